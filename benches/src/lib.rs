@@ -1,0 +1,1 @@
+//! Shared by the targets of this package.

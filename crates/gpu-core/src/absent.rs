@@ -1,0 +1,92 @@
+//! A value that is not there, with the reason.
+
+use std::fmt;
+
+/// A value, or the reason that the machine does not tell it.
+pub type Reading<T> = Result<T, Absent>;
+
+/// Tells why a value is not there.
+///
+/// Absence is ordinary: NVML answers `NOT_SUPPORTED` for whole groups of fields on consumer
+/// cards, a pasted table has no start times, and `/proc` hides the descriptors of other users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Absent {
+    /// The device or the kernel does not have it (NVML code 3, `N/A`, `[Not Supported]`).
+    NotSupported,
+    /// The caller may not read it (NVML code 4, `EACCES`, `EPERM`, `[Insufficient Permissions]`).
+    NotPermitted,
+    /// The thing asked for does not exist or is gone (NVML code 6, `ENOENT`, `ESRCH`).
+    NotFound,
+    /// The installed driver is too old to know the question (NVML codes 13 and 25).
+    TooOld,
+    /// The device answered with an error instead of a value (`ERR!`, `[Unknown Error]`).
+    Failed,
+    /// The device is lost or waits for a reset (`[GPU is lost]`, `[GPU requires reset]`).
+    DeviceLost,
+    /// The recording or the pasted text does not say.
+    NotRecorded,
+    /// The value was there but made no sense (37,100 % utilisation, a number that is none).
+    Implausible,
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Absent::NotSupported => "not supported",
+            Absent::NotPermitted => "not permitted",
+            Absent::NotFound => "not found",
+            Absent::TooOld => "driver too old",
+            Absent::Failed => "device error",
+            Absent::DeviceLost => "device lost",
+            Absent::NotRecorded => "not recorded",
+            Absent::Implausible => "implausible",
+        })
+    }
+}
+
+/// Writes a [`Reading`] as the bare value or as `{"absent": "not-supported"}`; for
+/// `#[serde(with = "gpu_core::reading")]`.
+#[cfg(feature = "serde")]
+pub mod reading {
+    use super::{Absent, Reading};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Missing {
+        absent: Absent,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Wire<T> {
+        Missing(Missing),
+        Present(T),
+    }
+
+    /// Serializes the value, or why it is absent.
+    pub fn serialize<T: Serialize, S: Serializer>(
+        reading: &Reading<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match reading {
+            Ok(value) => value.serialize(serializer),
+            Err(absent) => Missing { absent: *absent }.serialize(serializer),
+        }
+    }
+
+    /// Deserializes what [`serialize`] wrote.
+    ///
+    /// # Errors
+    /// The deserializer's own, when the input is neither a value nor an absence.
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Reading<T>, D::Error> {
+        Ok(match Wire::deserialize(deserializer)? {
+            Wire::Missing(missing) => Err(missing.absent),
+            Wire::Present(value) => Ok(value),
+        })
+    }
+}

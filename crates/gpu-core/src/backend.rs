@@ -1,0 +1,61 @@
+//! The port to the devices.
+
+use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
+use crate::error::Result;
+use crate::id::DeviceId;
+use crate::snapshot::Origin;
+use crate::token::ActToken;
+use crate::topology::Topology;
+
+/// Looks at the devices of a machine.
+///
+/// One call is one question; [`observe`](crate::observe) asks them all. A value the machine does
+/// not tell is [`Absent`](crate::Absent) inside an `Ok`; an `Err` says by its
+/// [`ErrorKind`](crate::ErrorKind) whether the machine, one device or only this call is spoiled.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait GpuBackend: Send + Sync {
+    /// Returns where the answers come from; shown in every output.
+    fn origin(&self) -> Origin;
+
+    /// Returns the driver's versions.
+    ///
+    /// # Errors
+    /// `Machine` when no driver answers.
+    fn driver(&self) -> Result<Driver>;
+
+    /// Returns every device, by index.
+    ///
+    /// # Errors
+    /// `Machine` when no driver answers.
+    fn devices(&self) -> Result<Vec<DeviceInfo>>;
+
+    /// Returns how a device is now.
+    ///
+    /// # Errors
+    /// `Device` when it is lost; `Again` when the question may be put again at once.
+    fn sample(&self, device: &DeviceId) -> Result<DeviceSample>;
+
+    /// Returns the processes that NVML lists on a device: compute, graphics and MPS.
+    ///
+    /// # Errors
+    /// As [`sample`](GpuBackend::sample); `Again` when the list grew between two calls.
+    fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>>;
+
+    /// Returns the MIG instances of a device; none where MIG is off.
+    ///
+    /// # Errors
+    /// As [`sample`](GpuBackend::sample).
+    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>>;
+
+    /// Returns how the devices are connected.
+    ///
+    /// # Errors
+    /// `Field` when the machine does not tell.
+    fn topology(&self) -> Result<Topology>;
+
+    /// Resets a device that nobody uses.
+    ///
+    /// # Errors
+    /// `Device(InUse)` when somebody does, with the driver's refusal as the text.
+    fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()>;
+}

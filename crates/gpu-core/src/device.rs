@@ -1,0 +1,152 @@
+//! What is known of a device: what it is, how it is right now, who NVML lists on it.
+
+use crate::absent::{Absent, Reading};
+use crate::id::{DeviceId, Pid};
+use crate::units::{Bytes, Celsius, Milliwatts, Percent};
+
+/// The driver of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Driver {
+    /// Version of the kernel module, such as `535.261.03`.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub version: Reading<String>,
+    /// The highest CUDA version the driver serves, such as `12.2`.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub cuda: Reading<String>,
+}
+
+/// What does not change while a device works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeviceInfo {
+    /// Its names.
+    pub id: DeviceId,
+    /// The product name, as the source prints it (a table cuts it and ends it with `...`).
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub name: Reading<String>,
+    /// Persistence mode: the driver stays initialised while nobody uses the device.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub persistence: Reading<bool>,
+    /// A display is initialised on the device.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub display_active: Reading<bool>,
+    /// The device is split into MIG instances.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub mig_enabled: Reading<bool>,
+}
+
+impl DeviceInfo {
+    /// Returns a device of which only the names are known.
+    pub fn unknown(id: DeviceId) -> Self {
+        DeviceInfo {
+            id,
+            name: Err(Absent::NotRecorded),
+            persistence: Err(Absent::NotRecorded),
+            display_active: Err(Absent::NotRecorded),
+            mig_enabled: Err(Absent::NotRecorded),
+        }
+    }
+}
+
+/// Memory of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MemoryInfo {
+    /// All of it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub total: Reading<Bytes>,
+    /// Taken, by processes and (NVML's version 1) by the driver itself.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub used: Reading<Bytes>,
+    /// Held back by driver and firmware, where told apart (NVML's version 2).
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub reserved: Reading<Bytes>,
+}
+
+/// How a device is at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeviceSample {
+    /// Device memory.
+    pub memory: MemoryInfo,
+    /// Share of the driver's sample window (1/6 s to 1 s) in which a kernel ran.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub utilization: Reading<Percent>,
+    /// Temperature of the chip.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub temperature: Reading<Celsius>,
+    /// Power drawn now.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub power_draw: Reading<Milliwatts>,
+    /// Power limit in force.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub power_limit: Reading<Milliwatts>,
+}
+
+impl DeviceSample {
+    /// Returns a sample in which every value is absent for `reason`.
+    pub fn absent(reason: Absent) -> Self {
+        DeviceSample {
+            memory: MemoryInfo { total: Err(reason), used: Err(reason), reserved: Err(reason) },
+            utilization: Err(reason),
+            temperature: Err(reason),
+            power_draw: Err(reason),
+            power_limit: Err(reason),
+        }
+    }
+}
+
+/// What a process uses a device for, as NVML tells it by the list the process is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum DeviceProcessKind {
+    /// `C`: a CUDA context.
+    Compute,
+    /// `G`: a graphics context.
+    Graphics,
+    /// `C+G`: both.
+    ComputeAndGraphics,
+    /// `M+C`: a client of the multi-process service.
+    Mps,
+    /// The source did not say.
+    Unknown,
+}
+
+/// A process that NVML lists on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeviceProcess {
+    /// The number in the *host's* namespace: the driver knows no other.
+    pub pid: Pid,
+    /// The kind of use.
+    pub kind: DeviceProcessKind,
+    /// Device memory it holds; absent under WDDM and without permission.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub memory: Reading<Bytes>,
+    /// Share of NVML's sample window (about 1 s to 10 s) in which its kernels ran.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub utilization: Reading<Percent>,
+    /// The name as the source prints it: nvidia-smi cuts it from the left.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub name: Reading<String>,
+    /// MIG GPU instance it runs in.
+    pub gpu_instance: Option<u32>,
+    /// MIG compute instance it runs in.
+    pub compute_instance: Option<u32>,
+}
+
+/// A MIG instance of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MigInstance {
+    /// Number among the device's MIG devices.
+    pub index: u32,
+    /// GPU instance.
+    pub gpu_instance: Option<u32>,
+    /// Compute instance.
+    pub compute_instance: Option<u32>,
+    /// Its memory.
+    pub memory: MemoryInfo,
+}

@@ -1,0 +1,245 @@
+//! One error type; its kind says how far a failure reaches.
+
+use crate::absent::Absent;
+use std::fmt;
+use std::sync::Arc;
+
+/// The result of a port.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Tells what a failure is about and, through [`ErrorKind::reach`], how much of a look it spoils.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", tag = "kind", content = "what"))]
+pub enum ErrorKind {
+    /// Nothing can be learned of any device.
+    Machine(MachineFault),
+    /// One device is spoiled; the others are as good as before.
+    Device(DeviceFault),
+    /// One value is absent.
+    Field(Absent),
+    /// The same call may succeed at once: a list that grew, an interrupted call.
+    Again,
+    /// No answer within the time allowed.
+    TimedOut,
+    /// A process could not be looked at or signalled.
+    Process(ProcessFault),
+    /// A file could not be read or written.
+    Io,
+    /// What was given is not valid.
+    Invalid,
+    /// The adapter cannot do this at all.
+    Unsupported,
+}
+
+/// Why a whole machine tells nothing, by NVML's return code where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum MachineFault {
+    /// There is no `libnvidia-ml.so.1` (12).
+    NoLibrary,
+    /// The library is there, the kernel module is not loaded (9).
+    DriverNotLoaded,
+    /// Library and kernel module are of different versions: upgraded without a reboot (18).
+    VersionMismatch,
+    /// The operating system blocks the device, as a container's cgroup does (17).
+    Blocked,
+    /// The caller may not open the device files (4 at initialisation).
+    NotPermitted,
+    /// The driver is there and finds no device.
+    NoDevices,
+    /// Any other code, kept.
+    Unknown(u32),
+}
+
+/// Why one device is spoiled, by NVML's return code where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum DeviceFault {
+    /// Fell off the bus (15).
+    Lost,
+    /// Waits for a reset (16).
+    ResetRequired,
+    /// External power is not connected (8).
+    InsufficientPower,
+    /// An interrupt cannot be served (11).
+    Interrupt,
+    /// No piece of memory of that size is free.
+    OutOfMemory,
+    /// In use, where the call needs it unused.
+    InUse,
+    /// Any other code, kept.
+    Unknown(u32),
+}
+
+/// Why a process could not be looked at or signalled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum ProcessFault {
+    /// It has ended (`ESRCH`).
+    Gone,
+    /// It belongs to somebody else (`EPERM`, `EACCES`).
+    NotPermitted,
+}
+
+/// How much of a look a failure spoils.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The whole machine.
+    Machine,
+    /// One device.
+    Device,
+    /// One value, file or process.
+    Field,
+    /// Nothing yet: try again.
+    Again,
+}
+
+impl ErrorKind {
+    /// Returns how far the failure reaches.
+    pub fn reach(self) -> Reach {
+        match self {
+            ErrorKind::Machine(_) => Reach::Machine,
+            ErrorKind::Device(_) | ErrorKind::TimedOut => Reach::Device,
+            ErrorKind::Again => Reach::Again,
+            ErrorKind::Field(_)
+            | ErrorKind::Process(_)
+            | ErrorKind::Io
+            | ErrorKind::Invalid
+            | ErrorKind::Unsupported => Reach::Field,
+        }
+    }
+
+    /// Returns the reason of absence that a value gets when reading it failed like this.
+    pub fn absent(self) -> Absent {
+        match self {
+            ErrorKind::Field(absent) => absent,
+            ErrorKind::Device(DeviceFault::Lost | DeviceFault::ResetRequired) => Absent::DeviceLost,
+            ErrorKind::Machine(MachineFault::NotPermitted | MachineFault::Blocked)
+            | ErrorKind::Process(ProcessFault::NotPermitted) => Absent::NotPermitted,
+            ErrorKind::Process(ProcessFault::Gone) => Absent::NotFound,
+            ErrorKind::Unsupported => Absent::NotSupported,
+            _ => Absent::Failed,
+        }
+    }
+}
+
+impl From<MachineFault> for ErrorKind {
+    fn from(fault: MachineFault) -> Self {
+        ErrorKind::Machine(fault)
+    }
+}
+
+impl From<DeviceFault> for ErrorKind {
+    fn from(fault: DeviceFault) -> Self {
+        ErrorKind::Device(fault)
+    }
+}
+
+impl From<ProcessFault> for ErrorKind {
+    fn from(fault: ProcessFault) -> Self {
+        ErrorKind::Process(fault)
+    }
+}
+
+impl From<Absent> for ErrorKind {
+    fn from(absent: Absent) -> Self {
+        ErrorKind::Field(absent)
+    }
+}
+
+/// A failure of a port: a fragment that names the object and completes 'failed to …', the kind,
+/// and the source where there is one.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    what: String,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// Returns a failure to do `what`: a lowercase fragment such as `open process 4711`.
+    pub fn new(kind: impl Into<ErrorKind>, what: impl Into<String>) -> Self {
+        Error { kind: kind.into(), what: what.into(), source: None }
+    }
+
+    /// Adds the failure underneath; the fragment must not repeat it.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        self.source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the failure as plain data, with the messages of its sources joined.
+    pub fn fault(&self) -> Fault {
+        let mut text = self.what.clone();
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            source = error.source();
+        }
+        Fault { kind: self.kind, text }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}
+
+/// A failure as plain data, kept in a [`Snapshot`](crate::Snapshot).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Fault {
+    /// What it is about and how far it reaches.
+    pub kind: ErrorKind,
+    /// A fragment that completes 'failed to …', sources included.
+    pub text: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_joins_the_chain_and_display_does_not() {
+        let inner = Error::new(ErrorKind::Io, "read '/proc/1/maps'");
+        let outer = Error::new(ProcessFault::Gone, "look at process 1").with_source(inner);
+        assert_eq!(outer.to_string(), "look at process 1");
+        assert_eq!(outer.fault().text, "look at process 1: read '/proc/1/maps'");
+        assert_eq!(outer.kind().reach(), Reach::Field);
+    }
+
+    #[test]
+    fn each_reach_has_its_kinds() {
+        assert_eq!(ErrorKind::from(MachineFault::DriverNotLoaded).reach(), Reach::Machine);
+        assert_eq!(ErrorKind::from(DeviceFault::Lost).reach(), Reach::Device);
+        assert_eq!(ErrorKind::from(Absent::NotSupported).reach(), Reach::Field);
+        assert_eq!(ErrorKind::Again.reach(), Reach::Again);
+    }
+}

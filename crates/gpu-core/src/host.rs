@@ -1,0 +1,120 @@
+//! The port to the operating system: who holds a file, what a process is, how it is signalled.
+
+use crate::absent::Reading;
+use crate::error::Result;
+use crate::holder::{DeviceFile, HeldFile, HolderScan, Unreadable};
+use crate::id::{Pid, ProcessKey};
+use crate::process::ProcessInfo;
+use crate::token::ActToken;
+use std::fmt;
+
+/// A signal that the reaper sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Signal {
+    /// Asks a process to end.
+    #[cfg_attr(feature = "serde", serde(rename = "SIGTERM"))]
+    Term,
+    /// Ends a process.
+    #[cfg_attr(feature = "serde", serde(rename = "SIGKILL"))]
+    Kill,
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Signal::Term => "SIGTERM",
+            Signal::Kill => "SIGKILL",
+        })
+    }
+}
+
+/// Every process of the machine that could be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessList {
+    /// The processes, by number.
+    pub processes: Vec<ProcessInfo>,
+    /// Those that exist and could not be read.
+    pub unreadable: Unreadable,
+}
+
+/// Looks at the processes of a machine.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait Host: Send + Sync {
+    /// Returns the machine's name.
+    fn hostname(&self) -> Reading<String>;
+
+    /// Tells whether the one who looks sees every process by the number that the driver uses:
+    /// whether it lives in the first PID namespace.
+    fn sees_host_pids(&self) -> Reading<bool>;
+
+    /// Returns the GPU device files that exist.
+    ///
+    /// # Errors
+    /// `Io` when the device folder cannot be read.
+    fn device_files(&self) -> Result<Vec<DeviceFile>>;
+
+    /// Returns every process that has one of `files` open, mapped, or as executable, current or
+    /// root directory. A process that ends during the walk is left out.
+    ///
+    /// # Errors
+    /// `Io` when the list of processes cannot be read.
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan>;
+
+    /// Returns one process.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when it does not exist.
+    fn process(&self, pid: Pid) -> Result<ProcessInfo>;
+
+    /// Returns every process.
+    ///
+    /// # Errors
+    /// `Io` when the list of processes cannot be read.
+    fn processes(&self) -> Result<ProcessList>;
+
+    /// Returns the calling process and all its ancestors, nearest first.
+    ///
+    /// # Errors
+    /// `Process` when one of them cannot be read: who does not know its own line must not act.
+    fn own_line(&self) -> Result<Vec<ProcessKey>>;
+
+    /// Opens a process, so that every later word is to it and never to one that got its number.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when it does not exist; `Unsupported` where the kernel lacks pidfd.
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>>;
+}
+
+/// One opened process: a pidfd on Linux.
+///
+/// Opening by number may have caught another process than the one meant; [`look`] tells which,
+/// and every later call is to that same one.
+///
+/// [`look`]: ProcessHandle::look
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait ProcessHandle: Send {
+    /// Returns the process as it is now.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when the opened process has ended, even if its number lives on.
+    fn look(&self) -> Result<ProcessInfo>;
+
+    /// Returns which of `files` it has now; none when it has let go of all of them.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when it has ended, `Process(NotPermitted)` when that may not be seen.
+    fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>>;
+
+    /// Tells whether it has ended, all its threads included.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn has_exited(&self) -> Result<bool>;
+
+    /// Sends a signal to it, and to no other.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when it has ended, `Process(NotPermitted)` when the caller may not.
+    fn signal(&self, signal: Signal, token: &ActToken) -> Result<()>;
+}

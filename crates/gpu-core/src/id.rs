@@ -1,0 +1,215 @@
+//! Names of devices and processes that stay right while the machine changes.
+
+use crate::absent::{Absent, Reading};
+use std::fmt;
+use std::str::FromStr;
+
+/// The UUID of a device as NVML writes it: `GPU-` or `MIG-` and 36 characters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct DeviceUuid(pub String);
+
+impl fmt::Display for DeviceUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A PCI address: domain, bus, device, function.
+///
+/// Tools print it with four or eight digits of domain and in either case; two spellings of one
+/// address compare equal here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
+pub struct PciBusId {
+    /// PCI domain.
+    pub domain: u32,
+    /// Bus number.
+    pub bus: u8,
+    /// Device number, at most 31.
+    pub device: u8,
+    /// Function number, at most 7.
+    pub function: u8,
+}
+
+/// The text was no PCI address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no PCI address such as 00000000:04:00.0")]
+pub struct NoPciBusId(String);
+
+impl FromStr for PciBusId {
+    type Err = NoPciBusId;
+
+    /// Reads `DOMAIN:BUS:DEVICE.FUNCTION` or, as old drivers print, `BUS:DEVICE.FUNCTION`.
+    fn from_str(text: &str) -> Result<Self, NoPciBusId> {
+        let read = || {
+            let (address, function) = text.rsplit_once('.')?;
+            let mut parts = address.rsplit(':');
+            let hex = |part: &str| u32::from_str_radix(part, 16).ok();
+            let device = hex(parts.next()?)?;
+            let bus = hex(parts.next()?)?;
+            let domain = parts.next().map_or(Some(0), hex)?;
+            if parts.next().is_some() {
+                return None;
+            }
+            Some(PciBusId {
+                domain,
+                bus: u8::try_from(bus).ok()?,
+                device: u8::try_from(device).ok().filter(|d| *d < 32)?,
+                function: u8::try_from(hex(function)?).ok().filter(|f| *f < 8)?,
+            })
+        };
+        read().ok_or_else(|| NoPciBusId(text.chars().take(64).collect()))
+    }
+}
+
+impl TryFrom<String> for PciBusId {
+    type Error = NoPciBusId;
+    fn try_from(text: String) -> Result<Self, NoPciBusId> {
+        text.parse()
+    }
+}
+
+impl From<PciBusId> for String {
+    fn from(id: PciBusId) -> String {
+        id.to_string()
+    }
+}
+
+impl fmt::Display for PciBusId {
+    /// Writes NVML's present form, `00000000:04:00.0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08X}:{:02X}:{:02X}.{:X}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+/// Names one device: by UUID where there is one, with its other names beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeviceId {
+    /// The UUID; the one name that survives a reboot and a moved card.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub uuid: Reading<DeviceUuid>,
+    /// NVML's index: the order of PCI addresses. Not CUDA's default order.
+    pub index: u32,
+    /// The minor number: N of `/dev/nvidiaN`. Often, not always, the index.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub minor: Reading<u32>,
+    /// The PCI address.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub bus: Reading<PciBusId>,
+}
+
+impl DeviceId {
+    /// Returns an id that knows only its index, as a pasted table may.
+    pub fn from_index(index: u32) -> Self {
+        DeviceId {
+            uuid: Err(Absent::NotRecorded),
+            index,
+            minor: Err(Absent::NotRecorded),
+            bus: Err(Absent::NotRecorded),
+        }
+    }
+
+    /// Tells whether both name the same device: by the strongest name that both have, UUID, then
+    /// PCI address, then index.
+    pub fn same_device(&self, other: &Self) -> bool {
+        if let (Ok(a), Ok(b)) = (&self.uuid, &other.uuid) {
+            return a == b;
+        }
+        if let (Ok(a), Ok(b)) = (self.bus, other.bus) {
+            return a == b;
+        }
+        self.index == other.index
+    }
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GPU {}", self.index)
+    }
+}
+
+/// A process number, in the namespace of the one who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Pid(pub u32);
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// When a process started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct StartTime(pub u64);
+
+/// Names one process for ever: its number and when it started, since numbers are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ProcessKey {
+    /// The process number.
+    pub pid: Pid,
+    /// When it started; `None` where only text of another tool names the process.
+    pub start: Option<StartTime>,
+}
+
+impl ProcessKey {
+    /// Tells whether both surely name the same process: a key without a start time never does.
+    pub fn surely_same(&self, other: &Self) -> bool {
+        self.pid == other.pid && self.start.is_some() && self.start == other.start
+    }
+}
+
+impl fmt::Display for ProcessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pid.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_in_every_spelling() {
+        let address: PciBusId = "00000000:04:00.0".parse().unwrap();
+        for spelling in ["0000:04:00.0", "04:00.0", "0000:04:00.0", "00000000:04:00.0"] {
+            assert_eq!(spelling.parse(), Ok(address), "{spelling}");
+        }
+        assert_eq!("0009:01:1e.0".parse::<PciBusId>().unwrap().to_string(), "00000009:01:1E.0");
+        for wrong in ["", "04:00", "1:2:3:4.0", "0000:04:20.0", "0000:04:00.8", "xx:00.0"] {
+            assert!(wrong.parse::<PciBusId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_without_start_time_matches_nothing_surely() {
+        let pid = Pid(7);
+        let known = ProcessKey { pid, start: Some(StartTime(3)) };
+        let reused = ProcessKey { pid, start: Some(StartTime(4)) };
+        let unknown = ProcessKey { pid, start: None };
+        assert!(known.surely_same(&known));
+        assert!(!known.surely_same(&reused));
+        assert!(!unknown.surely_same(&unknown));
+    }
+
+    #[test]
+    fn devices_are_compared_by_their_strongest_common_name() {
+        let mut a = DeviceId::from_index(0);
+        let mut b = DeviceId::from_index(1);
+        assert!(!a.same_device(&b));
+        a.bus = "04:00.0".parse().map_err(|_| Absent::Failed);
+        b.bus = a.bus;
+        assert!(a.same_device(&b));
+        a.uuid = Ok(DeviceUuid("GPU-a".into()));
+        b.uuid = Ok(DeviceUuid("GPU-b".into()));
+        assert!(!a.same_device(&b));
+    }
+}

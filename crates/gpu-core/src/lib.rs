@@ -1,0 +1,57 @@
+//! Ports and plain data: what every other crate of the workspace agrees on.
+//!
+//! The main decision is that deciding and touching the machine never meet in one crate. This
+//! crate holds what both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`],
+//! [`ProcessHandle`], [`DeviceMemory`], [`Journal`], [`Clock`]) as object-safe traits with plain
+//! data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It does no
+//! I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a snapshot
+//! to a plan, and only the program on top chooses which adapter stands behind a port.
+//!
+//! What a machine does not tell is never zero: a [`Reading`] is a value or the reason that it is
+//! [`Absent`]. What fails is an [`Error`] whose [`ErrorKind`] says how far the failure reaches.
+
+mod absent;
+mod backend;
+mod clock;
+mod device;
+mod error;
+mod holder;
+mod host;
+mod id;
+mod journal;
+mod memory;
+mod observe;
+mod process;
+mod snapshot;
+mod token;
+mod topology;
+mod units;
+
+pub use absent::{Absent, Reading};
+pub use backend::GpuBackend;
+pub use clock::{Clock, Timestamp};
+pub use device::{
+    DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
+};
+pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
+pub use holder::{
+    Access, DeviceFile, DeviceFileKind, FileId, HeldFile, Holder, HolderScan, Unreadable,
+};
+pub use host::{Host, ProcessHandle, ProcessList, Signal};
+pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
+pub use journal::Journal;
+pub use memory::{DeviceMemory, Region};
+pub use observe::observe;
+pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
+pub use snapshot::{DeviceState, Origin, Process, Snapshot};
+pub use token::ActToken;
+pub use topology::{Link, Topology};
+pub use units::{Bytes, Celsius, Milliwatts, Percent};
+#[cfg(feature = "mock")]
+pub use {
+    backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
+    journal::MockJournal, memory::MockDeviceMemory,
+};
+
+#[cfg(feature = "serde")]
+pub use absent::reading;

@@ -1,0 +1,128 @@
+//! What is known of a process.
+
+use crate::absent::Reading;
+use crate::clock::Timestamp;
+use crate::id::{Pid, ProcessKey};
+use std::time::Duration;
+
+/// The state of a process, as `/proc/PID/stat` letters it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum ProcessState {
+    /// `R`
+    Running,
+    /// `S`, `I`
+    Sleeping,
+    /// `D`: in an uninterruptible wait; not even SIGKILL ends it before the wait does.
+    Uninterruptible,
+    /// `T`, `t`: stopped by a signal or a tracer.
+    Stopped,
+    /// `Z`: ended and not yet waited for. Its other threads may live on.
+    Zombie,
+    /// Any other letter.
+    Other,
+}
+
+/// What kind of workload a process belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum WorkloadKind {
+    /// A container outside Kubernetes.
+    Container,
+    /// A Kubernetes pod.
+    Pod,
+    /// A Slurm job.
+    SlurmJob,
+}
+
+/// The container, pod or job that a process belongs to, as its cgroup path tells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Workload {
+    /// Its kind.
+    pub kind: WorkloadKind,
+    /// Container id, pod UID or job number.
+    pub id: String,
+    /// The cgroup that holds all of it and nothing else.
+    pub cgroup: String,
+}
+
+/// A process, as `/proc` tells it at one moment.
+///
+/// `name` and `command_line` are chosen by the process: hostile text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ProcessInfo {
+    /// Number and start time.
+    pub key: ProcessKey,
+    /// The short name (`comm`), at most 15 bytes on Linux.
+    pub name: String,
+    /// The command line, an item per argument; at most 4 KiB of it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub command_line: Reading<Vec<String>>,
+    /// Effective user id.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub uid: Reading<u32>,
+    /// Name of that user.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub user: Reading<String>,
+    /// The parent.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub parent: Reading<Pid>,
+    /// Process group.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub group: Reading<Pid>,
+    /// Session.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub session: Reading<Pid>,
+    /// State of the first thread.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub state: Reading<ProcessState>,
+    /// Threads that live, the first one included unless it is a zombie.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub live_threads: Reading<u32>,
+    /// When it started, on the wall clock.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub started_at: Reading<Timestamp>,
+    /// Processor time that it has used, user and system.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub cpu_time: Reading<Duration>,
+    /// Its numbers from the namespace of the one who looks inward (`NSpid`): more than one means
+    /// that it lives in a PID namespace of its own.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub namespace_pids: Reading<Vec<Pid>>,
+    /// The cgroup path (version 2, or the `memory`, `pids` or first hierarchy of version 1).
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub cgroup: Reading<String>,
+    /// The container, pod or job named by that path.
+    pub workload: Option<Workload>,
+    /// It is a thread of the kernel.
+    pub kernel_thread: bool,
+}
+
+impl ProcessInfo {
+    /// Returns a process of which only number and name are known, as text of another tool tells.
+    pub fn from_name(pid: Pid, name: impl Into<String>) -> Self {
+        use crate::absent::Absent::NotRecorded;
+        ProcessInfo {
+            key: ProcessKey { pid, start: None },
+            name: name.into(),
+            command_line: Err(NotRecorded),
+            uid: Err(NotRecorded),
+            user: Err(NotRecorded),
+            parent: Err(NotRecorded),
+            group: Err(NotRecorded),
+            session: Err(NotRecorded),
+            state: Err(NotRecorded),
+            live_threads: Err(NotRecorded),
+            started_at: Err(NotRecorded),
+            cpu_time: Err(NotRecorded),
+            namespace_pids: Err(NotRecorded),
+            cgroup: Err(NotRecorded),
+            workload: None,
+            kernel_thread: false,
+        }
+    }
+}

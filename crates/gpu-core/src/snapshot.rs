@@ -1,0 +1,135 @@
+//! One look at a machine, as plain data.
+
+use crate::absent::{Absent, Reading};
+use crate::clock::Timestamp;
+use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
+use crate::error::Fault;
+use crate::holder::{DeviceFile, Holder, Unreadable};
+use crate::id::{DeviceId, Pid};
+use crate::process::ProcessInfo;
+use crate::units::Bytes;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where a snapshot comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Origin {
+    /// The machine this program runs on.
+    Live,
+    /// A simulated machine, by name.
+    Simulated(String),
+    /// Text that other tools printed on some machine; nothing can be done there.
+    Pasted,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Live => f.write_str("this machine"),
+            Origin::Simulated(name) => write!(f, "simulated machine {name}"),
+            Origin::Pasted => f.write_str("pasted text"),
+        }
+    }
+}
+
+/// One device at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeviceState {
+    /// What it is.
+    pub info: DeviceInfo,
+    /// How it is, or why it could not be asked.
+    pub sample: Result<DeviceSample, Fault>,
+    /// Whom NVML lists on it, or why it could not be asked. Empty is not absent.
+    pub processes: Result<Vec<DeviceProcess>, Fault>,
+    /// Its MIG instances; none where MIG is off or not told.
+    pub mig: Vec<MigInstance>,
+}
+
+impl DeviceState {
+    /// Returns the names of the device.
+    pub fn id(&self) -> &DeviceId {
+        &self.info.id
+    }
+
+    /// Returns the memory used, or why that is not known.
+    pub fn memory_used(&self) -> Reading<Bytes> {
+        self.sample.as_ref().map_err(|fault| fault.kind.absent())?.memory.used
+    }
+
+    /// Returns all memory, or why that is not known.
+    pub fn memory_total(&self) -> Reading<Bytes> {
+        self.sample.as_ref().map_err(|fault| fault.kind.absent())?.memory.total
+    }
+
+    /// Returns the memory that the listed processes hold together; `None` when a listed process
+    /// does not tell, or the list itself is absent.
+    pub fn memory_listed(&self) -> Option<Bytes> {
+        self.processes.as_ref().ok()?.iter().map(|process| process.memory.ok()).sum()
+    }
+
+    /// Returns the minor number; where that is not told, the index, which mostly is the same.
+    pub fn minor_or_index(&self) -> u32 {
+        self.info.id.minor.unwrap_or(self.info.id.index)
+    }
+}
+
+/// One look at a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Snapshot {
+    /// When it was taken.
+    pub taken_at: Timestamp,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The machine's name.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub hostname: Reading<String>,
+    /// The driver, or why nothing can be learned of it.
+    pub driver: Result<Driver, Fault>,
+    /// The devices by index; none when the driver does not answer.
+    pub devices: Vec<DeviceState>,
+    /// The GPU device files; empty where there are none.
+    pub files: Vec<DeviceFile>,
+    /// Who has them, or why that is not known.
+    pub holders: Result<Vec<Holder>, Fault>,
+    /// Processes whose files could not be seen.
+    pub unreadable: Unreadable,
+    /// Every process that a device lists or that holds a file; `NotFound` for one that is listed
+    /// and does not exist.
+    pub processes: BTreeMap<Pid, Process>,
+    /// Whether process numbers here are the driver's (the first PID namespace).
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub sees_host_pids: Reading<bool>,
+}
+
+/// A process named in a snapshot, or why nothing is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Process(
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))] pub Reading<ProcessInfo>,
+);
+
+impl Snapshot {
+    /// Returns what is known of a process.
+    ///
+    /// # Errors
+    /// Why nothing is known: `NotFound` when it does not exist, `NotRecorded` when this snapshot
+    /// does not speak of it.
+    pub fn process(&self, pid: Pid) -> Reading<&ProcessInfo> {
+        self.processes.get(&pid).ok_or(Absent::NotRecorded)?.0.as_ref().map_err(|absent| *absent)
+    }
+
+    /// Returns the holders, none where they are not known.
+    pub fn holders(&self) -> &[Holder] {
+        self.holders.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the device that `id` names.
+    pub fn device(&self, id: &DeviceId) -> Option<&DeviceState> {
+        self.devices.iter().find(|device| device.id().same_device(id))
+    }
+}

@@ -1,0 +1,152 @@
+//! Quantities with their units in the type.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+/// An amount of memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// One mebibyte.
+    pub const MIB: u64 = 1 << 20;
+
+    /// Returns `mib` mebibytes (2^20 bytes), saturating at the largest representable amount.
+    pub const fn from_mib(mib: u64) -> Self {
+        Bytes(mib.saturating_mul(Self::MIB))
+    }
+
+    /// Returns the amount in whole mebibytes, rounded down.
+    pub const fn mib(self) -> u64 {
+        self.0 / Self::MIB
+    }
+
+    /// Returns the amount in gibibytes.
+    pub fn gib(self) -> f64 {
+        self.0 as f64 / (1u64 << 30) as f64
+    }
+
+    /// Subtracts, stopping at zero.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Bytes(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Bytes(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+        items.fold(Bytes(0), Add::add)
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Writes whole mebibytes with thousands separated, as in `15,849 MiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.mib().to_string();
+        for (i, digit) in digits.chars().enumerate() {
+            if i > 0 && (digits.len() - i).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        f.write_str(" MiB")
+    }
+}
+
+/// Power, in milliwatts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Milliwatts(pub u64);
+
+impl fmt::Display for Milliwatts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} W", (self.0 + 500) / 1000)
+    }
+}
+
+/// Temperature, in degrees Celsius.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Celsius(pub i32);
+
+impl fmt::Display for Celsius {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}°C", self.0)
+    }
+}
+
+/// A share of time or of a range, 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Percent(u8);
+
+impl Percent {
+    /// Returns the percentage, or `None` above 100: NVML's process samples are known to carry
+    /// garbage such as 37,100 %.
+    pub fn new(value: u64) -> Option<Self> {
+        u8::try_from(value).ok().filter(|v| *v <= 100).map(Percent)
+    }
+
+    /// Returns the percentage as a number from 0 to 100.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Percent {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = u64::deserialize(deserializer)?;
+        Percent::new(value).ok_or_else(|| serde::de::Error::custom("a percentage above 100"))
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_written_with_thousands_apart() {
+        assert_eq!(Bytes::from_mib(0).to_string(), "0 MiB");
+        assert_eq!(Bytes::from_mib(999).to_string(), "999 MiB");
+        assert_eq!(Bytes::from_mib(15_849).to_string(), "15,849 MiB");
+        assert_eq!(Bytes::from_mib(1_234_567).to_string(), "1,234,567 MiB");
+    }
+
+    #[test]
+    fn sums_saturate_instead_of_wrapping() {
+        assert_eq!(Bytes(u64::MAX) + Bytes(1), Bytes(u64::MAX));
+        assert_eq!([Bytes(u64::MAX), Bytes(7)].into_iter().sum::<Bytes>(), Bytes(u64::MAX));
+        assert_eq!(Bytes(1).saturating_sub(Bytes(2)), Bytes(0));
+    }
+
+    #[test]
+    fn garbage_is_no_percentage() {
+        assert_eq!(Percent::new(37_100), None);
+        assert_eq!(Percent::new(100).map(Percent::get), Some(100));
+    }
+}
