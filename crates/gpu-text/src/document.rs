@@ -281,17 +281,17 @@ pub struct Holder {
     pub name: Option<String>,
 }
 
-/// The matrix of `topo`.
+/// The matrix of `topo`, by the names that it prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
     /// Names of the columns: GPUs, then NICs.
     pub columns: Vec<String>,
-    /// A row per device or NIC: its cells, by column.
-    pub matrix: Vec<Vec<Option<String>>>,
-    /// CPU affinity by row; `None` where the text has no such column.
-    pub cpu_affinity: Option<Vec<Option<String>>>,
-    /// NUMA affinity by row.
-    pub numa_affinity: Option<Vec<Option<String>>>,
+    /// The cells by row, then by column; `X`, `NV12`, `SYS`, … as printed, without blanks.
+    pub matrix: BTreeMap<String, BTreeMap<String, Option<String>>>,
+    /// CPU affinity by row; empty where the text has no such column.
+    pub cpu_affinity: BTreeMap<String, Option<String>>,
+    /// NUMA affinity by row; empty where the text has no such column.
+    pub numa_affinity: BTreeMap<String, Option<String>>,
 }
 
 /// A cell of `pmon` or `dmon`.
