@@ -7,6 +7,7 @@
 //! [`gpu_core::Snapshot`].
 
 mod document;
+mod field;
 
 pub use document::{
     Document, ErrorCode, Gpu, Holder, Kind, MigDevice, Process, Topology, Unread, Value,

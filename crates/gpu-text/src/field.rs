@@ -1,0 +1,247 @@
+//! A cell that a tool printed, as a value or the reason that there is none.
+//!
+//! One place knows the many ways in which nvidia-smi says that it has no answer (`N/A`, `ERR!`,
+//! `[Not Supported]`, the texts of NVML's return codes in brackets) and the units it glues to its
+//! numbers.
+
+use gpu_core::{Absent, Reading};
+
+/// What a cell says instead of a value, in lowercase, brackets taken off.
+///
+/// The longer texts are those of NVML's return codes, which nvidia-smi puts into a cell whose
+/// query failed.
+const REASONS: [(&str, Absent); 42] = [
+    ("n/a", Absent::NotSupported),
+    ("na", Absent::NotSupported),
+    ("-", Absent::NotSupported),
+    ("--", Absent::NotSupported),
+    ("none", Absent::NotSupported),
+    ("not supported", Absent::NotSupported),
+    ("not available", Absent::NotSupported),
+    ("not applicable", Absent::NotSupported),
+    ("not available in wddm driver model", Absent::NotSupported),
+    ("not available in tcc driver model", Absent::NotSupported),
+    ("no data", Absent::NotSupported),
+    ("requested functionality has been deprecated", Absent::NotSupported),
+    ("deprecated", Absent::NotSupported),
+    ("insufficient permissions", Absent::NotPermitted),
+    ("insufficient permission", Absent::NotPermitted),
+    ("no permission", Absent::NotPermitted),
+    ("no permissions", Absent::NotPermitted),
+    ("permission denied", Absent::NotPermitted),
+    ("gpu access blocked by the operating system", Absent::NotPermitted),
+    ("not found", Absent::NotFound),
+    ("function not found", Absent::TooOld),
+    ("argument version mismatch", Absent::TooOld),
+    ("gpu is lost", Absent::DeviceLost),
+    ("gpu lost", Absent::DeviceLost),
+    ("lost", Absent::DeviceLost),
+    ("gpu requires reset", Absent::DeviceLost),
+    ("gpu requires restart", Absent::DeviceLost),
+    ("requires reset", Absent::DeviceLost),
+    ("reset required", Absent::DeviceLost),
+    ("gpu reset required", Absent::DeviceLost),
+    ("err!", Absent::Failed),
+    ("err", Absent::Failed),
+    ("error", Absent::Failed),
+    ("unknown error", Absent::Failed),
+    ("unknown", Absent::Failed),
+    ("timeout", Absent::Failed),
+    ("invalid argument", Absent::Failed),
+    ("driver not loaded", Absent::Failed),
+    ("insufficient external power", Absent::Failed),
+    ("interrupt request issue", Absent::Failed),
+    ("corrupted inforom", Absent::Failed),
+    ("in use by another client", Absent::Failed),
+];
+
+/// Tells why a cell has no value; `None` when it has one.
+///
+/// Brackets around a text that is not known are an error text all the same: nvidia-smi puts
+/// nothing else into brackets where a value belongs.
+pub(crate) fn absent(cell: &str) -> Option<Absent> {
+    let cell = cell.trim();
+    if cell.is_empty() {
+        return Some(Absent::NotRecorded);
+    }
+    let bracketed = cell.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let bare = bracketed.unwrap_or(cell).trim();
+    REASONS
+        .iter()
+        .find(|(text, _)| text.eq_ignore_ascii_case(bare))
+        .map(|(_, reason)| *reason)
+        .or(bracketed.map(|_| Absent::Failed))
+}
+
+/// Reads a cell of plain text; `None` where it is empty or says why there is none.
+pub(crate) fn text(cell: &str) -> Option<String> {
+    absent(cell).is_none().then(|| cell.trim().to_owned())
+}
+
+/// Reads a number and the unit behind it, glued or apart; an empty unit where there is none.
+fn quantity(cell: &str) -> Reading<(f64, &str)> {
+    if let Some(reason) = absent(cell) {
+        return Err(reason);
+    }
+    let cell = cell.trim();
+    let end = cell
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
+        .unwrap_or(cell.len());
+    let (number, unit) = cell.split_at(end);
+    let number: f64 = number.parse().map_err(|_| Absent::Implausible)?;
+    Ok((number, unit.trim()))
+}
+
+fn whole(value: f64) -> Reading<u64> {
+    // Above 2^53 a float no longer tells whole numbers apart.
+    if (0.0..=9_007_199_254_740_992.0).contains(&value) {
+        Ok(value.round() as u64)
+    } else {
+        Err(Absent::Implausible)
+    }
+}
+
+/// Reads a number with one of `units` or none, letters of either case.
+fn number_in(cell: &str, units: &[&str]) -> Reading<f64> {
+    let (number, unit) = quantity(cell)?;
+    if unit.is_empty() || units.iter().any(|known| known.eq_ignore_ascii_case(unit)) {
+        Ok(number)
+    } else {
+        Err(Absent::Implausible)
+    }
+}
+
+/// Reads memory in MiB, rounded; without a unit it is MiB. `MB` is taken as MiB: drivers before
+/// 331 mean that by it.
+pub(crate) fn mib(cell: &str) -> Reading<u64> {
+    let (number, unit) = quantity(cell)?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "mib" | "mb" | "m" => 1.0,
+        "kib" | "kb" | "k" => 1.0 / 1024.0,
+        "gib" | "gb" | "g" => 1024.0,
+        "tib" | "tb" | "t" => 1024.0 * 1024.0,
+        "b" | "bytes" => 1.0 / (1024.0 * 1024.0),
+        _ => return Err(Absent::Implausible),
+    };
+    whole(number * factor)
+}
+
+/// Reads a percentage, as printed: more than 100 is kept.
+pub(crate) fn percent(cell: &str) -> Reading<u64> {
+    whole(number_in(cell, &["%"])?)
+}
+
+/// Reads degrees Celsius.
+pub(crate) fn celsius(cell: &str) -> Reading<i64> {
+    let degrees = number_in(cell, &["C", "°C", "degC"])?;
+    if degrees.abs() < 10_000.0 { Ok(degrees.round() as i64) } else { Err(Absent::Implausible) }
+}
+
+/// Reads watts; milliwatts are turned into watts.
+pub(crate) fn watts(cell: &str) -> Reading<f64> {
+    let (number, unit) = quantity(cell)?;
+    match unit.to_ascii_lowercase().as_str() {
+        "" | "w" | "watts" => Ok(number),
+        "mw" => Ok(number / 1000.0),
+        _ => Err(Absent::Implausible),
+    }
+}
+
+/// Reads a whole number that counts or names something, such as an index or a PID.
+pub(crate) fn number(cell: &str) -> Reading<u32> {
+    match absent(cell) {
+        Some(reason) => Err(reason),
+        None => cell.trim().parse().map_err(|_| Absent::Implausible),
+    }
+}
+
+/// Reads a switch: `Enabled`, `Disabled`, `On`, `Off`, `Yes`, `No`, `Active`.
+pub(crate) fn switch(cell: &str) -> Reading<bool> {
+    if let Some(reason) = absent(cell) {
+        return Err(reason);
+    }
+    match cell.trim().to_ascii_lowercase().as_str() {
+        "enabled" | "enabled*" | "on" | "yes" | "active" | "true" | "1" => Ok(true),
+        "disabled" | "disabled*" | "off" | "no" | "not active" | "inactive" | "false" | "0" => {
+            Ok(false)
+        }
+        _ => Err(Absent::Implausible),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_way_to_say_nothing_has_its_reason() {
+        for (cell, reason) in [
+            ("", Absent::NotRecorded),
+            ("  ", Absent::NotRecorded),
+            ("N/A", Absent::NotSupported),
+            ("[N/A]", Absent::NotSupported),
+            ("[Not Supported]", Absent::NotSupported),
+            ("Not Supported", Absent::NotSupported),
+            ("-", Absent::NotSupported),
+            ("[Insufficient Permissions]", Absent::NotPermitted),
+            ("[Not Found]", Absent::NotFound),
+            ("[Function Not Found]", Absent::TooOld),
+            ("[GPU is lost]", Absent::DeviceLost),
+            ("[GPU requires reset]", Absent::DeviceLost),
+            ("ERR!", Absent::Failed),
+            ("[Unknown Error]", Absent::Failed),
+            ("[Some text of a later driver]", Absent::Failed),
+            ("fourteen", Absent::Implausible),
+            ("12 parsecs", Absent::Implausible),
+            ("-5 MiB", Absent::Implausible),
+            ("1e99MiB", Absent::Implausible),
+        ] {
+            assert_eq!(mib(cell), Err(reason), "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_carry_their_units_glued_or_apart() {
+        assert_eq!(mib("15849MiB"), Ok(15_849));
+        assert_eq!(mib(" 2248 MiB "), Ok(2248));
+        assert_eq!(mib("4095MB"), Ok(4095));
+        assert_eq!(mib("10.92GiB"), Ok(11_182));
+        assert_eq!(mib("1048576 KiB"), Ok(1024));
+        assert_eq!(mib("7"), Ok(7));
+        assert_eq!(percent("97 %"), Ok(97));
+        assert_eq!(percent("37100%"), Ok(37_100));
+        assert_eq!(celsius("53C"), Ok(53));
+        assert_eq!(celsius("-4 C"), Ok(-4));
+        assert_eq!(watts("25W"), Ok(25.0));
+        assert_eq!(watts("25.31 W"), Ok(25.31));
+        assert_eq!(number("0"), Ok(0));
+        assert_eq!(number("4294967296"), Err(Absent::Implausible));
+    }
+
+    #[test]
+    fn switches_and_texts() {
+        assert_eq!(switch("Enabled"), Ok(true));
+        assert_eq!(switch("Off"), Ok(false));
+        assert_eq!(switch("Disabled*"), Ok(false));
+        assert_eq!(switch("[N/A]"), Err(Absent::NotSupported));
+        assert_eq!(text(" Tesla P100 "), Some("Tesla P100".into()));
+        assert_eq!(text("[Unknown Error]"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_cell_panics_and_nothing_is_zero_by_mistake(cell in "\\PC{0,24}") {
+            let (memory, share) = (mib(&cell), percent(&cell));
+            let _ = (celsius(&cell), watts(&cell), number(&cell), switch(&cell), text(&cell));
+            if !cell.contains(|c: char| c.is_ascii_digit()) {
+                prop_assert!(memory.is_err() && share.is_err());
+            }
+        }
+
+        #[test]
+        fn whole_mebibytes_survive(value in 0u64..1 << 40, glue in prop::sample::select(vec!["", " "])) {
+            prop_assert_eq!(mib(&format!("{value}{glue}MiB")), Ok(value));
+        }
+    }
+}
