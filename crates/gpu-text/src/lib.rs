@@ -8,6 +8,7 @@
 
 mod document;
 mod field;
+mod text;
 
 pub use document::{
     Document, ErrorCode, Gpu, Holder, Kind, MigDevice, Process, Topology, Unread, Value,

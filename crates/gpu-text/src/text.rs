@@ -1,0 +1,321 @@
+//! Pasted or redirected bytes made into lines that a parser can trust.
+//!
+//! Everything a terminal, a mailer, a web page or Windows adds is taken away here, once, so that
+//! no parser knows of it: byte order marks and UTF-16, escape sequences (the cursor movements that
+//! `watch` saves blanks with are carried out), carriage returns, `<br>` and `<p>`, quote marks,
+//! control characters. XML stays XML: no other tag and no entity but `&nbsp;` is touched.
+
+use std::borrow::Cow;
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// How many bytes of a text are read, and how long the cleaned text may get.
+pub(crate) const MAX_BYTES: usize = 64 << 20;
+
+/// How many cells one escape sequence may stand for.
+const MAX_MOVE: usize = 500;
+
+/// A cleaned text: lines end with `\n` where the original's did, and with `\r` where a carriage
+/// return, a `<br>` or a cursor movement broke one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text {
+    clean: String,
+    cut: bool,
+}
+
+/// Cleans `bytes`; what lies beyond [`MAX_BYTES`] is left out and [`Text::is_cut`] says so.
+pub(crate) fn clean(bytes: &[u8]) -> Text {
+    let head = bytes.get(..MAX_BYTES).unwrap_or(bytes);
+    let decoded = decode(head);
+    let mut cleaner = Cleaner { out: String::with_capacity(decoded.len()), line: 0, cut: false };
+    cleaner.run(&decoded);
+    Text { cut: cleaner.cut || bytes.len() > MAX_BYTES, clean: cleaner.out }
+}
+
+impl Text {
+    /// Returns the whole text; its lines end with `\n` or `\r`.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.clean
+    }
+
+    /// Tells whether the text was longer than [`MAX_BYTES`] and its end was not read.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Iterates over the lines with their number in the original, from 1; the parts of a line
+    /// that was broken in the cleaning share its number.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
+        let text = self.clean.strip_suffix(['\n', '\r']).unwrap_or(&self.clean);
+        let mut number = 1;
+        text.split_inclusive(['\n', '\r']).map(move |line| {
+            let mine = number;
+            number += usize::from(line.ends_with('\n'));
+            (mine, line.trim_end_matches(['\n', '\r']))
+        })
+    }
+}
+
+/// Decodes UTF-8, or UTF-16 with a byte order mark, as Windows PowerShell redirects it.
+fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    let utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
+        let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
+        char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    };
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => Cow::Owned(utf16(rest, u16::from_le_bytes)),
+        [0xfe, 0xff, rest @ ..] => Cow::Owned(utf16(rest, u16::from_be_bytes)),
+        _ => String::from_utf8_lossy(bytes),
+    }
+}
+
+struct Cleaner {
+    out: String,
+    /// Where the last line begins.
+    line: usize,
+    cut: bool,
+}
+
+impl Cleaner {
+    fn run(&mut self, text: &str) {
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            if self.out.len() >= MAX_BYTES {
+                self.cut = true;
+                return;
+            }
+            match c {
+                '\n' => self.end_line(c),
+                '\t' => self.out.push(c),
+                '\r' if matches!(chars.peek(), Some('\n' | '\r')) => {}
+                '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' => self.end_line('\r'),
+                '\x1b' => self.escape(&mut chars),
+                '\u{9b}' => self.control_sequence(&mut chars),
+                '\u{a0}' => self.out.push(' '),
+                '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => {}
+                '<' if self.tag(&mut chars) => {}
+                '&' if skip(&mut chars, "nbsp;") => self.out.push(' '),
+                '>' if self.line == self.out.len() && quotes(&mut chars) => {}
+                c if c.is_control() => {}
+                c => self.out.push(c),
+            }
+        }
+    }
+
+    fn end_line(&mut self, end: char) {
+        self.out.push(end);
+        self.line = self.out.len();
+    }
+
+    /// Takes the line breaks of a web page; any other tag is left to the caller.
+    fn tag(&mut self, chars: &mut Peekable<Chars<'_>>) -> bool {
+        const BREAKS: [&str; 5] = ["br>", "br/>", "br />", "BR>", "BR/>"];
+        const NOTHING: [&str; 8] = ["p>", "/p>", "P>", "/P>", "pre>", "/pre>", "code>", "/code>"];
+        if BREAKS.iter().any(|tag| skip(chars, tag)) {
+            self.end_line('\r');
+            return true;
+        }
+        NOTHING.iter().any(|tag| skip(chars, tag))
+    }
+
+    /// Takes what follows an escape character.
+    fn escape(&mut self, chars: &mut Peekable<Chars<'_>>) {
+        match chars.peek() {
+            Some('[') => {
+                chars.next();
+                self.control_sequence(chars);
+            }
+            Some(']' | 'P' | 'X' | '^' | '_') => {
+                // A string, up to BEL or ESC \; an unterminated one ends with its line.
+                while let Some(c) = chars.next_if(|c| !matches!(c, '\n' | '\r')) {
+                    if c == '\x07' || (c == '\x1b' && chars.next_if_eq(&'\\').is_some()) {
+                        break;
+                    }
+                }
+            }
+            _ => {
+                while chars.next_if(|c| matches!(c, ' '..='/')).is_some() {}
+                chars.next_if(|c| matches!(c, '0'..='~'));
+            }
+        }
+    }
+
+    /// Takes a control sequence after its introducer; carries out the movements to the right,
+    /// the repetitions, and those to another line as a line break.
+    fn control_sequence(&mut self, chars: &mut Peekable<Chars<'_>>) {
+        let mut parameters = [None::<usize>; 2];
+        let mut at = 0;
+        while let Some(c) = chars.next_if(|c| matches!(c, ' '..='?')) {
+            match c.to_digit(10) {
+                Some(digit) => {
+                    if let Some(value) = parameters.get_mut(at) {
+                        let digits = value.unwrap_or(0).saturating_mul(10);
+                        *value = Some(digits.saturating_add(digit as usize));
+                    }
+                }
+                None => at += usize::from(c == ';'),
+            }
+        }
+        let [first, second] = parameters.map(|p| p.unwrap_or(1).clamp(1, MAX_MOVE));
+        match chars.next_if(|c| matches!(c, '@'..='~')) {
+            Some('C') => self.repeat(' ', first),
+            Some('b') => {
+                let last = self.out.chars().next_back().filter(|c| !c.is_control());
+                self.repeat(last.unwrap_or(' '), first);
+            }
+            Some('G') => self.pad_to(first),
+            Some('H' | 'f') => {
+                self.break_line();
+                self.pad_to(second);
+            }
+            Some('B' | 'E' | 'd') => self.break_line(),
+            _ => {}
+        }
+    }
+
+    fn break_line(&mut self) {
+        if self.line < self.out.len() {
+            self.end_line('\r');
+        }
+    }
+
+    /// Fills the line up to before `column`, from 1.
+    fn pad_to(&mut self, column: usize) {
+        let line = self.out.get(self.line..).unwrap_or_default();
+        // In a line longer than any column there is nothing to count.
+        if line.len() <= 4 * MAX_MOVE {
+            let length = line.chars().count();
+            self.repeat(' ', column.saturating_sub(1).saturating_sub(length));
+        }
+    }
+
+    fn repeat(&mut self, c: char, times: usize) {
+        self.out.extend(std::iter::repeat_n(c, times));
+    }
+}
+
+/// Takes `word` if it comes next.
+fn skip(chars: &mut Peekable<Chars<'_>>, word: &str) -> bool {
+    let mut ahead = chars.clone();
+    let found = word.chars().all(|c| ahead.next() == Some(c));
+    if found {
+        *chars = ahead;
+    }
+    found
+}
+
+/// Takes the rest of a mail's quote marks, `> ` or `>> `, after the first `>` of a line.
+fn quotes(chars: &mut Peekable<Chars<'_>>) -> bool {
+    let mut ahead = chars.clone();
+    loop {
+        let blank = ahead.next_if_eq(&' ').is_some();
+        if ahead.next_if_eq(&'>').is_some() {
+            continue;
+        }
+        if !blank {
+            return false;
+        }
+        *chars = ahead;
+        return true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lines(bytes: &[u8]) -> Vec<(usize, String)> {
+        clean(bytes).lines().map(|(n, l)| (n, l.to_owned())).collect()
+    }
+
+    fn only(bytes: &[u8]) -> String {
+        let text = clean(bytes);
+        assert_eq!(text.lines().count(), 1, "{text:?}");
+        text.as_str().to_owned()
+    }
+
+    #[test]
+    fn line_ends_of_every_system() {
+        let want = [(1, "a".to_owned()), (2, String::new()), (3, "b".to_owned())];
+        assert_eq!(lines(b"a\n\nb\n"), want);
+        assert_eq!(lines(b"a\r\n\r\nb"), want);
+        assert_eq!(lines(b""), []);
+    }
+
+    #[test]
+    fn overwritten_progress_keeps_the_number_of_its_line() {
+        let want = [(1, "10%"), (1, "20%"), (2, "end")].map(|(n, l)| (n, l.to_owned()));
+        assert_eq!(lines(b"10%\r20%\nend"), want);
+    }
+
+    #[test]
+    fn colours_titles_and_charsets_vanish() {
+        assert_eq!(only(b"\x1b[01;31m\x1b[KERR!\x1b[m\x1b[K |"), "ERR! |");
+        assert_eq!(only(b"\x1b]0;a title\x07x\x1b]8;;http://a\x1b\\y"), "xy");
+        assert_eq!(only(b"\x1b(Bx\x1b=\x1b>y\x08"), "xy");
+        assert_eq!(lines(b"\x1b]0;no end\nx"), [(1, String::new()), (2, "x".to_owned())]);
+    }
+
+    #[test]
+    fn cursor_movements_are_carried_out() {
+        assert_eq!(only(b"| 0\x1b[4CName\x1b[3b |"), "| 0    Nameeee |");
+        assert_eq!(only(b"ab\x1b[6Gc"), "ab   c");
+        assert_eq!(
+            lines(b"a\x1b[2;3Hb\x1b[3dc"),
+            [(1, "a"), (1, "  b"), (1, "c")].map(|(n, l)| (n, l.to_owned()))
+        );
+    }
+
+    #[test]
+    fn marks_and_wide_encodings() {
+        assert_eq!(only(b"\xef\xbb\xbfGPU"), "GPU");
+        assert_eq!(only(b"\xff\xfeG\0P\0U\0"), "GPU");
+        assert_eq!(only(b"\xfe\xff\0G\0P\0U"), "GPU");
+        assert_eq!(only(b"a\xffb"), "a\u{fffd}b");
+        assert_eq!(only("a\u{a0}\u{200b}b&nbsp;c\tD".as_bytes()), "a b c\tD");
+    }
+
+    #[test]
+    fn web_pages_break_lines_and_xml_stays() {
+        assert_eq!(lines(b"<p>a<br>b</p>"), [(1, "a".to_owned()), (1, "b".to_owned())]);
+        let xml = "<pci><process_info>a &gt; b</process_info></pci>";
+        assert_eq!(only(xml.as_bytes()), xml);
+    }
+
+    #[test]
+    fn mail_quotes_vanish_and_other_angles_stay() {
+        assert_eq!(only(b"> > | 0 |"), "| 0 |");
+        assert_eq!(only(b">> | 0 |"), "| 0 |");
+        assert_eq!(only(b">x"), ">x");
+        assert_eq!(only(b"a > b"), "a > b");
+    }
+
+    #[test]
+    fn a_text_beyond_the_bound_is_cut_and_says_so() {
+        let text = clean(&vec![b'a'; MAX_BYTES + 1]);
+        assert_eq!((text.as_str().len(), text.is_cut()), (MAX_BYTES, true));
+        assert!(!clean(&vec![b'a'; MAX_BYTES]).is_cut());
+        let text = clean(&b"\x1b[500C".repeat(MAX_BYTES / 400));
+        assert!(text.is_cut() && text.as_str().len() < MAX_BYTES + 2 * MAX_MOVE);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_clean_has_no_controls(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let text = clean(&bytes);
+            prop_assert!(text.lines().all(|(_, l)| l.chars().all(|c| c == '\t' || !c.is_control())));
+            let newlines = bytes.iter().filter(|b| **b == b'\n').count();
+            if !bytes.starts_with(b"\xff\xfe") && !bytes.starts_with(b"\xfe\xff") {
+                prop_assert!(text.lines().all(|(n, _)| (1..=newlines + 1).contains(&n)));
+            }
+        }
+
+        #[test]
+        fn plain_lines_pass_unchanged(plain in "[ -;=?-~]{1,40}(\n[ -;=?-~]{1,40}){0,5}") {
+            prop_assume!(!plain.contains("&nbsp;"));
+            let text = clean(plain.as_bytes());
+            prop_assert_eq!(text.as_str(), plain.as_str());
+        }
+    }
+}
