@@ -1,0 +1,86 @@
+//! The layers of the workspace, as `cargo tree` shows them. The rule itself stands in
+//! `xtask/src/layering.rs`; here it is held against the workspace, and shown to fail.
+
+use xtask::layering::{self, Package, may_depend_on};
+use xtask::{Tree, workspace_root};
+
+const POLICIES: &[&str] = &["gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy"];
+const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-host", "gpu-sim", "gpu-text"];
+
+fn packages() -> Vec<Package> {
+    layering::read(workspace_root()).expect("cargo tree runs")
+}
+
+fn allowed(from: &str, to: &str) -> bool {
+    may_depend_on(from).is_some_and(|allowed| allowed.contains(&to))
+}
+
+#[test]
+fn the_workspace_keeps_its_layers() {
+    let packages = packages();
+    for member in ["gpu-core", "gpu-text", "gpu-sim", "gpu-host", "gpu-reaper", "gpuws"] {
+        assert!(
+            packages.iter().any(|package| package.name == member),
+            "{member} was not looked at"
+        );
+    }
+    let tree = Tree::read(workspace_root()).expect("the repository can be read");
+    let violations: Vec<String> =
+        layering::check(&packages, &tree).iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
+}
+
+#[test]
+fn an_edge_against_the_rule_is_seen_in_the_real_tree() {
+    let tree = Tree::default();
+    for (from, to) in [
+        ("gpu-core", "gpu-host"),
+        ("gpu-core", "rustix"),
+        ("gpu-text", "gpu-sim"),
+        ("gpu-host", "gpu-text"),
+        ("gpu-sim", "gpu-reaper"),
+        ("gpu-reaper", "gpu-sim"),
+        ("gpu-reaper", "gpu-claim"),
+        ("gpu-reaper", "rustix"),
+        ("gpu-reaper", "gpuws"),
+    ] {
+        let mut packages = packages();
+        let before = layering::check(&packages, &tree).len();
+        let package = packages.iter_mut().find(|package| package.name == from);
+        package.expect("a member").depends_on.insert(to.to_owned());
+        assert_eq!(layering::check(&packages, &tree).len(), before + 1, "{from} -> {to}");
+    }
+}
+
+#[test]
+fn policies_and_adapters_know_the_core_and_not_each_other() {
+    for from in POLICIES.iter().chain(ADAPTERS) {
+        assert!(allowed(from, "gpu-core"), "{from}");
+        for to in POLICIES.iter().chain(ADAPTERS) {
+            let exception = (*from, *to) == ("gpu-sim", "gpu-text");
+            assert_eq!(allowed(from, to), exception, "{from} -> {to}");
+        }
+    }
+    assert_eq!(may_depend_on("gpu-core"), Some(&[][..]));
+    assert_eq!(may_depend_on("gpu-nvml-sim"), Some(&["gpu-core", "gpu-sim"][..]));
+}
+
+#[test]
+fn the_steward_combines_policies_and_knows_no_adapter() {
+    for policy in POLICIES {
+        assert!(allowed("gpu-steward", policy), "{policy}");
+    }
+    for adapter in ADAPTERS {
+        assert!(!allowed("gpu-steward", adapter), "{adapter}");
+    }
+}
+
+#[test]
+fn only_the_program_tests_and_benches_choose_adapters() {
+    for package in packages() {
+        let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
+        let chooses = matches!(package.name.as_str(), "gpuws" | "gpuws-tests" | "gpuws-benches");
+        let exception = package.name == "gpu-sim";
+        assert!(chooses || exception || chosen.count() == 0, "{} chooses an adapter", package.name);
+    }
+}

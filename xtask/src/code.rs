@@ -1,0 +1,226 @@
+//! Rust source as text: what is code, what is a comment, a literal or a test.
+
+use std::ops::Range;
+
+/// Returns the source with comments, strings and character literals blanked, byte for byte as long
+/// and with every line end in its place.
+pub(crate) fn mask(source: &str) -> String {
+    let bytes = source.as_bytes();
+    let mut masked = bytes.to_vec();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = literal_end(bytes, at);
+        if end > at {
+            for byte in &mut masked[at..end] {
+                if *byte != b'\n' {
+                    *byte = b' ';
+                }
+            }
+            at = end;
+        } else {
+            at += 1;
+        }
+    }
+    // Blanks replace whole literals, so what is left is whole characters.
+    String::from_utf8_lossy(&masked).into_owned()
+}
+
+/// Returns the end of the comment or literal that begins at `at`, or `at` where none does.
+fn literal_end(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    let after_word = at > 0 && is_word(bytes[at - 1]);
+    if rest.starts_with(b"//") {
+        return at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with(b"/*") {
+        return at + block_comment(rest);
+    }
+    match rest[0] {
+        b'"' => at + string(rest),
+        b'r' | b'b' | b'c' if !after_word => {
+            let prefix = rest.iter().take_while(|b| b.is_ascii_lowercase()).count();
+            let hashes = rest[prefix..].iter().take_while(|b| **b == b'#').count();
+            let raw = rest[..prefix].contains(&b'r');
+            match rest.get(prefix + hashes) {
+                Some(b'"') if raw && prefix <= 2 => at + raw_string(rest, prefix + hashes, hashes),
+                Some(b'"') if hashes == 0 && prefix == 1 => at + prefix + string(&rest[prefix..]),
+                Some(b'\'') if hashes == 0 && rest[..prefix] == *b"b" => {
+                    at + prefix + character(&rest[prefix..])
+                }
+                _ => at,
+            }
+        }
+        b'\'' => at + character(rest),
+        _ => at,
+    }
+}
+
+fn block_comment(rest: &[u8]) -> usize {
+    let (mut depth, mut at) = (0usize, 0);
+    while at < rest.len() {
+        if rest[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if rest[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    rest.len()
+}
+
+fn string(rest: &[u8]) -> usize {
+    let mut at = 1;
+    while at < rest.len() {
+        match rest[at] {
+            b'\\' => at += 2,
+            b'"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+fn raw_string(rest: &[u8], quote: usize, hashes: usize) -> usize {
+    let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
+    let body = &rest[quote + 1..];
+    let end = body.windows(close.len()).position(|window| window == close);
+    end.map_or(rest.len(), |end| quote + 1 + end + close.len())
+}
+
+/// Returns the length of a character literal, 0 for a lifetime or a label.
+fn character(rest: &[u8]) -> usize {
+    if rest.get(1) == Some(&b'\\') {
+        let end = rest.iter().skip(3).position(|b| *b == b'\'');
+        return end.map_or(0, |end| end + 4);
+    }
+    let width = match rest.get(1) {
+        Some(first) if *first >= 0xf0 => 4,
+        Some(first) if *first >= 0xe0 => 3,
+        Some(first) if *first >= 0xc0 => 2,
+        _ => 1,
+    };
+    if rest.get(1 + width) == Some(&b'\'') { width + 2 } else { 0 }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Returns where `word` stands as a whole word; a word that ends in a sign, such as `dbg!`, needs
+/// no boundary there.
+pub(crate) fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    text.match_indices(word).map(|(at, _)| at).filter(move |at| {
+        let before = at.checked_sub(1).and_then(|i| text.as_bytes().get(i));
+        let after = text.as_bytes().get(at + word.len());
+        let ends_as_word = word.bytes().last().is_some_and(is_word);
+        let goes_on = |byte: Option<&u8>| byte.is_some_and(|b| is_word(*b));
+        !(goes_on(before) || ends_as_word && goes_on(after))
+    })
+}
+
+/// Returns the line of an offset, from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1
+}
+
+/// Returns the end of the bracket that opens at `open`, past its closing sign.
+pub(crate) fn bracket_end(masked: &str, open: usize) -> usize {
+    let mut depth = 0usize;
+    for (at, byte) in masked.bytes().enumerate().skip(open) {
+        match byte {
+            b'{' | b'(' | b'[' => depth += 1,
+            b'}' | b')' | b']' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    masked.len()
+}
+
+/// Returns where items under `#[cfg(test)]` stand, attribute included.
+pub(crate) fn test_ranges(masked: &str) -> Vec<Range<usize>> {
+    const ATTRIBUTE: &str = "#[cfg(test)]";
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for (start, _) in masked.match_indices(ATTRIBUTE) {
+        if ranges.last().is_some_and(|last| last.contains(&start)) {
+            continue;
+        }
+        let mut at = start + ATTRIBUTE.len();
+        let end = loop {
+            match masked.as_bytes().get(at) {
+                None => break masked.len(),
+                Some(b';') => break at + 1,
+                Some(b'{') => break bracket_end(masked, at),
+                Some(b'(' | b'[') => at = bracket_end(masked, at),
+                Some(_) => at += 1,
+            }
+        };
+        ranges.push(start..end);
+    }
+    ranges
+}
+
+/// Returns masked source without its tests, which are blanked too.
+pub(crate) fn without_tests(masked: &str) -> String {
+    let mut bytes = masked.as_bytes().to_vec();
+    for range in test_ranges(masked) {
+        for byte in &mut bytes[range] {
+            if *byte != b'\n' {
+                *byte = b' ';
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_literals_are_blanked_in_place() {
+        for (source, masked) in [
+            ("a // unsafe\nb", "a          \nb"),
+            ("a /* x /* y */ z */ b", "a                   b"),
+            (r#"f("a \" b", 1)"#, "f(        , 1)"),
+            (r##"f(r#"a " b"#, 1)"##, "f(          , 1)"),
+            (r#"f(b"ab", br"c", c"d")"#, "f(     ,      ,     )"),
+            (r"f('{', '\'', '\u{7f}', b'}')", "f(   ,     ,         ,     )"),
+            ("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}"),
+            ("'é' 'outer: loop", "     'outer: loop"),
+            ("for_r\"x\"", "for_r   "),
+            ("\"open", "     "),
+        ] {
+            assert_eq!(mask(source), masked, "{source}");
+            assert_eq!(mask(source).len(), source.len(), "{source}");
+        }
+    }
+
+    #[test]
+    fn words_are_whole() {
+        let found = |text, word| find_word(text, word).collect::<Vec<_>>();
+        assert_eq!(found("unsafe unsafe_code xunsafe", "unsafe"), [0]);
+        assert_eq!(found("dbg!() mydbg!()", "dbg!"), [0]);
+    }
+
+    #[test]
+    fn items_of_tests_are_found_whole() {
+        let source = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { {} }\n}\nfn c() {}\n";
+        let ranges = test_ranges(source);
+        assert_eq!(ranges.len(), 1);
+        assert_eq!(&source[ranges[0].end..], "\nfn c() {}\n");
+        assert!(!without_tests(source).contains("fn b"));
+        assert!(without_tests(source).contains("fn c"));
+        assert_eq!(test_ranges("#[cfg(test)]\nuse x::{a, b};\nfn d() {}").len(), 1);
+    }
+}

@@ -1,0 +1,232 @@
+//! Which package may depend on which: the layers of `docs/architecture.md`, held by `cargo tree`.
+//!
+//! The rule counts every edge, those of tests and build scripts too. What must see several
+//! adapters or policies at once belongs into `tests/` or `benches/`.
+
+use crate::{Tree, Violation};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+/// A package of the workspace and what it depends on directly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its folder, from the workspace's.
+    pub folder: String,
+    /// Packages it depends on, of the workspace and of others.
+    pub depends_on: BTreeSet<String>,
+}
+
+/// Returns the packages of the workspace that a package may depend on; `None` for a package that
+/// has no place in the layers.
+pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
+    Some(match package {
+        // Ports and plain data know nobody.
+        "gpu-core" => &[],
+        // Adapters know the ports and not each other; the simulated machine reads recordings with
+        // the parsers, and the NVML interface stands in front of the simulated machine.
+        "gpu-nvidia" | "gpu-host" | "gpu-text" => &["gpu-core"],
+        "gpu-sim" => &["gpu-core", "gpu-text"],
+        "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
+        // Policies know the ports, no adapter and not each other.
+        "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" => &["gpu-core"],
+        // The steward combines policies and knows no adapter.
+        "gpu-steward" => {
+            &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy"]
+        }
+        // Only the program on top, the tests and the benches choose adapters.
+        "gpuws" => BELOW_THE_PROGRAM,
+        "gpuws-benches" => BELOW_THE_PROGRAM,
+        "gpuws-tests" => BELOW_THE_TESTS,
+        "xtask" => &[],
+        _ => return None,
+    })
+}
+
+const BELOW_THE_PROGRAM: &[&str] = &[
+    "gpu-core",
+    "gpu-nvidia",
+    "gpu-host",
+    "gpu-text",
+    "gpu-sim",
+    "gpu-reaper",
+    "gpu-placement",
+    "gpu-claim",
+    "gpu-allocator-policy",
+    "gpu-steward",
+];
+
+const BELOW_THE_TESTS: &[&str] = &[
+    "gpu-core",
+    "gpu-nvidia",
+    "gpu-host",
+    "gpu-text",
+    "gpu-sim",
+    "gpu-nvml-sim",
+    "gpu-reaper",
+    "gpu-placement",
+    "gpu-claim",
+    "gpu-allocator-policy",
+    "gpu-steward",
+    "xtask",
+];
+
+/// All that the ports may use of the outside: serialization, errors, mocks; nothing that does I/O.
+pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall"];
+
+/// Packages that reach the operating system, and who may use them.
+pub const SYSTEM: &[&str] = &["rustix", "nix", "procfs", "libc"];
+const SYSTEM_USERS: &[&str] =
+    &["gpu-host", "gpu-nvidia", "gpu-nvml-sim", "gpuws", "gpuws-tests", "gpuws-benches"];
+
+/// Asks `cargo tree` for the packages of the workspace at `root`, with every feature, for every
+/// target.
+///
+/// # Errors
+/// When cargo cannot be run or fails; its own words are the text.
+pub fn read(root: &Path) -> io::Result<Vec<Package>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(root)
+        .args(["tree", "--workspace", "--all-features", "--target", "all"])
+        .args(["--edges", "normal,build,dev", "--depth", "1", "--prefix", "depth"])
+        .args(["--format", "{p}"])
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(parse(&String::from_utf8_lossy(&output.stdout), root))
+}
+
+/// Reads what `cargo tree --depth 1 --prefix depth --format {p}` prints.
+fn parse(text: &str, root: &Path) -> Vec<Package> {
+    let mut packages: Vec<Package> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        if let Some(name) = name.strip_prefix('0') {
+            let path = line.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+            let path = path.map_or("", |(path, _)| path);
+            let folder = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
+            packages.push(Package {
+                name: name.to_owned(),
+                folder: folder.to_string_lossy().into_owned(),
+                depends_on: BTreeSet::new(),
+            });
+        } else if let (Some(name), Some(last)) = (name.strip_prefix('1'), packages.last_mut()) {
+            last.depends_on.insert(name.to_owned());
+        }
+    }
+    packages
+}
+
+/// Returns every edge that the rule forbids, at its line in `Cargo.toml`.
+pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
+    let members: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    let mut violations = Vec::new();
+    for package in packages {
+        let mut say = |dependency: &str, what: String, remedy: &str| {
+            let path = format!("{}/Cargo.toml", package.folder);
+            let line = line_of_dependency(tree, &path, dependency);
+            violations.push(Violation { path, line, what, remedy: remedy.to_owned() });
+        };
+        let name = package.name.as_str();
+        if let Some(folder) = package.folder.strip_prefix("crates/") {
+            let expected = package_name(folder);
+            if name != expected {
+                let what = format!("package '{name}' in crates/{folder}");
+                say("name", what, &format!("call it '{expected}'"));
+            }
+        }
+        let Some(allowed) = may_depend_on(name) else {
+            let what = format!("package '{name}' has no place in the layers");
+            say("name", what, "name its layer in xtask/src/layering.rs and docs/architecture.md");
+            continue;
+        };
+        for dependency in &package.depends_on {
+            let dependency = dependency.as_str();
+            let inside = members.contains(dependency) || may_depend_on(dependency).is_some();
+            if inside && !allowed.contains(&dependency) {
+                let what = format!("'{name}' depends on '{dependency}'");
+                say(
+                    dependency,
+                    what,
+                    "go through a port of gpu-core, or move the code up to cli or tests",
+                );
+            }
+            if name == "gpu-core" && !OUTSIDE_OF_CORE.contains(&dependency) && !inside {
+                let what = format!("gpu-core depends on '{dependency}'");
+                say(dependency, what, "keep ports and plain data free of it; adapters may use it");
+            } else if SYSTEM.contains(&dependency) && !SYSTEM_USERS.contains(&name) {
+                let what = format!("'{name}' reaches the operating system by '{dependency}'");
+                say(dependency, what, "ask the Host port of gpu-core instead");
+            }
+        }
+    }
+    violations
+}
+
+/// Returns the name of the package in a folder under `crates/`.
+fn package_name(folder: &str) -> String {
+    match folder {
+        "cli" => "gpuws".to_owned(),
+        _ if folder.starts_with("gpu-") => folder.to_owned(),
+        _ => format!("gpu-{folder}"),
+    }
+}
+
+fn line_of_dependency(tree: &Tree, path: &str, dependency: &str) -> usize {
+    let text = tree.file(path).map_or("", |file| file.text.as_str());
+    let is_key = |line: &str| {
+        line.strip_prefix(dependency).is_some_and(|rest| rest.starts_with([' ', '.', '=']))
+    };
+    text.lines().position(is_key).map_or(1, |line| line + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, folder: &str, depends_on: &[&str]) -> Package {
+        Package {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            depends_on: depends_on.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_tree_is_read_by_depth() {
+        let text = "0gpu-core v0.1.0 (/r/crates/gpu-core) (*)\n1serde v1.0.0\n\n\
+                    0gpu-reaper v0.1.0 (/r/crates/reaper)\n1gpu-core v0.1.0 (/r/crates/gpu-core) (*)\n";
+        assert_eq!(
+            parse(text, Path::new("/r")),
+            [
+                package("gpu-core", "crates/gpu-core", &["serde"]),
+                package("gpu-reaper", "crates/reaper", &["gpu-core"]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_violation_names_the_line_in_the_manifest() {
+        let tree = Tree::of(&[(
+            "crates/reaper/Cargo.toml",
+            "[package]\nname = \"gpu-reaper\"\n[dependencies]\ngpu-sim.workspace = true\n",
+        )]);
+        let found = check(&[package("gpu-reaper", "crates/reaper", &["gpu-sim"])], &tree);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].path.as_str(), found[0].line), ("crates/reaper/Cargo.toml", 4));
+    }
+
+    #[test]
+    fn names_follow_folders_and_every_package_has_a_layer() {
+        let tree = Tree::default();
+        assert_eq!(check(&[package("reaper", "crates/reaper", &[])], &tree).len(), 2);
+        assert_eq!(check(&[package("gpu-extra", "crates/gpu-extra", &[])], &tree).len(), 1);
+        assert_eq!(check(&[package("gpuws", "crates/cli", &["gpu-host"])], &tree).len(), 0);
+    }
+}

@@ -1,0 +1,60 @@
+//! A module is one idea: none past 800 lines, tests beside the code counted apart.
+
+use crate::code::{mask, test_ranges};
+use crate::tree::File;
+use crate::{Tree, Violation};
+
+const MOST: usize = 800;
+const MANY: usize = 400;
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    lengths(tree)
+        .filter(|(_, lines)| *lines > MOST)
+        .map(|(file, lines)| Violation {
+            path: file.path.clone(),
+            line: 1,
+            what: format!("{lines} lines without tests, past {MOST}"),
+            remedy: "find the second idea in it and give that a module".to_owned(),
+        })
+        .collect()
+}
+
+/// Returns the files that are long and not too long.
+pub(super) fn long_files(tree: &Tree) -> Vec<String> {
+    lengths(tree)
+        .filter(|(_, lines)| (MANY + 1..=MOST).contains(lines))
+        .map(|(file, lines)| format!("{}: {lines} lines without tests", file.path))
+        .collect()
+}
+
+fn lengths(tree: &Tree) -> impl Iterator<Item = (&File, usize)> {
+    tree.files().iter().filter(|file| file.is_rust()).map(|file| {
+        let of_tests: usize = test_ranges(&mask(&file.text))
+            .into_iter()
+            .map(|range| file.text[range].lines().count())
+            .sum();
+        (file, file.text.lines().count().saturating_sub(of_tests))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_apart() {
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "fn t() {}\n".repeat(900));
+        let long = "fn f() {}\n".repeat(800);
+        let too_long = "fn f() {}\n".repeat(801);
+        let tree = Tree::of(&[
+            ("a.rs", &format!("{long}{tests}")),
+            ("b.rs", &format!("{too_long}{tests}")),
+            ("c.rs", &"fn f() {}\n".repeat(400)),
+            ("d.md", &"text\n".repeat(2000)),
+        ]);
+        let found = check(&tree);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, "b.rs");
+        assert_eq!(long_files(&tree), ["a.rs: 800 lines without tests"]);
+    }
+}

@@ -1,0 +1,60 @@
+//! Modules are named for what they hold; some names say nothing.
+
+use crate::code::{find_word, line_of, mask};
+use crate::{Tree, Violation};
+
+const FORBIDDEN: &[&str] = &["util", "utils", "common", "manager", "helper", "helpers", "misc"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in tree.files().iter().filter(|file| file.is_rust()) {
+        let mut say = |line, name: &str| {
+            violations.push(Violation {
+                path: file.path.clone(),
+                line,
+                what: format!("a module called '{name}'"),
+                remedy: "name it for the one idea that it holds".to_owned(),
+            });
+        };
+        for part in file.path.trim_end_matches(".rs").split('/') {
+            if FORBIDDEN.contains(&part) {
+                say(1, part);
+            }
+        }
+        let code = mask(&file.text);
+        for at in find_word(&code, "mod") {
+            let mut after = code[at + 3..].split_whitespace();
+            let name = after.next().unwrap_or_default();
+            let opened = name.trim_end_matches('{');
+            // `mod x;` is named by its file already.
+            if FORBIDDEN.contains(&opened) {
+                say(line_of(&code, at), opened);
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_names_are_seen_as_files_folders_and_inline() {
+        let found = check(&Tree::of(&[
+            ("crates/a/src/util.rs", ""),
+            ("crates/a/tests/common/mod.rs", ""),
+            ("crates/a/src/lib.rs", "mod util;\n\nmod helper {\n}\n// mod manager {\n"),
+            ("crates/a/src/utilization.rs", ""),
+        ]));
+        let places: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
+        assert_eq!(
+            places,
+            [
+                ("crates/a/src/util.rs", 1),
+                ("crates/a/tests/common/mod.rs", 1),
+                ("crates/a/src/lib.rs", 3),
+            ]
+        );
+    }
+}

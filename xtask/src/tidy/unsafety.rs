@@ -1,0 +1,43 @@
+//! `unsafe` stands only where foreign functions are called.
+
+use crate::code::{find_word, line_of, mask};
+use crate::{Tree, Violation};
+
+const ALLOWED: &[&str] = &["crates/gpu-nvidia/", "crates/nvml-sim/"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in tree.files().iter().filter(|file| file.is_rust()) {
+        if ALLOWED.iter().any(|folder| file.path.starts_with(folder)) {
+            continue;
+        }
+        let code = mask(&file.text);
+        // The lint's name counts too: whoever writes `allow(unsafe_code)` means to.
+        let places = find_word(&code, "unsafe")
+            .map(|at| (at, "unsafe"))
+            .chain(find_word(&code, "unsafe_code").map(|at| (at, "unsafe_code")));
+        violations.extend(places.map(|(at, word)| Violation {
+            path: file.path.clone(),
+            line: line_of(&code, at),
+            what: format!("'{word}' outside of {}", ALLOWED.join(" and ")),
+            remedy: "use a safe wrapper (rustix, nix), or move the call there".to_owned(),
+        }));
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_code_is_seen_and_the_word_in_prose_is_not() {
+        let found = check(&Tree::of(&[
+            ("crates/gpu-host/src/a.rs", "// unsafe\nfn f() { g(\"unsafe\") }\nunsafe fn g() {}\n"),
+            ("crates/gpu-host/src/b.rs", "#![allow(unsafe_code)]\n"),
+            ("crates/gpu-nvidia/src/a.rs", "unsafe fn g() {}\n"),
+        ]));
+        let places: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
+        assert_eq!(places, [("crates/gpu-host/src/a.rs", 3), ("crates/gpu-host/src/b.rs", 1)]);
+    }
+}

@@ -1,0 +1,41 @@
+//! Words that promise later work; what is not finished is an issue, not a word in a file.
+
+use crate::code::{find_word, line_of};
+use crate::{Tree, Violation};
+
+const FORBIDDEN: &[&str] =
+    &["FIXME", "TODO", "XXX", "HACK", "todo!", "unimplemented!", "for now", "For now"];
+
+/// This file must name the words.
+const ITSELF: &str = "xtask/src/tidy/words.rs";
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in tree.files().iter().filter(|file| file.path != ITSELF) {
+        for word in FORBIDDEN {
+            violations.extend(find_word(&file.text, word).map(|at| Violation {
+                path: file.path.clone(),
+                line: line_of(&file.text, at),
+                what: format!("'{word}'"),
+                remedy: "finish it, or say what is missing in an issue".to_owned(),
+            }));
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_seen_in_code_and_documents() {
+        let found = check(&Tree::of(&[
+            ("crates/a/src/lib.rs", "fn f() {\n    todo!()\n}\n// mytodo!\n"),
+            ("README.md", "one\ntwo\nThis will do for now.\n"),
+            ("docs/a.md", "for nowhere, a hack of no kind\n"),
+        ]));
+        let places: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
+        assert_eq!(places, [("crates/a/src/lib.rs", 2), ("README.md", 3)]);
+    }
+}

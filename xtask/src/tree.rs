@@ -1,0 +1,123 @@
+//! The files of the repository, as plain data.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+/// One text file that people of the project write.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    /// Path from the workspace's folder, with `/`.
+    pub(crate) path: String,
+    /// Its text.
+    pub(crate) text: String,
+}
+
+impl File {
+    /// Tells whether it is Rust code.
+    pub(crate) fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+}
+
+/// The paths of all files, and the text of those that people of the project write.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    paths: BTreeSet<String>,
+    files: Vec<File>,
+}
+
+impl Tree {
+    /// Reads the repository at `root`, without build output and hidden folders other than `.ci`
+    /// and `.cargo`.
+    ///
+    /// # Errors
+    /// When a folder or a file in it cannot be read.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let mut tree = Tree::default();
+        tree.read_folder(root, "")?;
+        tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(tree)
+    }
+
+    fn read_folder(&mut self, root: &Path, folder: &str) -> io::Result<()> {
+        for entry in std::fs::read_dir(root.join(folder))? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                let hidden = name.starts_with('.') && name != ".ci" && name != ".cargo";
+                let built = name == "target" || name.starts_with("target-");
+                let fuzzed = folder.ends_with("/fuzz") && (name == "corpus" || name == "artifacts");
+                if !hidden && !built && !fuzzed {
+                    self.read_folder(root, &path)?;
+                }
+            } else if kind.is_file() {
+                if is_written_here(&path) {
+                    self.files.push(File {
+                        text: std::fs::read_to_string(entry.path())?,
+                        path: path.clone(),
+                    });
+                }
+                self.paths.insert(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the files whose text is kept, by path.
+    pub(crate) fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// Returns the file with this path.
+    pub(crate) fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Returns the paths of all files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(String::as_str)
+    }
+
+    /// Tells whether a file or a folder with something in it has this path.
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        let inside = format!("{path}/");
+        self.paths.contains(path) || self.paths.iter().any(|other| other.starts_with(&inside))
+    }
+}
+
+/// Tells whether a file is ours in wording: code, documents and settings, and no recording.
+fn is_written_here(path: &str) -> bool {
+    let ours = [".rs", ".md", ".toml"].iter().any(|end| path.ends_with(end));
+    ours || path == ".ci/run"
+}
+
+#[cfg(test)]
+impl Tree {
+    /// Returns a made-up repository.
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
+        Tree {
+            paths: files.iter().map(|(path, _)| (*path).to_owned()).collect(),
+            files: files
+                .iter()
+                .filter(|(path, _)| is_written_here(path))
+                .map(|(path, text)| File { path: (*path).to_owned(), text: (*text).to_owned() })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_repository_is_read_without_its_build_output() {
+        let tree = Tree::read(crate::workspace_root()).unwrap();
+        assert!(tree.file("xtask/src/tree.rs").is_some());
+        assert!(tree.exists("xtask/src"));
+        assert!(!tree.paths().any(|path| path.starts_with("target/") || path.starts_with(".git/")));
+    }
+}
