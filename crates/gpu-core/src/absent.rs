@@ -62,8 +62,9 @@ pub mod reading {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Wire<T> {
-        Missing(Missing),
+        // The value first: a list such as `["failed"]` would pass for a `Missing` too.
         Present(T),
+        Missing(Missing),
     }
 
     /// Serializes the value, or why it is absent.
@@ -88,5 +89,21 @@ pub mod reading {
             Wire::Missing(missing) => Err(missing.absent),
             Wire::Present(value) => Ok(value),
         })
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::{Absent, Reading};
+
+    #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+    struct Line(#[serde(with = "super::reading")] Reading<Vec<String>>);
+
+    #[test]
+    fn a_command_line_cannot_pass_for_an_absence() {
+        for line in [Line(Ok(vec!["failed".into()])), Line(Ok(vec![])), Line(Err(Absent::Failed))] {
+            let json = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line, "{json}");
+        }
     }
 }

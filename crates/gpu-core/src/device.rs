@@ -54,13 +54,13 @@ impl DeviceInfo {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemoryInfo {
     /// All of it.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "total_bytes"))]
     pub total: Reading<Bytes>,
     /// Taken, by processes and (NVML's version 1) by the driver itself.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "used_bytes"))]
     pub used: Reading<Bytes>,
     /// Held back by driver and firmware, where told apart (NVML's version 2).
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "reserved_bytes"))]
     pub reserved: Reading<Bytes>,
 }
 
@@ -71,16 +71,16 @@ pub struct DeviceSample {
     /// Device memory.
     pub memory: MemoryInfo,
     /// Share of the driver's sample window (1/6 s to 1 s) in which a kernel ran.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "utilization_percent"))]
     pub utilization: Reading<Percent>,
     /// Temperature of the chip.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "temperature_c"))]
     pub temperature: Reading<Celsius>,
     /// Power drawn now.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "power_draw_mw"))]
     pub power_draw: Reading<Milliwatts>,
     /// Power limit in force.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "power_limit_mw"))]
     pub power_limit: Reading<Milliwatts>,
 }
 
@@ -123,10 +123,10 @@ pub struct DeviceProcess {
     /// The kind of use.
     pub kind: DeviceProcessKind,
     /// Device memory it holds; absent under WDDM and without permission.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "memory_bytes"))]
     pub memory: Reading<Bytes>,
     /// Share of NVML's sample window (about 1 s to 10 s) in which its kernels ran.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "utilization_percent"))]
     pub utilization: Reading<Percent>,
     /// The name as the source prints it: nvidia-smi cuts it from the left.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]

@@ -59,10 +59,12 @@ impl DeviceFileKind {
         if path.contains("/nvidia-caps/") {
             return DeviceFileKind::Capability;
         }
-        if path.contains("/dri/") {
-            return DeviceFileKind::Render;
-        }
         match path.rsplit('/').next().unwrap_or(path) {
+            name if path.contains("/dri/")
+                && (name.starts_with("render") || name.starts_with("card")) =>
+            {
+                DeviceFileKind::Render
+            }
             "nvidiactl" => DeviceFileKind::Control,
             "nvidia-uvm" => DeviceFileKind::Uvm,
             "nvidia-uvm-tools" => DeviceFileKind::UvmTools,
@@ -72,6 +74,19 @@ impl DeviceFileKind {
                 .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
                 .and_then(|digits| digits.parse().ok())
                 .map_or(DeviceFileKind::Other, DeviceFileKind::Gpu),
+        }
+    }
+}
+
+impl DeviceFileKind {
+    /// Returns the kind that a character device's numbers stand for, whatever it is called;
+    /// `None` for one whose major number the driver does not fix (Linux `devices.txt`: 195).
+    pub fn of_device(major: u32, minor: u32) -> Option<Self> {
+        match (major, minor) {
+            (195, 255) => Some(DeviceFileKind::Control),
+            (195, 254) => Some(DeviceFileKind::Modeset),
+            (195, minor) => Some(DeviceFileKind::Gpu(minor)),
+            _ => None,
         }
     }
 }
@@ -229,6 +244,9 @@ impl Holder {
 
     /// Tells whether it shows signs of a CUDA context on the device with this minor number: uvm
     /// open, or the device mapped. A monitor has neither.
+    ///
+    /// Only the mapping is strong evidence for *this* device: a CUDA program opens every device
+    /// that it sees, and computes on some.
     pub fn uses_memory_of(&self, minor: u32) -> bool {
         self.has(DeviceFileKind::Gpu(minor))
             && (self.has(DeviceFileKind::Uvm) || self.has_mapped(minor))

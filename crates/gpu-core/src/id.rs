@@ -47,7 +47,10 @@ impl FromStr for PciBusId {
         let read = || {
             let (address, function) = text.rsplit_once('.')?;
             let mut parts = address.rsplit(':');
-            let hex = |part: &str| u32::from_str_radix(part, 16).ok();
+            let hex = |part: &str| {
+                let digits = part.bytes().all(|b| b.is_ascii_hexdigit());
+                u32::from_str_radix(part, 16).ok().filter(|_| digits)
+            };
             let device = hex(parts.next()?)?;
             let bus = hex(parts.next()?)?;
             let domain = parts.next().map_or(Some(0), hex)?;
@@ -157,6 +160,7 @@ pub struct ProcessKey {
     /// The process number.
     pub pid: Pid,
     /// When it started; `None` where only text of another tool names the process.
+    #[cfg_attr(feature = "serde", serde(rename = "start_ticks"))]
     pub start: Option<StartTime>,
 }
 
@@ -184,7 +188,9 @@ mod tests {
             assert_eq!(spelling.parse(), Ok(address), "{spelling}");
         }
         assert_eq!("0009:01:1e.0".parse::<PciBusId>().unwrap().to_string(), "00000009:01:1E.0");
-        for wrong in ["", "04:00", "1:2:3:4.0", "0000:04:20.0", "0000:04:00.8", "xx:00.0"] {
+        for wrong in
+            ["", "04:00", "1:2:3:4.0", "0000:04:20.0", "0000:04:00.8", "xx:00.0", "+4:+0.0"]
+        {
             assert!(wrong.parse::<PciBusId>().is_err(), "{wrong}");
         }
     }

@@ -1,8 +1,9 @@
 //! The first step of every walk: ask the ports, get plain data.
 
+use crate::absent::Absent;
 use crate::backend::GpuBackend;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind, Fault, Reach, Result};
+use crate::error::{Fault, Reach, Result};
 use crate::host::Host;
 use crate::id::Pid;
 use crate::snapshot::{DeviceState, Process, Snapshot};
@@ -35,10 +36,10 @@ pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> 
     };
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
-    let scan = files.and_then(|files| Ok((ask(|| host.holders(&files))?, files)));
-    let (holders, unreadable, files) = match scan {
-        Ok((scan, files)) => (Ok(scan.holders), scan.unreadable, files),
-        Err(fault) => (Err(fault), Default::default(), Vec::new()),
+    let scan = files.clone().and_then(|files| ask(|| host.holders(&files)));
+    let (holders, unreadable) = match scan {
+        Ok(scan) => (Ok(scan.holders), scan.unreadable),
+        Err(fault) => (Err(fault), Default::default()),
     };
     let mut snapshot = Snapshot {
         taken_at,
@@ -46,23 +47,48 @@ pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> 
         hostname: host.hostname(),
         driver,
         devices,
-        files,
+        files: files.unwrap_or_default(),
         holders,
         unreadable,
         processes: BTreeMap::new(),
         sees_host_pids: host.sees_host_pids(),
     };
-    snapshot.processes = named_pids(&snapshot)
-        .into_iter()
-        .map(|pid| (pid, Process(ask(|| host.process(pid)).map_err(|fault| fault.kind.absent()))))
-        .collect();
+    look_up(host, &mut snapshot, named_pids);
+    look_up(host, &mut snapshot, relatives);
     snapshot
 }
 
+fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTreeSet<Pid>) {
+    for pid in which(snapshot) {
+        if snapshot.processes.contains_key(&pid) {
+            continue;
+        }
+        let mut answer = ask(|| host.process(pid)).map_err(|fault| fault.kind.absent());
+        let holder = snapshot.holders().iter().find(|holder| holder.process.pid == pid);
+        if let (Ok(info), Some(holder)) = (&answer, holder)
+            && !info.key.surely_same(&holder.process)
+        {
+            // The holder has ended since the walk and its number is another's now.
+            answer = Err(Absent::NotFound);
+        }
+        snapshot.processes.insert(pid, Process(answer));
+    }
+}
+
+/// The processes that a device lists or that hold a file. The driver's numbers are the host's: in
+/// a PID namespace of our own they would name strangers.
 fn named_pids(snapshot: &Snapshot) -> BTreeSet<Pid> {
+    let ours = snapshot.sees_host_pids != Ok(false);
     let listed = snapshot.devices.iter().filter_map(|device| device.processes.as_ref().ok());
-    let listed = listed.flatten().map(|process| process.pid);
+    let listed = listed.flatten().filter(|_| ours).map(|process| process.pid);
     listed.chain(snapshot.holders().iter().map(|holder| holder.process.pid)).collect()
+}
+
+/// Their parents and the leaders of their groups and sessions: who lacks them is an orphan.
+fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
+    let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
+    let pids = known.flat_map(|info| [info.parent, info.group, info.session]);
+    pids.filter_map(|pid| pid.ok().filter(|pid| pid.0 != 0)).collect()
 }
 
 fn ask<T>(question: impl Fn() -> Result<T>) -> Result<T, Fault> {
@@ -73,10 +99,5 @@ fn ask<T>(question: impl Fn() -> Result<T>) -> Result<T, Fault> {
             _ => break,
         }
     }
-    answer.map_err(|error| match error.kind() {
-        ErrorKind::Again => {
-            Error::new(ErrorKind::TimedOut, format!("{error}, {TRIES} times in a row")).fault()
-        }
-        _ => error.fault(),
-    })
+    answer.map_err(|error| error.fault())
 }

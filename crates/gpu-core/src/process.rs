@@ -84,7 +84,7 @@ pub struct ProcessInfo {
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub live_threads: Reading<u32>,
     /// When it started, on the wall clock.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "started_at_unix_ms"))]
     pub started_at: Reading<Timestamp>,
     /// Processor time that it has used, user and system.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]

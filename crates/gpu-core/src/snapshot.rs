@@ -69,11 +69,6 @@ impl DeviceState {
     pub fn memory_listed(&self) -> Option<Bytes> {
         self.processes.as_ref().ok()?.iter().map(|process| process.memory.ok()).sum()
     }
-
-    /// Returns the minor number; where that is not told, the index, which mostly is the same.
-    pub fn minor_or_index(&self) -> u32 {
-        self.info.id.minor.unwrap_or(self.info.id.index)
-    }
 }
 
 /// One look at a machine.
@@ -81,6 +76,7 @@ impl DeviceState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Snapshot {
     /// When it was taken.
+    #[cfg_attr(feature = "serde", serde(rename = "taken_at_unix_ms"))]
     pub taken_at: Timestamp,
     /// Where it comes from.
     pub origin: Origin,
@@ -97,8 +93,8 @@ pub struct Snapshot {
     pub holders: Result<Vec<Holder>, Fault>,
     /// Processes whose files could not be seen.
     pub unreadable: Unreadable,
-    /// Every process that a device lists or that holds a file; `NotFound` for one that is listed
-    /// and does not exist.
+    /// Every process that a device lists or that holds a file, their parents, and the leaders of
+    /// their groups and sessions; `NotFound` for one that is named and does not exist.
     pub processes: BTreeMap<Pid, Process>,
     /// Whether process numbers here are the driver's (the first PID namespace).
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
@@ -126,6 +122,16 @@ impl Snapshot {
     /// Returns the holders, none where they are not known.
     pub fn holders(&self) -> &[Holder] {
         self.holders.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the minor number of a device: the N of its `/dev/nvidiaN`.
+    ///
+    /// `None` where it is not told, since on a live machine a guess would name the file of another
+    /// device. Pasted text has no minors; there the index stands in, and nothing can be done to
+    /// the processes of pasted text anyway.
+    pub fn minor_of(&self, device: &DeviceState) -> Option<u32> {
+        let index = (self.origin == Origin::Pasted).then_some(device.info.id.index);
+        device.info.id.minor.ok().or(index)
     }
 
     /// Returns the device that `id` names.

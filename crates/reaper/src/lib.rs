@@ -1,1 +1,30 @@
-//! Placeholder.
+//! Finds device memory that nobody accounts for, and frees it with proof.
+//!
+//! The main decision is that nothing here both decides and acts. [`diagnose`] and [`plan`] are
+//! functions from plain data to plain data: looks to a [`Diagnosis`], a diagnosis to a [`Plan`]
+//! that is printed whole. [`execute`] alone sends signals. It takes a plan and an
+//! [`ActToken`](gpu_core::ActToken), believes nothing that was true when the plan was made, and
+//! says 'freed' only for memory that a later look saw free.
+//!
+//! The ladder is that of the trusted killers (earlyoom, nohang: SIGTERM, wait, SIGKILL, wait)
+//! with what they lack: an opened process instead of a number, a check before each signal that it
+//! is the same process and still holds the device, an audit line before each signal, and a look
+//! afterwards.
+
+mod act;
+mod audit;
+mod detect;
+mod finding;
+mod guard;
+mod plan;
+mod report;
+mod role;
+mod verify;
+
+pub use act::{Event, Ports, execute};
+pub use detect::diagnose;
+pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
+pub use guard::{Guard, Protect, Refusal};
+pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
+pub use report::{Action, Freed, Outcome, Report};
+pub use role::Role;

@@ -1,0 +1,225 @@
+//! The only sender of signals.
+
+use crate::audit;
+use crate::guard::Guard;
+use crate::plan::{Membership, Plan, Target};
+use crate::report::{Action, Outcome, Report};
+use crate::verify;
+use gpu_core::{
+    ActToken, Clock, DeviceFile, DeviceFileKind, ErrorKind, GpuBackend, Host, Journal, Pid,
+    ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long SIGKILL is given.
+const KILL_WAIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The ports that an act goes through.
+#[derive(Clone, Copy)]
+pub struct Ports<'a> {
+    /// The devices.
+    pub backend: &'a dyn GpuBackend,
+    /// The processes.
+    pub host: &'a dyn Host,
+    /// Time.
+    pub clock: &'a dyn Clock,
+    /// The audit log.
+    pub journal: &'a dyn Journal,
+}
+
+/// What happens while a plan is carried out, for whoever watches.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A signal was sent.
+    Signalled(&'a Target, Signal),
+    /// Processes are waited for; the time since the signal.
+    WaitingForEnd(usize, Duration),
+    /// The story of a target is over, for this rung of the ladder or for good.
+    Settled(&'a Target, &'a Outcome),
+    /// A target is still there when its time is over.
+    StillThere(&'a Target, Duration),
+    /// All are gone that will go; memory is waited for.
+    WaitingForMemory(Duration),
+}
+
+/// Carries out a plan: SIGTERM, wait, SIGKILL, wait, look.
+///
+/// Each target is opened, and before each signal it is made sure, on the opened process, that
+/// number, start time and user are those of the plan, that nobody protects it, and that it still
+/// holds a device or is still in the scope. Then the audit line is written; when that fails
+/// nothing more is sent to anybody. What cannot be made sure of is not signalled.
+pub fn execute(
+    plan: &Plan,
+    guard: &Guard,
+    ports: Ports<'_>,
+    token: &ActToken,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> Report {
+    let mut ladder =
+        Ladder { ports, guard, token, watch, files: Vec::new(), spared: BTreeSet::new() };
+    match ports.host.device_files() {
+        Ok(files) => ladder.files = files,
+        Err(error) => return Report { stopped: Some(error.fault()), ..Report::default() },
+    }
+    let before = verify::before(ports.backend, &plan.expected);
+    let mut rungs: Vec<Rung<'_>> = plan.targets.iter().map(|target| ladder.open(target)).collect();
+    let stopped = ladder
+        .climb(&mut rungs, Signal::Term, plan.grace)
+        .and_then(|()| ladder.climb(&mut rungs, Signal::Kill, KILL_WAIT))
+        .err()
+        .map(|error| error.fault());
+    ladder.close(&mut rungs);
+    let actions = rungs.into_iter().map(|rung| rung.action).collect();
+    let watch = ladder.watch;
+    let memory = verify::after(ports.backend, ports.clock, &plan.expected, &before, |waited| {
+        watch(Event::WaitingForMemory(waited));
+    });
+    Report { actions, memory, stopped }
+}
+
+/// One target on its way up the ladder; `handle` is there while something may still be sent.
+struct Rung<'p> {
+    target: &'p Target,
+    handle: Option<Box<dyn ProcessHandle>>,
+    action: Action,
+}
+
+struct Ladder<'a, 'w> {
+    ports: Ports<'a>,
+    guard: &'a Guard,
+    token: &'a ActToken,
+    watch: &'w mut dyn FnMut(Event<'_>),
+    files: Vec<DeviceFile>,
+    /// Targets of the plan that were found to be no targets: their scopes are spared too.
+    spared: BTreeSet<Pid>,
+}
+
+impl Ladder<'_, '_> {
+    fn open<'p>(&mut self, target: &'p Target) -> Rung<'p> {
+        let mut rung = Rung { target, handle: None, action: Action::new(target) };
+        match self.ports.host.open(target.key.pid) {
+            Ok(handle) => rung.handle = Some(handle),
+            Err(error) => rung.action.outcome = outcome_of(&error),
+        }
+        rung
+    }
+
+    /// Sends one signal to all that may still get it, and waits.
+    ///
+    /// # Errors
+    /// When the audit line could not be written: nothing more is sent.
+    fn climb(&mut self, rungs: &mut [Rung<'_>], signal: Signal, wait: Duration) -> Result<()> {
+        let start = self.ports.clock.monotonic();
+        for rung in rungs.iter_mut() {
+            let Some(handle) = rung.handle.take() else {
+                self.note_spared(rung);
+                continue;
+            };
+            match self.may_signal(rung.target, &*handle) {
+                Err(outcome) => {
+                    self.settle(rung, outcome)?;
+                    self.note_spared(rung);
+                }
+                Ok(()) => {
+                    audit::intent(self.ports.journal, self.ports.clock, rung.target, signal)?;
+                    match handle.signal(signal, self.token) {
+                        Ok(()) => {
+                            rung.action.signals.push(signal);
+                            (self.watch)(Event::Signalled(rung.target, signal));
+                            rung.handle = Some(handle);
+                        }
+                        Err(error) => self.settle(rung, outcome_of(&error))?,
+                    }
+                }
+            }
+        }
+        self.wait(rungs, start, wait)
+    }
+
+    /// Remembers that the process which a scope was to be ended for is no target.
+    fn note_spared(&mut self, rung: &Rung<'_>) {
+        if rung.target.key.pid == rung.target.on_account_of && rung.action.signals.is_empty() {
+            self.spared.insert(rung.target.key.pid);
+        }
+    }
+
+    fn wait(&mut self, rungs: &mut [Rung<'_>], start: Duration, wait: Duration) -> Result<()> {
+        loop {
+            let waited = self.ports.clock.monotonic().saturating_sub(start);
+            for rung in rungs.iter_mut() {
+                if rung.handle.as_ref().is_some_and(|handle| handle.has_exited().unwrap_or(false)) {
+                    rung.handle = None;
+                    let after_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                    self.settle(rung, Outcome::Ended { after_ms })?;
+                }
+            }
+            let left = rungs.iter().filter(|rung| rung.handle.is_some()).count();
+            if left == 0 {
+                return Ok(());
+            }
+            if waited >= wait {
+                for rung in rungs.iter().filter(|rung| rung.handle.is_some()) {
+                    (self.watch)(Event::StillThere(rung.target, waited));
+                }
+                return Ok(());
+            }
+            (self.watch)(Event::WaitingForEnd(left, waited));
+            self.ports.clock.sleep(PAUSE.min(wait.saturating_sub(waited)));
+        }
+    }
+
+    /// Makes sure that a signal would reach whom the plan means, and rightly.
+    fn may_signal(&self, target: &Target, handle: &dyn ProcessHandle) -> Result<(), Outcome> {
+        if self.spared.contains(&target.on_account_of) {
+            return Err(Outcome::Spared);
+        }
+        let now = handle.look().map_err(|error| outcome_of(&error))?;
+        if !now.key.surely_same(&target.key) || !same_user(&now, &target.process) {
+            return Err(Outcome::NotTheSame);
+        }
+        if self.guard.forbids(&now).is_some() || !target.membership.covers(&now) {
+            return Err(Outcome::LetGo);
+        }
+        let Membership::Holds(minors) = &target.membership else { return Ok(()) };
+        let held = handle.held(&self.files).map_err(|error| outcome_of(&error))?;
+        let holds = held.iter().any(|held| match held.kind {
+            DeviceFileKind::Gpu(minor) => minors.contains(&minor),
+            _ => false,
+        });
+        if holds { Ok(()) } else { Err(Outcome::LetGo) }
+    }
+
+    fn settle(&mut self, rung: &mut Rung<'_>, outcome: Outcome) -> Result<()> {
+        (self.watch)(Event::Settled(rung.target, &outcome));
+        rung.action.outcome = outcome;
+        audit::outcome(self.ports.journal, self.ports.clock, rung.target, &rung.action.outcome)
+    }
+
+    /// Says of everybody who is still there what state it is in.
+    fn close(&mut self, rungs: &mut [Rung<'_>]) {
+        for rung in rungs {
+            let Some(handle) = rung.handle.take() else { continue };
+            if rung.action.signals.last() != Some(&Signal::Kill) {
+                continue;
+            }
+            let state = handle.look().map_err(|error| error.kind().absent());
+            let outcome = Outcome::Survived { state: state.and_then(|info| info.state) };
+            // The report says it in any case; a log that fails now has nothing left to prevent.
+            let _ = self.settle(rung, outcome);
+        }
+    }
+}
+
+/// An unknown user is not the same as a known one: who changed it meanwhile is not signalled.
+fn same_user(now: &ProcessInfo, planned: &ProcessInfo) -> bool {
+    now.uid.is_ok() && now.uid == planned.uid
+}
+
+fn outcome_of(error: &gpu_core::Error) -> Outcome {
+    match error.kind() {
+        ErrorKind::Process(ProcessFault::Gone) => Outcome::AlreadyGone,
+        _ => Outcome::Failed { why: error.fault() },
+    }
+}

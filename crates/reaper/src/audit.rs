@@ -1,0 +1,73 @@
+//! The audit log: what is about to be done, before it is done.
+
+use crate::plan::{Target, start_ticks};
+use gpu_core::{Clock, Error, ErrorKind, Journal, Result, Signal};
+use serde::Serialize;
+
+/// A line of the audit log. Field names are a stable contract (docs/safety.md).
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: u32,
+    time: String,
+    event: &'a str,
+    signal: Option<Signal>,
+    pid: u32,
+    start_ticks: Option<u64>,
+    uid: Option<u32>,
+    name: &'a str,
+    why: &'a str,
+    outcome: Option<String>,
+}
+
+/// Writes that a signal is about to be sent.
+///
+/// # Errors
+/// The journal's; then the signal must not be sent.
+pub(crate) fn intent(
+    journal: &dyn Journal,
+    clock: &dyn Clock,
+    target: &Target,
+    signal: Signal,
+) -> Result<()> {
+    write(journal, clock, target, "signal", Some(signal), None)
+}
+
+/// Writes what became of a target.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn outcome(
+    journal: &dyn Journal,
+    clock: &dyn Clock,
+    target: &Target,
+    outcome: &crate::report::Outcome,
+) -> Result<()> {
+    let text = serde_json::to_value(outcome).ok();
+    let kind = text.and_then(|value| Some(value.get("kind")?.as_str()?.to_owned()));
+    write(journal, clock, target, "outcome", None, kind)
+}
+
+fn write(
+    journal: &dyn Journal,
+    clock: &dyn Clock,
+    target: &Target,
+    event: &str,
+    signal: Option<Signal>,
+    outcome: Option<String>,
+) -> Result<()> {
+    let line = Line {
+        schema: 1,
+        time: clock.wall().to_string(),
+        event,
+        signal,
+        pid: target.key.pid.0,
+        start_ticks: start_ticks(target.key),
+        uid: target.process.uid.ok(),
+        name: &target.process.name,
+        why: &target.why,
+        outcome,
+    };
+    let line = serde_json::to_string(&line)
+        .map_err(|error| Error::new(ErrorKind::Invalid, "word an audit line").with_source(error))?;
+    journal.append(&line)
+}

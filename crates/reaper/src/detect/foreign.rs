@@ -1,0 +1,48 @@
+//! Looking from inside a PID namespace of our own, as in a container.
+
+use super::case::{Case, Unexplained};
+use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
+use gpu_core::DeviceState;
+
+/// The driver knows only the host's process numbers. Inside a container they name nobody, or a
+/// stranger, and nvidia-smi lists no one at all; so here every other account of memory is void.
+pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+    if case.now.sees_host_pids != Ok(false) {
+        return Vec::new();
+    }
+    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+}
+
+fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
+    let listed = device.processes.as_ref().map_or(0, Vec::len);
+    let unexplained = Unexplained::of(device).filter(Unexplained::is_ghost);
+    if listed == 0 && unexplained.is_none() {
+        return None;
+    }
+    let mut evidence = vec![
+        "this is a PID namespace of its own; NVML knows only the host's process numbers".into(),
+    ];
+    if listed > 0 {
+        evidence.push(format!("NVML lists {listed} processes by numbers that mean nothing here"));
+    }
+    evidence.extend(unexplained.as_ref().map(|account| account.describe(device)));
+    let minor = case.now.minor_of(device);
+    let suspects = case
+        .holders_of(device)
+        .filter(|holder| minor.is_some_and(|minor| holder.uses_memory_of(minor)))
+        .map(|holder| Suspect {
+            process: holder.process,
+            confidence: Confidence::Possible,
+            evidence: vec!["uses the device from inside this namespace".into()],
+        })
+        .collect();
+    Some(Finding {
+        kind: FindingKind::ForeignNamespace,
+        confidence: Confidence::Likely,
+        devices: vec![device.id().clone()],
+        memory: unexplained.map(|account| account.bytes),
+        suspects,
+        evidence,
+        advice: vec![Advice::LookOnHost],
+    })
+}

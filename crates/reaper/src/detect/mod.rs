@@ -1,0 +1,70 @@
+//! Detectors: from looks to findings, each with its evidence. A detector per file.
+
+mod case;
+mod foreign;
+mod gone;
+mod health;
+mod hoarder;
+mod orphan;
+mod stuck;
+mod unexplained;
+
+use crate::finding::{Cleared, Diagnosis, Finding};
+use crate::role::Role;
+pub(crate) use case::{Case, driver_reserve, listed};
+use gpu_core::Snapshot;
+use std::collections::BTreeMap;
+
+/// Returns what `looks` tell, oldest first; the last one is 'now'.
+///
+/// One look is enough for all but two questions: whether a process computes, and whether a
+/// process' processor time advances. Without any look there is nothing to say.
+pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
+    let Some(case) = Case::new(looks) else { return Diagnosis::default() };
+    let detectors: [fn(&Case<'_>) -> Vec<Finding>; 7] = [
+        foreign::detect,
+        unexplained::detect,
+        gone::detect,
+        stuck::detect,
+        orphan::detect,
+        hoarder::detect,
+        health::detect,
+    ];
+    let mut findings: Vec<Finding> =
+        detectors.iter().flat_map(|detector| detector(&case)).collect();
+    findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
+    let cleared = cleared(&case, &findings);
+    Diagnosis { findings, cleared }
+}
+
+/// Names every holder that is not behind a finding and has no listed memory: monitors, displays,
+/// daemons.
+fn cleared(case: &Case<'_>, findings: &[Finding]) -> Vec<Cleared> {
+    let suspected =
+        |pid| findings.iter().flat_map(|f| &f.suspects).any(|suspect| suspect.process.pid == pid);
+    let mut cleared = BTreeMap::new();
+    for device in &case.now.devices {
+        for holder in case.holders_of(device).filter(|holder| !suspected(holder.process.pid)) {
+            let role = case.role(holder.process.pid, device);
+            if role == Role::MemoryUser {
+                continue;
+            }
+            let entry = cleared.entry(holder.process.pid).or_insert_with(|| Cleared {
+                process: holder.process,
+                devices: Vec::new(),
+                role,
+                why: match role {
+                    Role::Monitor => {
+                        format!("{} open, nothing mapped, no uvm: a monitor", case::paths(holder))
+                    }
+                    Role::Display => "a display server or compositor".to_owned(),
+                    Role::Daemon | Role::MemoryUser => {
+                        "a daemon that serves every user of the device".to_owned()
+                    }
+                },
+            });
+            entry.devices.push(device.id().clone());
+        }
+    }
+    cleared.into_values().collect()
+}

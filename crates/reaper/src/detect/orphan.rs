@@ -1,0 +1,62 @@
+//! Holders whose parent and whose job are gone.
+
+use super::case::{Case, listed};
+use super::stuck::{listed_memory, users_of_memory};
+use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
+use gpu_core::{Absent, DeviceState, Pid, ProcessInfo};
+
+pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+    users_of_memory(case)
+        .into_iter()
+        .filter_map(|(pid, devices)| finding(case, case.info(pid)?, &devices))
+        .collect()
+}
+
+/// A process is an orphan when its parent is gone *and* the leader of its process group is.
+///
+/// The first alone is no trouble: a program started with nohup or as a service has pid 1 for a
+/// parent and leads its own group. A worker whose launcher died is in the launcher's group.
+fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Option<Finding> {
+    let pid = info.key.pid;
+    let parent = info.parent.ok()?;
+    let group = info.group.ok()?;
+    let leader_gone = group != pid && case.now.process(group).err() == Some(Absent::NotFound);
+    if !adopts(case, parent) || !leader_gone || info.workload.is_some() {
+        return None;
+    }
+    let mut evidence = vec![format!(
+        "its parent is gone ({parent} adopted it), and so is {group}, which led its process group"
+    )];
+    let computes = devices.iter().any(|device| {
+        let process = listed(device, pid).and_then(|process| process.utilization.ok());
+        let device = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
+        process.or(device).is_none_or(|utilization| utilization.get() > 0)
+    });
+    let works = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
+    let confidence = if computes || works {
+        evidence.push("it may still compute".into());
+        Confidence::Likely
+    } else {
+        evidence.push("no compute seen".into());
+        Confidence::High
+    };
+    let advice = match confidence {
+        Confidence::High => Advice::ReapDevice(devices.first()?.id().index),
+        _ => Advice::ReapProcess(pid),
+    };
+    Some(Finding {
+        kind: FindingKind::Orphan,
+        confidence,
+        devices: devices.iter().map(|device| device.id().clone()).collect(),
+        memory: listed_memory(pid, devices),
+        suspects: vec![Suspect { process: info.key, confidence, evidence }],
+        evidence: Vec::new(),
+        advice: vec![advice],
+    })
+}
+
+/// Tells whether `parent` is one of those that adopt processes whose parent died: init, or the
+/// manager of a user's services.
+fn adopts(case: &Case<'_>, parent: Pid) -> bool {
+    parent == Pid(1) || case.info(parent).is_some_and(|info| info.name == "systemd")
+}

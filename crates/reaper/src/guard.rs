@@ -1,0 +1,122 @@
+//! Whom nobody may end.
+
+use crate::role::Role;
+use gpu_core::{Host, Pid, ProcessInfo, ProcessKey, Result};
+use serde::Serialize;
+use std::fmt;
+
+/// A process that the user protects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protect {
+    /// By number.
+    Pid(Pid),
+    /// By name, as the kernel shows it.
+    Name(String),
+    /// Every process of a user, by name or number.
+    User(String),
+}
+
+/// Protects what must never be signalled: pid 1, kernel threads, whoever called us, display
+/// servers, monitors and daemons, and whatever the user names.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    own_line: Vec<ProcessKey>,
+    protect: Vec<Protect>,
+}
+
+/// Why a process is not signalled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// It is pid 1.
+    Init,
+    /// It is a thread of the kernel.
+    KernelThread,
+    /// It is this program or one of its ancestors.
+    OwnLine,
+    /// It is a display server, a monitor or a daemon.
+    Role(Role),
+    /// The user protects it.
+    Protected,
+    /// Its start time is not known, so it could not be told from another that gets its number.
+    UnknownIdentity,
+    /// It holds no device that was asked for.
+    HoldsNothing,
+    /// It is not here, or could not be read.
+    NotSeen,
+    /// It leads a session, as a login shell does.
+    LeadsSession,
+    /// It belongs to no container, pod or job.
+    NoContainer,
+    /// Ending its group or container would end this process, which is not to be signalled.
+    ScopeHolds(Pid, Box<Refusal>),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Init => "it is pid 1",
+            Refusal::KernelThread => "it is a kernel thread",
+            Refusal::OwnLine => "it is gpuws itself or one of its ancestors",
+            Refusal::Role(Role::Monitor) => "it is a monitor: it uses no device memory",
+            Refusal::Role(Role::Display) => "it is a display server",
+            Refusal::Role(_) => "it is a daemon that serves every user of the device",
+            Refusal::Protected => "protected by --protect",
+            Refusal::UnknownIdentity => "its start time is not known",
+            Refusal::HoldsNothing => "it holds no GPU that was asked for",
+            Refusal::NotSeen => "no such process can be seen here",
+            Refusal::LeadsSession => "it leads a login session",
+            Refusal::NoContainer => "it belongs to no container, pod or job",
+            Refusal::ScopeHolds(pid, why) => {
+                return write!(f, "the scope would end {pid} too, and {why}");
+            }
+        })
+    }
+}
+
+impl Guard {
+    /// Returns the guard for the calling process.
+    ///
+    /// # Errors
+    /// When the own line of ancestors cannot be read: then nothing may be signalled.
+    pub fn new(host: &dyn Host, protect: Vec<Protect>) -> Result<Self> {
+        Ok(Guard { own_line: host.own_line()?, protect })
+    }
+
+    /// Returns why `process` must not be signalled, whatever it holds; `None` when it may be.
+    pub fn forbids(&self, process: &ProcessInfo) -> Option<Refusal> {
+        let pid = process.key.pid;
+        if pid.0 <= 1 {
+            return Some(Refusal::Init);
+        }
+        if process.kernel_thread {
+            return Some(Refusal::KernelThread);
+        }
+        if self.own_line.iter().any(|own| own.pid == pid) {
+            return Some(Refusal::OwnLine);
+        }
+        if self.protect.iter().any(|protect| protect.covers(process)) {
+            return Some(Refusal::Protected);
+        }
+        if process.key.start.is_none() {
+            return Some(Refusal::UnknownIdentity);
+        }
+        None
+    }
+}
+
+impl Protect {
+    fn covers(&self, process: &ProcessInfo) -> bool {
+        match self {
+            Protect::Pid(pid) => process.key.pid == *pid,
+            Protect::Name(name) => process.name == *name,
+            Protect::User(user) => is_user(process, user),
+        }
+    }
+}
+
+/// Tells whether a process belongs to a user, named by name or number.
+pub(crate) fn is_user(process: &ProcessInfo, user: &str) -> bool {
+    process.user.as_ref().is_ok_and(|name| name == user)
+        || process.uid.is_ok_and(|uid| user.parse() == Ok(uid))
+}

@@ -1,0 +1,122 @@
+//! What was done and what came of it.
+
+use crate::plan::Target;
+use gpu_core::{Bytes, DeviceId, Fault, Pid, ProcessState, Reading, Signal, WorkloadKind};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What [`execute`](crate::execute) did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// An entry per target.
+    pub actions: Vec<Action>,
+    /// An entry per device that a target held.
+    pub memory: Vec<Freed>,
+    /// Why everything was stopped before its end, where it was: no audit log, no signal.
+    pub stopped: Option<Fault>,
+}
+
+impl Report {
+    /// Tells whether every target is gone and all memory that was expected was seen free.
+    pub fn is_complete(&self) -> bool {
+        self.stopped.is_none()
+            && self.actions.iter().all(|action| action.outcome.is_gone())
+            && self.memory.iter().all(|freed| freed.came_back)
+    }
+}
+
+/// What was done to one target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Action {
+    /// The process.
+    pub pid: Pid,
+    /// Its name.
+    pub name: String,
+    /// The signals that were sent, in order.
+    pub signals: Vec<Signal>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl Action {
+    pub(crate) fn new(target: &Target) -> Self {
+        Action {
+            pid: target.key.pid,
+            name: target.process.name.clone(),
+            signals: Vec::new(),
+            outcome: Outcome::NotReached,
+        }
+    }
+}
+
+/// What became of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Outcome {
+    /// Everything was stopped before its turn.
+    NotReached,
+    /// It had ended before anything was sent.
+    AlreadyGone,
+    /// It ended after the last signal.
+    Ended {
+        /// Time from that signal until it was seen gone, in milliseconds.
+        after_ms: u64,
+    },
+    /// It let go of the device, or left the scope, and was sent nothing more.
+    LetGo,
+    /// Its number belongs to another process now, or it changed its user; nothing was sent.
+    NotTheSame,
+    /// What it was in the scope of was spared, so it was too.
+    Spared,
+    /// It lives on after SIGKILL.
+    Survived {
+        /// Its state, where it could be read; uninterruptible means that nothing ends it yet.
+        #[serde(with = "gpu_core::reading")]
+        state: Reading<ProcessState>,
+    },
+    /// It could not be checked or signalled; nothing more was sent.
+    Failed {
+        /// Why.
+        why: Fault,
+    },
+}
+
+impl Outcome {
+    /// Tells whether the process is gone.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Outcome::AlreadyGone | Outcome::Ended { .. })
+    }
+}
+
+/// The memory of one device, before and after, both as seen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Freed {
+    /// The device.
+    pub device: DeviceId,
+    /// Used right before the first signal.
+    #[serde(rename = "before_bytes", with = "gpu_core::reading")]
+    pub before: Reading<Bytes>,
+    /// Used at the last look.
+    #[serde(rename = "after_bytes", with = "gpu_core::reading")]
+    pub after: Reading<Bytes>,
+    /// `before − after`; `None` where one of the two was not seen, zero where nothing came back.
+    #[serde(rename = "freed_bytes")]
+    pub freed: Option<Bytes>,
+    /// What was expected at most; `None` where that was not known.
+    #[serde(rename = "expected_bytes")]
+    pub expected: Option<Bytes>,
+    /// Time from the end of the last target until `after` was seen.
+    #[serde(rename = "seen_after_ms", serialize_with = "crate::plan::millis")]
+    pub seen_after: Duration,
+    /// All that was expected came back, the driver's own share aside.
+    pub came_back: bool,
+}
+
+/// The word for a workload.
+pub(crate) fn kind_of(kind: WorkloadKind) -> &'static str {
+    match kind {
+        WorkloadKind::Container => "container",
+        WorkloadKind::Pod => "pod",
+        WorkloadKind::SlurmJob => "Slurm job",
+    }
+}
