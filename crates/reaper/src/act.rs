@@ -179,7 +179,10 @@ impl Ladder<'_, '_> {
         if !now.key.surely_same(&target.key) || !same_user(&now, &target.process) {
             return Err(Outcome::NotTheSame);
         }
-        if self.guard.forbids(&now).is_some() || !target.membership.covers(&now) {
+        if self.guard.forbids(&now).is_some() {
+            return Err(Outcome::Protected);
+        }
+        if !target.membership.covers(&now) {
             return Err(Outcome::LetGo);
         }
         let Membership::Holds(minors) = &target.membership else { return Ok(()) };

@@ -66,6 +66,8 @@ pub enum Outcome {
     LetGo,
     /// Its number belongs to another process now, or it changed its user; nothing was sent.
     NotTheSame,
+    /// It is protected, and was sent nothing.
+    Protected,
     /// What it was in the scope of was spared, so it was too.
     Spared,
     /// It lives on after SIGKILL.

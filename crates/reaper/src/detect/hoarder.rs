@@ -3,7 +3,7 @@
 use super::case::{Case, listed};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{Bytes, DeviceId, DeviceState, Pid, Snapshot};
+use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Pid, Snapshot};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +20,10 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     for device in &case.now.devices {
         for process in case.listed_on(device) {
             let (Ok(memory), Ok(total)) = (process.memory, device.memory_total()) else { continue };
-            let here = is_much(memory, total) && case.role(process.pid, device) == Role::MemoryUser;
+            let exists = case.now.process(process.pid).err() != Some(Absent::NotFound);
+            let here = exists
+                && is_much(memory, total)
+                && case.role(process.pid, device) == Role::MemoryUser;
             if here && case.looks.iter().all(|look| is_idle(look, device.id(), process.pid)) {
                 idle.entry(process.pid).or_default().push((device, memory));
             }

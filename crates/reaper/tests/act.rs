@@ -1,0 +1,202 @@
+//! What is sent, and above all what is not: mocks fail on any call that is not expected.
+
+mod scene;
+
+use gpu_core::*;
+use gpu_reaper::*;
+use mockall::predicate::always;
+use scene::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn clock() -> MockClock {
+    let now = Arc::new(AtomicU64::new(0));
+    let mut clock = MockClock::new();
+    let (read, wall) = (now.clone(), now.clone());
+    clock.expect_monotonic().returning(move || Duration::from_millis(read.load(Ordering::Relaxed)));
+    clock.expect_wall().returning(move || Timestamp(wall.load(Ordering::Relaxed)));
+    clock.expect_sleep().returning(move |duration| {
+        now.fetch_add(duration.as_millis() as u64, Ordering::Relaxed);
+    });
+    clock
+}
+
+/// A device whose memory is 9,000 MiB until `freed` looks have passed, 25 MiB then.
+fn backend(looks_until_freed: u64) -> MockGpuBackend {
+    let looks = AtomicU64::new(0);
+    let mut backend = MockGpuBackend::new();
+    backend.expect_sample().returning(move |_| {
+        let back = looks.fetch_add(1, Ordering::Relaxed) >= looks_until_freed;
+        device(0, if back { 25 } else { 9000 }, 16_280).sample.map_err(|_| unreachable!())
+    });
+    backend
+}
+
+fn journal() -> (MockJournal, Arc<Mutex<Vec<String>>>) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let mut journal = MockJournal::new();
+    let kept = lines.clone();
+    journal.expect_append().returning(move |line| {
+        kept.lock().unwrap().push(line.to_owned());
+        Ok(())
+    });
+    (journal, lines)
+}
+
+fn host(handle: impl FnOnce(&mut MockProcessHandle) + Send + 'static) -> MockHost {
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_device_files().returning(|| Ok(vec![]));
+    let handle = Mutex::new(Some(handle));
+    host.expect_open().times(1).returning(move |_| {
+        let mut opened = MockProcessHandle::new();
+        handle.lock().unwrap().take().unwrap()(&mut opened);
+        Ok(Box::new(opened))
+    });
+    host
+}
+
+fn ghost_plan() -> Plan {
+    let decoder = process(100, "t2t-decoder");
+    let look = look(vec![device(0, 9000, 16_280)], vec![context(&decoder, &[0])], vec![decoder]);
+    let looks = [look];
+    let mut nobody = MockHost::new();
+    nobody.expect_own_line().returning(|| Ok(vec![]));
+    let guard = Guard::new(&nobody, vec![]).unwrap();
+    let plan = plan(&looks, &diagnose(&looks), &[], &guard, &Request::default());
+    assert_eq!(plan.targets.len(), 1);
+    plan
+}
+
+fn run(
+    host: &MockHost,
+    backend: &MockGpuBackend,
+    journal: &MockJournal,
+    protect: Vec<Protect>,
+) -> Report {
+    let clock = clock();
+    let guard = Guard::new(host, protect).unwrap();
+    let ports = Ports { backend, host, clock: &clock, journal };
+    execute(&ghost_plan(), &guard, ports, &ActToken::the_user_asked(), &mut |_| {})
+}
+
+fn still_holding(handle: &mut MockProcessHandle) {
+    handle.expect_look().returning(|| Ok(process(100, "t2t-decoder")));
+    handle.expect_held().returning(|_| Ok(context(&process(100, "t2t-decoder"), &[0]).held));
+}
+
+#[test]
+fn the_ladder_climbs_and_the_proof_is_a_later_look() {
+    let host = host(|handle| {
+        still_holding(handle);
+        let killed = Arc::new(AtomicU64::new(0));
+        let dead = killed.clone();
+        handle.expect_signal().times(2).returning(move |signal, _| {
+            killed.fetch_add(u64::from(signal == Signal::Kill), Ordering::Relaxed);
+            Ok(())
+        });
+        handle.expect_has_exited().returning(move || Ok(dead.load(Ordering::Relaxed) > 0));
+    });
+    let (journal, lines) = journal();
+    let report = run(&host, &backend(4), &journal, vec![]);
+    assert_eq!(report.actions[0].signals, [Signal::Term, Signal::Kill]);
+    assert_eq!(report.actions[0].outcome, Outcome::Ended { after_ms: 0 });
+    assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(8975)));
+    assert!(report.memory[0].seen_after > Duration::ZERO);
+    assert!(report.is_complete());
+    let lines = lines.lock().unwrap();
+    let events: Vec<bool> = lines.iter().map(|line| line.contains(r#""event":"signal""#)).collect();
+    assert_eq!(events, [true, true, false], "{lines:?}");
+    assert!(lines[0].contains(r#""signal":"SIGTERM","pid":100,"start_ticks":1000"#), "{lines:?}");
+}
+
+#[test]
+fn memory_that_stays_is_not_called_freed() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+    });
+    let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
+    assert_eq!(report.memory[0].freed, Some(Bytes(0)));
+    assert!(!report.memory[0].came_back && !report.is_complete());
+}
+
+#[test]
+fn no_log_no_signal() {
+    let host = host(still_holding);
+    let mut journal = MockJournal::new();
+    journal
+        .expect_append()
+        .times(1)
+        .returning(|_| Err(Error::new(ErrorKind::Io, "append to the audit log")));
+    let report = run(&host, &backend(0), &journal, vec![]);
+    assert!(report.stopped.is_some() && !report.is_complete());
+    assert_eq!(report.actions[0].outcome, Outcome::NotReached);
+}
+
+/// The handle has no `signal` expectation: one signal and the test fails.
+fn spared(now: impl Fn() -> Result<ProcessInfo> + Send + 'static, holds: bool) -> Outcome {
+    let host = host(move |handle| {
+        handle.expect_look().returning(now);
+        let held = if holds { context(&process(100, ""), &[0]).held } else { vec![] };
+        handle.expect_held().with(always()).returning(move |_| Ok(held.clone()));
+    });
+    let mut report = run(&host, &backend(0), &journal().0, vec![]);
+    report.actions.remove(0).outcome
+}
+
+#[test]
+fn a_reused_number_is_never_signalled() {
+    let mut other = process(100, "t2t-decoder");
+    other.key.start = Some(StartTime(77));
+    assert_eq!(spared(move || Ok(other.clone()), true), Outcome::NotTheSame);
+}
+
+#[test]
+fn a_changed_or_unknown_user_is_never_signalled() {
+    for uid in [Ok(0), Err(Absent::NotPermitted)] {
+        let mut other = process(100, "t2t-decoder");
+        other.uid = uid;
+        assert_eq!(spared(move || Ok(other.clone()), true), Outcome::NotTheSame);
+    }
+}
+
+#[test]
+fn who_let_go_is_never_signalled() {
+    assert_eq!(spared(|| Ok(process(100, "t2t-decoder")), false), Outcome::LetGo);
+}
+
+#[test]
+fn who_cannot_be_checked_is_never_signalled() {
+    let outcome =
+        spared(|| Err(Error::new(ProcessFault::NotPermitted, "look at process 100")), true);
+    assert!(matches!(outcome, Outcome::Failed { .. }));
+    let gone = spared(|| Err(Error::new(ProcessFault::Gone, "look at process 100")), true);
+    assert_eq!(gone, Outcome::AlreadyGone);
+}
+
+#[test]
+fn who_is_protected_by_now_is_never_signalled() {
+    let host = host(still_holding);
+    let report = run(&host, &backend(0), &journal().0, vec![Protect::Pid(Pid(100))]);
+    assert_eq!(report.actions[0].outcome, Outcome::Protected);
+}
+
+#[test]
+fn a_survivor_is_named_with_its_state() {
+    let host = host(|handle| {
+        handle.expect_look().returning(|| {
+            let mut info = process(100, "t2t-decoder");
+            info.state = Ok(ProcessState::Uninterruptible);
+            Ok(info)
+        });
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+        handle.expect_signal().times(2).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(false));
+    });
+    let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
+    let state = Ok(ProcessState::Uninterruptible);
+    assert_eq!(report.actions[0].outcome, Outcome::Survived { state });
+}

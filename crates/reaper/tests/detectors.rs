@@ -1,0 +1,198 @@
+//! Each detector: what it finds, and what it must not find.
+
+mod scene;
+
+use gpu_core::*;
+use gpu_reaper::*;
+use scene::*;
+
+fn kinds(snapshot: &Snapshot) -> Vec<(FindingKind, Confidence)> {
+    let diagnosis = diagnose(std::slice::from_ref(snapshot));
+    diagnosis.findings.iter().map(|finding| (finding.kind, finding.confidence)).collect()
+}
+
+fn ghost() -> Snapshot {
+    let decoder = process(100, "t2t-decoder");
+    let monitor = process(67, "argusagent");
+    look(
+        vec![device(0, 15_849, 16_280)],
+        vec![
+            context(&decoder, &[0]),
+            holder(&monitor, &[("/dev/nvidia0", "F...."), ("/dev/nvidiactl", "F....")]),
+        ],
+        vec![decoder, monitor],
+    )
+}
+
+#[test]
+fn a_ghost_names_the_holder_and_clears_the_monitor() {
+    let diagnosis = diagnose(&[ghost()]);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
+    assert_eq!((finding.kind, finding.confidence), (FindingKind::Ghost, Confidence::High));
+    assert_eq!(finding.memory, Some(Bytes::from_mib(15_849)));
+    assert_eq!(finding.suspects.iter().map(|s| s.process.pid.0).collect::<Vec<_>>(), [100]);
+    let [cleared] = &diagnosis.cleared[..] else { panic!("{diagnosis:?}") };
+    assert_eq!((cleared.process.pid.0, cleared.role), (67, Role::Monitor));
+}
+
+#[test]
+fn a_little_memory_is_the_drivers_own() {
+    assert_eq!(kinds(&look(vec![device(0, 25, 16_280)], vec![], vec![])), []);
+    let worker = process(4631, "python");
+    let at_work = busy(listing(device(0, 2259, 11_439), 4631, 2248), 97);
+    assert_eq!(kinds(&look(vec![at_work], vec![context(&worker, &[0])], vec![worker])), []);
+}
+
+#[test]
+fn a_program_that_only_opened_the_device_is_no_sure_suspect() {
+    // It computes on GPU 1, where it is listed, and has GPU 0 open as every CUDA program has.
+    let neighbour = process(7, "python");
+    let both = holder(
+        &neighbour,
+        &[("/dev/nvidia0", "F...."), ("/dev/nvidia1", "F...m"), ("/dev/nvidia-uvm", "F...m")],
+    );
+    let culprit = process(8, "python");
+    let devices =
+        vec![device(0, 9000, 16_280), busy(listing(device(1, 9000, 16_280), 7, 8990), 50)];
+    let alone = look(devices.clone(), vec![both.clone()], vec![neighbour.clone()]);
+    assert_eq!(kinds(&alone), [(FindingKind::DriverLeak, Confidence::Likely)], "nobody maps GPU 0");
+    let together = look(devices, vec![both, context(&culprit, &[0])], vec![neighbour, culprit]);
+    let diagnosis = diagnose(&[together]);
+    let suspects: Vec<u32> =
+        diagnosis.findings[0].suspects.iter().map(|suspect| suspect.process.pid.0).collect();
+    assert_eq!(suspects, [8]);
+}
+
+#[test]
+fn who_cannot_look_does_not_accuse() {
+    let mut unseen = ghost();
+    unseen.holders = Ok(vec![]);
+    unseen.unreadable.count(Absent::NotPermitted);
+    assert_eq!(kinds(&unseen), [(FindingKind::NotPermitted, Confidence::Likely)]);
+    unseen.holders = Err(Error::new(Absent::NotRecorded, "see holders").fault());
+    assert_eq!(kinds(&unseen), [(FindingKind::Ghost, Confidence::Possible)]);
+    let mut inside = ghost();
+    inside.sees_host_pids = Ok(false);
+    assert_eq!(kinds(&inside), [(FindingKind::ForeignNamespace, Confidence::Likely)]);
+}
+
+#[test]
+fn nothing_is_said_of_memory_that_is_not_known() {
+    let mut unknown = ghost();
+    unknown.devices[0].sample.as_mut().unwrap().memory.used = Err(Absent::NotSupported);
+    assert_eq!(kinds(&unknown), []);
+    let mut hidden = ghost();
+    hidden.devices[0] = listing(hidden.devices[0].clone(), 100, 0);
+    hidden.devices[0].processes.as_mut().unwrap()[0].memory = Err(Absent::NotSupported);
+    assert_eq!(kinds(&hidden), [], "a listed process whose memory is not told may hold it all");
+}
+
+#[test]
+fn a_leak_has_nobody_and_a_reset_has_its_blockers() {
+    let monitor = process(67, "dcgm-like");
+    let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
+    let leak = look(vec![device(0, 9000, 16_280)], vec![held], vec![monitor]);
+    assert_eq!(
+        kinds(&leak),
+        [
+            (FindingKind::DriverLeak, Confidence::Likely),
+            (FindingKind::BlockedReset, Confidence::High)
+        ]
+    );
+    let mut sick = device(0, 0, 16_280);
+    sick.sample = Err(Error::new(DeviceFault::ResetRequired, "sample GPU 0").fault());
+    let sick = look(vec![sick], vec![], vec![]);
+    assert_eq!(kinds(&sick), [(FindingKind::DeviceFault, Confidence::High)]);
+}
+
+#[test]
+fn a_hoarder_is_only_possible_from_one_look() {
+    let python = process(45_479, "python");
+    let mut devices = vec![busy(listing(device(0, 10_803, 11_178), 45_479, 10_791), 97)];
+    devices.extend((1..8).map(|i| listing(device(i, 10_631, 11_178), 45_479, 10_619)));
+    let held = context(&python, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    let mut one = look(devices, vec![held], vec![python]);
+    let diagnosis = diagnose(std::slice::from_ref(&one));
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
+    assert_eq!((finding.kind, finding.confidence), (FindingKind::Hoarder, Confidence::Possible));
+    assert_eq!(finding.devices.len(), 7, "it works on GPU 0");
+    assert!(finding.advice.contains(&Advice::LimitVisibleDevices(vec![0])));
+    let mut later = one.clone();
+    later.taken_at = Timestamp(one.taken_at.0 + 10_000);
+    assert_eq!(diagnose(&[one.clone(), later.clone()]).findings[0].confidence, Confidence::Likely);
+    for device in &mut one.devices {
+        *device = busy(device.clone(), 30);
+    }
+    assert_eq!(diagnose(&[one, later]).findings, [], "it computed in the first look");
+}
+
+#[test]
+fn an_orphan_lost_its_parent_and_its_group() {
+    let mut worker = process(30, "pt_data_worker");
+    worker.parent = Ok(Pid(1));
+    worker.group = Ok(Pid(20));
+    let devices = vec![listing(device(0, 5000, 16_280), 30, 4990)];
+    let mut orphaned = look(devices, vec![context(&worker, &[0])], vec![worker.clone()]);
+    orphaned.processes.insert(Pid(20), Process(Err(Absent::NotFound)));
+    assert!(kinds(&orphaned).contains(&(FindingKind::Orphan, Confidence::High)));
+    orphaned.devices[0] = busy(orphaned.devices[0].clone(), 90);
+    assert!(kinds(&orphaned).contains(&(FindingKind::Orphan, Confidence::Likely)), "it computes");
+    orphaned.processes.insert(Pid(20), Process(Ok(process(20, "launcher"))));
+    assert!(!kinds(&orphaned).iter().any(|(kind, _)| *kind == FindingKind::Orphan));
+    // nohup: parent 1, but it leads its own group.
+    worker.group = Ok(Pid(30));
+    orphaned.processes.insert(Pid(30), Process(Ok(worker)));
+    orphaned.processes.insert(Pid(20), Process(Err(Absent::NotFound)));
+    assert!(!kinds(&orphaned).iter().any(|(kind, _)| *kind == FindingKind::Orphan));
+}
+
+#[test]
+fn the_half_dead_are_told_apart() {
+    let mut zombie = process(9, "train");
+    zombie.state = Ok(ProcessState::Zombie);
+    zombie.live_threads = Ok(3);
+    let devices = vec![listing(device(0, 500, 16_280), 9, 490)];
+    let with = |info: &ProcessInfo| {
+        kinds(&look(devices.clone(), vec![context(info, &[0])], vec![info.clone()]))
+    };
+    assert_eq!(with(&zombie), [(FindingKind::ZombieHolder, Confidence::High)]);
+    zombie.live_threads = Ok(0);
+    assert_eq!(with(&zombie), [(FindingKind::ZombieHolder, Confidence::Likely)]);
+    zombie.state = Ok(ProcessState::Uninterruptible);
+    assert_eq!(with(&zombie), [(FindingKind::UninterruptibleHolder, Confidence::Likely)]);
+}
+
+#[test]
+fn listed_but_gone_looks_for_heirs() {
+    let child = process(51, "python");
+    let devices = vec![listing(device(0, 5000, 16_280), 50, 4990)];
+    let mut gone = look(devices, vec![], vec![]);
+    gone.processes.insert(Pid(50), Process(Err(Absent::NotFound)));
+    assert_eq!(kinds(&gone), [(FindingKind::ListedButGone, Confidence::Likely)]);
+    gone.holders = Ok(vec![context(&child, &[0])]);
+    gone.processes.insert(Pid(51), Process(Ok(child)));
+    let diagnosis = diagnose(&[gone]);
+    assert_eq!(diagnosis.findings[0].confidence, Confidence::High);
+    assert_eq!(diagnosis.findings[0].suspects[0].process.pid, Pid(51));
+}
+
+#[test]
+fn displays_and_daemons_are_cleared() {
+    let mut x = process(700, "Xorg");
+    x.uid = Ok(0);
+    let mut daemon = process(800, "nvidia-persiste");
+    daemon.uid = Ok(0);
+    let snapshot = look(
+        vec![device(0, 300, 16_280)],
+        vec![context(&x, &[0]), context(&daemon, &[0])],
+        vec![x, daemon],
+    );
+    let diagnosis = diagnose(&[snapshot]);
+    let roles: Vec<Role> = diagnosis.cleared.iter().map(|cleared| cleared.role).collect();
+    assert_eq!(roles, [Role::Display, Role::Daemon]);
+}
+
+#[test]
+fn without_a_look_there_is_nothing_to_say() {
+    assert_eq!(diagnose(&[]), Diagnosis::default());
+}

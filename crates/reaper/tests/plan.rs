@@ -1,0 +1,187 @@
+//! Whom a plan takes, whom it refuses, and what it expects.
+
+mod scene;
+
+use gpu_core::*;
+use gpu_reaper::*;
+use scene::*;
+
+fn guard(own: &[u32], protect: Vec<Protect>) -> Guard {
+    let own: Vec<ProcessKey> =
+        own.iter().map(|pid| ProcessKey { pid: Pid(*pid), start: Some(StartTime(1)) }).collect();
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(move || Ok(own.clone()));
+    Guard::new(&host, protect).unwrap()
+}
+
+fn ghost() -> (Snapshot, Vec<ProcessInfo>) {
+    let decoder = process(100, "t2t-decoder");
+    let listed = process(101, "python");
+    let monitor = process(67, "argusagent");
+    let everyone = vec![decoder.clone(), listed.clone(), monitor.clone()];
+    let devices =
+        vec![device(0, 15_849, 16_280), busy(listing(device(1, 5000, 16_280), 101, 4990), 9)];
+    let holders = vec![
+        context(&decoder, &[0]),
+        context(&listed, &[1]),
+        holder(&monitor, &[("/dev/nvidia0", "F....")]),
+    ];
+    (look(devices, holders, everyone.clone()), everyone)
+}
+
+fn planned(looks: &[Snapshot], everyone: &[ProcessInfo], guard: &Guard, request: &Request) -> Plan {
+    plan(looks, &diagnose(looks), everyone, guard, request)
+}
+
+fn targets(plan: &Plan) -> Vec<u32> {
+    plan.targets.iter().map(|target| target.key.pid.0).collect()
+}
+
+#[test]
+fn without_a_number_only_the_certain_are_taken() {
+    let (look, everyone) = ghost();
+    let plan = planned(&[look], &everyone, &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [100]);
+    assert_eq!(plan.refused, []);
+    assert_eq!(plan.expected.len(), 1);
+    assert_eq!(plan.expected[0].memory, Some(Bytes::from_mib(15_849)));
+}
+
+#[test]
+fn a_suspect_must_be_one_in_every_look() {
+    let (now, everyone) = ghost();
+    let mut before = now.clone();
+    before.devices[0] = device(0, 25, 16_280);
+    let plan = planned(&[before, now], &everyone, &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [] as [u32; 0]);
+}
+
+#[test]
+fn device_and_user_only_narrow() {
+    let (look, everyone) = ghost();
+    let guard = guard(&[], vec![]);
+    let narrowed = |request: Request| {
+        targets(&planned(std::slice::from_ref(&look), &everyone, &guard, &request))
+    };
+    let on = |index: usize| vec![look.devices[index].id().clone()];
+    assert_eq!(narrowed(Request { devices: on(0), ..Request::default() }), [100]);
+    assert_eq!(narrowed(Request { devices: on(1), ..Request::default() }), [] as [u32; 0]);
+    assert_eq!(narrowed(Request { users: vec!["user".into()], ..Request::default() }), [100]);
+    assert_eq!(narrowed(Request { users: vec!["1000".into()], ..Request::default() }), [100]);
+    assert_eq!(
+        narrowed(Request { users: vec!["other".into()], ..Request::default() }),
+        [] as [u32; 0]
+    );
+}
+
+#[test]
+fn a_number_reaches_a_listed_process_but_never_a_protected_one() {
+    let (look, everyone) = ghost();
+    let refusal = |guard: &Guard, pid: u32| {
+        let request = Request { pids: vec![Pid(pid)], ..Request::default() };
+        let plan = planned(std::slice::from_ref(&look), &everyone, guard, &request);
+        plan.refused.first().map(|refused| refused.why.clone()).ok_or(targets(&plan))
+    };
+    let open = guard(&[], vec![]);
+    assert_eq!(refusal(&open, 101), Err(vec![101]));
+    assert_eq!(refusal(&open, 67), Ok(Refusal::Role(Role::Monitor)));
+    assert_eq!(refusal(&open, 1), Ok(Refusal::Init));
+    assert_eq!(refusal(&open, 4711), Ok(Refusal::NotSeen));
+    assert_eq!(refusal(&guard(&[101], vec![]), 101), Ok(Refusal::OwnLine));
+    for protect in [
+        Protect::Pid(Pid(101)),
+        Protect::Name("python".into()),
+        Protect::User("user".into()),
+        Protect::User("1000".into()),
+    ] {
+        assert_eq!(refusal(&guard(&[], vec![protect]), 101), Ok(Refusal::Protected));
+    }
+}
+
+#[test]
+fn a_process_without_start_time_is_no_target() {
+    let (mut look, _) = ghost();
+    let mut info = process(100, "t2t-decoder");
+    info.key.start = None;
+    look.holders = Ok(vec![context(&info, &[0])]);
+    look.processes.insert(Pid(100), Process(Ok(info)));
+    let request = Request { pids: vec![Pid(100)], ..Request::default() };
+    let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
+    assert_eq!(plan.refused[0].why, Refusal::UnknownIdentity);
+}
+
+#[test]
+fn a_group_is_taken_whole_or_not_at_all() {
+    let (look, mut everyone) = ghost();
+    let mut child = process(110, "worker");
+    child.group = Ok(Pid(100));
+    everyone.push(child);
+    let request = Request { scope: Scope::Group, ..Request::default() };
+    let open = guard(&[], vec![]);
+    let whole = planned(std::slice::from_ref(&look), &everyone, &open, &request);
+    assert_eq!(targets(&whole), [100, 110]);
+    let none = planned(std::slice::from_ref(&look), &everyone, &guard(&[110], vec![]), &request);
+    assert_eq!(targets(&none), [] as [u32; 0]);
+    assert!(matches!(none.refused[0].why, Refusal::ScopeHolds(Pid(110), _)));
+    // A shell that leads the session is in the group: a login session is never ended.
+    let mut shell = process(90, "bash");
+    shell.group = Ok(Pid(100));
+    shell.session = Ok(Pid(90));
+    everyone.push(shell);
+    let session = planned(std::slice::from_ref(&look), &everyone, &open, &request);
+    assert_eq!(targets(&session), [] as [u32; 0]);
+}
+
+#[test]
+fn a_container_is_a_cgroup_and_what_is_below_it() {
+    let (mut look, _) = ghost();
+    let within = |pid: u32, cgroup: &str| {
+        let mut info = process(pid, "python");
+        info.cgroup = Ok(cgroup.into());
+        info
+    };
+    let mut target = within(100, "/docker/abc");
+    let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
+    target.workload = Some(Workload { kind, id: "abc".into(), cgroup });
+    look.processes.insert(Pid(100), Process(Ok(target.clone())));
+    let everyone = [target, within(102, "/docker/abc/init"), within(103, "/docker/abcd")];
+    let request = Request { scope: Scope::Container, ..Request::default() };
+    let open = guard(&[], vec![]);
+    assert_eq!(targets(&planned(&[look.clone()], &everyone, &open, &request)), [100, 102]);
+    look.processes.insert(Pid(100), Process(Ok(process(100, "t2t-decoder"))));
+    let refused = planned(&[look], &everyone, &open, &request).refused;
+    assert_eq!(refused[0].why, Refusal::NoContainer);
+}
+
+#[test]
+fn the_plan_warns_of_a_target_that_works() {
+    let (before, everyone) = ghost();
+    let mut now = before.clone();
+    now.taken_at = Timestamp(before.taken_at.0 + 500);
+    let mut busy = process(100, "t2t-decoder");
+    busy.cpu_time = Ok(std::time::Duration::from_millis(1400));
+    now.processes.insert(Pid(100), Process(Ok(busy)));
+    let plan = planned(&[before, now], &everyone, &guard(&[], vec![]), &Request::default());
+    assert!(plan.targets[0].warnings[0].contains("400 ms in the last 500 ms"), "{plan:?}");
+}
+
+#[test]
+fn shared_unexplained_memory_is_not_promised() {
+    let (mut look, _) = ghost();
+    let other = process(105, "python");
+    let mut holders = look.holders().to_vec();
+    holders.push(context(&other, &[0]));
+    look.holders = Ok(holders);
+    look.processes.insert(Pid(105), Process(Ok(other)));
+    let request = Request { pids: vec![Pid(100)], ..Request::default() };
+    let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
+    assert_eq!(plan.expected[0].memory, None);
+}
+
+#[test]
+fn whoever_does_not_know_its_own_line_gets_no_guard() {
+    let mut host = MockHost::new();
+    host.expect_own_line()
+        .returning(|| Err(Error::new(ProcessFault::NotPermitted, "read own line")));
+    assert!(Guard::new(&host, vec![]).is_err());
+}
