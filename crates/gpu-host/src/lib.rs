@@ -1,1 +1,37 @@
-//! Placeholder.
+//! Who holds a device file, and signals that cannot reach the wrong process, on Linux.
+//!
+//! The main decision is that numbers are never trusted twice. A process number is looked up once,
+//! and everything after that goes through what the kernel ties to the process itself: a directory
+//! of `/proc` that is held open, and a pidfd for signals. Likewise a file is never compared by
+//! name: a device by its number, all else by file system and inode.
+//!
+//! The roots of `/proc`, `/dev` and `/sys` are arguments ([`Roots`]), so that tests make machines
+//! out of folders; the ports of [`gpu_core`] are all that the rest of the workspace sees.
+//!
+//! What it does not do: it asks no file server (a dead one must not stop a walk), so it finds a
+//! file on one by what the kernel remembers of it; it looks at the current and root directory of
+//! the first thread only; and reading the mappings of a process whose memory map the kernel has
+//! locked waits as long as that lock is held.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("gpu-host reads Linux's /proc");
+
+mod clock;
+mod crew;
+mod fault;
+mod files;
+mod handle;
+mod host;
+mod journal;
+mod maps;
+mod proc_dir;
+mod process;
+mod targets;
+mod users;
+mod walk;
+mod workload;
+
+pub use clock::SystemClock;
+pub use files::resolve;
+pub use host::{LinuxHost, Roots};
+pub use journal::FileJournal;

@@ -1,0 +1,193 @@
+//! The device files of GPUs, and any file that somebody asks about.
+
+use crate::fault;
+use crate::proc_dir::identify;
+use crate::targets::file_id;
+use gpu_core::{DeviceFile, DeviceFileKind, FileId, Result};
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Major number of graphics nodes (`DRM_MAJOR` of the kernel's drm_drv.h), whoever drives them.
+const DRM_MAJOR: u32 = 226;
+
+/// Returns any file, to be asked for with [`Host::holders`](gpu_core::Host::holders).
+///
+/// Symbolic links are followed. A character device is compared by its number, so that every node
+/// of it counts. The name of a bound socket is not the socket: its holders are not found.
+///
+/// # Errors
+/// `Io` when it does not exist or cannot be reached.
+pub fn resolve(path: impl AsRef<Path>) -> Result<DeviceFile> {
+    let path = path.as_ref();
+    let text = path.to_string_lossy().into_owned();
+    let stat = identify(CWD.as_fd(), path)
+        .map_err(|errno| fault::file(format!("look at '{text}'"), errno))?;
+    Ok(DeviceFile { kind: DeviceFileKind::of_path(&text), id: Ok(file_id(&stat)), path: text })
+}
+
+/// Returns the GPU device files below `dev`, by kind and number.
+///
+/// A graphics node counts only when `sys` says that NVIDIA's driver stands behind it.
+///
+/// # Errors
+/// `Io` when `dev` cannot be listed.
+pub(crate) fn device_files(dev: &Path, sys: &Path) -> Result<Vec<DeviceFile>> {
+    let mut files = Vec::new();
+    for path in names(dev).map_err(|error| unlisted(dev, &error))? {
+        let kind = DeviceFileKind::of_path(&path.to_string_lossy());
+        let is_gpu = matches!(
+            kind,
+            DeviceFileKind::Gpu(_)
+                | DeviceFileKind::Control
+                | DeviceFileKind::Uvm
+                | DeviceFileKind::UvmTools
+                | DeviceFileKind::Modeset
+        );
+        if is_gpu {
+            files.extend(device_file(&path, kind));
+        }
+    }
+    for path in names_if_any(&dev.join("nvidia-caps"))? {
+        files.extend(device_file(&path, DeviceFileKind::Capability));
+    }
+    for path in names_if_any(&dev.join("dri"))? {
+        let Some(file) = device_file(&path, DeviceFileKind::Render) else { continue };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("renderD") && is_nvidias(&file, sys) {
+            files.push(file);
+        }
+    }
+    files.sort_by_cached_key(|file| (rank(file.kind), file.path.len(), file.path.clone()));
+    Ok(files)
+}
+
+fn rank(kind: DeviceFileKind) -> (u8, u32) {
+    match kind {
+        DeviceFileKind::Gpu(minor) => (0, minor),
+        DeviceFileKind::Control => (1, 0),
+        DeviceFileKind::Uvm => (2, 0),
+        DeviceFileKind::UvmTools => (3, 0),
+        DeviceFileKind::Modeset => (4, 0),
+        DeviceFileKind::Capability => (5, 0),
+        DeviceFileKind::Render => (6, 0),
+        DeviceFileKind::Other => (7, 0),
+    }
+}
+
+/// Returns a file with its identity; `None` when it went away or is a folder.
+fn device_file(path: &Path, kind: DeviceFileKind) -> Option<DeviceFile> {
+    let stat = identify(CWD.as_fd(), path).ok()?;
+    let is_folder = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
+    let path = path.to_string_lossy().into_owned();
+    (!is_folder).then(|| DeviceFile { path, kind, id: Ok(file_id(&stat)) })
+}
+
+fn is_nvidias(file: &DeviceFile, sys: &Path) -> bool {
+    let Ok(FileId::Device { major: DRM_MAJOR, minor }) = file.id else { return false };
+    let driver = sys.join(format!("dev/char/{DRM_MAJOR}:{minor}/device/driver"));
+    fs::read_link(driver)
+        .is_ok_and(|driver| driver.file_name().is_some_and(|name| name == "nvidia"))
+}
+
+fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn names_if_any(folder: &Path) -> Result<Vec<PathBuf>> {
+    match names(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        names => names.map_err(|error| unlisted(folder, &error)),
+    }
+}
+
+fn unlisted(folder: &Path, error: &io::Error) -> gpu_core::Error {
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+    fault::file(format!("list '{}'", folder.display()), errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::ErrorKind;
+
+    #[test]
+    fn stand_ins_are_listed_by_kind_and_number() {
+        let dev = tempfile::tempdir().unwrap();
+        let at = |name: &str| dev.path().join(name);
+        for folder in ["nvidia-caps", "dri", "nvidia7"] {
+            fs::create_dir(at(folder)).unwrap();
+        }
+        for name in [
+            "nvidia10",
+            "nvidia2",
+            "nvidia0",
+            "nvidiactl",
+            "nvidia-uvm",
+            "nvidia-uvm-tools",
+            "nvidia-modeset",
+            "nvidia-caps/nvidia-cap1",
+            "nvidia-caps/nvidia-cap10",
+            "nvidia-caps/nvidia-cap2",
+            "dri/renderD128",
+            "null",
+            "nvidia-other",
+        ] {
+            fs::write(at(name), "").unwrap();
+        }
+        let files = device_files(dev.path(), Path::new("/nowhere")).unwrap();
+        let prefix = format!("{}/", dev.path().display());
+        let names: Vec<_> = files.iter().map(|f| f.path.strip_prefix(&prefix).unwrap()).collect();
+        assert_eq!(
+            names,
+            [
+                "nvidia0",
+                "nvidia2",
+                "nvidia10",
+                "nvidiactl",
+                "nvidia-uvm",
+                "nvidia-uvm-tools",
+                "nvidia-modeset",
+                "nvidia-caps/nvidia-cap1",
+                "nvidia-caps/nvidia-cap2",
+                "nvidia-caps/nvidia-cap10",
+            ],
+            "no folder, no graphics node of another driver, no other file"
+        );
+        assert_eq!(files[2].kind, DeviceFileKind::Gpu(10));
+        assert!(matches!(files[0].id, Ok(FileId::Inode { .. })));
+    }
+
+    #[test]
+    fn graphics_nodes_go_by_their_driver() {
+        let sys = tempfile::tempdir().unwrap();
+        let node = |minor| DeviceFile {
+            path: format!("/dev/dri/renderD{minor}"),
+            kind: DeviceFileKind::Render,
+            id: Ok(FileId::Device { major: DRM_MAJOR, minor }),
+        };
+        for (minor, driver) in [(128, "nvidia"), (129, "i915")] {
+            let device = sys.path().join(format!("dev/char/226:{minor}/device"));
+            fs::create_dir_all(&device).unwrap();
+            std::os::unix::fs::symlink(format!("../drivers/{driver}"), device.join("driver"))
+                .unwrap();
+        }
+        assert!(is_nvidias(&node(128), sys.path()));
+        assert!(!is_nvidias(&node(129), sys.path()));
+        assert!(!is_nvidias(&node(130), sys.path()));
+    }
+
+    #[test]
+    fn devices_go_by_number_and_what_does_not_exist_is_an_error() {
+        let null = resolve("/dev/null").unwrap();
+        assert_eq!(null.id, Ok(FileId::Device { major: 1, minor: 3 }));
+        let error = resolve("/nowhere/nvidia0").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert_eq!(error.to_string(), "look at '/nowhere/nvidia0'");
+        let error = device_files(Path::new("/nowhere"), Path::new("/sys")).unwrap_err();
+        assert_eq!(error.to_string(), "list '/nowhere'");
+    }
+}

@@ -1,0 +1,107 @@
+//! One opened process: a pidfd, and the directory that surely is the same process's.
+
+use crate::fault;
+use crate::host::Context;
+use crate::proc_dir::{ProcDir, ProcRoot};
+use crate::process;
+use crate::targets::Targets;
+use crate::walk::Walker;
+use gpu_core::{
+    ActToken, DeviceFile, Error, ErrorKind, HeldFile, Pid, ProcessFault, ProcessHandle,
+    ProcessInfo, Result, Signal,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+use std::sync::Arc;
+
+/// A process that was opened, and no other that gets its number.
+pub(crate) struct LinuxProcess {
+    pid: Pid,
+    pidfd: OwnedFd,
+    dir: ProcDir,
+    context: Arc<Context>,
+}
+
+impl LinuxProcess {
+    /// Opens the process that has this number now.
+    ///
+    /// The pidfd comes first, then the directory, then the question whether the process behind
+    /// the pidfd still lives. A number is given away only after its owner has ended and was
+    /// waited for. So if the process lives at the end, it had its number all the time in between,
+    /// and the directory, opened by number in that time, is its own. From then on neither can
+    /// change hands: a pidfd and a directory of /proc belong to a process, not to a number.
+    /// In any other order the two could be of different processes: what is read would prove
+    /// nothing about what is signalled.
+    pub(crate) fn open(root: &ProcRoot, pid: Pid, context: Arc<Context>) -> Result<Self> {
+        let what = || format!("open process {pid}");
+        let number = i32::try_from(pid.0).ok().and_then(rustix::process::Pid::from_raw);
+        let number = number.ok_or_else(|| Error::new(ProcessFault::Gone, what()))?;
+        let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(|errno| match errno {
+            // The number of a thread, and a kernel before 5.3.
+            Errno::INVAL => Error::new(ProcessFault::Gone, what()).with_source(errno),
+            Errno::NOSYS => Error::new(ErrorKind::Unsupported, what()).with_source(errno),
+            errno => fault::process(what(), errno),
+        })?;
+        let dir = root.process(pid.0).map_err(|errno| fault::process(what(), errno))?;
+        let opened = LinuxProcess { pid, pidfd, dir, context };
+        opened.still_lives("open")?;
+        Ok(opened)
+    }
+
+    fn still_lives(&self, act: &str) -> Result<()> {
+        if self.has_exited()? {
+            return Err(Error::new(ProcessFault::Gone, format!("{act} process {}", self.pid)));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, act: &str) -> impl Fn(Errno) -> Error {
+        let what = format!("{act} process {}", self.pid);
+        move |errno| fault::process(what.clone(), errno)
+    }
+}
+
+impl ProcessHandle for LinuxProcess {
+    fn look(&self) -> Result<ProcessInfo> {
+        let booted_at = self.context.booted_at();
+        let info = process::read(&self.dir, booted_at, &self.context.users)
+            .map_err(self.failed("look at"))?;
+        self.still_lives("look at")?;
+        Ok(info)
+    }
+
+    fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
+        let act = "look at the files of";
+        let targets = Targets::new(files);
+        let seen = Walker::new(&targets).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
+        self.still_lives(act)?;
+        match seen.blocked {
+            // Nothing was found, and not everything was seen: that is no 'none'.
+            Some(errno) if seen.findings.is_empty() => Err(self.failed(act)(errno)),
+            _ => Ok(seen.findings.into_held(&targets)),
+        }
+    }
+
+    /// A pidfd can be read once every thread has ended; a first thread that is a zombie while
+    /// others live does not count.
+    fn has_exited(&self) -> Result<bool> {
+        let mut question = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let at_once = Timespec::default();
+        match poll(&mut question, Some(&at_once)) {
+            Ok(answers) => Ok(answers > 0),
+            Err(errno) => Err(fault::file(format!("watch process {}", self.pid), errno)),
+        }
+    }
+
+    fn signal(&self, signal: Signal, _token: &ActToken) -> Result<()> {
+        let number = match signal {
+            Signal::Term => rustix::process::Signal::TERM,
+            Signal::Kill => rustix::process::Signal::KILL,
+        };
+        let failed =
+            |errno| fault::process(format!("send {signal} to process {}", self.pid), errno);
+        pidfd_send_signal(&self.pidfd, number).map_err(failed)
+    }
+}

@@ -1,0 +1,243 @@
+//! The port [`Host`], answered by this machine.
+
+use crate::handle::LinuxProcess;
+use crate::proc_dir::{ProcDir, ProcRoot, number};
+use crate::targets::Targets;
+use crate::users::Users;
+use crate::walk::Walker;
+use crate::{crew, fault, files, process};
+use gpu_core::{
+    Absent, DeviceFile, Error, ErrorKind, Holder, HolderScan, Host, Pid, ProcessHandle,
+    ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, Unreadable,
+};
+use rustix::io::Errno;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Inode of the first PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
+const FIRST_PID_NAMESPACE: &[u8] = b"pid:[4026531836]";
+
+/// The text of `/proc/stat` grows with processors and interrupts, not beyond this.
+const STAT_LIMIT: usize = 4 << 20;
+
+/// No process has more ancestors; a made-up /proc could have a circle of them.
+const ANCESTORS: usize = 1 << 16;
+
+/// Where a machine shows itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    /// Processes: `/proc`.
+    pub proc: PathBuf,
+    /// Device files: `/dev`.
+    pub dev: PathBuf,
+    /// Drivers of devices: `/sys`.
+    pub sys: PathBuf,
+}
+
+/// A Linux machine, looked at through its `/proc`.
+///
+/// With other roots it shows another machine, or one made of files for a test; signals then are
+/// refused, since the numbers there are not this machine's processes.
+#[derive(Clone)]
+pub struct LinuxHost {
+    context: Arc<Context>,
+}
+
+/// What questions about processes share.
+pub(crate) struct Context {
+    roots: Roots,
+    pub(crate) users: Users,
+}
+
+impl Context {
+    fn root(&self) -> Result<ProcRoot> {
+        let path = &self.roots.proc;
+        ProcRoot::open(path)
+            .map_err(|errno| fault::file(format!("open '{}'", path.display()), errno))
+    }
+
+    fn pids(&self, root: &ProcRoot) -> Result<Vec<u32>> {
+        let what = || format!("list '{}'", self.roots.proc.display());
+        root.pids().map_err(|errno| fault::file(what(), errno))
+    }
+
+    pub(crate) fn booted_at(&self) -> Reading<Timestamp> {
+        let root = ProcRoot::open(&self.roots.proc).map_err(fault::absent)?;
+        process::booted_at(&root.read("stat", STAT_LIMIT).map_err(fault::absent)?)
+    }
+}
+
+impl LinuxHost {
+    /// Returns the machine behind these roots. Nothing is read yet.
+    pub fn new(roots: Roots) -> Self {
+        LinuxHost { context: Arc::new(Context { roots, users: Users::default() }) }
+    }
+}
+
+impl Host for LinuxHost {
+    fn hostname(&self) -> Reading<String> {
+        let root = ProcRoot::open(&self.context.roots.proc).map_err(fault::absent)?;
+        let name = root.read("sys/kernel/hostname", 256).map_err(fault::absent)?;
+        let name = String::from_utf8_lossy(name.trim_ascii()).into_owned();
+        if name.is_empty() { Err(Absent::NotFound) } else { Ok(name) }
+    }
+
+    /// The first process stands for the `/proc` that is looked at; where its namespace is closed
+    /// to the caller, the caller's own stands for it.
+    fn sees_host_pids(&self) -> Reading<bool> {
+        let root = ProcRoot::open(&self.context.roots.proc).map_err(fault::absent)?;
+        let namespace = root.link("1/ns/pid").or_else(|_| root.link("self/ns/pid"));
+        Ok(namespace.map_err(fault::absent)? == FIRST_PID_NAMESPACE)
+    }
+
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        files::device_files(&self.context.roots.dev, &self.context.roots.sys)
+    }
+
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        let targets = Targets::new(files);
+        if targets.is_empty() {
+            return Ok(HolderScan::default());
+        }
+        let root = self.context.root()?;
+        let pids = self.context.pids(&root)?;
+        let start = || (Walker::new(&targets), HolderScan::default());
+        let shares = crew::over(&pids, start, |(walker, scan), pid| {
+            look_at_holder(walker, &root, pid, &targets, scan);
+        });
+        let mut all = HolderScan { holders: Vec::new(), unreadable: hidden(&root, &pids) };
+        for (_, share) in shares {
+            all.holders.extend(share.holders);
+            add(&mut all.unreadable, share.unreadable);
+        }
+        all.holders.sort_unstable_by_key(|holder| holder.process.pid);
+        Ok(all)
+    }
+
+    fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        let root = self.context.root()?;
+        let dir = root.process(pid.0);
+        dir.and_then(|dir| process::read(&dir, self.context.booted_at(), &self.context.users))
+            .map_err(|errno| fault::process(format!("look at process {pid}"), errno))
+    }
+
+    fn processes(&self) -> Result<ProcessList> {
+        let root = self.context.root()?;
+        let pids = self.context.pids(&root)?;
+        let booted_at = self.context.booted_at();
+        let shares = crew::over(&pids, ProcessList::default, |list, pid| {
+            let dir = root.process(pid);
+            match dir.and_then(|dir| process::read(&dir, booted_at, &self.context.users)) {
+                Ok(info) => list.processes.push(info),
+                Err(errno) if is_gone(errno) => {}
+                Err(errno) => list.unreadable.count(fault::absent(errno)),
+            }
+        });
+        let mut all = ProcessList { processes: Vec::new(), unreadable: hidden(&root, &pids) };
+        for share in shares {
+            all.processes.extend(share.processes);
+            add(&mut all.unreadable, share.unreadable);
+        }
+        all.processes.sort_unstable_by_key(|process| process.key.pid);
+        Ok(all)
+    }
+
+    fn own_line(&self) -> Result<Vec<ProcessKey>> {
+        let root = self.context.root()?;
+        let failed = |errno| fault::process("look at the caller's own line of processes", errno);
+        let own = root.link("self").map_err(failed)?;
+        let mut pid = number(&own).ok_or(Errno::INVAL).map_err(failed)?;
+        let mut line: Vec<ProcessKey> = Vec::new();
+        while pid != 0 {
+            let dir = root.process(pid).map_err(failed)?;
+            line.push(process::read_key(&dir).map_err(failed)?);
+            pid = process::read_parent(&dir).map_err(failed)?;
+            if line.len() > ANCESTORS {
+                return Err(failed(Errno::LOOP));
+            }
+        }
+        Ok(line)
+    }
+
+    /// Opens a process of this very machine. Where the numbers shown are not those of the
+    /// caller's own PID namespace the answer is `Unsupported`: a signal goes by the latter.
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
+        let root = self.context.root()?;
+        if !shows_own_namespace(&root) {
+            let path = self.context.roots.proc.display();
+            let what = format!(
+                "open process {pid}: '{path}' shows other processes than the kernel signals"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        Ok(Box::new(LinuxProcess::open(&root, pid, Arc::clone(&self.context))?))
+    }
+}
+
+/// Looks whether one process is a holder, and counts it where that may not be seen.
+fn look_at_holder(
+    walker: &mut Walker<'_>,
+    root: &ProcRoot,
+    pid: u32,
+    targets: &Targets<'_>,
+    scan: &mut HolderScan,
+) {
+    let Ok(dir) = root.process(pid).inspect_err(|errno| count(*errno, None, scan)) else { return };
+    let seen = match walker.look(&dir, pid) {
+        Ok(seen) => seen,
+        Err(errno) => return count(errno, Some(&dir), scan),
+    };
+    if let Some(errno) = seen.blocked {
+        count(errno, Some(&dir), scan);
+    }
+    if seen.findings.is_empty() {
+        return;
+    }
+    match process::read_key(&dir) {
+        Ok(process) => scan.holders.push(Holder {
+            process,
+            held: seen.findings.into_held(targets),
+            through_thread: seen.through_thread,
+        }),
+        Err(errno) => count(errno, None, scan),
+    }
+}
+
+/// Counts a process that could not be looked at, unless it is gone or has nothing to show.
+fn count(errno: Errno, dir: Option<&ProcDir>, scan: &mut HolderScan) {
+    if !is_gone(errno) && !dir.is_some_and(process::is_bare) {
+        scan.unreadable.count(fault::absent(errno));
+    }
+}
+
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::SRCH)
+}
+
+/// Counts what `hidepid` keeps out of the list. How many that are cannot be known, but the first
+/// process of a namespace lives as long as the namespace: a list without it lacks at least it.
+fn hidden(root: &ProcRoot, pids: &[u32]) -> Unreadable {
+    let mut unreadable = Unreadable::default();
+    if root.is_kernels() && pids.first() != Some(&1) {
+        unreadable.count(Absent::NotPermitted);
+    }
+    unreadable
+}
+
+fn add(sum: &mut Unreadable, more: Unreadable) {
+    for (reason, count) in more.0 {
+        *sum.0.entry(reason).or_default() += count;
+    }
+}
+
+/// Tells whether the numbers shown here are those that the kernel takes from this process.
+///
+/// It must be the kernel's own, and of this process's own PID namespace, not of an outer one that
+/// somebody mounted into a container: there `NSpid` of the caller has a number per namespace.
+fn shows_own_namespace(root: &ProcRoot) -> bool {
+    let own = root.read("self/status", STAT_LIMIT).unwrap_or_default();
+    let mut lines = own.split(|byte| *byte == b'\n');
+    let pids = lines.find_map(|line| line.strip_prefix(b"NSpid:"));
+    let one = pids.and_then(|pids| number(pids.trim_ascii()));
+    root.is_kernels() && one == Some(std::process::id())
+}

@@ -1,0 +1,187 @@
+//! The audit log as a file.
+
+use crate::fault;
+use gpu_core::{Error, ErrorKind, Journal, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, Mode, OFlags};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A file of lines that only grows.
+///
+/// Each line is one write at the end, so that several writers do not mix theirs, and it is on the
+/// disk before [`append`](Journal::append) returns.
+#[derive(Debug)]
+pub struct FileJournal {
+    path: PathBuf,
+    file: Mutex<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    fd: OwnedFd,
+    /// The file ends in the middle of a line: a write was cut off, now or in an earlier run.
+    torn: bool,
+}
+
+impl FileJournal {
+    /// Opens a journal, and makes it, for the caller alone to read, where there is none.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be opened; `Invalid` when it is a symbolic link or anything else than
+    /// a file, belongs to somebody else, or can be written by somebody else: such a log proves
+    /// nothing.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let flags = OFlags::RDWR
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::CLOEXEC;
+        let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
+        let fd = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+            Err(rustix::io::Errno::LOOP) => return Err(refused(&path, "is a symbolic link")),
+            fd => fd.map_err(failed)?,
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(refused(&path, "is not a file"));
+        }
+        if stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(refused(&path, "belongs to somebody else"));
+        }
+        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+            return Err(refused(&path, "can be written by somebody else"));
+        }
+        let torn = ends_inside_a_line(&fd, stat.st_size).map_err(failed)?;
+        Ok(FileJournal { path, file: Mutex::new(Opened { fd, torn }) })
+    }
+
+    fn failed(&self) -> impl Fn(rustix::io::Errno) -> Error {
+        |errno| fault::file(format!("write journal '{}'", self.path.display()), errno)
+    }
+}
+
+impl Journal for FileJournal {
+    fn append(&self, line: &str) -> Result<()> {
+        if line.contains(['\n', '\r']) {
+            return Err(Error::new(ErrorKind::Invalid, "write two lines to the journal as one"));
+        }
+        let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = if opened.torn { "\n" } else { "" };
+        let text = format!("{start}{line}\n");
+        // Until the whole line is there, whatever comes next must begin on a new one.
+        opened.torn = true;
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&opened.fd, text.as_bytes()));
+        if written.map_err(self.failed())? < text.len() {
+            return Err(self.failed()(rustix::io::Errno::NOSPC));
+        }
+        opened.torn = false;
+        rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&opened.fd)).map_err(self.failed())
+    }
+}
+
+fn refused(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("open journal '{}', which {why}", path.display()))
+}
+
+fn ends_inside_a_line(fd: &OwnedFd, size: i64) -> rustix::io::Result<bool> {
+    let Some(last) = u64::try_from(size).ok().and_then(|size| size.checked_sub(1)) else {
+        return Ok(false);
+    };
+    let mut byte = [b'\n'];
+    rustix::io::pread(fd, &mut byte, last)?;
+    Ok(byte != [b'\n'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn permissions(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn lines_are_kept_over_runs_and_for_the_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        FileJournal::open(&path).unwrap().append("{\"act\":1}").unwrap();
+        FileJournal::open(&path).unwrap().append("{\"act\":2}").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"act\":1}\n{\"act\":2}\n");
+        assert_eq!(permissions(&path), 0o600);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_spoils_only_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        drop(FileJournal::open(&path).unwrap());
+        fs::write(&path, "{\"act\":1}\n{\"act").unwrap();
+        let journal = FileJournal::open(&path).unwrap();
+        journal.append("{\"act\":3}").unwrap();
+        journal.append("{\"act\":4}").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "{\"act\":1}\n{\"act\n{\"act\":3}\n{\"act\":4}\n");
+    }
+
+    #[test]
+    fn two_writers_do_not_mix_their_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        std::thread::scope(|scope| {
+            for letter in ["a", "b"] {
+                let journal = FileJournal::open(&path).unwrap();
+                scope.spawn(move || {
+                    (0..50).for_each(|_| journal.append(&letter.repeat(99)).unwrap())
+                });
+            }
+        });
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 100);
+        assert!(text.lines().all(|line| line == "a".repeat(99) || line == "b".repeat(99)));
+    }
+
+    #[test]
+    fn two_lines_are_not_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let journal = FileJournal::open(&path).unwrap();
+        let error = journal.append("{}\n{\"act\":\"forged\"}").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        // Every write to it fails with ENOSPC; it is no regular file, so it is put in place after
+        // the checks.
+        let fd = rustix::fs::open("/dev/full", OFlags::WRONLY, Mode::empty()).unwrap();
+        let file = Mutex::new(Opened { fd, torn: false });
+        let journal = FileJournal { path: "/dev/full".into(), file };
+        assert_eq!(journal.append("{}").unwrap_err().kind(), ErrorKind::Io);
+        assert!(journal.file.lock().unwrap().torn, "the next line must begin anew");
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("group"), "").unwrap();
+        fs::set_permissions(at("group"), fs::Permissions::from_mode(0o660)).unwrap();
+        fs::write(at("target"), "").unwrap();
+        symlink(at("target"), at("link")).unwrap();
+        let fifo = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), FileType::Fifo, fifo, 0).unwrap();
+        for name in ["group", "link", "fifo"] {
+            let error = FileJournal::open(at(name)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{name}");
+            assert!(error.to_string().starts_with("open journal '/"), "{error}");
+        }
+        let error = FileJournal::open(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "a folder cannot be opened for writing");
+    }
+}

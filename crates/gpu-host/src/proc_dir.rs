@@ -1,0 +1,167 @@
+//! `/proc` and its process directories, read through held descriptors.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, Statx, StatxFlags};
+use rustix::io::{Errno, Result};
+use rustix::path::{Arg, DecInt};
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+/// Room for some hundred directory entries per `getdents` call.
+pub(crate) const ENTRIES: usize = 32 << 10;
+
+/// No line of `status` or `stat` under a process is longer, 65,536 supplementary groups included.
+const STATUS_LIMIT: usize = 1 << 20;
+
+/// `f_type` of a true `/proc` (`PROC_SUPER_MAGIC` of linux/magic.h).
+const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+
+/// The root of a `/proc`, held open.
+pub(crate) struct ProcRoot(OwnedFd);
+
+impl ProcRoot {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty()).map(ProcRoot)
+    }
+
+    /// Returns the numbers of all processes shown here, in order.
+    pub(crate) fn pids(&self) -> Result<Vec<u32>> {
+        numbers_in(&open_dir(self.0.as_fd(), ".")?)
+    }
+
+    /// Holds the directory of the process that has this number now.
+    pub(crate) fn process(&self, pid: u32) -> Result<ProcDir> {
+        let fd = open_path(self.0.as_fd(), DecInt::new(pid))?;
+        Ok(ProcDir(fd))
+    }
+
+    /// Returns the beginning of a file below the root.
+    pub(crate) fn read(&self, path: &str, limit: usize) -> Result<Vec<u8>> {
+        read(self.0.as_fd(), path, limit)
+    }
+
+    /// Returns what a symbolic link below the root says.
+    pub(crate) fn link(&self, path: &str) -> Result<Vec<u8>> {
+        rustix::fs::readlinkat(&self.0, path, Vec::new()).map(|target| target.into_bytes())
+    }
+
+    /// Tells whether the kernel itself shows processes here, not a folder made to look like it.
+    pub(crate) fn is_kernels(&self) -> bool {
+        rustix::fs::fstatfs(&self.0).is_ok_and(|stat| stat.f_type as u64 == PROC_SUPER_MAGIC)
+    }
+}
+
+/// The directory of one process or of one of its threads, held open.
+///
+/// The kernel ties the directory to the process, not to its number: once the process is gone,
+/// every read below fails with `ESRCH` or `ENOENT`, and never shows one that got the number.
+pub(crate) struct ProcDir(OwnedFd);
+
+impl ProcDir {
+    /// Returns the beginning of a file.
+    pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>> {
+        read(self.0.as_fd(), name, limit)
+    }
+
+    /// Returns all of `stat` or `status`.
+    pub(crate) fn read_status(&self, name: &str) -> Result<Vec<u8>> {
+        self.read(name, STATUS_LIMIT)
+    }
+
+    /// Opens a file to read it piece by piece.
+    pub(crate) fn open(&self, name: &str) -> Result<OwnedFd> {
+        open_file(self.0.as_fd(), name)
+    }
+
+    /// Opens a directory to list it.
+    pub(crate) fn open_dir(&self, name: &str) -> Result<OwnedFd> {
+        open_dir(self.0.as_fd(), name)
+    }
+
+    /// Says what a link such as `exe` leads to; asks no file server.
+    pub(crate) fn identify(&self, link: impl Arg) -> Result<Statx> {
+        identify(self.0.as_fd(), link)
+    }
+
+    /// Returns the numbers of its threads, the first one included.
+    pub(crate) fn threads(&self) -> Result<Vec<u32>> {
+        numbers_in(&self.open_dir("task")?)
+    }
+
+    /// Tells whether it surely has one thread: `task` then has no more than one subdirectory.
+    pub(crate) fn has_one_thread(&self) -> bool {
+        let stat = rustix::fs::statx(&self.0, c"task", AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK);
+        stat.is_ok_and(|stat| stat.stx_nlink == 3)
+    }
+
+    /// Holds the directory of one of its threads.
+    pub(crate) fn thread(&self, tid: u32) -> Result<ProcDir> {
+        let task = open_path(self.0.as_fd(), "task")?;
+        open_path(task.as_fd(), DecInt::new(tid)).map(ProcDir)
+    }
+}
+
+impl AsFd for ProcDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Says what a path leads to, the empty one to `dir` itself: type, device number, file system and inode, and nothing else.
+///
+/// `AT_STATX_DONT_SYNC` lets network file systems answer from memory: a dead server must not
+/// hold up a walk over all descriptors of the machine.
+pub(crate) fn identify(dir: BorrowedFd<'_>, path: impl Arg) -> Result<Statx> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+    rustix::fs::statx(dir, path, flags, StatxFlags::TYPE | StatxFlags::INO)
+}
+
+fn open_path(dir: BorrowedFd<'_>, path: impl Arg) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, path, flags, Mode::empty())
+}
+
+fn open_dir(dir: BorrowedFd<'_>, path: impl Arg) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, path, flags, Mode::empty())
+}
+
+fn open_file(dir: BorrowedFd<'_>, path: impl Arg) -> Result<OwnedFd> {
+    rustix::fs::openat(dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn read(dir: BorrowedFd<'_>, path: &str, limit: usize) -> Result<Vec<u8>> {
+    let file = open_file(dir, path)?;
+    let mut text = Vec::with_capacity(limit.min(4096));
+    let mut piece = [0; 4096];
+    while text.len() < limit {
+        let wanted = piece.len().min(limit - text.len());
+        match rustix::io::read(&file, &mut piece[..wanted]) {
+            Ok(0) => break,
+            Ok(count) => text.extend_from_slice(&piece[..count]),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(text)
+}
+
+fn numbers_in(dir: &OwnedFd) -> Result<Vec<u32>> {
+    let mut buffer = vec![MaybeUninit::uninit(); ENTRIES];
+    let mut numbers = Vec::new();
+    let mut entries = RawDir::new(dir, &mut buffer);
+    while let Some(entry) = entries.next() {
+        numbers.extend(number(entry?.file_name().to_bytes()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Reads a decimal number that is all of `digits`.
+pub(crate) fn number(digits: &[u8]) -> Option<u32> {
+    if !digits.first()?.is_ascii_digit() {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}

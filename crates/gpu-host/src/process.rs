@@ -1,0 +1,170 @@
+//! What `/proc/PID` tells of one process.
+
+use crate::fault;
+use crate::proc_dir::ProcDir;
+use crate::users::Users;
+use crate::workload::place;
+use gpu_core::{Absent, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, Timestamp};
+use procfs::process::{Stat, StatFlags, Status};
+use procfs::{FromBufRead, FromRead, ProcessCGroups};
+use rustix::io::{Errno, Result};
+use std::time::Duration;
+
+/// How much of a command line is read.
+const COMMAND_LINE_LIMIT: usize = 4 << 10;
+
+/// How much of `cgroup` is read: twelve hierarchies with paths of 4 KiB, and more.
+const CGROUP_LIMIT: usize = 64 << 10;
+
+/// Reads one process.
+///
+/// # Errors
+/// `ENOENT` or `ESRCH` when it does not exist (any more), `EACCES` or `EPERM` when even `stat` is
+/// closed (`hidepid`), `EINVAL` when that makes no sense.
+pub(crate) fn read(
+    dir: &ProcDir,
+    booted_at: Reading<Timestamp>,
+    users: &Users,
+) -> Result<ProcessInfo> {
+    let stat = read_stat(dir)?;
+    let status = read_status(dir);
+    if status.as_ref().is_ok_and(|status| status.tgid != status.pid) {
+        // The number of a thread: it has a directory, yet it is no process.
+        return Err(Errno::SRCH);
+    }
+    let uid = status.as_ref().map(|status| status.euid).map_err(|absent| *absent);
+    let (cgroup, workload) = match read_cgroups(dir) {
+        Ok(groups) => place(&groups.0),
+        Err(absent) => (Err(absent), None),
+    };
+    let state = state(stat.state);
+    Ok(ProcessInfo {
+        key: ProcessKey { pid: pid(stat.pid)?, start: Some(StartTime(stat.starttime)) },
+        command_line: command_line(dir),
+        uid,
+        user: uid.and_then(|uid| users.name(uid)),
+        parent: pid(stat.ppid).map_err(fault::absent),
+        group: pid(stat.pgrp).map_err(fault::absent),
+        session: pid(stat.session).map_err(fault::absent),
+        state: Ok(state),
+        live_threads: live_threads(&stat, state),
+        started_at: booted_at.map(|boot| started_at(&stat, boot)),
+        cpu_time: Ok(ticks(stat.utime.saturating_add(stat.stime))),
+        namespace_pids: status.and_then(|status| {
+            let pids = status.nspid.ok_or(Absent::NotSupported)?;
+            pids.into_iter().map(|number| pid(number).map_err(fault::absent)).collect()
+        }),
+        cgroup,
+        workload,
+        kernel_thread: is_kernel_thread(&stat),
+        name: stat.comm,
+    })
+}
+
+/// Reads when a process started, and with its number what names it for ever.
+pub(crate) fn read_key(dir: &ProcDir) -> Result<ProcessKey> {
+    let stat = read_stat(dir)?;
+    Ok(ProcessKey { pid: pid(stat.pid)?, start: Some(StartTime(stat.starttime)) })
+}
+
+/// Reads who started a process: its parent's number, zero where that is outside the namespace.
+pub(crate) fn read_parent(dir: &ProcDir) -> Result<u32> {
+    Ok(pid(read_stat(dir)?.ppid)?.0)
+}
+
+/// Tells whether a process surely has no file at all: a thread of the kernel, and a zombie that
+/// only waits for its parent.
+pub(crate) fn is_bare(dir: &ProcDir) -> bool {
+    read_stat(dir).is_ok_and(|stat| {
+        is_kernel_thread(&stat) || live_threads(&stat, state(stat.state)) == Ok(0)
+    })
+}
+
+/// Reads when the machine was booted, from the text of `/proc/stat`.
+pub(crate) fn booted_at(stat: &[u8]) -> Reading<Timestamp> {
+    let text = String::from_utf8_lossy(stat);
+    let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
+    let seconds: u64 = seconds.ok_or(Absent::NotFound)?;
+    Ok(Timestamp(seconds.saturating_mul(1000)))
+}
+
+fn read_stat(dir: &ProcDir) -> Result<Stat> {
+    let text = dir.read_status("stat")?;
+    // The parser takes for granted that the name stands in parentheses with spaces around; a
+    // folder that is no true /proc need not have it so.
+    let open = text.iter().position(|byte| *byte == b'(');
+    let close = text.iter().rposition(|byte| *byte == b')');
+    let spaced = open.zip(close).is_some_and(|(open, close)| {
+        open < close
+            && text[..open].ends_with(b" ")
+            && text[close + 1..].trim_ascii_end().starts_with(b" ")
+    });
+    if text.is_empty() {
+        return Err(Errno::SRCH);
+    }
+    if !spaced {
+        return Err(Errno::INVAL);
+    }
+    Stat::from_read(text.as_slice()).map_err(|_| Errno::INVAL)
+}
+
+/// Reads `status`, whose `Name` may be any bytes.
+fn read_status(dir: &ProcDir) -> Reading<Status> {
+    let text = dir.read_status("status").map_err(fault::absent)?;
+    let text = String::from_utf8_lossy(&text);
+    Status::from_buf_read(text.as_bytes()).map_err(|_| Absent::Failed)
+}
+
+fn read_cgroups(dir: &ProcDir) -> Reading<ProcessCGroups> {
+    let text = dir.read("cgroup", CGROUP_LIMIT).map_err(fault::absent)?;
+    let text = String::from_utf8_lossy(&text);
+    ProcessCGroups::from_buf_read(text.as_bytes()).map_err(|_| Absent::Failed)
+}
+
+/// Reads the arguments; a thread of the kernel and a zombie have none.
+fn command_line(dir: &ProcDir) -> Reading<Vec<String>> {
+    let text = dir.read("cmdline", COMMAND_LINE_LIMIT).map_err(fault::absent)?;
+    let Some(text) = text.strip_suffix(b"\0").or(Some(&text[..])).filter(|text| !text.is_empty())
+    else {
+        return Err(Absent::NotFound);
+    };
+    let arguments = text.split(|byte| *byte == 0);
+    Ok(arguments.map(|argument| String::from_utf8_lossy(argument).into_owned()).collect())
+}
+
+fn state(letter: char) -> ProcessState {
+    match letter {
+        'R' => ProcessState::Running,
+        'S' | 'I' => ProcessState::Sleeping,
+        'D' => ProcessState::Uninterruptible,
+        'T' | 't' => ProcessState::Stopped,
+        'Z' => ProcessState::Zombie,
+        _ => ProcessState::Other,
+    }
+}
+
+/// A first thread that is a zombie is still counted by the kernel, until its last companion ends.
+fn live_threads(stat: &Stat, state: ProcessState) -> Reading<u32> {
+    let threads = u32::try_from(stat.num_threads).map_err(|_| Absent::Implausible)?;
+    Ok(threads.saturating_sub(u32::from(state == ProcessState::Zombie)))
+}
+
+fn is_kernel_thread(stat: &Stat) -> bool {
+    StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
+}
+
+fn started_at(stat: &Stat, boot: Timestamp) -> Timestamp {
+    let millis = u64::try_from(ticks(stat.starttime).as_millis()).unwrap_or(u64::MAX);
+    Timestamp(boot.0.saturating_add(millis))
+}
+
+/// Converts the clock ticks that `/proc` counts in.
+fn ticks(count: u64) -> Duration {
+    let per_second = procfs::ticks_per_second().max(1);
+    let part = count % per_second * 1000 / per_second;
+    Duration::from_secs(count / per_second).saturating_add(Duration::from_millis(part))
+}
+
+fn pid(number: i32) -> Result<Pid> {
+    u32::try_from(number).map(Pid).map_err(|_| Errno::INVAL)
+}

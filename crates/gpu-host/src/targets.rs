@@ -1,0 +1,155 @@
+//! The files that a walk looks for.
+
+use gpu_core::{Access, DeviceFile, FileId, HeldFile};
+use rustix::fs::{FileType, Statx, makedev};
+
+/// How many descriptors of one file are named.
+const DESCRIPTORS: usize = 64;
+
+/// Says what a file is compared by: a character device by its number, since a container's own
+/// node for it is another inode; all else by file system and inode.
+pub(crate) fn file_id(stat: &Statx) -> FileId {
+    if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::CharacterDevice {
+        FileId::Device { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor }
+    } else {
+        FileId::Inode { dev: makedev(stat.stx_dev_major, stat.stx_dev_minor), ino: stat.stx_ino }
+    }
+}
+
+/// The files asked about, ready to be compared with.
+pub(crate) struct Targets<'a> {
+    files: &'a [DeviceFile],
+    /// What `files` are compared by, sorted, each once.
+    ids: Vec<FileId>,
+}
+
+impl<'a> Targets<'a> {
+    pub(crate) fn new(files: &'a [DeviceFile]) -> Self {
+        let mut ids: Vec<_> = files.iter().filter_map(|file| file.id.ok()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Targets { files, ids }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Tells whether a folder or an executable can be among them.
+    pub(crate) fn has_other_than_devices(&self) -> bool {
+        self.ids.iter().any(|id| !matches!(id, FileId::Device { .. }))
+    }
+
+    /// Tells whether this file is among them.
+    pub(crate) fn contains(&self, id: FileId) -> bool {
+        self.ids.binary_search(&id).is_ok()
+    }
+}
+
+/// What one process was seen to have, by what the files are compared by.
+#[derive(Default)]
+pub(crate) struct Findings(Vec<Finding>);
+
+struct Finding {
+    id: FileId,
+    access: Access,
+    descriptors: Vec<u32>,
+}
+
+impl Findings {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Notes that it has the file in this way.
+    pub(crate) fn note(&mut self, id: FileId, access: Access) {
+        self.finding(id).access |= access;
+    }
+
+    /// Notes that it has the file mapped. As with fuser, an executable being run is `e` alone,
+    /// though it is mapped to be run.
+    pub(crate) fn note_mapped(&mut self, id: FileId) {
+        let finding = self.finding(id);
+        if !finding.access.contains(Access::EXECUTABLE) {
+            finding.access |= Access::MAPPED;
+        }
+    }
+
+    /// Notes that it has the file open as this descriptor.
+    pub(crate) fn note_open(&mut self, id: FileId, access: Access, descriptor: u32) {
+        let finding = self.finding(id);
+        finding.access |= access;
+        if let Err(place) = finding.descriptors.binary_search(&descriptor) {
+            finding.descriptors.insert(place, descriptor);
+            finding.descriptors.truncate(DESCRIPTORS);
+        }
+    }
+
+    fn finding(&mut self, id: FileId) -> &mut Finding {
+        let at = self.0.iter().position(|finding| finding.id == id).unwrap_or_else(|| {
+            self.0.push(Finding { id, access: Access::default(), descriptors: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// Returns a row for each file asked about that was found, in the order asked.
+    pub(crate) fn into_held(self, targets: &Targets<'_>) -> Vec<HeldFile> {
+        let row = |file: &DeviceFile| {
+            let id = file.id.ok()?;
+            let finding = self.0.iter().find(|finding| finding.id == id)?;
+            Some(HeldFile {
+                path: file.path.clone(),
+                kind: file.kind,
+                access: finding.access,
+                descriptors: finding.descriptors.clone(),
+            })
+        };
+        targets.files.iter().filter_map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Absent, DeviceFileKind};
+
+    fn file(path: &str, id: Option<FileId>) -> DeviceFile {
+        DeviceFile {
+            path: path.into(),
+            kind: DeviceFileKind::of_path(path),
+            id: id.ok_or(Absent::NotRecorded),
+        }
+    }
+
+    #[test]
+    fn a_file_asked_about_twice_is_found_twice_and_one_without_id_never() {
+        let id = FileId::Device { major: 195, minor: 0 };
+        let files = [
+            file("/dev/nvidia0", Some(id)),
+            file("/dev/nvidia1", None),
+            file("/container/nvidia0", Some(id)),
+        ];
+        let targets = Targets::new(&files);
+        let mut findings = Findings::default();
+        findings.note_open(id, Access::OPEN, 7);
+        findings.note_mapped(id);
+        let held = findings.into_held(&targets);
+        let paths: Vec<_> = held.iter().map(|held| held.path.as_str()).collect();
+        assert_eq!(paths, ["/dev/nvidia0", "/container/nvidia0"]);
+        assert_eq!(held[0].access.to_string(), "f...m");
+        assert_eq!(held[0].descriptors, [7]);
+    }
+
+    #[test]
+    fn the_lowest_64_descriptors_are_named_in_order() {
+        let id = FileId::Inode { dev: 1, ino: 2 };
+        let files = [file("/tmp/stand-in", Some(id))];
+        let mut findings = Findings::default();
+        for descriptor in (0..100).rev().chain(0..3) {
+            findings.note_open(id, Access::OPEN, descriptor);
+        }
+        let held = findings.into_held(&Targets::new(&files));
+        assert_eq!(held[0].descriptors, (0..64).collect::<Vec<_>>());
+    }
+}

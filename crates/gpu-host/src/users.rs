@@ -1,0 +1,37 @@
+//! Names of users.
+
+use gpu_core::{Absent, Reading};
+use nix::unistd::{Uid, User};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Names users, and asks the system for each only once: behind the question can be a directory
+/// server.
+#[derive(Default)]
+pub(crate) struct Users(Mutex<HashMap<u32, Reading<String>>>);
+
+impl Users {
+    /// Returns the name of a user; `NotFound` for a number without one.
+    pub(crate) fn name(&self, uid: u32) -> Reading<String> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ask = || match User::from_uid(Uid::from_raw(uid)) {
+            Ok(Some(user)) => Ok(user.name),
+            Ok(None) => Err(Absent::NotFound),
+            Err(_) => Err(Absent::Failed),
+        };
+        known.entry(uid).or_insert_with(ask).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_a_name_and_most_numbers_have_none() {
+        let users = Users::default();
+        assert_eq!(users.name(0).as_deref(), Ok("root"));
+        assert_eq!(users.name(4_000_000_007), Err(Absent::NotFound));
+        assert_eq!(users.name(0).as_deref(), Ok("root"));
+    }
+}

@@ -1,0 +1,168 @@
+//! The hot walk: which of the files asked about one process has.
+//!
+//! Per descriptor there is one system call and no allocation: a `statx` relative to the held `fd`
+//! directory that follows the link. It is the same price as reading the link, and it tells the
+//! device number, so that a container's own node, a renamed and a deleted file are all found.
+
+use crate::maps::Mappings;
+use crate::proc_dir::{ENTRIES, ProcDir, identify, number};
+use crate::targets::{Findings, Targets, file_id};
+use gpu_core::{Access, Pid};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, RawDir, StatxFlags};
+use rustix::io::{Errno, Result};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+
+/// Looks at one process after another, with buffers that are made once.
+pub(crate) struct Walker<'a> {
+    targets: &'a Targets<'a>,
+    mappings: Mappings,
+    entries: Vec<MaybeUninit<u8>>,
+}
+
+/// What one process was seen to have.
+pub(crate) struct Seen {
+    pub(crate) findings: Findings,
+    /// The live thread through which it was seen: the first one is a zombie.
+    pub(crate) through_thread: Option<Pid>,
+    /// Why some of it could not be seen.
+    pub(crate) blocked: Option<Errno>,
+}
+
+impl<'a> Walker<'a> {
+    pub(crate) fn new(targets: &'a Targets<'a>) -> Self {
+        Walker {
+            targets,
+            mappings: Mappings::default(),
+            entries: vec![MaybeUninit::uninit(); ENTRIES],
+        }
+    }
+
+    /// Looks at the process with this number.
+    ///
+    /// Threads share their descriptors unless they asked not to, so the first one speaks for all
+    /// whose table has as many entries as its own (Linux 6.2 tells the number as the size of the
+    /// directory). A thread with another number is looked at too. When the first thread is a
+    /// zombie its tables are empty, and closed to all but root; the first live one takes its
+    /// place.
+    ///
+    /// # Errors
+    /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when nothing of it may be seen.
+    pub(crate) fn look(&mut self, process: &ProcDir, pid: u32) -> Result<Seen> {
+        let mut seen = Seen { findings: Findings::default(), through_thread: None, blocked: None };
+        let first = self.look_through(process, &mut seen);
+        if process.has_one_thread() {
+            return first.map(|_| seen);
+        }
+        let mut lives = match first {
+            Err(Errno::ACCESS | Errno::PERM) => false,
+            first => first?,
+        };
+        let mut sizes = Vec::new();
+        if lives {
+            sizes.push(table_size(process)?);
+        }
+        for tid in process.threads()?.into_iter().filter(|tid| *tid != pid) {
+            // A thread that ends in between is no longer one of the process.
+            let Ok(thread) = process.thread(tid) else { continue };
+            let Ok(size) = table_size(&thread) else { continue };
+            if sizes.contains(&size) {
+                continue;
+            }
+            match self.look_through(&thread, &mut seen) {
+                Ok(true) => {
+                    sizes.push(size);
+                    if !lives {
+                        lives = true;
+                        seen.through_thread = Some(Pid(tid));
+                    }
+                }
+                // A stranger's process: its other threads are closed as well.
+                Err(Errno::ACCESS | Errno::PERM) => break,
+                _ => {}
+            }
+        }
+        if lives { Ok(seen) } else { first.map(|_| seen) }
+    }
+
+    /// Looks at everything that one thread has, and tells whether it lives: a zombie and a thread
+    /// of the kernel have neither descriptors nor mappings.
+    fn look_through(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
+        let descriptors = self.descriptors(thread, seen)?;
+        if self.targets.has_other_than_devices() {
+            self.links(thread, seen);
+        }
+        let mapped = self.mappings.look(thread, self.targets, &mut seen.findings);
+        let mapped = mapped.unwrap_or_else(|errno| {
+            seen.block(errno);
+            false
+        });
+        Ok(descriptors || mapped)
+    }
+
+    /// Looks at the open descriptors, and tells whether there are any.
+    fn descriptors(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
+        let table = thread.open_dir("fd")?;
+        let mut any = false;
+        let mut entries = RawDir::new(&table, &mut self.entries);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(descriptor) = number(name.to_bytes()) else { continue };
+            any = true;
+            match identify(table.as_fd(), name) {
+                Ok(stat) => {
+                    let id = file_id(&stat);
+                    if self.targets.contains(id) {
+                        seen.findings.note_open(id, open_access(&table, name), descriptor);
+                    }
+                }
+                Err(errno) => seen.block(errno),
+            }
+        }
+        Ok(any)
+    }
+
+    fn links(&self, thread: &ProcDir, seen: &mut Seen) {
+        for (link, access) in [
+            (c"cwd", Access::CURRENT_DIRECTORY),
+            (c"root", Access::ROOT),
+            (c"exe", Access::EXECUTABLE),
+        ] {
+            match thread.identify(link) {
+                Ok(stat) if self.targets.contains(file_id(&stat)) => {
+                    seen.findings.note(file_id(&stat), access);
+                }
+                Ok(_) => {}
+                Err(errno) => seen.block(errno),
+            }
+        }
+    }
+}
+
+impl Seen {
+    /// Notes that something may not be seen; what is gone meanwhile needs no note.
+    fn block(&mut self, errno: Errno) {
+        if matches!(errno, Errno::ACCESS | Errno::PERM) {
+            self.blocked = Some(errno);
+        }
+    }
+}
+
+/// Tells how a descriptor was opened, from the permissions that procfs gives its link: those of
+/// the owner are the open mode.
+fn open_access(table: &OwnedFd, name: &CStr) -> Access {
+    let link = rustix::fs::statat(table, name, AtFlags::SYMLINK_NOFOLLOW);
+    match link {
+        Ok(link) if link.st_mode & 0o200 != 0 => Access::OPEN_FOR_WRITING,
+        _ => Access::OPEN,
+    }
+}
+
+/// Returns how many descriptors a thread has open, as the size of its `fd` directory tells since
+/// Linux 6.2; zero before.
+fn table_size(thread: &ProcDir) -> Result<u64> {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    Ok(rustix::fs::statx(thread, c"fd", flags, StatxFlags::SIZE)?.stx_size)
+}
