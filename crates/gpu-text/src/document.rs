@@ -5,7 +5,7 @@
 
 use gpu_core::Reading;
 use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What kind of text a document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -39,6 +39,44 @@ pub enum Kind {
     Error,
 }
 
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 13] = [
+        Kind::Table,
+        Kind::Q,
+        Kind::Xml,
+        Kind::QueryGpu,
+        Kind::QueryApps,
+        Kind::List,
+        Kind::Pmon,
+        Kind::Dmon,
+        Kind::Topo,
+        Kind::P2p,
+        Kind::Fuser,
+        Kind::Lsof,
+        Kind::Error,
+    ];
+
+    /// Returns its name, as it stands in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Table => "table",
+            Kind::Q => "q",
+            Kind::Xml => "xml",
+            Kind::QueryGpu => "query_gpu",
+            Kind::QueryApps => "query_apps",
+            Kind::List => "list",
+            Kind::Pmon => "pmon",
+            Kind::Dmon => "dmon",
+            Kind::Topo => "topo",
+            Kind::P2p => "p2p",
+            Kind::Fuser => "fuser",
+            Kind::Lsof => "lsof",
+            Kind::Error => "error",
+        }
+    }
+}
+
 /// Everything read from one text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Document {
@@ -65,6 +103,8 @@ pub struct Document {
     pub topology: Option<Topology>,
     /// Rows of `fuser -v` and `lsof`.
     pub holders: Vec<Holder>,
+    /// Processes into which `fuser` or `lsof` could not look, as they say.
+    pub unreadable_pids: BTreeSet<u32>,
     /// What the whole tool failed with.
     pub errors: Vec<ErrorCode>,
     /// Lines that could not be read, at most [`Document::MAX_UNREAD`] of them.
@@ -74,6 +114,8 @@ pub struct Document {
 impl Document {
     /// How many unread lines are kept.
     pub const MAX_UNREAD: usize = 1000;
+    /// How many devices, processes, rows or holders are kept of each.
+    pub const MAX_ROWS: usize = 100_000;
 
     /// Returns an empty document.
     pub fn new(kind: Kind) -> Self {
@@ -89,6 +131,7 @@ impl Document {
             rows: Vec::new(),
             topology: None,
             holders: Vec::new(),
+            unreadable_pids: BTreeSet::new(),
             errors: Vec::new(),
             unread: Vec::new(),
         }
@@ -322,6 +365,12 @@ pub enum ErrorCode {
     DeviceHandle,
     /// A reset was refused.
     ResetRefused,
+    /// There is no `libnvidia-ml.so.1`.
+    NoLibrary,
+    /// The operating system blocks the device.
+    Blocked,
+    /// The caller lacks the permission.
+    NotPermitted,
     /// Any other failure text.
     Other,
 }
