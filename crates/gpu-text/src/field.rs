@@ -78,6 +78,17 @@ pub(crate) fn text(cell: &str) -> Option<String> {
     absent(cell).is_none().then(|| cell.trim().to_owned())
 }
 
+/// Returns a line without the remark that somebody wrote behind it, set off by blanks:
+/// `… 117.40 W    # busy`, `… ← this one`, `… <-- here`.
+pub(crate) fn without_remark(line: &str) -> &str {
+    let remark = ["  #", "\t#", " \u{2190}", " <-", " <=", "  //"];
+    let end = remark.iter().filter_map(|mark| line.find(mark)).min();
+    match end {
+        Some(end) if !line[..end].trim().is_empty() => line[..end].trim_end(),
+        _ => line,
+    }
+}
+
 /// Reads a number and the unit behind it, glued or apart; an empty unit where there is none.
 fn quantity(cell: &str) -> Reading<(f64, &str)> {
     if let Some(reason) = absent(cell) {
@@ -217,6 +228,20 @@ mod tests {
         assert_eq!(watts("25.31 W"), Ok(25.31));
         assert_eq!(number("0"), Ok(0));
         assert_eq!(number("4294967296"), Err(Absent::Implausible));
+    }
+
+    #[test]
+    fn remarks_are_taken_off() {
+        for (line, bare) in [
+            ("0, 100 %, 117.40 W    # busy", "0, 100 %, 117.40 W"),
+            ("0 1 2 \u{2190} here", "0 1 2"),
+            ("0 1 2 <-- here", "0 1 2"),
+            ("# gpu  pwr", "# gpu  pwr"),
+            ("  # gpu  pwr", "  # gpu  pwr"),
+            ("0, C# tool", "0, C# tool"),
+        ] {
+            assert_eq!(without_remark(line), bare);
+        }
     }
 
     #[test]

@@ -1,0 +1,171 @@
+//! The command line above an output, when somebody pasted it with its shell prompt.
+//!
+//! It says where an output begins, and of CSV without a header line which fields it has.
+
+use crate::document::Kind;
+
+/// A command whose output this crate reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// What it prints, where that is one of the kinds.
+    pub(crate) kind: Option<Kind>,
+    /// The fields that a query asks for.
+    pub(crate) fields: Option<Vec<String>>,
+}
+
+/// How many fields of a query are read.
+const MAX_FIELDS: usize = 1024;
+
+/// Reads a command line, with the prompt before it or without.
+pub(crate) fn read(line: &str) -> Option<Command> {
+    let line = line.trim();
+    if line.len() > 8192 || line.starts_with('|') {
+        return None;
+    }
+    let (prompted, typed) = after_prompt(line);
+    let mut words = typed.split_whitespace().peekable();
+    while words.next_if(|word| is_wrapper(word)).is_some() {}
+    let program = words.next()?;
+    let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    let arguments: Vec<&str> =
+        words.take_while(|word| !matches!(*word, "|" | ">" | "&&" | ";")).collect();
+    // Without a prompt, a sentence can begin with the name of a tool.
+    let is_option = |word: &&&str| word.starts_with(['-', '/']) && word.len() > 1;
+    let is_typed = prompted || arguments.iter().any(|word| is_option(&word));
+    match program {
+        "nvidia-smi" | "nvidia-smi.exe" => {
+            let first = arguments.first().copied();
+            let known = matches!(first, None | Some("topo" | "pmon" | "dmon" | "mig" | "nvlink"));
+            (is_typed || known).then(|| nvidia_smi(&arguments))
+        }
+        "fuser" => is_typed.then_some(Command { kind: Some(Kind::Fuser), fields: None }),
+        "lsof" => is_typed.then_some(Command { kind: Some(Kind::Lsof), fields: None }),
+        _ => None,
+    }
+}
+
+/// Tells whether a line is nothing but a prompt, or a command that is none of ours.
+pub(crate) fn is_prompt(line: &str) -> bool {
+    after_prompt(line.trim()).0
+}
+
+/// Splits the prompt off: `user@host:~$ `, `[root@host ~]# `, `(env) C:\>`, `$ `, `+ `.
+fn after_prompt(line: &str) -> (bool, &str) {
+    const SIGNS: [char; 7] = ['$', '#', '%', '>', '\u{276f}', '\u{279c}', '\u{3bb}'];
+    const MAX_PROMPT: usize = 120;
+    if let Some(rest) = line.strip_prefix("+ ") {
+        return (true, rest);
+    }
+    for (at, sign) in line.char_indices().take(MAX_PROMPT) {
+        if !SIGNS.contains(&sign) {
+            continue;
+        }
+        let (before, after) = (&line[..at], &line[at + sign.len_utf8()..]);
+        let is_windows = sign == '>' && before.contains(":\\");
+        // A sign alone begins a comment or a quote as often as a command, but for `$`.
+        let is_place =
+            before.contains(['@', '~', ':', ']', ')']) || before.is_empty() && sign == '$';
+        if is_windows || (is_place && (after.is_empty() || after.starts_with(' '))) {
+            return (true, after.trim_start());
+        }
+    }
+    (false, line)
+}
+
+/// Tells whether a word stands before a command without changing what it prints.
+fn is_wrapper(word: &str) -> bool {
+    matches!(word, "sudo" | "watch" | "time" | "exec" | "-d" | "-n" | "-n1" | "-n0.5" | "-E")
+        || word.contains('=') && !word.starts_with('-')
+        || word.parse::<f32>().is_ok()
+}
+
+fn nvidia_smi(arguments: &[&str]) -> Command {
+    let has = |names: &[&str]| arguments.iter().any(|word| names.contains(word));
+    let value = |name: &str| {
+        let mut arguments = arguments.iter();
+        arguments.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    };
+    let query = |fields: &str| {
+        let names = fields.trim_matches(['"', '\'']).split(',').take(MAX_FIELDS);
+        Some(names.map(|name| name.trim().to_owned()).collect())
+    };
+    let of_kind = |kind| Command { kind: Some(kind), fields: None };
+    let of_processes = ["--query-compute-apps", "--query-apps", "--query-accounted-apps"]
+        .into_iter()
+        .find_map(value);
+    if let Some(fields) = value("--query-gpu") {
+        return Command { kind: Some(Kind::QueryGpu), fields: query(fields) };
+    }
+    if let Some(fields) = of_processes {
+        return Command { kind: Some(Kind::QueryApps), fields: query(fields) };
+    }
+    match arguments.first() {
+        Some(&"topo") if has(&["-p2p", "--p2p_status", "-p"]) => of_kind(Kind::P2p),
+        Some(&"topo") => of_kind(Kind::Topo),
+        Some(&"pmon") => of_kind(Kind::Pmon),
+        Some(&"dmon") => of_kind(Kind::Dmon),
+        _ if has(&["-L", "--list-gpus"]) => of_kind(Kind::List),
+        _ if has(&["-x", "--xml-format"]) => of_kind(Kind::Xml),
+        _ if has(&["-q", "--query"]) => of_kind(Kind::Q),
+        None => of_kind(Kind::Table),
+        Some(_) => Command { kind: None, fields: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn prompts_of_many_shells() {
+        for (line, kind) in [
+            ("$ nvidia-smi", Some(Kind::Table)),
+            ("ann@box:~/work$ sudo fuser -v /dev/nvidia*", Some(Kind::Fuser)),
+            ("[root@box ~]# lsof /dev/nvidia0", Some(Kind::Lsof)),
+            ("(base) root@1234abcd:/# nvidia-smi -L", Some(Kind::List)),
+            ("C:\\Windows\\System32>nvidia-smi.exe -q -x", Some(Kind::Xml)),
+            ("PS C:\\Users\\ann> nvidia-smi -q", Some(Kind::Q)),
+            ("box:~ % /usr/bin/nvidia-smi topo -m", Some(Kind::Topo)),
+            ("+ nvidia-smi topo -p2p r", Some(Kind::P2p)),
+            ("nvidia-smi pmon -c 1", Some(Kind::Pmon)),
+            ("$ watch -n 1 nvidia-smi", Some(Kind::Table)),
+            ("$ CUDA_VISIBLE_DEVICES=0 nvidia-smi dmon", Some(Kind::Dmon)),
+            ("sudo fuser -v /dev/nvidia0", Some(Kind::Fuser)),
+        ] {
+            assert_eq!(read(line).and_then(|command| command.kind), kind, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_query_tells_its_fields() {
+        let command = read("$ nvidia-smi --query-gpu=index,memory.used --format=csv,noheader");
+        assert_eq!(command.unwrap().fields.unwrap(), ["index", "memory.used"]);
+    }
+
+    #[test]
+    fn sentences_rows_and_failures_are_no_commands() {
+        for line in [
+            "nvidia-smi has failed",
+            "nvidia-smi: command not found",
+            "/dev/nvidia0:        root  7 F...m nvidia-smi",
+            "# gpu   pid  type    sm   command",
+            "fuser is a tool",
+            "0, nvidia-smi, 5 MiB",
+            "| 0  C  nvidia-smi |",
+            "",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
+        assert!(is_prompt("ann@box:~$"));
+        assert!(!is_prompt("# gpu   pwr"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read(line in "(nvidia-smi|fuser|\\$|#|>|@|~|C:\\\\|-q|--query-gpu=|,| |\\PC){0,30}") {
+            read(&line);
+            is_prompt(&line);
+        }
+    }
+}

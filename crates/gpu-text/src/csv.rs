@@ -1,0 +1,379 @@
+//! `--query-gpu=… --format=csv` and `--query-compute-apps=… --format=csv`.
+//!
+//! The columns come from the header line, `memory.used [MiB]`, or from the caller where the
+//! output was asked for without one. nvidia-smi does not quote: a comma in a name gives a cell
+//! too many, which belongs to the one column of free text.
+
+use crate::document::{Document, ErrorCode, Gpu, Kind, Process};
+use crate::failure;
+use crate::field;
+use crate::text::Text;
+use gpu_core::Reading;
+use std::borrow::Cow;
+
+/// How many columns are read, and how long their names may be.
+const MAX_COLUMNS: usize = 1024;
+const MAX_NAME: usize = 128;
+
+/// Names without a dot that are fields of a query.
+const BARE_FIELDS: &[&str] = &[
+    "timestamp",
+    "index",
+    "name",
+    "uuid",
+    "serial",
+    "count",
+    "pid",
+    "pstate",
+    "hostname",
+    "driver_version",
+    "kmd_version",
+    "vbios_version",
+    "compute_cap",
+    "compute_mode",
+    "persistence_mode",
+    "display_mode",
+    "display_active",
+    "display_attached",
+    "addressing_mode",
+    "gpu_recovery_action",
+    "gpu_name",
+    "gpu_uuid",
+    "gpu_bus_id",
+    "gpu_serial",
+    "gpu_utilization",
+    "mem_utilization",
+    "max_memory_usage",
+    "process_name",
+    "used_memory",
+    "used_gpu_memory",
+    "edpp_multiplier",
+];
+
+/// What the names with a dot begin with.
+const FIELD_GROUPS: &[&str] = &[
+    "accounting.",
+    "bbx.",
+    "c2c.",
+    "clocks",
+    "dramencryption.",
+    "driver_model.",
+    "ecc.",
+    "encoder.",
+    "enforced.",
+    "fabric.",
+    "fan.",
+    "gom.",
+    "gsp.",
+    "inforom.",
+    "memory.",
+    "mig.",
+    "module.",
+    "pci.",
+    "pcie.",
+    "platform.",
+    "power",
+    "protected_memory.",
+    "remapped_rows.",
+    "retired_pages.",
+    "temperature.",
+    "utilization.",
+    "vgpu_",
+];
+
+/// Reads the output; `told` are the fields, for a text without its header.
+pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Document {
+    let mut document = Document::new(kind);
+    document.columns = told
+        .unwrap_or_default()
+        .iter()
+        .take(MAX_COLUMNS)
+        .map(|name| field_name(name).to_owned())
+        .collect();
+    if kind == Kind::QueryApps {
+        document.processes = Some(Vec::new());
+    }
+    for (number, line) in text.lines() {
+        let line = field::without_remark(line).trim();
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(columns) = header(line) {
+            document.columns = columns;
+            continue;
+        }
+        let separator = separator(line, document.columns.len());
+        let cells: Vec<&str> = line.split(separator).take(MAX_COLUMNS).collect();
+        let is_alone = cells.len() == 1;
+        if is_alone && document.columns.len() != 1 {
+            if !failure::note(&mut document, line) {
+                document.note_unread(number, line, "no row of the fields above");
+            }
+            continue;
+        }
+        let kept = document.gpus.len() + document.processes.as_ref().map_or(0, Vec::len);
+        if kept >= Document::MAX_ROWS {
+            document.note_unread(number, line, "more rows than are kept");
+            continue;
+        }
+        let Some(row) = Row::new(&document.columns, &cells, separator) else {
+            if !failure::note(&mut document, line) {
+                document.note_unread(number, line, "more cells than fields");
+            }
+            continue;
+        };
+        if is_alone && failure::codes(line).iter().any(|code| *code != ErrorCode::Other) {
+            failure::note(&mut document, line);
+            continue;
+        }
+        // Of rows that disagree the last is the latest.
+        let driver = row.text(&["kmd_version"]).or_else(|| row.text(&["driver_version"]));
+        document.driver_version = driver.or(document.driver_version.take());
+        match &mut document.processes {
+            Some(processes) => processes.push(row.process()),
+            None => document.gpus.push(row.gpu()),
+        }
+    }
+    document
+}
+
+/// Returns the kind of query whose header `line` is.
+pub(crate) fn kind_of_header(line: &str) -> Option<Kind> {
+    header(line.trim()).map(|names| kind_of_fields(&names))
+}
+
+/// Returns the kind of query that has these fields.
+pub(crate) fn kind_of_fields(names: &[String]) -> Kind {
+    const OF_PROCESSES: [&str; 5] =
+        ["pid", "process_name", "used_memory", "used_gpu_memory", "max_memory_usage"];
+    let of_process = names.iter().any(|name| OF_PROCESSES.contains(&field_name(name)));
+    if of_process { Kind::QueryApps } else { Kind::QueryGpu }
+}
+
+/// Takes the unit off a field's name: `memory.used [MiB]`.
+fn field_name(name: &str) -> &str {
+    name.split('[').next().unwrap_or(name).trim()
+}
+
+/// Reads a header line: nothing but names, one of them a known field.
+fn header(line: &str) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    let mut known = false;
+    for name in line.split(',') {
+        let name = field_name(name);
+        let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.len() <= MAX_NAME
+            && name.chars().all(letters);
+        if !is_name || names.len() == MAX_COLUMNS {
+            return None;
+        }
+        known |= is_field(name);
+        names.push(name.to_owned());
+    }
+    known.then_some(names)
+}
+
+/// Returns what stands between the cells: nvidia-smi's comma and blank, which leaves bare commas
+/// to the names, or a bare comma where that gives too few cells.
+fn separator(line: &str, columns: usize) -> &'static str {
+    if line.matches(", ").count() + 1 >= columns { ", " } else { "," }
+}
+
+fn is_field(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    BARE_FIELDS.contains(&name.as_str())
+        || FIELD_GROUPS.iter().any(|group| {
+            name.strip_prefix(group).is_some_and(|rest| {
+                group.ends_with(['.', '_']) && !rest.is_empty()
+                    || rest.starts_with(['.', '_']) && rest.len() > 1
+            })
+        })
+}
+
+/// A row: its cells by the columns' names.
+struct Row<'a> {
+    columns: &'a [String],
+    cells: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Row<'a> {
+    /// Puts cells under columns; surplus ones are commas of the free text. `None` when there is
+    /// no such column.
+    fn new(columns: &'a [String], cells: &[&'a str], separator: &str) -> Option<Self> {
+        let surplus = cells.len().saturating_sub(columns.len());
+        let free = if surplus == 0 {
+            columns.len()
+        } else {
+            let free_text = ["process_name", "name", "gpu_name"];
+            free_text.iter().find_map(|text| columns.iter().position(|name| name == text))?
+        };
+        let under = |at: usize| -> Option<Cow<'a, str>> {
+            if at == free {
+                let parts = cells.get(at..=at + surplus)?;
+                return Some(Cow::Owned(parts.join(separator)));
+            }
+            let cell = cells.get(if at < free { at } else { at + surplus })?;
+            Some(Cow::Borrowed(cell))
+        };
+        Some(Row { columns, cells: (0..columns.len()).map_while(under).collect() })
+    }
+
+    /// Returns the cell of the first of `names` that is a column of this row.
+    fn cell(&self, names: &[&str]) -> &str {
+        names
+            .iter()
+            .find_map(|name| {
+                let at = self.columns.iter().position(|column| column.eq_ignore_ascii_case(name));
+                self.cells.get(at?)
+            })
+            .map_or("", |cell| cell.trim())
+    }
+
+    fn text(&self, names: &[&str]) -> Option<String> {
+        field::text(self.cell(names))
+    }
+
+    fn read<T>(&self, names: &[&str], read: fn(&str) -> Reading<T>) -> Reading<T> {
+        read(self.cell(names))
+    }
+
+    fn gpu(&self) -> Gpu {
+        Gpu {
+            index: self.read(&["index"], field::number).ok(),
+            name: self.text(&["name", "gpu_name"]),
+            bus_id: self.text(&["pci.bus_id", "gpu_bus_id"]),
+            uuid: self.text(&["uuid", "gpu_uuid"]),
+            minor: None,
+            memory_used_mib: self.read(&["memory.used"], field::mib),
+            memory_total_mib: self.read(&["memory.total"], field::mib),
+            memory_reserved_mib: self.read(&["memory.reserved"], field::mib),
+            utilization_percent: self.read(&["utilization.gpu"], field::percent),
+            temperature_c: self.read(&["temperature.gpu"], field::celsius),
+            power_draw_w: self
+                .read(&["power.draw", "power.draw.average", "power.draw.instant"], field::watts),
+            power_limit_w: self.read(&["power.limit", "enforced.power.limit"], field::watts),
+            persistence: self.read(&["persistence_mode"], field::switch),
+            display_active: self.read(&["display_active"], field::switch),
+            mig_enabled: self.read(&["mig.mode.current", "mig.mode"], field::switch),
+        }
+    }
+
+    fn process(&self) -> Process {
+        // A placeholder such as `[Not Found]` is kept as the name: it says more than nothing.
+        let name = self.cell(&["process_name", "name"]);
+        Process {
+            gpu_uuid: self.text(&["gpu_uuid", "uuid"]),
+            gpu_bus_id: self.text(&["gpu_bus_id", "pci.bus_id"]),
+            pid: self.read(&["pid"], field::number).ok(),
+            name: (!name.is_empty()).then(|| name.to_owned()),
+            memory_mib: self.read(&["used_gpu_memory", "used_memory"], field::mib),
+            ..Process::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use gpu_core::Absent;
+    use proptest::prelude::*;
+
+    fn of(kind: Kind, text: &str) -> Document {
+        parse(&clean(text.as_bytes()), kind, None)
+    }
+
+    #[test]
+    fn columns_in_any_order_with_units() {
+        let document = of(
+            Kind::QueryGpu,
+            "memory.used [MiB], name, index, power.draw [W], driver_version\n\
+             11 MiB, Test K80, 3, [N/A], 470.1\n",
+        );
+        let gpu = &document.gpus[0];
+        assert_eq!((gpu.index, gpu.memory_used_mib), (Some(3), Ok(11)));
+        assert_eq!(gpu.power_draw_w, Err(Absent::NotSupported));
+        assert_eq!(gpu.power_limit_w, Err(Absent::NotRecorded));
+        assert_eq!(document.driver_version.as_deref(), Some("470.1"));
+        assert_eq!(document.processes, None);
+    }
+
+    #[test]
+    fn fields_told_and_failures_between() {
+        let fields = ["index", "memory.used", "utilization.gpu [%]"].map(str::to_owned);
+        let text = "0, 11, 7   # the first\n\
+                    Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n\
+                    [Unknown Error], [Unknown Error], [Unknown Error]\n2, 12\n";
+        let document = parse(&clean(text.as_bytes()), Kind::QueryGpu, Some(&fields));
+        let used: Vec<_> = document.gpus.iter().map(|gpu| gpu.memory_used_mib).collect();
+        assert_eq!(used, [Ok(11), Err(Absent::Failed), Ok(12)]);
+        assert_eq!(document.gpus[0].utilization_percent, Ok(7));
+        assert_eq!(document.gpus[2].utilization_percent, Err(Absent::NotRecorded));
+        assert_eq!((document.errors.len(), document.unread.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_comma_in_a_name_is_part_of_it() {
+        let document = of(
+            Kind::QueryApps,
+            "gpu_name, pid, process_name, used_gpu_memory [MiB]\n\
+             Test K80, 7, /opt/a, b,c, 5 MiB\nTest K80, 8, [Not Found], [N/A]\n",
+        );
+        let processes = document.processes.unwrap();
+        assert_eq!(processes[0].name.as_deref(), Some("/opt/a, b,c"));
+        assert_eq!((processes[0].pid, processes[0].memory_mib), (Some(7), Ok(5)));
+        assert_eq!(processes[1].name.as_deref(), Some("[Not Found]"));
+        assert_eq!(processes[1].memory_mib, Err(Absent::NotSupported));
+    }
+
+    #[test]
+    fn too_many_cells_without_free_text_are_unread() {
+        let document = of(Kind::QueryGpu, "index, memory.used [MiB]\n0, 1 MiB, 2\n");
+        assert_eq!((document.gpus.len(), document.unread.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_query_of_one_field() {
+        let document = of(Kind::QueryGpu, "name\nTest K80\nNo devices were found\n");
+        assert_eq!(document.gpus[0].name.as_deref(), Some("Test K80"));
+        assert_eq!((document.gpus.len(), document.errors.len()), (1, 1));
+    }
+
+    #[test]
+    fn headers_are_told_from_rows_and_prose() {
+        for (line, kind) in [
+            ("index, name", Some(Kind::QueryGpu)),
+            ("pid,used_memory", Some(Kind::QueryApps)),
+            ("gpu_uuid, pid, process_name, used_gpu_memory [MiB]", Some(Kind::QueryApps)),
+            ("utilization.gpu [%]", Some(Kind::QueryGpu)),
+            ("clocks.current.sm [MHz], clocks_event_reasons.active", Some(Kind::QueryGpu)),
+            ("0, Test K80", None),
+            ("powerful, clocks", None),
+            ("index.html", None),
+            ("", None),
+        ] {
+            assert_eq!(kind_of_header(line), kind, "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_a_row_a_header_or_unread(rows in "([0-9]|, ?|\\[N/A\\]| |x|MiB|\n){0,120}") {
+            let text = clean(format!("index, name, memory.used [MiB]\n{rows}").as_bytes());
+            let document = parse(&text, Kind::QueryGpu, None);
+            let filled = text.lines().skip(1).filter(|(_, line)| !line.trim().is_empty()).count();
+            prop_assert_eq!(document.gpus.len() + document.unread.len(), filled);
+        }
+
+        #[test]
+        fn any_bytes_are_read(
+            bytes in prop::collection::vec(any::<u8>(), 0..500),
+            fields in prop::collection::vec("[a-z._]{0,8}", 0..4),
+        ) {
+            let text = clean(&bytes);
+            parse(&text, Kind::QueryGpu, Some(&fields));
+            parse(&text, Kind::QueryApps, None);
+        }
+    }
+}

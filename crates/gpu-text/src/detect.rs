@@ -1,0 +1,241 @@
+//! Which kind a text is.
+//!
+//! Every kind has lines that no other kind has: a header, a row with a shape of its own. The
+//! first such line decides. CSV without a header has none; it is known only by the command line
+//! above it or from the caller. A text of none of them is a failure text if it complains.
+
+use crate::command::{self, Command};
+use crate::document::Kind;
+use crate::text::Text;
+use crate::{csv, failure, fuser, list, lsof, monitor, tensorflow, topology};
+
+/// What a text was recognised as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recognized {
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// The fields that the command line above names.
+    pub(crate) fields: Option<Vec<String>>,
+}
+
+/// Recognises a text.
+pub(crate) fn recognize(text: &Text) -> Option<Recognized> {
+    let mut command = None;
+    let mut lines = text.lines();
+    while let Some((_, line)) = lines.next() {
+        if let Some(kind) = of_line(line, lines.clone().map(|(_, line)| line)) {
+            return Some(Recognized { kind, fields: None });
+        }
+        command = command.or_else(|| command::read(line));
+    }
+    by_command(text, command.as_ref()).or_else(|| {
+        failure::is_failure(text).then_some(Recognized { kind: Kind::Error, fields: None })
+    })
+}
+
+/// Recognises CSV without a header by the command above it: some line has a cell per field.
+fn by_command(text: &Text, command: Option<&Command>) -> Option<Recognized> {
+    let fields = command?.fields.as_ref()?;
+    let has_cells = |line: &str| {
+        !line.trim().is_empty()
+            && command::read(line).is_none()
+            && line.split(',').count() == fields.len()
+    };
+    let kind = command?.kind?;
+    let is_plain = |line: &str| fields.len() > 1 || failure::codes(line).is_empty();
+    text.lines()
+        .any(|(_, line)| has_cells(line) && is_plain(line))
+        .then(|| Recognized { kind, fields: Some(fields.clone()) })
+}
+
+/// Returns the kind that has lines like this one and no other kind has; `following` are the
+/// lines after it.
+pub(crate) fn of_line<'a>(line: &str, following: impl Iterator<Item = &'a str>) -> Option<Kind> {
+    let line = line.trim();
+    if line.is_empty() {
+        return None;
+    }
+    // The rows of fuser and lsof come first: their commands may look like anything else.
+    if fuser::is_header(line) || fuser::is_row(line) {
+        Some(Kind::Fuser)
+    } else if lsof::is_header(line) || lsof::is_row(line) {
+        Some(Kind::Lsof)
+    } else if is_xml(line) {
+        Some(Kind::Xml)
+    } else if is_table(line) {
+        Some(Kind::Table)
+    } else if is_q(line) {
+        Some(Kind::Q)
+    } else if list::is_row(line) {
+        Some(Kind::List)
+    } else if tensorflow::is_row(line) {
+        Some(Kind::Topo)
+    } else {
+        monitor::kind_of_header(line)
+            .or_else(|| csv::kind_of_header(line))
+            .or_else(|| topology::kind_of_header(line, following))
+    }
+}
+
+/// Tells whether a line begins another output of its kind.
+pub(crate) fn is_first(line: &str, kind: Kind) -> bool {
+    match kind {
+        Kind::Table => line.contains("NVIDIA-SMI"),
+        Kind::Q => is_q_title(line),
+        Kind::Xml => line.trim_start().starts_with("<?xml"),
+        _ => false,
+    }
+}
+
+fn is_xml(line: &str) -> bool {
+    let Some(rest) = line.strip_prefix('<') else { return false };
+    if ["?xml", "!DOCTYPE", "nvidia_smi_log", "gpu id="].iter().any(|start| rest.starts_with(start))
+    {
+        return true;
+    }
+    // In the middle of a cut one: `<name>value</name>`.
+    let Some((name, rest)) = rest.split_once('>') else { return false };
+    rest.strip_suffix('>')
+        .and_then(|rest| rest.rsplit_once("</"))
+        .is_some_and(|(_, end)| end == name)
+        && name.contains('_')
+}
+
+/// Tells whether a line is one of nvidia-smi's table: its title, its borders, or a row between
+/// bars with a word that its rows have.
+fn is_table(line: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "MiB", "N/A", "ERR!", "Default", "Disabled", "Enabled", "GPU", "Process", "Off", "On",
+        "PID", "MB /",
+    ];
+    let title = line
+        .split_once("NVIDIA-SMI ")
+        .is_some_and(|(_, version)| version.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+    let is_bar = |c: char| matches!(c, '|' | '+');
+    let border = line.len() >= 40
+        && line.starts_with(is_bar)
+        && line.chars().all(|c| is_bar(c) || matches!(c, '-' | '=' | ' '))
+        && (line.contains("----------") || line.contains("=========="));
+    let row = line.len() >= 30
+        && line.starts_with('|')
+        && line.ends_with('|')
+        && WORDS.iter().any(|word| line.contains(word));
+    title || border || row
+}
+
+fn is_q_title(line: &str) -> bool {
+    line.contains("NVSMI LOG") && line.contains("==")
+}
+
+/// Tells whether a line is of `-q`: its title, or a key that it has and nothing else.
+fn is_q(line: &str) -> bool {
+    const KEYS: [&str; 30] = [
+        "Attached GPUs",
+        "Product Name",
+        "Product Brand",
+        "Product Architecture",
+        "Persistence Mode",
+        "Display Mode",
+        "Display Active",
+        "Display Attached",
+        "Driver Version",
+        "CUDA Version",
+        "KMD Version",
+        "CUDA UMD Version",
+        "GPU UUID",
+        "Minor Number",
+        "VBIOS Version",
+        "Bus Id",
+        "Performance State",
+        "Compute Mode",
+        "Fan Speed",
+        "Process ID",
+        "Used GPU Memory",
+        "GPU Current Temp",
+        "Power Draw",
+        "Average Power Draw",
+        "Enforced Power Limit",
+        "GPU instance ID",
+        "GPU Virtualization Mode",
+        "Accounting Mode",
+        "Serial Number",
+        "Timestamp",
+    ];
+    const SECTIONS: [&str; 4] =
+        ["FB Memory Usage", "BAR1 Memory Usage", "GPU Power Readings", "Clocks Throttle Reasons"];
+    if is_q_title(line) || SECTIONS.contains(&line) {
+        return true;
+    }
+    // The colon stands apart: `Minor Number                          : 0`.
+    line.split_once(" : ")
+        .or_else(|| line.split_once(" :"))
+        .is_some_and(|(key, _)| KEYS.contains(&key.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use proptest::prelude::*;
+
+    fn kind(text: &str) -> Option<Kind> {
+        recognize(&clean(text.as_bytes())).map(|recognized| recognized.kind)
+    }
+
+    #[test]
+    fn each_kind_by_a_line_of_its_own() {
+        for (text, want) in [
+            ("Tue\n+-----------------------------+--------------+\n| NVIDIA-SMI 1", Kind::Table),
+            ("|   0  Test K80           On   | 00000000:00:1E.0 Off |", Kind::Table),
+            ("|    0      4631      C   ...bin/python  2248MiB |", Kind::Table),
+            ("\n==============NVSMI LOG==============\n", Kind::Q),
+            ("        FB Memory Usage\n            Total : 1 MiB\n", Kind::Q),
+            ("    Minor Number                          : 0", Kind::Q),
+            ("<?xml version=\"1.0\" ?>", Kind::Xml),
+            ("\t\t<product_name>Test K80</product_name>", Kind::Xml),
+            ("index, memory.used [MiB]\n0, 1 MiB", Kind::QueryGpu),
+            ("pid, used_memory\n", Kind::QueryApps),
+            ("GPU 0: Test K80 (UUID: GPU-1)", Kind::List),
+            ("# gpu   pid  type\n# Idx     #   C/G\n", Kind::Pmon),
+            ("# gpu   pwr  temp\n# Idx     W     C\n", Kind::Dmon),
+            ("\tGPU0\tCPU Affinity\nGPU0\tX\t0-3\n", Kind::Topo),
+            ("x.cc:1] Found device 0 with properties: ", Kind::Topo),
+            ("\tGPU0\tGPU1\n GPU0\tX\tOK\n", Kind::P2p),
+            ("/dev/nvidia0:  ann 7 F...m x", Kind::Fuser),
+            ("             USER        PID ACCESS COMMAND", Kind::Fuser),
+            ("COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME", Kind::Lsof),
+            ("x 7 ann mem CHR 195,0 5 /dev/nvidia0", Kind::Lsof),
+            ("No devices were found", Kind::Error),
+            ("$ nvidia-smi --query-gpu=index,name --format=csv,noheader\n0, Test", Kind::QueryGpu),
+            ("$ nvidia-smi --query-gpu=index --format=csv\nNo devices were found", Kind::Error),
+        ] {
+            assert_eq!(kind(text), Some(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_nothing_is_nothing() {
+        for text in [
+            "",
+            "\n \n",
+            "hello",
+            "| a | b |",
+            "+---+---+",
+            "0, Test K80, 83",
+            "Key : value",
+            "<html><b>x</b></html>",
+            "a: 1 2",
+            "the error is mine",
+        ] {
+            assert_eq!(kind(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_answer_is_always_the_same(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            let text = clean(&bytes);
+            prop_assert_eq!(recognize(&text), recognize(&text));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The texts with which a whole tool fails.
+//!
+//! nvidia-smi has no numbers in its messages, so they are known by the phrases that stayed the
+//! same over its versions. A passage that only sounds like a failure and speaks of the subject
+//! is [`ErrorCode::Other`].
+
+use crate::document::{Document, ErrorCode, Kind};
+use crate::text::Text;
+
+/// Phrases that stand together in a passage, and what they say.
+const PHRASES: &[(&[&str], ErrorCode)] = &[
+    (&["communicate with the nvidia driver"], ErrorCode::DriverNotRunning),
+    (&["driver not loaded"], ErrorCode::DriverNotRunning),
+    (&["driver is not loaded"], ErrorCode::DriverNotRunning),
+    (&["driver/library version mismatch"], ErrorCode::NvmlMismatch),
+    (&["nvrm", "api mismatch"], ErrorCode::NvmlMismatch),
+    (&["nvml", "rm has detected", "version mismatch"], ErrorCode::NvmlMismatch),
+    (&["no devices were found"], ErrorCode::NoDevices),
+    (&["no devices found"], ErrorCode::NoDevices),
+    (&["no supported devices were found"], ErrorCode::NoDevices),
+    (&["no supported gpus were found"], ErrorCode::NoDevices),
+    (&["no gpus were found"], ErrorCode::NoDevices),
+    (&["unable to determine the device handle"], ErrorCode::DeviceHandle),
+    (&["unable to get the device handle"], ErrorCode::DeviceHandle),
+    (&["failed to get device handle"], ErrorCode::DeviceHandle),
+    (&["unable to reset"], ErrorCode::ResetRefused),
+    (&["cannot be reset"], ErrorCode::ResetRefused),
+    (&["can't be reset"], ErrorCode::ResetRefused),
+    (&["could not be reset"], ErrorCode::ResetRefused),
+    (&["couldn't be reset"], ErrorCode::ResetRefused),
+    (&["reset couldn't run"], ErrorCode::ResetRefused),
+    (&["reset could not run"], ErrorCode::ResetRefused),
+    (&["reset is not supported"], ErrorCode::ResetRefused),
+    (&["reset not supported"], ErrorCode::ResetRefused),
+    (&["resetting", "not supported"], ErrorCode::ResetRefused),
+    (&["resetting", "failed"], ErrorCode::ResetRefused),
+    (&["failed to reset"], ErrorCode::ResetRefused),
+    (&["currently being used by one or more other processes"], ErrorCode::ResetRefused),
+    (&["currently in use by another process"], ErrorCode::ResetRefused),
+    (&["being used by some other process"], ErrorCode::ResetRefused),
+    (&["find libnvidia-ml.so"], ErrorCode::NoLibrary),
+    (&["libnvidia-ml.so", "cannot open shared object"], ErrorCode::NoLibrary),
+    (&["nvml shared library", "not found"], ErrorCode::NoLibrary),
+    (&["nvml.dll", "not found"], ErrorCode::NoLibrary),
+    (&["blocked by the operating system"], ErrorCode::Blocked),
+    (&["insufficient permission"], ErrorCode::NotPermitted),
+    (&["do not have", "permission"], ErrorCode::NotPermitted),
+    (&["not running as administrator"], ErrorCode::NotPermitted),
+    (&["nvidia-smi", "permission denied"], ErrorCode::NotPermitted),
+    (&["is not a valid field to query"], ErrorCode::Other),
+    (&["terminating early due to previous errors"], ErrorCode::Other),
+];
+
+/// Words by which a passage sounds like a failure.
+const COMPLAINTS: &[&str] = &[
+    "fail",
+    "unable to",
+    "error",
+    "couldn't",
+    "could not",
+    "cannot",
+    "can't",
+    "not supported",
+    "not found",
+    "not recognized",
+    "not available",
+    "not running",
+    "not installed",
+    "invalid",
+    "in use by",
+    "is lost",
+    "fallen off the bus",
+    "timed out",
+    "timeout",
+    "denied",
+    "mismatch",
+    "warning",
+    "insufficient",
+    "pending",
+    "no mig",
+    "deprecated",
+    "unknown",
+    "must be",
+    "no such",
+    "segmentation fault",
+    "core dumped",
+];
+
+/// Words by which a passage speaks of what this crate reads.
+const SUBJECTS: &[&str] = &[
+    "nvidia", "nvml", "gpu", "cuda", "mig ", "mig-", "nvlink", "nvrm", "fuser", "lsof", "inforom",
+];
+
+/// How much of a passage is looked at, in bytes.
+const MAX_PASSAGE: usize = 4096;
+
+/// Returns what a line or a passage says that a whole tool failed with; nothing when it is no
+/// failure text.
+pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
+    let mut end = passage.len().min(MAX_PASSAGE);
+    while !passage.is_char_boundary(end) {
+        end -= 1;
+    }
+    let passage = passage[..end].to_lowercase().replace('\u{2019}', "'");
+    let says = |phrase: &&str| passage.contains(*phrase);
+    let mut codes = Vec::new();
+    for (phrases, code) in PHRASES {
+        if !codes.contains(code) && phrases.iter().all(says) {
+            codes.push(*code);
+        }
+    }
+    if codes.is_empty() && COMPLAINTS.iter().any(says) && SUBJECTS.iter().any(says) {
+        codes.push(ErrorCode::Other);
+    }
+    codes
+}
+
+/// Notes in `document` what `line` says that the tool failed with; tells whether it does.
+pub(crate) fn note(document: &mut Document, line: &str) -> bool {
+    let codes = codes(line);
+    let found = !codes.is_empty();
+    for code in codes {
+        if !document.errors.contains(&code) {
+            document.errors.push(code);
+        }
+    }
+    found
+}
+
+/// Tells whether a text is nothing but a failure: short, and with a passage that complains.
+pub(crate) fn is_failure(text: &Text) -> bool {
+    const MAX_LINES: usize = 60;
+    let filled = text.lines().filter(|(_, line)| !line.trim().is_empty());
+    filled.take(MAX_LINES + 1).count() <= MAX_LINES
+        && passages(text).any(|passage| !codes(&passage.joined).is_empty())
+}
+
+/// Reads a failure text.
+pub(crate) fn parse(text: &Text) -> Document {
+    let mut document = Document::new(Kind::Error);
+    for passage in passages(text) {
+        if !note(&mut document, &passage.joined) {
+            for (number, line) in passage.lines {
+                document.note_unread(number, line, "says of no failure");
+            }
+        }
+    }
+    document
+}
+
+/// Lines without a blank one between them, and what they say together: terminals and mailers
+/// wrap messages in the middle of a phrase.
+struct Passage<'a> {
+    joined: String,
+    lines: Vec<(usize, &'a str)>,
+}
+
+fn passages(text: &Text) -> impl Iterator<Item = Passage<'_>> {
+    let mut lines = text.lines();
+    std::iter::from_fn(move || {
+        let mut passage = Passage { joined: String::new(), lines: Vec::new() };
+        let mut rest = lines.by_ref().skip_while(|(_, line)| line.trim().is_empty());
+        passage.lines.push(rest.next()?);
+        // A passage that is too long goes on as the next one.
+        while passage.joined.len() < MAX_PASSAGE {
+            let (_, line) = passage.lines.last()?;
+            let words = line.split_whitespace();
+            for word in words {
+                passage.joined.push_str(word);
+                passage.joined.push(' ');
+            }
+            match lines.next() {
+                Some((number, line)) if !line.trim().is_empty() => {
+                    passage.lines.push((number, line));
+                }
+                _ => break,
+            }
+        }
+        Some(passage)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_of_every_version_have_their_code() {
+        for (message, want) in [
+            (
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+                ErrorCode::DriverNotRunning,
+            ),
+            ("it couldn\u{2019}t communicate with the NVIDIA driver", ErrorCode::DriverNotRunning),
+            ("Failed to initialize NVML: Driver Not Loaded", ErrorCode::DriverNotRunning),
+            ("Failed to initialize NVML: Driver/library version mismatch", ErrorCode::NvmlMismatch),
+            ("No devices were found", ErrorCode::NoDevices),
+            (
+                "Unable to determine the device handle for gpu 0000:0A:00.0: GPU is lost.",
+                ErrorCode::DeviceHandle,
+            ),
+            (
+                "GPU Reset couldn't run because GPU 00000000:0A:00.0 is the primary GPU.",
+                ErrorCode::ResetRefused,
+            ),
+            ("Resetting GPU 00000000:0A:00.0 is not supported.", ErrorCode::ResetRefused),
+            (
+                "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
+                ErrorCode::NoLibrary,
+            ),
+            (
+                "Failed to initialize NVML: GPU access blocked by the operating system",
+                ErrorCode::Blocked,
+            ),
+            ("Failed to initialize NVML: Insufficient Permissions", ErrorCode::NotPermitted),
+            ("Failed to initialize NVML: Unknown Error", ErrorCode::Other),
+            ("Field \"memory.usd\" is not a valid field to query.", ErrorCode::Other),
+            ("bash: nvidia-smi: command not found", ErrorCode::Other),
+        ] {
+            assert_eq!(codes(message), [want], "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_failure_has_no_code() {
+        for line in [
+            "",
+            "0, Tesla K80, 83",
+            "the error is mine",
+            "Reboot the system or try a reset to make MIG mode effective",
+            "| N/A   83C    P0   151W / 149W |",
+        ] {
+            assert_eq!(codes(line), [], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_message_wrapped_anywhere_is_one_message() {
+        let words = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.";
+        for (at, _) in words.match_indices(' ') {
+            let (head, tail) = words.split_at(at);
+            let text = clean(format!("{head}\n  {tail}\n").as_bytes());
+            assert!(is_failure(&text));
+            let document = parse(&text);
+            assert_eq!(document.errors, [ErrorCode::DriverNotRunning]);
+            assert_eq!(document.unread, []);
+        }
+    }
+
+    #[test]
+    fn one_text_can_tell_of_several() {
+        let text = "Unable to determine the device handle for GPU0: 0000:02:00.0: Unknown Error\n\
+                    No devices were found\n\nsome prose\n";
+        let document = parse(&clean(text.as_bytes()));
+        assert_eq!(document.errors, [ErrorCode::NoDevices, ErrorCode::DeviceHandle]);
+        assert_eq!(document.unread.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let text = clean(&bytes);
+            let document = parse(&text);
+            let filled = text.lines().filter(|(_, line)| !line.trim().is_empty()).count();
+            prop_assert!(document.unread.len() <= filled);
+            prop_assert!(!document.errors.is_empty() || document.unread.len() == filled);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! psmisc's `fuser`: the table of `-v`, and the plain form `/dev/nvidia0:  123m 456`.
+//!
+//! Nothing depends on the columns' places, which pastes move: in a row of the table the process
+//! number stands before five access letters, the user before it, the command behind.
+
+use crate::document::{Document, Holder, Kind};
+use crate::failure;
+use crate::text::Text;
+use gpu_core::Access;
+
+/// How long the name of a file may be.
+const MAX_NAME: usize = 512;
+
+/// Reads the output.
+pub(crate) fn parse(text: &Text) -> Document {
+    let mut document = Document::new(Kind::Fuser);
+    let mut file: Option<String> = None;
+    for (number, line) in text.lines() {
+        let line = line.trim();
+        if line.is_empty() || is_header(line) {
+            continue;
+        }
+        let (name, rest) = split_file(line);
+        let is_new_file = name.is_some();
+        if let Some(name) = name {
+            file = Some(name.to_owned());
+        }
+        let holders = match read_row(rest) {
+            Some(holder) => vec![holder],
+            None if is_new_file => read_plain(rest),
+            None => Vec::new(),
+        };
+        // A file alone has its rows below; one with text behind that is no row is something else.
+        let read = !holders.is_empty() || (is_new_file && rest.is_empty());
+        if document.holders.len() + holders.len() > Document::MAX_ROWS {
+            document.note_unread(number, line, "more rows than are kept");
+        } else if read {
+            let of_file = |holder| Holder { device: file.clone(), ..holder };
+            document.holders.extend(holders.into_iter().map(of_file));
+        } else if let Some(pid) = unreadable(line) {
+            document.unreadable_pids.insert(pid);
+        } else if !is_chatter(line) && !failure::note(&mut document, line) {
+            document.note_unread(number, line, "no row of fuser's");
+        }
+    }
+    document
+}
+
+/// Tells whether a line is the header of `fuser -v`.
+pub(crate) fn is_header(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    words.next() == Some("USER")
+        && words.next() == Some("PID")
+        && words.next().is_some_and(|word| "ACCESS".starts_with(word))
+}
+
+/// Tells whether a line is a row of `fuser`.
+pub(crate) fn is_row(line: &str) -> bool {
+    let (name, rest) = split_file(line.trim());
+    read_row(rest).is_some() || (name.is_some() && !read_plain(rest).is_empty())
+}
+
+/// Splits `/dev/nvidia0:   rest`; the name is absent in the further rows of a file.
+fn split_file(line: &str) -> (Option<&str>, &str) {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.len() <= MAX_NAME
+            && (name.starts_with(['/', '.'])
+                || name.split_once('/').is_some_and(|(port, kind)| {
+                    port.bytes().all(|b| b.is_ascii_digit()) && matches!(kind, "tcp" | "udp")
+                }))
+    };
+    // The name itself may contain colons and blanks: it ends at the first colon before a blank.
+    let ends = line.match_indices(':').map(|(end, _)| (&line[..end], &line[end + 1..]));
+    let mut ends = ends.filter(|(_, rest)| rest.is_empty() || rest.starts_with([' ', '\t']));
+    match ends.next() {
+        Some((name, rest)) if is_name(name) => (Some(name), rest.trim()),
+        _ => (None, line),
+    }
+}
+
+/// Reads `USER PID ACCESS COMMAND` or `USER kernel mount PATH`; the user may be cut off.
+fn read_row(row: &str) -> Option<Holder> {
+    let words: Vec<&str> = row.split_whitespace().take(64).collect();
+    let at = words.windows(2).position(|pair| {
+        is_pid(pair[0]) && is_access(pair[1])
+            || pair[0] == "kernel" && matches!(pair[1], "mount" | "swap" | "loop" | "knfsd")
+    })?;
+    let (user, rest) = words.split_at(at);
+    let (pid, access) = (rest.first()?, rest.get(1)?);
+    let command = rest.get(2..).unwrap_or_default().join(" ");
+    Some(Holder {
+        user: (!user.is_empty()).then(|| user.join(" ")),
+        pid: pid.parse().ok(),
+        access: Some((*access).to_owned()),
+        command: (!command.is_empty()).then_some(command),
+        ..Holder::default()
+    })
+}
+
+fn is_pid(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_digit()) && word.parse::<u32>().is_ok()
+}
+
+fn is_access(word: &str) -> bool {
+    word.len() == 5 && Access::from_letters(word).is_some()
+}
+
+/// Reads the plain form, `123m 456 789ce(user)`: numbers with the letters that apply, of which
+/// an open file has none. Nothing when a word is anything else.
+fn read_plain(rest: &str) -> Vec<Holder> {
+    let read = |word: &str| {
+        let (word, user) = match word.strip_suffix(')').and_then(|word| word.split_once('(')) {
+            Some((word, user)) => (word, Some(user.to_owned())),
+            None => (word, None),
+        };
+        let letters = word.trim_start_matches(|c: char| c.is_ascii_digit());
+        let pid = word.strip_suffix(letters)?.parse().ok()?;
+        Access::from_letters(letters).filter(|_| !letters.contains('.'))?;
+        let access = (!letters.is_empty()).then(|| letters.to_owned());
+        Some(Holder { user, pid: Some(pid), access, ..Holder::default() })
+    };
+    let holders: Option<Vec<Holder>> = rest.split_whitespace().map(read).collect();
+    holders.unwrap_or_default()
+}
+
+/// Returns the process that fuser says it could not look into, as in
+/// `Cannot stat file /proc/1234/fd/5: Permission denied`.
+fn unreadable(line: &str) -> Option<u32> {
+    let rest = line.strip_prefix("Cannot ")?.split_once("/proc/")?.1;
+    let (pid, rest) = rest.split_once('/')?;
+    let pid = pid.parse().ok()?;
+    rest.contains("Permission denied").then_some(pid)
+}
+
+/// Tells whether a line is what `fuser -k` asks and answers.
+fn is_chatter(line: &str) -> bool {
+    let is = |start: &str| line.strip_prefix(start).is_some_and(|rest| rest.contains("(y/N)"));
+    is("Kill process ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use proptest::prelude::*;
+
+    fn of(text: &str) -> Document {
+        parse(&clean(text.as_bytes()))
+    }
+
+    fn rows(document: &Document) -> Vec<(&str, &str, u32, &str, &str)> {
+        let text = |text: &'_ Option<String>| text.clone().unwrap_or_default().leak() as &str;
+        let row = |h: &Holder| {
+            let pid = h.pid.unwrap_or(0);
+            (text(&h.device), text(&h.user), pid, text(&h.access), text(&h.command))
+        };
+        document.holders.iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_table_with_mounts_and_several_rows() {
+        let document = of("                     USER        PID ACCESS COMMAND\n\
+             /dev/nvidia0:        root     kernel mount /dev/nvidia0\n\
+             \x20                    ann         7 F...m my tool\n\n\
+             /dev/nvidia-uvm-tools: bob 12 f.... x\n/dev/nvi");
+        assert_eq!(
+            rows(&document),
+            [
+                ("/dev/nvidia0", "root", 0, "mount", "/dev/nvidia0"),
+                ("/dev/nvidia0", "ann", 7, "F...m", "my tool"),
+                ("/dev/nvidia-uvm-tools", "bob", 12, "f....", "x"),
+            ]
+        );
+        assert_eq!(document.unread.len(), 1);
+    }
+
+    #[test]
+    fn a_wrapped_name_a_cut_user_and_no_command() {
+        let document = of("/some/long name: x:\n    7 ....m tool\n    ann 8 .rce.\n");
+        assert_eq!(
+            rows(&document),
+            [
+                ("/some/long name", "", 7, "....m", "tool"),
+                ("/some/long name", "ann", 8, ".rce.", "")
+            ]
+        );
+    }
+
+    #[test]
+    fn the_plain_form() {
+        let document = of("/dev/nvidia0:        51m  52\n22/tcp: 53(root) 54ce(ann)\n");
+        assert_eq!(
+            rows(&document),
+            [
+                ("/dev/nvidia0", "", 51, "m", ""),
+                ("/dev/nvidia0", "", 52, "", ""),
+                ("22/tcp", "root", 53, "", ""),
+                ("22/tcp", "ann", 54, "ce", ""),
+            ]
+        );
+        assert_eq!(document.holders[1].access, None);
+    }
+
+    #[test]
+    fn complaints_are_counted_or_told() {
+        let document = of("Cannot stat file /proc/77/fd/5: Permission denied\n\
+             Kill process 77 ? (y/N) n\nSpecified filename /dev/nvidia9 does not exist.\n");
+        assert_eq!(Vec::from_iter(document.unreadable_pids), [77]);
+        assert_eq!(document.unread.len(), 1);
+    }
+
+    #[test]
+    fn lines_of_other_tools_are_no_rows() {
+        for line in ["0: GPU", "GPU 0: x (UUID: y)", "/usr/bin/x 1 2", "http://x: 1", "7 F...m"] {
+            assert_eq!(is_row(line), line == "7 F...m", "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_read_or_unread(text in "(/dev/nvidia0:|[0-9]{1,3}|F\\.\\.\\.m|ann| |m|kernel|mount|x|\n){0,100}") {
+            let document = of(&text);
+            let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
+            let words: usize = text.lines().map(|line| line.split_whitespace().count()).sum();
+            prop_assert!(document.unread.len() <= filled);
+            prop_assert!(document.holders.len() <= words);
+        }
+
+        #[test]
+        fn what_is_printed_is_read(
+            user in "[a-z]{1,9}", pid in 1u32..4_000_000, command in "[a-z(][a-zA-Z0-9_/.-]{0,14}",
+            letters in "[.fF][.r][.c][.e][.m]",
+        ) {
+            let document = of(&format!("/dev/nvidia0:        {user:<9} {pid:>7} {letters} {command}\n"));
+            let want = ("/dev/nvidia0", user.as_str(), pid, letters.as_str(), command.as_str());
+            prop_assert_eq!(rows(&document), [want]);
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            parse(&clean(&bytes));
+        }
+    }
+}

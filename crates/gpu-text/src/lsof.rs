@@ -1,0 +1,221 @@
+//! `lsof` of device files, or of whole processes, of which only the GPU device files are kept.
+//!
+//! Rows are found by their FD and TYPE words, which lie side by side and have a small vocabulary,
+//! so that the optional columns (TID, TASKCMD, PPID, PGID) and a lost header do no harm.
+
+use crate::document::{Document, Holder, Kind};
+use crate::text::Text;
+use gpu_core::DeviceFileKind;
+
+/// Reads the output.
+///
+/// A row of a file that is no GPU device is unread, unless the whole text has no other rows: then
+/// somebody asked about other files, and all are kept.
+pub(crate) fn parse(text: &Text) -> Document {
+    let narrow = text.lines().filter_map(|(_, line)| read(line)).any(|holder| is_gpu(&holder));
+    let mut document = Document::new(Kind::Lsof);
+    for (number, line) in text.lines() {
+        if line.trim().is_empty() || is_header(line) {
+            continue;
+        }
+        let Some(holder) = read(line) else {
+            document.note_unread(number, line, "no row of lsof's");
+            continue;
+        };
+        if let (Some(pid), true) = (holder.pid, is_denied(&holder)) {
+            document.unreadable_pids.insert(pid);
+        } else if narrow && !is_gpu(&holder) {
+            document.note_unread(number, line, "no GPU device file");
+        } else if document.holders.len() >= Document::MAX_ROWS {
+            document.note_unread(number, line, "more rows than are kept");
+        } else {
+            document.holders.push(holder);
+        }
+    }
+    document
+}
+
+/// Tells whether a line is the header.
+pub(crate) fn is_header(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    words.next() == Some("COMMAND") && words.next() == Some("PID") && {
+        let rest: Vec<&str> = words.take(8).collect();
+        rest.contains(&"FD") && rest.contains(&"TYPE")
+    }
+}
+
+/// Tells whether a line is a row.
+pub(crate) fn is_row(line: &str) -> bool {
+    read(line).is_some()
+}
+
+fn read(line: &str) -> Option<Holder> {
+    let words: Vec<&str> = line.split_whitespace().take(64).collect();
+    let fd = (2..words.len())
+        .find(|at| is_fd(words[*at]) && words.get(at + 1).is_some_and(|word| is_type(word)))
+        .or_else(|| (2..words.len()).find(|at| words[*at] == "NOFD"))?;
+    let pid = (1..fd).find(|at| words[*at].bytes().all(|b| b.is_ascii_digit()))?;
+    let is_open = words[fd] != "NOFD";
+    let mut rest = words.get(fd + 1 + usize::from(is_open)..)?.iter().copied().peekable();
+    // DEVICE, SIZE/OFF and NODE are numbers, each of which may be blank; NAME is the rest.
+    let device = rest.next_if(|word| is_device(word)).map(str::to_owned);
+    for _ in 0..2 {
+        rest.next_if(|word| is_number(word));
+    }
+    let name = rest.collect::<Vec<_>>().join(" ");
+    Some(Holder {
+        device,
+        user: (fd - 1 > pid).then(|| words[fd - 1].to_owned()),
+        pid: Some(words[pid].parse().ok()?),
+        access: None,
+        command: Some(words[..pid].join(" ")),
+        fd: Some(words[fd].to_owned()),
+        name: (!name.is_empty()).then_some(name),
+    })
+}
+
+/// Tells whether a word is of the FD column: a number with its mode and perhaps a lock, or one
+/// of lsof's names for what is no descriptor.
+fn is_fd(word: &str) -> bool {
+    const NAMES: [&str; 12] =
+        ["cwd", "rtd", "txt", "mem", "mmap", "DEL", "ltx", "pd", "tr", "jld", "err", "NOFD"];
+    if NAMES.contains(&word) {
+        return true;
+    }
+    let mode = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    let digits = word.len() - mode.len();
+    let mut letters = mode.chars();
+    let is_mode = letters.next().is_none_or(|c| matches!(c, 'r' | 'w' | 'u' | '-'));
+    let is_lock = letters.next().is_none_or(|c| "NrRwWuUxX".contains(c));
+    (1..=10).contains(&digits) && is_mode && is_lock && letters.next().is_none()
+}
+
+/// Tells whether a word is of the TYPE column.
+fn is_type(word: &str) -> bool {
+    const TYPES: [&str; 30] = [
+        "CHR", "BLK", "REG", "DIR", "FIFO", "LINK", "unix", "sock", "IPv4", "IPv6", "inet", "raw",
+        "rte", "pack", "netlink", "key", "ax25", "a_inode", "unknown", "unknwn", "VREG", "VCHR",
+        "VDIR", "PIPE", "KQUEUE", "systm", "PSXSHM", "PSXSEM", "DEL", "0000",
+    ];
+    TYPES.contains(&word)
+}
+
+/// Tells whether a word is of the DEVICE column: `195,255`, `0,12`, `0xffff…`.
+fn is_device(word: &str) -> bool {
+    device_numbers(word).is_some() || (word.starts_with("0x") && is_number(word))
+}
+
+/// Reads the device numbers `195,255`.
+pub(crate) fn device_numbers(word: &str) -> Option<(u32, u32)> {
+    let (major, minor) = word.split_once(',')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn is_number(word: &str) -> bool {
+    let digits = word.strip_prefix("0t").or(word.strip_prefix("0x")).unwrap_or(word);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Tells whether lsof says of a process that it may not look into it.
+fn is_denied(holder: &Holder) -> bool {
+    holder
+        .name
+        .as_ref()
+        .is_some_and(|name| name.starts_with("/proc/") && name.contains("Permission denied"))
+}
+
+/// Tells whether a row is of a GPU's device file.
+fn is_gpu(holder: &Holder) -> bool {
+    // A name may carry a remark of lsof's, such as `(deleted)`.
+    let name = holder.name.as_deref().unwrap_or_default();
+    let path = name.split(' ').next().unwrap_or_default();
+    path.starts_with("/dev/") && DeviceFileKind::of_path(path) != DeviceFileKind::Other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use proptest::prelude::*;
+
+    fn of(text: &str) -> Document {
+        parse(&clean(text.as_bytes()))
+    }
+
+    fn row(holder: &Holder) -> [&str; 5] {
+        [&holder.command, &holder.user, &holder.fd, &holder.device, &holder.name]
+            .map(|text| text.as_deref().unwrap_or("-"))
+    }
+
+    #[test]
+    fn rows_with_and_without_size_and_header() {
+        let rows = "tool  7 ann  mem    CHR   195,0           506 /dev/nvidia0\n\
+                    tool  7 ann   12uW  CHR 195,255      0t0  505 /dev/nvidiactl\n";
+        let head = "COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME\n";
+        for text in [rows.to_owned(), format!("{head}{rows}")] {
+            let document = of(&text);
+            assert_eq!(row(&document.holders[0]), ["tool", "ann", "mem", "195,0", "/dev/nvidia0"]);
+            assert_eq!(row(&document.holders[1])[2..], ["12uW", "195,255", "/dev/nvidiactl"]);
+            assert_eq!(document.unread, []);
+        }
+        assert!(is_header(head));
+    }
+
+    #[test]
+    fn threads_have_columns_of_their_own() {
+        let document = of("COMMAND PID TID TASKCMD USER FD TYPE DEVICE SIZE/OFF NODE NAME\n\
+             tool 7        ann 3u CHR 195,0 0t0 5 /dev/nvidia0\n\
+             tool 7 8 work ann 3u CHR 195,0 0t0 5 /dev/nvidia0\n");
+        assert_eq!(row(&document.holders[0]), row(&document.holders[1]));
+        assert_eq!(document.holders[1].pid, Some(7));
+    }
+
+    #[test]
+    fn a_listing_of_whole_processes_is_narrowed() {
+        let other = "tool 7 ann 1w REG 8,1 49 93 /var/log/x\n\
+                     tool 7 ann 3u unix 0xffff880133d6a100 0t0 56 /tmp/x type=STREAM\n";
+        let document = of(&format!("{other}tool 7 ann 4u CHR 195,0 0t0 5 /dev/nvidia0\n"));
+        assert_eq!((document.holders.len(), document.unread.len()), (1, 2));
+        let document = of(other);
+        assert_eq!((document.holders.len(), document.unread.len()), (2, 0));
+        assert_eq!(row(&document.holders[1])[3..], ["0xffff880133d6a100", "/tmp/x type=STREAM"]);
+    }
+
+    #[test]
+    fn warnings_are_told_and_denials_counted() {
+        let document = of("lsof: WARNING: can't stat() fuse.portal file system /run/user/1/doc\n\
+             \x20     Output information may be incomplete.\n\
+             init  1 root cwd unknown            /proc/1/cwd (readlink: Permission denied)\n\
+             init  1 root NOFD                   /proc/1/fd (opendir: Permission denied)\n");
+        assert_eq!(Vec::from_iter(document.unreadable_pids), [1]);
+        assert_eq!((document.holders.len(), document.unread.len()), (0, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_a_row_or_unread(text in "(tool|[0-9]{1,3}|ann|mem|3u|CHR|195,0|/dev/nvidia0| |NOFD|\n){0,100}") {
+            let document = of(&text);
+            let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
+            prop_assert_eq!(document.holders.len() + document.unread.len(), filled);
+        }
+
+        #[test]
+        fn what_is_printed_is_read(
+            command in "[a-z]{1,9}", pid in 1u32..4_000_000, user in "[a-z]{1,12}", fd in 0u32..4096,
+            mode in "[rwu][RWU]?", minor in 0u32..16,
+        ) {
+            let fd = format!("{fd}{mode}");
+            let document = of(&format!(
+                "{command:<9} {pid} {user:>8} {fd:>5} CHR 195,{minor} 0t0 32 /dev/nvidia{minor}\n"
+            ));
+            let (device, name) = (format!("195,{minor}"), format!("/dev/nvidia{minor}"));
+            prop_assert_eq!(row(&document.holders[0]), [&command, &user, &fd, &device, &name]);
+            prop_assert_eq!(document.holders[0].pid, Some(pid));
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            parse(&clean(&bytes));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `nvidia-smi pmon` and `dmon`: a `#` line of names, a `#` line of units, rows of cells.
+//!
+//! Cells are split at blanks, not at the columns of the header: nvidia-smi's own widths do not
+//! always agree. Only the last column, a process name, may contain blanks.
+
+use crate::document::{Document, Kind, Value};
+use crate::failure;
+use crate::field;
+use crate::text::Text;
+
+/// How many columns are read, and how long their names may be; the widest known has 60 columns.
+const MAX_COLUMNS: usize = 128;
+const MAX_NAME: usize = 64;
+
+/// How many cells are kept.
+const MAX_CELLS: usize = 1_000_000;
+
+/// Reads the output; `told` are the column names, for a text without its header.
+pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Document {
+    let mut document = Document::new(kind);
+    let mut columns: Vec<String> = told.unwrap_or_default().to_vec();
+    columns.truncate(MAX_COLUMNS);
+    document.columns.clone_from(&columns);
+    let mut cells = 0;
+    for (number, line) in text.lines() {
+        let line = field::without_remark(line.trim());
+        if line.is_empty() || is_units(line) {
+            continue;
+        }
+        if let Some(names) = header(line) {
+            if document.columns.is_empty() {
+                document.columns.clone_from(&names);
+            }
+            columns = names;
+            continue;
+        }
+        let row = read(line, &columns);
+        if row.is_empty() {
+            if !failure::note(&mut document, line) {
+                document.note_unread(number, line, "no row of the columns above");
+            }
+        } else if cells >= MAX_CELLS || document.rows.len() >= Document::MAX_ROWS {
+            document.note_unread(number, line, "more rows than are kept");
+        } else {
+            cells += columns.len();
+            document.rows.push(row.into_iter().collect());
+        }
+    }
+    document
+}
+
+/// Returns the kind whose header `line` is.
+pub(crate) fn kind_of_header(line: &str) -> Option<Kind> {
+    let names = header(line.trim())?;
+    Some(if names.iter().any(|name| name == "pid") { Kind::Pmon } else { Kind::Dmon })
+}
+
+/// Reads the line of names, `# gpu pwr …`, with `Date` and `Time` before on request.
+fn header(line: &str) -> Option<Vec<String>> {
+    let names: Vec<&str> = line.strip_prefix('#')?.split_whitespace().take(MAX_COLUMNS).collect();
+    let known = names.iter().take(3).any(|name| name.eq_ignore_ascii_case("gpu"));
+    (known && names.len() > 1 && names.iter().all(|name| name.len() <= MAX_NAME))
+        .then(|| names.into_iter().map(str::to_owned).collect())
+}
+
+/// Tells whether a line is the one of units, `# Idx W …`.
+fn is_units(line: &str) -> bool {
+    line.starts_with('#') && line.split_whitespace().take(4).any(|word| word == "Idx")
+}
+
+/// Reads a row; what a cut row lacks is `Null`. Empty when the line is no row of `columns`.
+fn read(line: &str, columns: &[String]) -> Vec<(String, Value)> {
+    let mut row = Vec::new();
+    let mut rest = line;
+    for (at, column) in columns.iter().enumerate() {
+        let is_last = at + 1 == columns.len();
+        let (cell, after) = match rest.split_once(char::is_whitespace) {
+            Some((cell, after)) if !is_last => (cell, after.trim_start()),
+            _ => (rest, ""),
+        };
+        let value = value(cell, is_name(column) || column == "type");
+        if column.eq_ignore_ascii_case("gpu") && !matches!(value, Value::Integer(_)) {
+            return Vec::new();
+        }
+        row.push((column.clone(), value));
+        rest = after;
+    }
+    // Surplus cells are no name: such a row belongs to other columns.
+    let surplus = columns.last().is_some_and(|last| !is_name(last))
+        && line.split_whitespace().nth(columns.len()).is_some();
+    if surplus { Vec::new() } else { row }
+}
+
+fn is_name(column: &str) -> bool {
+    column == "command" || column == "name"
+}
+
+fn value(cell: &str, is_text: bool) -> Value {
+    let cell = cell.trim();
+    if cell.is_empty() || cell == "-" || (!is_text && field::absent(cell).is_some()) {
+        return Value::Null;
+    }
+    if !is_text {
+        if let Ok(whole) = cell.parse() {
+            return Value::Integer(whole);
+        }
+        if let Some(number) = cell.parse::<f64>().ok().filter(|number| number.is_finite()) {
+            return Value::Number(number);
+        }
+    }
+    Value::Text(cell.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use proptest::prelude::*;
+
+    const PMON: &str = "# gpu    pid  type    sm    fb   command\n\
+                        # Idx      #   C/G     %    MB   name\n";
+
+    fn pmon(rows: &str) -> Document {
+        parse(&clean(format!("{PMON}{rows}").as_bytes()), Kind::Pmon, None)
+    }
+
+    #[test]
+    fn a_row_is_typed_and_a_dash_is_nothing() {
+        let document = pmon("    0   4242     C    83     -   my tool.exe   \n");
+        assert_eq!(document.columns, ["gpu", "pid", "type", "sm", "fb", "command"]);
+        let row = &document.rows[0];
+        assert_eq!(row["pid"], Value::Integer(4242));
+        assert_eq!(row["type"], Value::Text("C".into()));
+        assert_eq!(row["fb"], Value::Null);
+        assert_eq!(row["command"], Value::Text("my tool.exe".into()));
+    }
+
+    #[test]
+    fn a_cut_row_keeps_what_it_has() {
+        let document = pmon("    0   4242     C\n");
+        assert_eq!(document.rows[0]["type"], Value::Text("C".into()));
+        assert_eq!(document.rows[0]["command"], Value::Null);
+    }
+
+    #[test]
+    fn a_name_of_digits_stays_a_name() {
+        assert_eq!(pmon("0 1 C 2 3 007\n").rows[0]["command"], Value::Text("007".into()));
+    }
+
+    #[test]
+    fn times_before_and_headers_again() {
+        let head = "#Date       Time        gpu    pwr  gtemp\n#YYYYMMDD   HH:MM:SS    Idx      W      C\n";
+        let row = " 20260101   10:00:00      1   12.5   ERR!\n";
+        let text = clean(format!("{head}{row}{head}{row}").as_bytes());
+        assert_eq!(kind_of_header("#Date       Time        gpu    pwr"), Some(Kind::Dmon));
+        let document = parse(&text, Kind::Dmon, None);
+        assert_eq!(document.rows.len(), 2);
+        assert_eq!(document.rows[1]["Time"], Value::Text("10:00:00".into()));
+        assert_eq!(document.rows[1]["pwr"], Value::Number(12.5));
+        assert_eq!(document.rows[1]["gtemp"], Value::Null);
+        assert_eq!(document.unread, []);
+    }
+
+    #[test]
+    fn lines_that_are_no_rows_are_told() {
+        let document = pmon("Process monitoring goes on\n0 1 C 2 3 x\n");
+        assert_eq!((document.rows.len(), document.unread.len()), (1, 1));
+        let text = clean(b"# gpu  pwr\n0 1 2 3\n");
+        assert_eq!(parse(&text, Kind::Dmon, None).unread.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_a_row_or_unread(rows in "([0-9]| |-|C|\t|x\\.y|\n){0,200}") {
+            let text = clean(format!("{PMON}{rows}").as_bytes());
+            let document = parse(&text, Kind::Pmon, None);
+            let filled = text.lines().skip(2).filter(|(_, line)| !line.trim().is_empty()).count();
+            prop_assert_eq!(document.rows.len() + document.unread.len(), filled);
+            prop_assert!(document.rows.iter().all(|row| row.len() == document.columns.len()));
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..500), told in any::<bool>()) {
+            let names = ["gpu".to_owned(), "command".to_owned()];
+            parse(&clean(&bytes), Kind::Dmon, told.then_some(&names));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The entry: bytes to a document.
+
+use crate::detect;
+use crate::document::{Document, Kind};
+use crate::text::{self, Text};
+use crate::{csv, failure, fuser, list, lsof, monitor, q, table, tensorflow, topology, xml};
+
+/// What the caller knows of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    /// Its kind; without it, the text tells.
+    pub kind: Option<Kind>,
+    /// The fields of CSV without a header line, as `--query-gpu` was given them.
+    pub fields: Option<Vec<String>>,
+}
+
+/// The text is of no kind that this crate knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} is no output that gpu-text knows ({}); name its kind if it is one, and the fields \
+     if it is CSV without a header line",
+    known()
+)]
+pub struct Unrecognized {
+    what: &'static str,
+}
+
+fn known() -> String {
+    let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    names.join(", ")
+}
+
+/// Reads a text of one kind.
+///
+/// # Errors
+/// [`Unrecognized`] when the hint names no kind and the text has no line that tells it.
+pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
+    let text = text::clean(bytes);
+    if let Some(kind) = hint.kind {
+        return Ok(of_kind(&text, kind, hint.fields.as_deref()));
+    }
+    if let Some(recognized) = detect::recognize(&text) {
+        let fields = hint.fields.as_deref().or(recognized.fields.as_deref());
+        return Ok(of_kind(&text, recognized.kind, fields));
+    }
+    match &hint.fields {
+        Some(fields) => Ok(of_kind(&text, csv::kind_of_fields(fields), Some(fields))),
+        None => Err(Unrecognized { what: describe(bytes, &text) }),
+    }
+}
+
+/// Says in a word what an unknown text is.
+fn describe(bytes: &[u8], text: &Text) -> &'static str {
+    if text.lines().all(|(_, line)| line.trim().is_empty()) {
+        "an empty text"
+    } else if bytes.iter().take(64 << 10).any(|byte| *byte == 0) {
+        "a binary file"
+    } else {
+        "the text"
+    }
+}
+
+/// Reads a text of a known kind; `fields` are the columns where it has no header.
+pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Document {
+    let mut document = match kind {
+        Kind::Table => table::parse(text),
+        Kind::Q => q::parse(text),
+        Kind::Xml => xml::parse(text),
+        Kind::QueryGpu | Kind::QueryApps => csv::parse(text, kind, fields),
+        Kind::List => list::parse(text),
+        Kind::Pmon | Kind::Dmon => monitor::parse(text, kind, fields),
+        Kind::Topo if text.lines().any(|(_, line)| tensorflow::is_row(line)) => {
+            tensorflow::parse(text)
+        }
+        Kind::Topo | Kind::P2p => topology::parse(text, kind),
+        Kind::Fuser => fuser::parse(text),
+        Kind::Lsof => lsof::parse(text),
+        Kind::Error => failure::parse(text),
+    };
+    if text.is_cut() {
+        let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
+        document.note_unread(last, "", "the text goes on beyond what is read");
+    }
+    document
+}

@@ -1,0 +1,227 @@
+//! What TensorFlow logs of the devices when it starts.
+//!
+//! Version 1 prints `Found device 0 with properties`, lines of `key: value` pairs, and a matrix
+//! `DMA: 0 1 2 …` of `Y` and `N`; later versions print `edge matrix` without the word. The
+//! properties of one device stay together, so they fill the device that was named last.
+
+use crate::document::{Document, Gpu, Kind, Topology};
+use crate::field;
+use crate::text::Text;
+use std::collections::BTreeMap;
+
+/// How many devices are read.
+const MAX_DEVICES: usize = 256;
+
+/// Tells whether a line is of such a log.
+pub(crate) fn is_row(line: &str) -> bool {
+    let line = message(line);
+    found(line).is_some() || created(line).is_some() || is_matrix(line)
+}
+
+/// Reads the log.
+pub(crate) fn parse(text: &Text) -> Document {
+    let mut document = Document::new(Kind::Topo);
+    let mut gpus: BTreeMap<u32, Gpu> = BTreeMap::new();
+    let mut topology: Option<Topology> = None;
+    let mut current = None;
+    let mut in_matrix = false;
+    for (number, line) in text.lines() {
+        let line = message(line);
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(index) = found(line).filter(|_| gpus.len() < MAX_DEVICES) {
+            gpus.entry(index).or_insert_with(|| Gpu { index: Some(index), ..Gpu::default() });
+            (current, in_matrix) = (Some(index), false);
+        } else if let Some((index, name, bus_id)) = created(line) {
+            let gpu = gpus.entry(index).or_default();
+            gpu.index = Some(index);
+            gpu.name = gpu.name.take().or_else(|| field::text(name));
+            gpu.bus_id = gpu.bus_id.take().or_else(|| field::text(bus_id));
+            (current, in_matrix) = (None, false);
+        } else if is_matrix(line) {
+            (current, in_matrix) = (None, true);
+            // Printed again, it says the same.
+            let matrix = topology.get_or_insert_default();
+            matrix.columns.clear();
+            if line.starts_with("DMA:") {
+                matrix.columns.extend(columns(line));
+            }
+        } else if let Some(topology) = topology.as_mut().filter(|_| in_matrix) {
+            if !read_matrix(line, topology) {
+                in_matrix = false;
+                document.note_unread(number, line, "no row of the matrix");
+            }
+        } else if let Some(gpu) = current.and_then(|index| gpus.get_mut(&index)) {
+            if !read_properties(line, gpu) {
+                document.note_unread(number, line, "no property of a device");
+            }
+        } else {
+            document.note_unread(number, line, "says nothing of devices");
+        }
+    }
+    document.gpus = gpus.into_values().collect();
+    document.topology = topology;
+    document
+}
+
+/// Takes the time and the place in the source off a line of the log.
+fn message(line: &str) -> &str {
+    let line = line.trim();
+    match line.split_once(".cc:") {
+        Some((_, rest)) => rest.split_once(']').map_or(line, |(_, message)| message.trim()),
+        None => line,
+    }
+}
+
+/// Reads `Found device 0 with properties:`.
+fn found(line: &str) -> Option<u32> {
+    let rest = line.strip_prefix("Found device ")?;
+    let (index, rest) = rest.split_once(' ')?;
+    rest.starts_with("with properties").then(|| index.parse().ok())?
+}
+
+/// Reads `… (device: 0, name: …, pci bus id: …, compute capability: …)`.
+fn created(line: &str) -> Option<(u32, &str, &str)> {
+    let rest = line.split_once("(device: ").filter(|_| line.contains("TensorFlow device"))?.1;
+    let (index, rest) = rest.split_once(", name: ")?;
+    let (name, rest) = rest.split_once(", pci bus id: ")?;
+    let bus_id = rest.split([',', ')']).next()?;
+    Some((index.trim().parse().ok()?, name, bus_id))
+}
+
+fn is_matrix(line: &str) -> bool {
+    line.starts_with("DMA:") || (line.starts_with("Device interconnect") && line.contains("matrix"))
+}
+
+/// Reads the numbers of the matrix's columns, behind `DMA:` or in a line of their own.
+fn columns(line: &str) -> impl Iterator<Item = String> {
+    let numbers = line.strip_prefix("DMA:").unwrap_or(line).split_whitespace();
+    numbers.filter_map(|word| word.parse().ok()).map(device_name).take(MAX_DEVICES)
+}
+
+fn device_name(index: u32) -> String {
+    format!("GPU{index}")
+}
+
+/// Reads a row `0:   Y Y N N`, or the line of column numbers; tells whether it was one.
+fn read_matrix(line: &str, topology: &mut Topology) -> bool {
+    let Some((row, cells)) = line.split_once(':') else {
+        let numbers: Option<Vec<u32>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
+        let is_header = topology.columns.is_empty() && numbers.is_some();
+        topology.columns.extend(columns(if is_header { line } else { "" }));
+        return is_header;
+    };
+    let Ok(row) = row.trim().parse() else { return false };
+    let cells: Vec<&str> = cells.split_whitespace().collect();
+    let fits = !cells.is_empty()
+        && cells.len() <= topology.columns.len()
+        && topology.matrix.len() < MAX_DEVICES
+        && cells.iter().all(|cell| matches!(*cell, "Y" | "N"));
+    if fits {
+        let cells = cells.into_iter().map(|cell| Some(cell.to_owned()));
+        let row_of_names = topology.columns.iter().cloned().zip(cells).collect();
+        topology.matrix.insert(device_name(row), row_of_names);
+    }
+    fits
+}
+
+/// What begins a property, over the versions.
+const KEYS: &[&str] = &[
+    "name:",
+    "major:",
+    "minor:",
+    "memoryClockRate",
+    "pciBusID",
+    "totalMemory:",
+    "Total memory:",
+    "freeMemory:",
+    "Free memory:",
+    "computeCapability:",
+    "coreClock:",
+    "coreCount:",
+    "deviceMemorySize:",
+    "deviceMemoryBandwidth:",
+];
+
+/// Reads `key: value key: value`; tells whether there was one.
+fn read_properties(line: &str, gpu: &mut Gpu) -> bool {
+    let mut starts: Vec<(usize, &str)> =
+        KEYS.iter().filter_map(|key| Some((line.find(key)?, *key))).collect();
+    starts.sort_unstable();
+    for (at, (start, key)) in starts.iter().enumerate() {
+        let end = starts.get(at + 1).map_or(line.len(), |(next, _)| *next);
+        let value = line.get(start + key.len()..end).unwrap_or_default();
+        let value = value.trim_start_matches(':').trim();
+        match *key {
+            "name:" => gpu.name = field::text(value),
+            "pciBusID" => gpu.bus_id = field::text(value),
+            "totalMemory:" | "Total memory:" | "deviceMemorySize:" => {
+                gpu.memory_total_mib = field::mib(value);
+            }
+            _ => {}
+        }
+    }
+    !starts.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use proptest::prelude::*;
+
+    fn of(text: &str) -> Document {
+        parse(&clean(text.as_bytes()))
+    }
+
+    const LOG: &str = "2020-01-01 00:00:00.000000: I some/gpu_device.cc:1] Found device 1 with properties: \n\
+        name: Test 1080 major: 6 minor: 1 memoryClockRate(GHz): 1.5\n\
+        pciBusID: 0000:05:00.0\ntotalMemory: 10.92GiB freeMemory: 10.76GiB\n\
+        I some/gpu_device.cc:2] DMA: 0 1 \n\
+        I some/gpu_device.cc:3] 0:   Y N \n\
+        I some/gpu_device.cc:3] 1:   N Y \n\
+        I some/gpu_device.cc:4] Creating TensorFlow device (/device:GPU:0) -> \
+        (device: 0, name: Test 980, pci bus id: 0000:04:00.0, compute capability: 5.2)\n";
+
+    #[test]
+    fn devices_and_matrix_of_version_1() {
+        let document = of(LOG);
+        let gpus: Vec<_> =
+            document.gpus.iter().map(|gpu| (gpu.index, gpu.name.as_deref())).collect();
+        assert_eq!(gpus, [(Some(0), Some("Test 980")), (Some(1), Some("Test 1080"))]);
+        assert_eq!(document.gpus[1].bus_id.as_deref(), Some("0000:05:00.0"));
+        assert_eq!(document.gpus[1].memory_total_mib, Ok(11_182));
+        let topology = document.topology.as_ref().unwrap();
+        assert_eq!(topology.columns, ["GPU0", "GPU1"]);
+        assert_eq!(topology.matrix["GPU1"]["GPU0"].as_deref(), Some("N"));
+        assert_eq!(document.unread, []);
+        assert!(LOG.lines().any(is_row));
+    }
+
+    #[test]
+    fn older_and_newer_versions() {
+        let document = of("Found device 0 with properties: \nname: Test K80\n\
+            major: 3 minor: 7 memoryClockRate (GHz) 0.8\npciBusID 0000:06:00.0\n\
+            Total memory: 11.17GiB\nFree memory: 11.1GiB\n\
+            x.cc:1] Device interconnect StreamExecutor with strength 1 edge matrix:\n\
+            x.cc:1]      0 1 \nx.cc:1] 0:   N Y \nx.cc:1] 1:   Y N \n\
+            x.cc:1] Found device 1 with properties: \n\
+            pciBusID: 0000:07:00.0 name: Test 3090 computeCapability: 8.6\n\
+            coreClock: 1.6GHz coreCount: 82 deviceMemorySize: 23.70GiB deviceMemoryBandwidth: 871GiB/s\n");
+        assert_eq!(document.gpus[0].bus_id.as_deref(), Some("0000:06:00.0"));
+        assert_eq!(document.gpus[1].name.as_deref(), Some("Test 3090"));
+        assert_eq!(document.gpus[1].memory_total_mib, Ok(24_269));
+        assert_eq!(document.topology.unwrap().matrix["GPU0"]["GPU1"].as_deref(), Some("Y"));
+        assert_eq!(document.unread, []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "(Found device |with properties|name: |x\\.cc:1\\] |DMA:|[0-9]| |Y|N|:|totalMemory: |edge matrix|\n){0,100}") {
+            let document = of(&text);
+            let filled = text.lines().filter(|line| !message(line).is_empty()).count();
+            prop_assert!(document.unread.len() <= filled);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! `nvidia-smi topo -m` and `topo -p2p`: a matrix of device names, then columns about affinity.
+//!
+//! Tabs get lost in pastes, so nothing here depends on them: the header says how many cells a row
+//! has, a cell is one of few words, glued words (`SYSSYS`) are taken apart, and what follows the
+//! cells is affinity.
+
+use crate::document::{Document, Kind, Topology};
+use crate::failure;
+use crate::field;
+use crate::text::Text;
+use gpu_core::Link;
+use std::collections::BTreeMap;
+
+/// How many devices a matrix may have, and how long their names may be.
+const MAX_DEVICES: usize = 256;
+const MAX_NAME: usize = 64;
+
+/// The columns after the matrix, as the header names them.
+const CPU_AFFINITY: &str = "CPU Affinity";
+const NUMA_AFFINITY: &str = "NUMA Affinity";
+const GPU_NUMA_ID: &str = "GPU NUMA ID";
+
+/// Cells of `topo -m` besides `NV<n>`.
+const PATHS: &[&str] = &["NODE", "SYS", "PHB", "PXB", "PIX", "SOC", "PSB", "C2C", "X"];
+
+/// Cells of `topo -p2p`.
+const STATES: &[&str] = &["CNS", "GNS", "TNS", "DNS", "OK", "NS", "DR", "X", "U"];
+
+/// The names of the header.
+struct Header {
+    devices: Vec<String>,
+    affinities: Vec<&'static str>,
+}
+
+/// Reads the matrix.
+pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
+    let mut document = Document::new(kind);
+    let words = if kind == Kind::P2p { STATES } else { PATHS };
+    let mut topology = Topology::default();
+    let mut header: Option<Header> = None;
+    let mut in_legend = false;
+    for (number, line) in text.lines() {
+        let line = field::without_remark(line);
+        if line.trim().is_empty() || is_legend(line) {
+            in_legend |= line.contains("Legend");
+            continue;
+        }
+        if let Some(found) = read_header(line) {
+            in_legend = false;
+            topology.columns.clone_from(&found.devices);
+            header = Some(found);
+            continue;
+        }
+        let row = header.as_ref().and_then(|header| Row::read(line, header, words));
+        match row {
+            Some(row) if topology.matrix.len() < MAX_DEVICES => row.keep(&mut topology),
+            Some(_) => document.note_unread(number, line, "more rows than are kept"),
+            None if in_legend || failure::note(&mut document, line) => {}
+            None => document.note_unread(number, line, "no row of the matrix"),
+        }
+    }
+    if header.is_some() {
+        document.topology = Some(topology);
+    }
+    document
+}
+
+/// Returns the kind of matrix whose header `line` is; `following` tells the cells where the
+/// header does not say.
+pub(crate) fn kind_of_header<'a>(
+    line: &str,
+    following: impl Iterator<Item = &'a str>,
+) -> Option<Kind> {
+    let header = read_header(line)?;
+    if !header.affinities.is_empty() {
+        return Some(Kind::Topo);
+    }
+    let mut rows = 0;
+    for line in following.take(2 * MAX_DEVICES) {
+        let line = field::without_remark(line);
+        if line.trim().is_empty() {
+            continue;
+        }
+        let cells = |words| Row::read(line, &header, words).filter(|row| !row.cells.is_empty());
+        match (cells(PATHS), cells(STATES)) {
+            // A lone `X` is a cell of both.
+            (Some(_), Some(_)) => rows += 1,
+            (Some(_), None) => return Some(Kind::Topo),
+            (None, Some(_)) => return Some(Kind::P2p),
+            (None, None) => break,
+        }
+    }
+    (rows > 0).then_some(Kind::P2p)
+}
+
+/// Reads the header: names of devices, the first of them a GPU, and of affinities.
+fn read_header(line: &str) -> Option<Header> {
+    let mut words = line.split_whitespace().take(2 * MAX_DEVICES).peekable();
+    let mut header = Header { devices: Vec::new(), affinities: Vec::new() };
+    while let Some(word) = words.next() {
+        let affinity = match (word, words.peek().copied()) {
+            ("CPU", Some("Affinity")) => Some(CPU_AFFINITY),
+            ("NUMA" | "Mem" | "Memory", Some("Affinity")) => Some(NUMA_AFFINITY),
+            ("GPU", Some("NUMA")) => Some(GPU_NUMA_ID),
+            // Cut in the middle of a name.
+            ("CPU" | "GPU" | "NUMA", None) => break,
+            _ => None,
+        };
+        if let Some(affinity) = affinity {
+            words.next();
+            if affinity == GPU_NUMA_ID {
+                words.next_if_eq(&"ID");
+            }
+            header.affinities.push(affinity);
+        } else if !header.affinities.is_empty() {
+            return None;
+        } else if is_device(word) && header.devices.len() < MAX_DEVICES {
+            header.devices.push(word.to_owned());
+        } else {
+            return None;
+        }
+    }
+    let first = header.devices.first()?;
+    is_gpu(first).then_some(header)
+}
+
+fn is_gpu(name: &str) -> bool {
+    gpu_number(name).is_some()
+}
+
+fn gpu_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("GPU").or_else(|| name.strip_prefix("Gpu"))?;
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Tells whether a word can name a device: letters, then a number somewhere, as `GPU0`, `NIC12`,
+/// `mlx5_bond_0`, `hfi1_0`.
+fn is_device(word: &str) -> bool {
+    word.len() <= MAX_NAME
+        && word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.contains(|c: char| c.is_ascii_digit())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+        && split(word, PATHS).is_none()
+}
+
+/// A row of the matrix.
+struct Row {
+    name: String,
+    cells: Vec<(String, Option<String>)>,
+    affinities: Vec<(&'static str, Option<String>)>,
+}
+
+impl Row {
+    /// Reads a row whose cells are `words`.
+    fn read(line: &str, header: &Header, words: &[&'static str]) -> Option<Self> {
+        let mut parts = line.split_whitespace().peekable();
+        let name = parts.next().filter(|name| is_device(name))?.to_owned();
+        let mut cells = Vec::new();
+        while cells.len() < header.devices.len() {
+            let Some(glued) = parts.peek().and_then(|part| split(part, words)) else { break };
+            parts.next();
+            cells.extend(glued.into_iter().map(|cell| field::text(&cell)));
+        }
+        let mut parts = parts.peekable();
+        if cells.is_empty() || (cells.len() < header.devices.len() && parts.peek().is_some()) {
+            return None;
+        }
+        // A network card has no affinity; a GPU whose affinity is not printed has an absent one.
+        let is_gpu = is_gpu(&name);
+        let affinities = header
+            .affinities
+            .iter()
+            .map(|affinity| (*affinity, parts.next().map(field::text)))
+            .filter_map(|(affinity, value)| match value {
+                Some(value) => Some((affinity, value)),
+                None => is_gpu.then_some((affinity, None)),
+            })
+            .collect();
+        let devices = header.devices.iter().cloned();
+        Some(Row { name, cells: devices.zip(cells).collect(), affinities })
+    }
+
+    fn keep(self, topology: &mut Topology) {
+        for (affinity, value) in self.affinities {
+            match affinity {
+                CPU_AFFINITY => topology.cpu_affinity.insert(self.name.clone(), value),
+                NUMA_AFFINITY => topology.numa_affinity.insert(self.name.clone(), value),
+                _ => None,
+            };
+        }
+        topology.matrix.insert(self.name, self.cells.into_iter().collect::<BTreeMap<_, _>>());
+    }
+}
+
+/// Takes glued cells apart; `None` when something in `part` is no cell.
+fn split(part: &str, words: &[&'static str]) -> Option<Vec<String>> {
+    if field::absent(part).is_some() {
+        return Some(vec![part.to_owned()]);
+    }
+    let mut cells = Vec::new();
+    let mut rest = part;
+    while !rest.is_empty() {
+        let links = rest.strip_prefix("NV").map_or(0, |lanes| {
+            2 + lanes.find(|c: char| !c.is_ascii_digit()).unwrap_or(lanes.len())
+        });
+        let length = if links > 2 && words.contains(&"SYS") {
+            links
+        } else {
+            words.iter().find(|word| rest.starts_with(**word))?.len()
+        };
+        let (cell, after) = rest.split_at(length);
+        cells.push(cell.to_owned());
+        rest = after;
+    }
+    (cells.len() <= MAX_DEVICES).then_some(cells)
+}
+
+/// Tells whether a line is part of the legend: `Legend:`, `  X    = Self`, `  NIC0: mlx5_0`.
+fn is_legend(line: &str) -> bool {
+    let line = line.trim();
+    let mut words = line.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some("Legend:"), None) | (Some("NIC"), Some("Legend:")) => true,
+        (Some(word), Some("=")) => {
+            word == "NV#" || split(word, PATHS).or(split(word, STATES)).is_some()
+        }
+        (Some(name), Some(_)) => name.strip_suffix(':').is_some_and(is_device),
+        _ => false,
+    }
+}
+
+/// Returns the links between the devices of a `topo` document; `None` where it has no matrix, or
+/// only that of peer access, which does not tell the path.
+///
+/// TensorFlow's matrix says whether two devices reach each other's memory, which over PCIe they
+/// do below one host bridge and not across sockets: `Y` is taken as [`Link::Phb`], `N` as
+/// [`Link::Sys`].
+pub(crate) fn links(document: &Document) -> Option<gpu_core::Topology> {
+    let topology = document.topology.as_ref().filter(|_| document.kind == Kind::Topo)?;
+    let numbered = |name: &String| gpu_number(name).map(|number| (number, name.clone()));
+    let mut gpus: BTreeMap<u32, String> = topology.columns.iter().filter_map(numbered).collect();
+    gpus.extend(topology.matrix.keys().filter_map(numbered));
+    // Links are found by index, so a matrix that leaves one out tells nothing.
+    if gpus.is_empty() || !gpus.keys().copied().eq(0..gpus.len() as u32) {
+        return None;
+    }
+    let cell = |row: &String, column: &String| topology.matrix.get(row)?.get(column)?.as_deref();
+    let link = |row: &String, column: &String| {
+        if row == column {
+            return Link::Itself;
+        }
+        // A matrix is symmetric: what a cut row lacks, the other one tells.
+        cell(row, column).or_else(|| cell(column, row)).map_or(Link::Unknown, link_of)
+    };
+    let links =
+        gpus.values().map(|row| gpus.values().map(|column| link(row, column)).collect()).collect();
+    Some(gpu_core::Topology { links })
+}
+
+fn link_of(cell: &str) -> Link {
+    match cell {
+        "X" => Link::Itself,
+        "PIX" => Link::Pix,
+        "PXB" => Link::Pxb,
+        "PHB" | "Y" => Link::Phb,
+        "NODE" => Link::Node,
+        // `SOC` is the older name of `SYS`.
+        "SYS" | "SOC" | "N" => Link::Sys,
+        _ => {
+            let lanes = cell.strip_prefix("NV").and_then(|lanes| lanes.parse().ok());
+            lanes.map_or(Link::Unknown, Link::NvLink)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use proptest::prelude::*;
+
+    const TWO: &str = "\tGPU0\tGPU1\tmlx5_0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n\
+                       GPU0\t X \tNV12\tSYS\t0-3,8-11\t0\t\tN/A\n\
+                       GPU1\tNV12\t X \tPIX\t4-7\t\tN/A\n\
+                       mlx5_0\tSYS\tPIX\t X \n\n\
+                       Legend:\n\n  X    = Self\n  SYS  = Connection over\nmore of it\n\n\
+                       NIC Legend:\n\n  NIC0: mlx5_0\n";
+
+    fn of(kind: Kind, text: &str) -> (Topology, Vec<crate::document::Unread>) {
+        let document = parse(&clean(text.as_bytes()), kind);
+        (document.topology.unwrap(), document.unread)
+    }
+
+    fn cell(topology: &Topology, row: &str, column: &str) -> Option<String> {
+        topology.matrix[row][column].clone()
+    }
+
+    #[test]
+    fn cells_affinities_and_legends() {
+        let (topology, unread) = of(Kind::Topo, TWO);
+        assert_eq!(topology.columns, ["GPU0", "GPU1", "mlx5_0"]);
+        assert_eq!(cell(&topology, "GPU1", "GPU0").as_deref(), Some("NV12"));
+        assert_eq!(cell(&topology, "mlx5_0", "mlx5_0").as_deref(), Some("X"));
+        assert_eq!(topology.cpu_affinity["GPU0"].as_deref(), Some("0-3,8-11"));
+        assert_eq!(topology.numa_affinity["GPU1"], None);
+        assert!(!topology.cpu_affinity.contains_key("mlx5_0"));
+        assert_eq!(unread, []);
+    }
+
+    #[test]
+    fn tabs_may_be_blanks_or_lost() {
+        let (tabs, _) = of(Kind::Topo, TWO);
+        assert_eq!(of(Kind::Topo, &TWO.replace('\t', "    ")).0, tabs);
+        let glued = TWO.replace("NV12\tSYS", "NV12SYS").replace("SYS\tPIX", "SYSPIX");
+        assert_eq!(of(Kind::Topo, &glued).0, tabs);
+    }
+
+    #[test]
+    fn rows_of_network_cards_need_no_columns() {
+        let text =
+            "\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\tSOC\t0-5\nGPU1\tSOC\tX\t6-11\nNIC0\tPHB\tSOC\n";
+        let (topology, unread) = of(Kind::Topo, text);
+        assert_eq!(cell(&topology, "NIC0", "GPU1").as_deref(), Some("SOC"));
+        assert_eq!(unread, []);
+    }
+
+    #[test]
+    fn a_cut_row_keeps_its_cells() {
+        let (topology, unread) = of(Kind::Topo, "\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\n");
+        assert_eq!(topology.matrix["GPU0"].len(), 1);
+        assert_eq!(unread, []);
+    }
+
+    #[test]
+    fn peer_access_is_known_by_its_cells() {
+        let text = " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tTNS\tX\t\n";
+        let (topology, _) = of(Kind::P2p, text);
+        assert_eq!(cell(&topology, "GPU0", "GPU1").as_deref(), Some("CNS"));
+        let kind = |text: &str| {
+            let (header, rows) = text.split_once('\n').unwrap();
+            kind_of_header(header, rows.lines())
+        };
+        assert_eq!(kind(text), Some(Kind::P2p));
+        assert_eq!(kind(TWO), Some(Kind::Topo));
+        assert_eq!(kind("\tGPU0\tGPU1\nGPU0\tX\tPIX\n"), Some(Kind::Topo));
+        assert_eq!(kind("\tGPU0\n GPU0\tX\n"), Some(Kind::P2p));
+        assert_eq!(kind("GPU0 is one\nGPU1 is two\n"), None);
+    }
+
+    #[test]
+    fn links_go_by_index() {
+        let text = "\tGPU1\tGPU0\tCPU Affinity\nGPU1\tX\tNV4\t0\nGPU0\tNV4\tX\t0\n";
+        let links = links(&parse(&clean(text.as_bytes()), Kind::Topo)).unwrap().links;
+        assert_eq!(links[0], [Link::Itself, Link::NvLink(4)]);
+        let gap = "\tGPU0\tGPU2\tCPU Affinity\nGPU0\tX\tSYS\t0\nGPU2\tSYS\tX\t0\n";
+        assert_eq!(super::links(&parse(&clean(gap.as_bytes()), Kind::Topo)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_matrix_is_read_back(
+            cells in (1usize..6).prop_flat_map(|n| {
+                let cell = prop::sample::select(vec!["SYS", "NODE", "PIX", "NV2", "NV18", "C2C"]);
+                prop::collection::vec(prop::collection::vec(cell, n), n)
+            }),
+            blanks in prop::sample::select(vec!["\t", "  ", " \t "]),
+        ) {
+            let mut text: String = (0..cells.len()).map(|i| format!("{blanks}GPU{i}")).collect();
+            text.push_str("\tCPU Affinity\n");
+            for (i, row) in cells.iter().enumerate() {
+                text.push_str(&format!("GPU{i}{blanks}{}{blanks}0-7\n", row.join(blanks)));
+            }
+            let (topology, unread) = of(Kind::Topo, &text);
+            prop_assert_eq!(unread, []);
+            for (i, row) in cells.iter().enumerate() {
+                for (j, want) in row.iter().enumerate() {
+                    let got = cell(&topology, &format!("GPU{i}"), &format!("GPU{j}"));
+                    prop_assert_eq!(got.as_deref(), Some(*want));
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_read(text in "(GPU[0-9]|NIC1|X|SYS|NV[0-9]?|OK|NS|CPU|Affinity|-|[0-9]|=|:|\t| |\n){0,120}") {
+            let text = clean(text.as_bytes());
+            for kind in [Kind::Topo, Kind::P2p] {
+                let document = parse(&text, kind);
+                links(&document);
+            }
+            if let Some((_, first)) = text.lines().next() {
+                kind_of_header(first, text.lines().skip(1).map(|(_, line)| line));
+            }
+        }
+    }
+}
