@@ -375,6 +375,15 @@ pub enum ErrorCode {
     Other,
 }
 
+/// Keeps a row while there is room for it; tells whether there was.
+pub(crate) fn keep<T>(rows: &mut Vec<T>, row: T) -> bool {
+    let room = rows.len() < Document::MAX_ROWS;
+    if room {
+        rows.push(row);
+    }
+    room
+}
+
 fn value_or_null<T: Serialize, S: Serializer>(
     reading: &Reading<T>,
     serializer: S,

@@ -21,15 +21,21 @@ const MAX_MOVE: usize = 500;
 pub(crate) struct Text {
     clean: String,
     cut: bool,
+    first_line: usize,
 }
 
 /// Cleans `bytes`; what lies beyond [`MAX_BYTES`] is left out and [`Text::is_cut`] says so.
 pub(crate) fn clean(bytes: &[u8]) -> Text {
-    let head = bytes.get(..MAX_BYTES).unwrap_or(bytes);
+    clean_within(bytes, MAX_BYTES)
+}
+
+fn clean_within(bytes: &[u8], bound: usize) -> Text {
+    let head = bytes.get(..bound).unwrap_or(bytes);
     let decoded = decode(head);
-    let mut cleaner = Cleaner { out: String::with_capacity(decoded.len()), line: 0, cut: false };
+    let mut cleaner =
+        Cleaner { out: String::with_capacity(decoded.len()), line: 0, bound, cut: false };
     cleaner.run(&decoded);
-    Text { cut: cleaner.cut || bytes.len() > MAX_BYTES, clean: cleaner.out }
+    Text { cut: cleaner.cut || bytes.len() > bound, clean: cleaner.out, first_line: 1 }
 }
 
 impl Text {
@@ -47,13 +53,34 @@ impl Text {
     /// that was broken in the cleaning share its number.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
         let text = self.clean.strip_suffix(['\n', '\r']).unwrap_or(&self.clean);
-        let mut number = 1;
+        let mut number = self.first_line;
         text.split_inclusive(['\n', '\r']).map(move |line| {
             let mine = number;
             number += usize::from(line.ends_with('\n'));
             (mine, line.trim_end_matches(['\n', '\r']))
         })
     }
+}
+
+/// Splits a text before the lines at `starts`, positions in [`Text::lines`] from 0, ascending. The
+/// lines of the parts keep their numbers.
+pub(crate) fn split(text: &Text, starts: &[usize]) -> Vec<Text> {
+    let mut starts = starts.iter().copied().filter(|start| *start > 0).peekable();
+    let part = |first_line| Text { clean: String::new(), cut: false, first_line };
+    let mut parts = vec![part(text.first_line)];
+    let ends = text.clean.split_inclusive(['\n', '\r']);
+    for (at, ((number, _), line)) in text.lines().zip(ends).enumerate() {
+        if starts.next_if_eq(&at).is_some() {
+            parts.push(part(number));
+        }
+        if let Some(part) = parts.last_mut() {
+            part.clean.push_str(line);
+        }
+    }
+    if let Some(last) = parts.last_mut() {
+        last.cut = text.cut;
+    }
+    parts
 }
 
 /// Decodes UTF-8, or UTF-16 with a byte order mark, as Windows PowerShell redirects it.
@@ -73,6 +100,7 @@ struct Cleaner {
     out: String,
     /// Where the last line begins.
     line: usize,
+    bound: usize,
     cut: bool,
 }
 
@@ -80,7 +108,7 @@ impl Cleaner {
     fn run(&mut self, text: &str) {
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
-            if self.out.len() >= MAX_BYTES {
+            if self.out.len() >= self.bound {
                 self.cut = true;
                 return;
             }
@@ -244,6 +272,15 @@ mod tests {
     }
 
     #[test]
+    fn parts_keep_the_numbers_of_their_lines() {
+        let whole = clean(b"a\n\nb\rc\nd");
+        let parts = split(&whole, &[0, 2, 4]);
+        let lines: Vec<Vec<_>> = parts.iter().map(|part| part.lines().collect()).collect();
+        assert_eq!(lines, [vec![(1, "a"), (2, "")], vec![(3, "b"), (3, "c")], vec![(4, "d")]]);
+        assert_eq!(split(&whole, &[]), [whole]);
+    }
+
+    #[test]
     fn overwritten_progress_keeps_the_number_of_its_line() {
         let want = [(1, "10%"), (1, "20%"), (2, "end")].map(|(n, l)| (n, l.to_owned()));
         assert_eq!(lines(b"10%\r20%\nend"), want);
@@ -293,11 +330,11 @@ mod tests {
 
     #[test]
     fn a_text_beyond_the_bound_is_cut_and_says_so() {
-        let text = clean(&vec![b'a'; MAX_BYTES + 1]);
-        assert_eq!((text.as_str().len(), text.is_cut()), (MAX_BYTES, true));
-        assert!(!clean(&vec![b'a'; MAX_BYTES]).is_cut());
-        let text = clean(&b"\x1b[500C".repeat(MAX_BYTES / 400));
-        assert!(text.is_cut() && text.as_str().len() < MAX_BYTES + 2 * MAX_MOVE);
+        let text = clean_within(b"abcdef", 5);
+        assert_eq!((text.as_str(), text.is_cut()), ("abcde", true));
+        assert!(!clean_within(b"abcde", 5).is_cut());
+        let grown = clean_within(&b"\x1b[500C".repeat(100), 1000);
+        assert!(grown.is_cut() && grown.as_str().len() < 1000 + MAX_MOVE);
     }
 
     proptest! {

@@ -1,0 +1,297 @@
+//! `nvidia-smi -q`: sections by indentation, leaves as `Key : Value`.
+
+use crate::document::{Document, Kind};
+use crate::field;
+use crate::report::Report;
+use crate::text::Text;
+use gpu_core::PciBusId;
+
+/// Reads the log, whole or in parts as `-d` selects them.
+pub(crate) fn parse(text: &Text) -> Document {
+    let mut reader = Reader {
+        report: Report::new(Kind::Q),
+        indents: Vec::new(),
+        path: Vec::new(),
+        device: None,
+        flat: None,
+    };
+    let ended = text.as_str().ends_with(['\n', '\r']);
+    let mut lines = text.lines().peekable();
+    while let Some((number, line)) = lines.next() {
+        reader.line(number, line, !ended && lines.peek().is_none());
+    }
+    reader.report.finish()
+}
+
+struct Reader {
+    report: Report,
+    /// How far each open section is indented.
+    indents: Vec<usize>,
+    /// The names of the open sections.
+    path: Vec<String>,
+    /// The line above began a device and was indented so far.
+    device: Option<usize>,
+    /// The text lost its indentation, as the line below a device shows, which is indented so far.
+    flat: Option<usize>,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str, last: bool) {
+        let text = line.trim();
+        if text.is_empty() || text.starts_with("==") {
+            return;
+        }
+        let indent = line.chars().take_while(|c| c.is_whitespace()).count();
+        if let Some(device) = self.device.take() {
+            self.flat = Some(device).filter(|device| indent <= *device);
+        }
+        if let Some(bus_id) = device(text) {
+            self.report.device(bus_id);
+            self.device = Some(indent);
+            self.flat = None;
+            self.close(0);
+            self.open(indent, "gpu".to_owned());
+            return;
+        }
+        match leaf(text) {
+            Some((_, value)) if last && !is_whole(value) => {
+                self.report.unread(number, text, "the text ends within this value");
+            }
+            Some((key, value)) => {
+                // Without indentation, leaves belong to the section named last.
+                self.close(self.flat.map_or(indent, |device| device + 2));
+                self.report.leaf(&self.path, &name(key), value);
+            }
+            None => {
+                let indent = self.flat.map_or(indent, |device| device + 1);
+                self.close(indent);
+                self.open(indent, name(text));
+            }
+        }
+    }
+
+    fn open(&mut self, indent: usize, name: String) {
+        self.report.section(&name);
+        self.indents.push(indent);
+        self.path.push(name);
+    }
+
+    /// Closes the sections that are indented as far as `indent` or farther.
+    fn close(&mut self, indent: usize) {
+        let kept = self.indents.iter().take_while(|open| **open < indent).count();
+        self.indents.truncate(kept);
+        self.path.truncate(kept);
+    }
+}
+
+/// Reads the line that begins a device: `GPU 00000000:01:00.0`, in the oldest logs `GPU 0:1:0`.
+fn device(text: &str) -> Option<&str> {
+    let bus_id = text.strip_prefix("GPU ")?.trim();
+    let hex = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let old = bus_id.split(':').count() == 3 && bus_id.split(':').all(hex);
+    (old || (bus_id.contains(':') && bus_id.parse::<PciBusId>().is_ok())).then_some(bus_id)
+}
+
+/// Splits `Key : Value` at the first colon with blanks around it; a line without one names a
+/// section. A colon without a blank before it counts where somebody closed the gap.
+fn leaf(text: &str) -> Option<(&str, &str)> {
+    let blank = |c: Option<char>| c.is_none_or(char::is_whitespace);
+    let colon = text
+        .match_indices(':')
+        .map(|(at, _)| text.split_at(at))
+        .find(|(key, rest)| blank(key.chars().next_back()) && blank(rest.chars().nth(1)));
+    let (key, rest) = colon.or_else(|| text.find(": ").map(|at| text.split_at(at)))?;
+    Some((key.trim(), rest.get(1..)?.trim()))
+}
+
+/// Brings a key into the form of XML's element names.
+fn name(key: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    key.chars().take(100).map(letter).collect()
+}
+
+/// Tells whether a value is complete although the text ends right behind it: a number is only
+/// with its unit, and a name may go on.
+fn is_whole(value: &str) -> bool {
+    let unit = [" MiB", " MB", " W", " %", " C"].iter().any(|unit| value.ends_with(unit));
+    unit || field::absent(value).is_some() || field::switch(value).is_ok_and(|_| value.len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use gpu_core::Absent;
+
+    fn read(text: &str) -> Document {
+        parse(&clean(text.as_bytes()))
+    }
+
+    const LOG: &str = "\
+==============NVSMI LOG==============
+
+Timestamp                        : Mon Jan  1 00:00:00 2024
+Driver Version                   : 610.1 [Deprecated; use KMD Version]
+CUDA Version                     : 13.3
+KMD Version                      : 610.1
+
+Attached GPUs                    : 2
+GPU 00000000:0A:00.0
+    Product Name                 : Example 9000
+    Display Active               : Disabled
+    Persistence Mode             : Enabled
+    MIG Mode
+        Current                  : Enabled
+        Pending                  : Disabled
+    MIG Device
+        Index                    : 1
+        GPU Instance ID          : 7
+        Compute Instance ID      : 0
+        Device Attributes
+            Shared
+                Copy Engine count : 1
+        Shared FB Memory Usage
+            Total                : 9000 MiB
+            Used                 : 13 MiB
+        Shared BAR1 Memory
+            Total                : 16000 MiB
+    GPU UUID                     : GPU-00000000-1111-2222-3333-444444444444
+    Minor Number                 : 5
+    PCI
+        Bus Id                   : 00000000:0A:00.0
+    FB Memory Usage
+        Total                    : 40000 MiB
+        Reserved                 : 600 MiB
+        Used                     : 2000 MiB
+    BAR1 Memory Usage
+        Total                    : 256 MiB
+        Used                     : 2 MiB
+    Utilization
+        Gpu                      : 37 %
+        Memory                   : 10 %
+    GPU Utilization Samples
+        Max                      : 15 %
+    Temperature
+        GPU Current Temp         : 36 C
+        Memory Current Temp      : 41 C
+    GPU Power Readings
+        Average Power Draw       : N/A
+        Instantaneous Power Draw : 97.75 W
+        GPU Ceiling Power Limit
+            Current Power Limit  : 250.00 W
+        Max Power Limit          : 350.00 W
+    Module Power Readings
+        Average Power Draw       : 900.00 W
+        Current Power Limit      : 999.00 W
+    Processes
+        GPU instance ID          : 7
+        Compute instance ID      : 0
+        Process ID               : 4711
+            Type                 : C
+            Name                 : C:\\Program Files\\a : b.exe
+            Used GPU Memory      : Not available in WDDM driver model
+        GPU instance ID          : N/A
+        Compute instance ID      : N/A
+        Process ID               : 4712
+            Type                 : M+C
+            Name                 : [Not Found]
+            Used GPU Memory      : 77 MiB
+
+GPU 00000000:0B:00.0
+    Product Name                 : Example 9000
+    FB Memory Usage              : N/A
+    Utilization
+        Gpu                      : GPU is lost
+    Temperature
+        Gpu                      : ERR!
+    Power Readings
+        Power Draw               : [Unknown Error]
+        Power Limit              : 120.00 W
+        Enforced Power Limit     : 100.00 W
+    Accounted Processes
+        Process ID               : 13
+    Processes                    : None
+";
+
+    #[test]
+    fn a_device_in_full() {
+        let document = read(LOG);
+        assert_eq!(document.driver_version.as_deref(), Some("610.1"));
+        assert_eq!(document.cuda_version.as_deref(), Some("13.3"));
+        let gpu = &document.gpus[0];
+        assert_eq!((gpu.index, gpu.minor), (Some(0), Some(5)));
+        assert_eq!(gpu.name.as_deref(), Some("Example 9000"));
+        assert_eq!(gpu.bus_id.as_deref(), Some("00000000:0A:00.0"));
+        assert!(gpu.uuid.as_deref().is_some_and(|uuid| uuid.ends_with("444")));
+        assert_eq!((gpu.memory_used_mib, gpu.memory_total_mib), (Ok(2000), Ok(40_000)));
+        assert_eq!(gpu.memory_reserved_mib, Ok(600));
+        assert_eq!((gpu.utilization_percent, gpu.temperature_c), (Ok(37), Ok(36)));
+        assert_eq!((gpu.power_draw_w, gpu.power_limit_w), (Ok(97.75), Ok(250.0)));
+        assert_eq!((gpu.persistence, gpu.display_active), (Ok(true), Ok(false)));
+        assert_eq!(gpu.mig_enabled, Ok(true));
+    }
+
+    #[test]
+    fn absences_keep_their_reasons() {
+        let gpu = &read(LOG).gpus[1];
+        assert_eq!(gpu.memory_total_mib, Err(Absent::NotSupported));
+        assert_eq!(gpu.utilization_percent, Err(Absent::DeviceLost));
+        assert_eq!(gpu.temperature_c, Err(Absent::Failed));
+        assert_eq!(gpu.power_draw_w, Err(Absent::Failed));
+        assert_eq!(gpu.power_limit_w, Ok(120.0));
+        assert_eq!(gpu.persistence, Err(Absent::NotRecorded));
+    }
+
+    #[test]
+    fn mig_devices_and_processes() {
+        let document = read(LOG);
+        let [mig] = document.mig_devices.as_slice() else { panic!("one MIG device") };
+        assert_eq!(
+            (mig.gpu_index, mig.mig_index, mig.gpu_instance_id),
+            (Some(0), Some(1), Some(7))
+        );
+        assert_eq!((mig.memory_used_mib, mig.memory_total_mib), (Ok(13), Ok(9000)));
+        let processes = document.processes.unwrap();
+        let [first, second] = processes.as_slice() else { panic!("{processes:?}") };
+        assert_eq!((first.pid, first.gpu_instance_id), (Some(4711), Some(7)));
+        assert_eq!(first.name.as_deref(), Some("C:\\Program Files\\a : b.exe"));
+        assert_eq!(first.memory_mib, Err(Absent::NotSupported));
+        assert_eq!((second.pid, second.gpu_instance_id), (Some(4712), None));
+        assert_eq!(second.name.as_deref(), Some("[Not Found]"));
+        assert_eq!((second.memory_mib, second.gpu_index), (Ok(77), Some(0)));
+    }
+
+    #[test]
+    fn no_processes_and_no_list_of_them_differ() {
+        let log =
+            |value: &str| read(&format!("GPU 0000:01:00.0\n    Compute Processes : {value}\n"));
+        assert_eq!(log("None").processes, Some(Vec::new()));
+        assert_eq!(log("N/A").processes, None);
+        assert_eq!(read("GPU 0000:01:00.0\n").processes, None);
+    }
+
+    #[test]
+    fn lost_indentation_and_lost_beginning() {
+        let flat: String = LOG.lines().map(|line| format!("{}\n", line.trim())).collect();
+        let (flat, log) = (read(&flat), read(LOG));
+        assert_eq!(flat.gpus, log.gpus);
+        assert_eq!(flat.processes, log.processes);
+        let (_, rest) = LOG.split_once("GPU 00000000:0A:00.0\n").unwrap();
+        assert_eq!(read(rest).gpus[0].memory_used_mib, Ok(2000));
+        assert_eq!(read(rest).gpus.len(), 2);
+        let tabs = LOG.replace("    ", "\t");
+        assert_eq!(read(&tabs).gpus, log.gpus);
+    }
+
+    #[test]
+    fn a_cut_within_a_value_gives_none() {
+        for cut in ["Total : 8", "Total : 81", "Total : 81559 Mi", "Total"] {
+            let log = read(&format!("GPU 0000:01:00.0\n    FB Memory Usage\n        {cut}"));
+            assert!(log.gpus[0].memory_total_mib.is_err(), "{cut}");
+        }
+        let log = read("GPU 0000:01:00.0\n    Processes\n        Process ID : 74");
+        assert_eq!((log.processes, log.unread.len()), (None, 1));
+        let log = read("GPU 0000:01:00.0\n    FB Memory Usage\n        Used : 7 MiB");
+        assert_eq!(log.gpus[0].memory_used_mib, Ok(7));
+    }
+}

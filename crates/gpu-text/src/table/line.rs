@@ -1,0 +1,232 @@
+//! Lines of a table: rules, rows, and what is neither.
+//!
+//! Rules (`+----+`, `|====|`) tell where the borders stand, so that rows are found behind a log's
+//! prefix and before somebody's remark. A table that a terminal wrapped is joined first.
+
+use crate::text::Text;
+
+/// How many characters of a dash make a rule.
+const RULE_RUN: usize = 8;
+
+/// A line, by its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    /// `+----+` or `|----|`
+    Rule,
+    /// `|====|`: what follows are rows of values.
+    DoubleRule,
+    /// Anything else.
+    Row(Row<'a>),
+}
+
+/// A line of a table without its borders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row<'a> {
+    /// What stands between the borders.
+    pub(super) text: &'a str,
+    /// The left border is there.
+    pub(super) opened: bool,
+    /// The right border is there: nothing of the row is missing.
+    pub(super) closed: bool,
+    /// The text ends within this line.
+    pub(super) last: bool,
+}
+
+impl<'a> Row<'a> {
+    /// Iterates over the cells, with their blanks.
+    pub(super) fn cells(self) -> impl Iterator<Item = &'a str> {
+        self.text.split('|')
+    }
+
+    /// Returns a cell, and whether a border ends it.
+    pub(super) fn cell(self, at: usize) -> Option<(&'a str, bool)> {
+        let mut cells = self.cells().skip(at).take(2);
+        let cell = cells.next()?;
+        Some((cell, self.closed || cells.next().is_some()))
+    }
+}
+
+/// Where the borders stand, in characters, as the last rule showed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Frame {
+    left: Option<usize>,
+    right: Option<usize>,
+}
+
+impl Frame {
+    /// Tells what a line is; a rule moves the frame.
+    pub(super) fn read<'a>(&mut self, line: &'a str, last: bool) -> Line<'a> {
+        if let Some(rule) = self.rule(line) {
+            return rule;
+        }
+        let at = |column: Option<usize>| {
+            line.char_indices().nth(column?).filter(|(_, c)| *c == '|').map(|(at, _)| at)
+        };
+        let trimmed = line.trim_start();
+        let left = at(self.left)
+            .or_else(|| Some(line.len() - trimmed.len()).filter(|_| trimmed.starts_with('|')));
+        let start = left.map_or(line.len() - trimmed.len(), |at| at + 1);
+        let body = line.get(start..).unwrap_or_default().trim_end();
+        let right = at(self.right).and_then(|at| at.checked_sub(start));
+        let (text, closed) = match (body.strip_suffix('|'), right.and_then(|at| body.get(..at))) {
+            (Some(text), _) | (None, Some(text)) => (text, true),
+            (None, None) => (line.get(start..).unwrap_or_default(), false),
+        };
+        Line::Row(Row { text, opened: left.is_some(), closed, last })
+    }
+
+    fn rule<'a>(&mut self, line: &str) -> Option<Line<'a>> {
+        let (start, _) = line.char_indices().find(|(at, c)| {
+            let mut rest = line.get(at + 1..).unwrap_or_default().chars().take(RULE_RUN);
+            matches!(c, '+' | '|')
+                && line.get(at + 1..).is_some_and(|rest| rest.starts_with(is_dash))
+                && rest.by_ref().filter(|c| is_border(*c)).count() == RULE_RUN
+        })?;
+        let (prefix, rule) = line.split_at_checked(start)?;
+        let column = prefix.chars().count();
+        let bare = prefix.trim();
+        let known = bare.is_empty() || !bare.contains('|') || self.left == Some(column);
+        if !known && (self.left.is_some() || !bare.ends_with('|')) {
+            return None;
+        }
+        self.left = Some(column);
+        let borders = rule.chars().take_while(|c| is_border(*c));
+        let last = borders.enumerate().filter(|(_, c)| matches!(c, '+' | '|')).last();
+        self.right = last.map(|(at, _)| column + at).filter(|right| *right > column);
+        let double = rule.chars().nth(1).is_some_and(|c| matches!(c, '=' | '═'));
+        Some(if double { Line::DoubleRule } else { Line::Rule })
+    }
+}
+
+/// A dash, also as word processors and fonts make it.
+fn is_dash(c: char) -> bool {
+    matches!(c, '-' | '=' | '–' | '—' | '―' | '−' | '─' | '━' | '═')
+}
+
+fn is_border(c: char) -> bool {
+    is_dash(c) || matches!(c, '+' | '|')
+}
+
+/// Calls `each` with every line, its number and whether the text ends within it; lines that a
+/// narrow terminal wrapped are joined.
+pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)) {
+    let ended = text.as_str().ends_with(['\n', '\r']);
+    let mut lines = text.lines().peekable();
+    let Some(wrap) = Wrap::find(text) else {
+        while let Some((number, line)) = lines.next() {
+            each(number, line, !ended && lines.peek().is_none());
+        }
+        return;
+    };
+    while let Some((number, line)) = lines.next() {
+        let mut joined = line.to_owned();
+        if line.starts_with(['|', '+']) {
+            for width in (1..wrap.pieces).map(|piece| piece * wrap.width) {
+                let length = joined.chars().count();
+                let full = length == width;
+                let tail = lines.next_if(|(_, next)| {
+                    length <= width && !next.is_empty() && (full || !next.starts_with(['|', '+']))
+                });
+                let Some((_, tail)) = tail else { break };
+                joined.extend(std::iter::repeat_n(' ', width - length));
+                joined.push_str(tail);
+            }
+        }
+        each(number, &joined, !ended && lines.peek().is_none());
+    }
+}
+
+/// How a terminal wrapped the table.
+struct Wrap {
+    /// Characters of a full line.
+    width: usize,
+    /// Lines that a row is broken into.
+    pieces: usize,
+}
+
+impl Wrap {
+    /// Finds a rule that goes on in the next lines.
+    fn find(text: &Text) -> Option<Wrap> {
+        let mut lines = text.lines().map(|(_, line)| line.trim_end()).peekable();
+        while let Some(line) = lines.next() {
+            let head = line.starts_with(['+', '|']) && line.chars().all(is_border);
+            if !head || line.len() <= RULE_RUN || line.ends_with(['+', '|']) {
+                continue;
+            }
+            let width = line.chars().count();
+            let mut pieces = 1;
+            while let Some(tail) = lines.next_if(|next| {
+                next.starts_with(is_dash)
+                    && next.chars().all(is_border)
+                    && next.chars().count() <= width
+            }) {
+                pieces += 1;
+                if tail.ends_with(['+', '|']) {
+                    return Some(Wrap { width, pieces });
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+
+    fn rows(frame: &mut Frame, line: &'static str) -> Option<(&'static str, bool)> {
+        match frame.read(line, false) {
+            Line::Row(row) => Some((row.text, row.closed)),
+            _ => None,
+        }
+    }
+
+    fn joined(text: &str) -> Vec<(usize, String)> {
+        let mut lines = Vec::new();
+        for_each_line(&clean(text.as_bytes()), |number, line, _| {
+            lines.push((number, line.to_owned()));
+        });
+        lines
+    }
+
+    #[test]
+    fn rules_of_every_make() {
+        let mut frame = Frame::default();
+        assert_eq!(frame.read("+-----------+---+", false), Line::Rule);
+        assert_eq!(frame.read("   |-----------|---+   ", false), Line::Rule);
+        assert_eq!(frame.read("|===========+===neutral", false), Line::DoubleRule);
+        assert_eq!(frame.read("+—————————————+", false), Line::Rule);
+        assert_eq!(frame.read("+--------", false), Line::Rule);
+        assert!(matches!(frame.read("+--+ |--|", false), Line::Row(_)));
+        assert!(matches!(frame.read("| a--------------- |", false), Line::Row(_)));
+    }
+
+    #[test]
+    fn rows_are_found_behind_a_prefix_and_before_a_remark() {
+        let mut frame = Frame::default();
+        assert_eq!(rows(&mut frame, "  | 0 | 1 |  "), Some((" 0 | 1 ", true)));
+        assert_eq!(rows(&mut frame, " 0 | 1 "), Some(("0 | 1 ", false)));
+        assert_eq!(rows(&mut frame, "12:00:01 | +--------+"), None);
+        assert_eq!(rows(&mut frame, "12:00:01 | | 0 | 1  |"), Some((" 0 | 1  ", true)));
+        assert_eq!(rows(&mut frame, "12:00:02 | | 0 | 1  | <- mine"), Some((" 0 | 1  ", true)));
+    }
+
+    #[test]
+    fn a_process_cannot_draw_a_rule() {
+        let mut frame = Frame::default();
+        assert_eq!(rows(&mut frame, "+----------------+"), None);
+        let name = "|  0  77  C  x+---------+  1MiB |";
+        assert_eq!(rows(&mut frame, name), Some(("  0  77  C  x+---------+  1MiB ", true)));
+    }
+
+    #[test]
+    fn wrapped_lines_are_joined_where_a_rule_shows_it() {
+        let text = "+---------\n-----+\n| 0  Tesla\n K80 |\n| 30%\n 4C |\ndone\n";
+        let want =
+            [(1, "+--------------+"), (3, "| 0  Tesla K80 |"), (5, "| 30%      4C |"), (7, "done")];
+        assert_eq!(joined(text), want.map(|(n, l)| (n, l.to_owned())));
+        let plain = "+---------\n| 0\n K80 |\n";
+        assert_eq!(joined(plain).len(), 3);
+    }
+}

@@ -1,0 +1,270 @@
+//! `nvidia-smi -q -x`.
+//!
+//! Events are read one by one, so that whatever stands before a cut or a mistake still counts; a
+//! leaf counts once its end is there. The document type is not followed and no entity is expanded
+//! but the predefined ones.
+
+use crate::document::{Document, Kind};
+use crate::report::Report;
+use crate::text::Text;
+use quick_xml::Reader;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+
+/// How many sections within each other are told apart; NVIDIA's documents have eight.
+const MAX_DEPTH: usize = 64;
+
+/// How many mistakes are passed over before the rest is left unread.
+const MAX_MISTAKES: usize = 100;
+
+/// Reads the document, or what is left of it.
+pub(crate) fn parse(text: &Text) -> Document {
+    let source = text.as_str();
+    let first_line = text.lines().next().map_or(1, |(number, _)| number);
+    let mut tree =
+        Tree { report: Report::new(Kind::Xml), path: Vec::new(), deeper: 0, value: None };
+    let mut start = 0;
+    for mistake in 0..=MAX_MISTAKES {
+        let rest = source.get(start..).unwrap_or_default();
+        let Some((at, why)) = tree.read(rest) else { break };
+        // Go on behind the mistake, at the next tag.
+        let after = start + at + 1;
+        let next = source.get(after..).and_then(|rest| rest.find('<')).map(|at| after + at);
+        let before = source.get(..start + at).unwrap_or_default();
+        let line = first_line + before.matches('\n').count();
+        let shown = source.get(start + at..).unwrap_or_default().lines().next().unwrap_or_default();
+        tree.report.unread(line, shown, why);
+        match next {
+            Some(next) if mistake < MAX_MISTAKES => start = next,
+            _ => break,
+        }
+    }
+    tree.report.finish()
+}
+
+struct Tree {
+    report: Report,
+    /// The open elements.
+    path: Vec<String>,
+    /// Open elements beyond [`MAX_DEPTH`].
+    deeper: usize,
+    /// The text of the innermost element while it has no child.
+    value: Option<String>,
+}
+
+impl Tree {
+    /// Reads to the end; `Some` with the place and the reason when there is a mistake before it.
+    fn read(&mut self, source: &str) -> Option<(usize, &'static str)> {
+        let mut reader = Reader::from_str(source);
+        let config = reader.config_mut();
+        config.check_end_names = false;
+        config.allow_unmatched_ends = true;
+        config.allow_dangling_amp = true;
+        config.expand_empty_elements = true;
+        loop {
+            match reader.read_event() {
+                Ok(Event::Start(element)) => self.open(&element),
+                Ok(Event::End(element)) => self.close(element.name().0),
+                Ok(Event::Text(text)) => self.add(&text),
+                Ok(Event::CData(text)) => self.add(&text),
+                Ok(Event::GeneralRef(reference)) => self.add_reference(&reference),
+                Ok(Event::Eof) => return None,
+                Ok(_) => {}
+                Err(_) => {
+                    let at = usize::try_from(reader.error_position()).unwrap_or(source.len());
+                    return Some((
+                        at.min(source.len()),
+                        "this is no well-formed XML, or it is cut",
+                    ));
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, element: &BytesStart<'_>) {
+        let name = element.name().0;
+        if self.path.len() >= MAX_DEPTH {
+            self.deeper = self.deeper.saturating_add(1);
+            self.value = None;
+            return;
+        }
+        if name == "gpu" {
+            let id = element.try_get_attribute("id").ok().flatten();
+            self.report.device(id.as_ref().map_or("", |id| id.value.trim()));
+        } else {
+            self.report.section(name);
+        }
+        self.path.push(name.to_owned());
+        self.value = Some(String::new());
+    }
+
+    /// Closes the element of that name, with those within it that lack their ends.
+    fn close(&mut self, name: &str) {
+        if self.deeper > 0 {
+            self.deeper -= 1;
+            return;
+        }
+        let Some(depth) = self.path.iter().rposition(|open| open == name) else { return };
+        let value = self.value.take().filter(|_| depth + 1 == self.path.len());
+        self.path.truncate(depth);
+        if let Some(value) = value {
+            self.report.leaf(&self.path, name, value.trim());
+        }
+    }
+
+    fn add(&mut self, text: &str) {
+        if let Some(value) = &mut self.value {
+            value.push_str(text);
+        }
+    }
+
+    /// Adds what `&lt;` or `&#60;` stands for; what stands for nothing is kept as it is.
+    fn add_reference(&mut self, reference: &BytesRef<'_>) {
+        let resolved = quick_xml::escape::resolve_predefined_entity(reference);
+        match (resolved, reference.resolve_char_ref()) {
+            (Some(text), _) => self.add(text),
+            (None, Ok(Some(c))) if !c.is_control() => self.add(c.encode_utf8(&mut [0; 4])),
+            (None, Ok(Some(_))) => {}
+            (None, _) => self.add(&format!("&{};", &**reference)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use gpu_core::Absent;
+
+    fn read(text: &str) -> Document {
+        parse(&clean(text.as_bytes()))
+    }
+
+    const XML: &str = r#"<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">
+<nvidia_smi_log>
+	<driver_version>590.1.2</driver_version>
+	<cuda_version>13.1</cuda_version>
+	<attached_gpus>2</attached_gpus>
+	<gpu id="00000000:0A:00.0">
+		<product_name>Example 9000</product_name>
+		<display_active>Disabled</display_active>
+		<persistence_mode>Enabled</persistence_mode>
+		<mig_mode><current_mig>Enabled</current_mig><pending_mig>Enabled</pending_mig></mig_mode>
+		<mig_devices>
+			<mig_device>
+				<index>2</index>
+				<gpu_instance_id>3</gpu_instance_id>
+				<compute_instance_id>1</compute_instance_id>
+				<fb_memory_usage><total>9728 MiB</total><used>13 MiB</used></fb_memory_usage>
+				<bar1_memory_usage><total>16383 MiB</total></bar1_memory_usage>
+			</mig_device>
+		</mig_devices>
+		<uuid>GPU-0000</uuid>
+		<minor_number>4</minor_number>
+		<pci><pci_bus_id>00000000:0A:00.0</pci_bus_id></pci>
+		<fb_memory_usage>
+			<total>40000 MiB</total><reserved>600 MiB</reserved><used>2000 MiB</used>
+		</fb_memory_usage>
+		<utilization><gpu_util>37 %</gpu_util><memory_util>1 %</memory_util></utilization>
+		<temperature><gpu_temp>36 C</gpu_temp></temperature>
+		<gpu_power_readings>
+			<average_power_draw>60.50 W</average_power_draw>
+			<instant_power_draw>70.00 W</instant_power_draw>
+			<current_power_limit>250.00 W</current_power_limit>
+		</gpu_power_readings>
+		<module_power_readings><average_power_draw>9 W</average_power_draw></module_power_readings>
+		<processes>
+			<process_info>
+				<gpu_instance_id>3</gpu_instance_id>
+				<compute_instance_id>1</compute_instance_id>
+				<pid>4711</pid>
+				<type>C</type>
+				<process_name>/a b/&lt;c&gt; &amp; &#100; &nope; e</process_name>
+				<used_memory>N/A</used_memory>
+			</process_info>
+			<process_info><pid>4712</pid><process_name></process_name></process_info>
+		</processes>
+		<accounted_processes><pid>1</pid></accounted_processes>
+	</gpu>
+	<gpu id="00000000:0B:00.0">
+		<fb_memory_usage><total>GPU is lost</total><used>GPU is lost</used></fb_memory_usage>
+		<processes>
+		</processes>
+	</gpu>
+</nvidia_smi_log>
+"#;
+
+    #[test]
+    fn a_device_in_full() {
+        let document = read(XML);
+        assert_eq!(document.driver_version.as_deref(), Some("590.1.2"));
+        assert_eq!(document.cuda_version.as_deref(), Some("13.1"));
+        assert_eq!(document.gpus.len(), 2);
+        assert_eq!(document.unread, []);
+        let gpu = &document.gpus[0];
+        assert_eq!((gpu.index, gpu.minor), (Some(0), Some(4)));
+        assert_eq!(gpu.bus_id.as_deref(), Some("00000000:0A:00.0"));
+        assert_eq!(
+            (gpu.name.as_deref(), gpu.uuid.as_deref()),
+            (Some("Example 9000"), Some("GPU-0000"))
+        );
+        assert_eq!((gpu.memory_used_mib, gpu.memory_total_mib), (Ok(2000), Ok(40_000)));
+        assert_eq!(gpu.memory_reserved_mib, Ok(600));
+        assert_eq!((gpu.utilization_percent, gpu.temperature_c), (Ok(37), Ok(36)));
+        assert_eq!((gpu.power_draw_w, gpu.power_limit_w), (Ok(60.5), Ok(250.0)));
+        assert_eq!((gpu.persistence, gpu.display_active), (Ok(true), Ok(false)));
+        assert_eq!(gpu.mig_enabled, Ok(true));
+        assert_eq!(document.gpus[1].memory_used_mib, Err(Absent::DeviceLost));
+        let [mig] = document.mig_devices.as_slice() else { panic!("one MIG device") };
+        assert_eq!((mig.mig_index, mig.compute_instance_id), (Some(2), Some(1)));
+        assert_eq!((mig.memory_used_mib, mig.memory_total_mib), (Ok(13), Ok(9728)));
+    }
+
+    #[test]
+    fn processes_with_hostile_names() {
+        let processes = read(XML).processes.unwrap();
+        let [first, second] = processes.as_slice() else { panic!("{processes:?}") };
+        assert_eq!(first.name.as_deref(), Some("/a b/<c> & d &nope; e"));
+        assert_eq!((first.pid, first.gpu_index), (Some(4711), Some(0)));
+        assert_eq!((first.gpu_instance_id, first.compute_instance_id), (Some(3), Some(1)));
+        assert_eq!(first.memory_mib, Err(Absent::NotSupported));
+        assert_eq!((second.pid, second.name.as_ref()), (Some(4712), None));
+        assert_eq!((second.gpu_instance_id, second.memory_mib), (None, Err(Absent::NotRecorded)));
+    }
+
+    #[test]
+    fn an_empty_list_and_no_list_differ() {
+        let xml = |processes: &str| read(&format!("<gpu id='0:1'>{processes}</gpu>")).processes;
+        assert_eq!(xml("<processes> </processes>"), Some(Vec::new()));
+        assert_eq!(xml("<processes/>"), Some(Vec::new()));
+        assert_eq!(xml("<processes>N/A</processes>"), None);
+        assert_eq!(xml(""), None);
+        assert_eq!(xml("<processes>"), None);
+    }
+
+    #[test]
+    fn a_cut_loses_only_what_is_behind_it() {
+        let whole = read(XML);
+        for end in (0..XML.len()).filter(|end| XML.is_char_boundary(*end)) {
+            let cut = read(&XML[..end]);
+            for (gpu, all) in cut.gpus.iter().zip(&whole.gpus) {
+                assert!(gpu.memory_used_mib.is_err() || gpu.memory_used_mib == all.memory_used_mib);
+                assert!(gpu.name.is_none() || gpu.name == all.name);
+            }
+            assert!(cut.gpus.len() <= 2);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_passed_over() {
+        let broken = XML.replace("<display_active>", "<display_active <<>");
+        let document = read(&broken);
+        assert_eq!(document.gpus.len(), 2);
+        assert_eq!(document.gpus[0].memory_used_mib, Ok(2000));
+        let unclosed = XML.replace("</product_name>", "");
+        assert_eq!(read(&unclosed).gpus[0].memory_used_mib, Ok(2000));
+        let deep = "<a>".repeat(200) + "</a>" + XML;
+        assert_eq!(read(&deep).gpus.len(), 0, "too deep to be told apart");
+        assert!(read(&"<\"".repeat(5000)).unread.len() <= MAX_MISTAKES + 1);
+    }
+}
