@@ -52,9 +52,8 @@ impl Text {
     /// Iterates over the lines with their number in the original, from 1; the parts of a line
     /// that was broken in the cleaning share its number.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
-        let text = self.clean.strip_suffix(['\n', '\r']).unwrap_or(&self.clean);
         let mut number = self.first_line;
-        text.split_inclusive(['\n', '\r']).map(move |line| {
+        self.clean.split_inclusive(['\n', '\r']).map(move |line| {
             let mine = number;
             number += usize::from(line.ends_with('\n'));
             (mine, line.trim_end_matches(['\n', '\r']))
