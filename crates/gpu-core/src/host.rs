@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::holder::{DeviceFile, HeldFile, HolderScan, Unreadable};
 use crate::id::{Pid, ProcessKey};
 use crate::process::ProcessInfo;
+use crate::snapshot::Origin;
 use crate::token::ActToken;
 use std::fmt;
 
@@ -41,6 +42,10 @@ pub struct ProcessList {
 /// Looks at the processes of a machine.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Host: Send + Sync {
+    /// Returns which machine's processes these are. Nothing is done to a process of one machine
+    /// for the sake of a device of another.
+    fn origin(&self) -> Origin;
+
     /// Returns the machine's name.
     fn hostname(&self) -> Reading<String>;
 

@@ -7,7 +7,7 @@ use crate::users::Users;
 use crate::walk::Walker;
 use crate::{crew, fault, files, process};
 use gpu_core::{
-    Absent, DeviceFile, Error, ErrorKind, Holder, HolderScan, Host, Pid, ProcessHandle,
+    Absent, DeviceFile, Error, ErrorKind, Holder, HolderScan, Host, Origin, Pid, ProcessHandle,
     ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, Unreadable,
 };
 use rustix::io::Errno;
@@ -75,6 +75,10 @@ impl LinuxHost {
 }
 
 impl Host for LinuxHost {
+    fn origin(&self) -> Origin {
+        Origin::Live
+    }
+
     fn hostname(&self) -> Reading<String> {
         let root = ProcRoot::open(&self.context.roots.proc).map_err(fault::absent)?;
         let name = root.read("sys/kernel/hostname", 256).map_err(fault::absent)?;

@@ -6,8 +6,8 @@ use crate::plan::{Membership, Plan, Target};
 use crate::report::{Action, Outcome, Report};
 use crate::verify;
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceFileKind, ErrorKind, GpuBackend, Host, Journal, Pid,
-    ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
+    ActToken, Clock, DeviceFile, DeviceFileKind, Error, ErrorKind, GpuBackend, Host, Journal,
+    Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -57,6 +57,9 @@ pub fn execute(
     token: &ActToken,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Report {
+    if let Err(error) = same_machine(plan, ports) {
+        return Report { stopped: Some(error.fault()), ..Report::default() };
+    }
     let mut ladder =
         Ladder { ports, guard, token, watch, files: Vec::new(), spared: BTreeSet::new() };
     match ports.host.device_files() {
@@ -71,12 +74,26 @@ pub fn execute(
         .err()
         .map(|error| error.fault());
     ladder.close(&mut rungs);
-    let actions = rungs.into_iter().map(|rung| rung.action).collect();
+    let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
     let watch = ladder.watch;
-    let memory = verify::after(ports.backend, ports.clock, &plan.expected, &before, |waited| {
-        watch(Event::WaitingForMemory(waited));
-    });
+    // Where nobody ended, nothing will come back however long it is waited for.
+    let ended = actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }));
+    let patience = if ended { verify::PATIENCE } else { Duration::ZERO };
+    let memory =
+        verify::after(ports.backend, ports.clock, &plan.expected, &before, patience, |waited| {
+            watch(Event::WaitingForMemory(waited));
+        });
     Report { actions, memory, stopped }
+}
+
+/// Makes sure that plan, devices and processes are of one machine, and of one that can be reached.
+fn same_machine(plan: &Plan, ports: Ports<'_>) -> Result<()> {
+    let (devices, processes) = (ports.backend.origin(), ports.host.origin());
+    if plan.origin.as_ref() == Some(&devices) && devices == processes && devices != Origin::Pasted {
+        return Ok(());
+    }
+    let what = format!("act for the devices of {devices} on the processes of {processes}");
+    Err(Error::new(ErrorKind::Invalid, what))
 }
 
 /// One target on its way up the ladder; `handle` is there while something may still be sent.

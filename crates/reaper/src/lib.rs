@@ -19,6 +19,7 @@ mod guard;
 mod plan;
 mod report;
 mod role;
+mod usage;
 mod verify;
 
 pub use act::{Event, Ports, execute};
@@ -28,3 +29,4 @@ pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Freed, Outcome, Report};
 pub use role::Role;
+pub use usage::{Usage, User};

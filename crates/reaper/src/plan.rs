@@ -5,7 +5,8 @@ use crate::finding::{Confidence, Diagnosis, FindingKind};
 use crate::guard::{Guard, Refusal, is_user};
 use crate::role::Role;
 use gpu_core::{
-    Bytes, DeviceFileKind, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, Snapshot, StartTime,
+    Bytes, DeviceFileKind, DeviceId, DeviceState, Origin, Pid, ProcessInfo, ProcessKey, Snapshot,
+    StartTime,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -111,6 +112,8 @@ pub struct Expected {
 /// Everything that would be done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plan {
+    /// The machine it is for; it can be carried out on no other.
+    pub origin: Option<Origin>,
     /// Whom to signal, in order.
     pub targets: Vec<Target>,
     /// Whom not, and why.
@@ -137,7 +140,8 @@ pub fn plan(
     request: &Request,
 ) -> Plan {
     let Some(case) = Case::new(looks) else { return Plan::default() };
-    let mut plan = Plan { grace: request.grace, ..Plan::default() };
+    let mut plan =
+        Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
     for (pid, why) in candidates(looks, diagnosis, request) {
         if plan.targets.iter().any(|target| target.key.pid == pid) {
             continue;

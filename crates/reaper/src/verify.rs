@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How long memory is waited for once the last target is gone. Drivers give it back within about
 /// half a second; a context torn down with much mapped memory may take several.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads the memory of each device that something is expected of.
@@ -22,6 +22,7 @@ pub(crate) fn after(
     clock: &dyn Clock,
     expected: &[Expected],
     before: &[Reading<Bytes>],
+    patience: Duration,
     mut waiting: impl FnMut(Duration),
 ) -> Vec<Freed> {
     let start = clock.monotonic();
@@ -34,7 +35,7 @@ pub(crate) fn after(
             }
         }
         let done = freed.iter().flatten().all(|freed| freed.came_back);
-        if done || waited >= PATIENCE {
+        if done || waited >= patience {
             return freed.into_iter().flatten().collect();
         }
         waiting(waited);

@@ -26,6 +26,7 @@ fn clock() -> MockClock {
 fn backend(looks_until_freed: u64) -> MockGpuBackend {
     let looks = AtomicU64::new(0);
     let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(|| Origin::Simulated("scene".into()));
     backend.expect_sample().returning(move |_| {
         let back = looks.fetch_add(1, Ordering::Relaxed) >= looks_until_freed;
         device(0, if back { 25 } else { 9000 }, 16_280).sample.map_err(|_| unreachable!())
@@ -47,6 +48,7 @@ fn journal() -> (MockJournal, Arc<Mutex<Vec<String>>>) {
 fn host(handle: impl FnOnce(&mut MockProcessHandle) + Send + 'static) -> MockHost {
     let mut host = MockHost::new();
     host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_origin().returning(|| Origin::Simulated("scene".into()));
     host.expect_device_files().returning(|| Ok(vec![]));
     let handle = Mutex::new(Some(handle));
     host.expect_open().times(1).returning(move |_| {
@@ -199,4 +201,22 @@ fn a_survivor_is_named_with_its_state() {
     let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
     let state = Ok(ProcessState::Uninterruptible);
     assert_eq!(report.actions[0].outcome, Outcome::Survived { state });
+}
+
+#[test]
+fn a_plan_for_one_machine_is_not_carried_out_on_another() {
+    // Neither host opens anything: a mock fails on a call that is not expected.
+    for (devices, processes) in [
+        (Origin::Simulated("scene".into()), Origin::Live),
+        (Origin::Live, Origin::Live),
+        (Origin::Pasted, Origin::Pasted),
+    ] {
+        let mut host = MockHost::new();
+        host.expect_own_line().returning(|| Ok(vec![]));
+        host.expect_origin().return_const(processes);
+        let mut backend = MockGpuBackend::new();
+        backend.expect_origin().return_const(devices);
+        let report = run(&host, &backend, &journal().0, vec![]);
+        assert!(report.stopped.is_some() && report.actions.is_empty());
+    }
 }

@@ -11,7 +11,7 @@ mod unexplained;
 
 use crate::finding::{Cleared, Diagnosis, Finding};
 use crate::role::Role;
-pub(crate) use case::{Case, driver_reserve, listed};
+pub(crate) use case::{Case, Unexplained, driver_reserve, listed};
 use gpu_core::Snapshot;
 use std::collections::BTreeMap;
 

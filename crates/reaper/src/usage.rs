@@ -1,0 +1,96 @@
+//! Who uses each device, for a view of the whole machine.
+
+use crate::detect::{Case, Unexplained};
+use crate::role::Role;
+use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
+
+/// Who uses each device of a machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    devices: Vec<DeviceUsage>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct DeviceUsage {
+    device: DeviceId,
+    users: Vec<User>,
+    unexplained: Option<Bytes>,
+}
+
+/// A process that uses a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct User {
+    /// The process.
+    pub pid: Pid,
+    /// What NVML calls it, where it lists it.
+    pub name: Option<String>,
+    /// Device memory; absent for one that NVML does not list.
+    pub memory: Reading<Bytes>,
+    /// Share of NVML's sample window in which it computed.
+    pub utilization: Reading<Percent>,
+    /// NVML lists it.
+    pub listed: bool,
+    /// What it is there for.
+    pub role: Role,
+}
+
+impl Usage {
+    /// Returns who uses what: the processes that NVML lists, and those that use memory unlisted.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let Some(case) = Case::new(std::slice::from_ref(snapshot)) else { return Usage::default() };
+        Usage { devices: snapshot.devices.iter().map(|device| of_device(&case, device)).collect() }
+    }
+
+    /// Returns the users of a device, those that NVML lists first.
+    pub fn on(&self, device: &DeviceId) -> &[User] {
+        self.find(device).map_or(&[], |usage| &usage.users)
+    }
+
+    /// Returns the memory of a device that no listed process accounts for, where it is more than
+    /// the driver's own share.
+    pub fn unexplained(&self, device: &DeviceId) -> Option<Bytes> {
+        self.find(device)?.unexplained
+    }
+
+    /// Tells whether nobody uses a device but displays, monitors and daemons.
+    pub fn is_free(&self, device: &DeviceId) -> bool {
+        self.find(device).is_some_and(|usage| {
+            let busy = usage.users.iter().any(|user| user.role == Role::MemoryUser);
+            !busy && usage.unexplained.is_none()
+        })
+    }
+
+    fn find(&self, device: &DeviceId) -> Option<&DeviceUsage> {
+        self.devices.iter().find(|usage| usage.device.same_device(device))
+    }
+}
+
+fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
+    let listed = device.processes.iter().flatten().map(|process| User {
+        pid: process.pid,
+        name: process.name.clone().ok(),
+        memory: process.memory,
+        utilization: process.utilization,
+        listed: true,
+        role: case.role(process.pid, device),
+    });
+    let mut users: Vec<User> = listed.collect();
+    for holder in case.holders_of(device) {
+        let pid = holder.process.pid;
+        let role = case.role(pid, device);
+        let strong = case.now.minor_of(device).is_some_and(|minor| holder.has_mapped(minor));
+        if role == Role::MemoryUser && strong && !users.iter().any(|user| user.pid == pid) {
+            users.push(User {
+                pid,
+                name: None,
+                memory: Err(Absent::NotRecorded),
+                utilization: Err(Absent::NotRecorded),
+                listed: false,
+                role,
+            });
+        }
+    }
+    let unexplained =
+        Unexplained::of(device).filter(Unexplained::is_ghost).map(|account| account.bytes);
+    DeviceUsage { device: device.id().clone(), users, unexplained }
+}

@@ -1,0 +1,272 @@
+//! The whole walk on the real kernel, without a GPU: real processes hold and map files that stand
+//! in for the device nodes; they are found, ended and verified.
+
+use gpu_core::*;
+use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
+use gpu_reaper::*;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Memory that each holder's process 'takes' on the device that stands in.
+const EACH_MIB: u64 = 9000;
+
+/// A folder with device files, the processes that hold them, and a device whose memory is taken
+/// as long as they live.
+struct Bench {
+    folder: tempfile::TempDir,
+    children: Vec<Child>,
+    host: Here,
+}
+
+/// This machine. Where the tests run in a container, numbers are not the driver's; with a device
+/// of our own making they are.
+#[derive(Clone)]
+struct Here(LinuxHost);
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dev = folder.path().join("dev");
+        std::fs::create_dir(&dev).unwrap();
+        // What is mapped by LD_PRELOAD has to be a library: this program's own.
+        std::fs::copy(library(), dev.join("nvidia0")).unwrap();
+        for name in ["nvidiactl", "nvidia-uvm"] {
+            std::fs::write(dev.join(name), "").unwrap();
+        }
+        let roots = Roots { proc: "/proc".into(), dev, sys: "/sys".into() };
+        Bench { folder, children: Vec::new(), host: Here(LinuxHost::new(roots)) }
+    }
+
+    /// Starts a process that has all files open and the device mapped; `before` is shell that runs
+    /// first.
+    fn context(&mut self, before: &str) -> Pid {
+        self.start(&format!(
+            "{before} exec 3<>dev/nvidia0 4<>dev/nvidia-uvm 5<>dev/nvidiactl; \
+             export LD_PRELOAD=$PWD/dev/nvidia0; exec sleep 600"
+        ))
+    }
+
+    fn start(&mut self, script: &str) -> Pid {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(self.folder.path()).process_group(0);
+        command.stdin(Stdio::null());
+        let child = command.spawn().unwrap();
+        let pid = Pid(child.id());
+        self.children.push(child);
+        // It is ready once it is the program that it becomes.
+        for _ in 0..500 {
+            if self.host.process(pid).is_ok_and(|info| info.name == "sleep") {
+                return pid;
+            }
+            SystemClock::new().sleep(Duration::from_millis(10));
+        }
+        panic!("process {pid} did not become what it should");
+    }
+
+    fn look(&self) -> Snapshot {
+        observe(self, &self.host, &SystemClock::new())
+    }
+
+    fn plan(&self, request: &Request) -> (Plan, Guard) {
+        let looks = [self.look(), self.look()];
+        let guard = Guard::new(&self.host, Vec::new()).unwrap();
+        let everyone = self.host.processes().unwrap().processes;
+        (plan(&looks, &diagnose(&looks), &everyone, &guard, request), guard)
+    }
+
+    fn execute(&self, plan: &Plan, guard: &Guard) -> (Report, String) {
+        let path = self.folder.path().join("audit.jsonl");
+        let (clock, journal) = (SystemClock::new(), FileJournal::open(&path).unwrap());
+        let ports = Ports { backend: self, host: &self.host, clock: &clock, journal: &journal };
+        let report = execute(plan, guard, ports, &ActToken::the_user_asked(), &mut |_| {});
+        (report, std::fs::read_to_string(path).unwrap())
+    }
+
+    fn holders(&self) -> usize {
+        let files = self.host.device_files().unwrap();
+        self.host.holders(&files).unwrap().holders.len()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A shared library that this program has mapped and that `sleep` does not need.
+fn library() -> PathBuf {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let path = paths.find(|path| path.contains("libgcc_s")).expect("Rust programs map libgcc_s");
+    Path::new(path).to_owned()
+}
+
+impl GpuBackend for Bench {
+    fn origin(&self) -> Origin {
+        self.host.origin()
+    }
+    fn driver(&self) -> Result<Driver> {
+        Ok(Driver { version: Err(Absent::NotRecorded), cuda: Err(Absent::NotRecorded) })
+    }
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let mut id = DeviceId::from_index(0);
+        id.minor = Ok(0);
+        Ok(vec![DeviceInfo::unknown(id)])
+    }
+    fn sample(&self, _: &DeviceId) -> Result<DeviceSample> {
+        let lives = |child: &&Child| {
+            let info = self.host.process(Pid(child.id()));
+            info.is_ok_and(|info| info.state != Ok(ProcessState::Zombie))
+        };
+        let living = self.children.iter().filter(lives).count() as u64;
+        let mut sample = DeviceSample::absent(Absent::NotSupported);
+        sample.memory.used = Ok(Bytes::from_mib(25 + living * EACH_MIB));
+        sample.memory.total = Ok(Bytes::from_mib(80_000));
+        Ok(sample)
+    }
+    fn processes(&self, _: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        Ok(Vec::new())
+    }
+    fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
+        Ok(Vec::new())
+    }
+    fn topology(&self) -> Result<Topology> {
+        Err(Error::new(Absent::NotSupported, "read the topology"))
+    }
+    fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {device}")))
+    }
+}
+
+impl Host for Here {
+    fn origin(&self) -> Origin {
+        self.0.origin()
+    }
+    fn hostname(&self) -> Reading<String> {
+        self.0.hostname()
+    }
+    fn sees_host_pids(&self) -> Reading<bool> {
+        Ok(true)
+    }
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.0.device_files()
+    }
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.0.holders(files)
+    }
+    fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        self.0.process(pid)
+    }
+    fn processes(&self) -> Result<ProcessList> {
+        self.0.processes()
+    }
+    fn own_line(&self) -> Result<Vec<ProcessKey>> {
+        self.0.own_line()
+    }
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
+        self.0.open(pid)
+    }
+}
+
+fn ghost(grace: u64) -> Request {
+    Request { grace: Duration::from_secs(grace), ..Request::default() }
+}
+
+fn targets(plan: &Plan) -> Vec<Pid> {
+    plan.targets.iter().map(|target| target.key.pid).collect()
+}
+
+#[test]
+fn a_holder_is_found_ended_and_verified() {
+    let mut bench = Bench::new();
+    let pid = bench.context("");
+    let monitor = bench.start("exec 3<>dev/nvidia0; exec sleep 600");
+    // The device's memory stands for every child; the monitor's share is not the holder's.
+    let diagnosis = diagnose(&[bench.look()]);
+    assert_eq!(diagnosis.findings[0].kind, FindingKind::Ghost);
+    assert_eq!(diagnosis.findings[0].confidence, Confidence::High);
+    assert_eq!(diagnosis.cleared[0].process.pid, monitor);
+    let (plan, guard) = bench.plan(&ghost(10));
+    assert_eq!(targets(&plan), [pid]);
+    let (report, audit) = bench.execute(&plan, &guard);
+    assert_eq!(report.actions[0].signals, [Signal::Term]);
+    assert!(matches!(report.actions[0].outcome, Outcome::Ended { .. }), "{report:?}");
+    assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(EACH_MIB)));
+    assert!(!report.memory[0].came_back, "half of what was unexplained is still taken");
+    assert_eq!(audit.lines().count(), 2, "{audit}");
+    assert_eq!(bench.holders(), 1, "the monitor lives");
+}
+
+#[test]
+fn one_that_ignores_sigterm_is_killed_after_its_grace() {
+    let mut bench = Bench::new();
+    let pid = bench.context("trap '' TERM;");
+    let (plan, guard) = bench.plan(&ghost(1));
+    assert_eq!(targets(&plan), [pid]);
+    let (report, audit) = bench.execute(&plan, &guard);
+    assert_eq!(report.actions[0].signals, [Signal::Term, Signal::Kill]);
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(report.memory[0].after, Ok(Bytes::from_mib(25)));
+    let events: Vec<bool> =
+        audit.lines().map(|line| line.contains(r#""event":"signal""#)).collect();
+    assert_eq!(events, [true, true, false], "{audit}");
+    assert_eq!(bench.holders(), 0);
+}
+
+#[test]
+fn one_that_is_stopped_is_ended_too() {
+    let mut bench = Bench::new();
+    let pid = bench.context("");
+    assert!(Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success());
+    let (plan, guard) = bench.plan(&ghost(1));
+    assert_eq!(plan.targets[0].process.state, Ok(ProcessState::Stopped));
+    let (report, _) = bench.execute(&plan, &guard);
+    assert_eq!(report.actions[0].signals, [Signal::Term, Signal::Kill]);
+    assert!(report.is_complete(), "{report:?}");
+}
+
+#[test]
+fn one_that_forks_is_ended_with_its_group() {
+    let mut bench = Bench::new();
+    let pid = bench.context("sleep 601 3<>dev/nvidia0 &");
+    let (alone, _) = bench.plan(&ghost(5));
+    assert_eq!(targets(&alone), [pid], "the child uses no memory: open, nothing mapped, no uvm");
+    let (plan, guard) = bench.plan(&Request { scope: Scope::Group, ..ghost(5) });
+    assert_eq!(plan.targets.len(), 2);
+    assert_eq!(plan.targets[1].on_account_of, pid);
+    let (report, _) = bench.execute(&plan, &guard);
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(bench.holders(), 0);
+}
+
+#[test]
+fn one_that_let_go_between_plan_and_act_is_left_alone() {
+    let mut bench = Bench::new();
+    let pid = bench.start("exec 3<>dev/nvidia0 4<>dev/nvidia-uvm; exec sleep 600");
+    let request = Request { pids: vec![pid], ..ghost(5) };
+    let (plan, guard) = bench.plan(&request);
+    assert_eq!(targets(&plan), [pid]);
+    // Exactly what execute must notice: same process, no device any more.
+    std::fs::remove_file(bench.folder.path().join("dev/nvidia0")).unwrap();
+    std::fs::write(bench.folder.path().join("dev/nvidia0"), "another device").unwrap();
+    let (report, audit) = bench.execute(&plan, &guard);
+    assert_eq!(report.actions[0].outcome, Outcome::LetGo);
+    assert_eq!(report.actions[0].signals, []);
+    assert!(!audit.contains("SIG"), "{audit}");
+}
+
+#[test]
+fn its_own_line_is_never_a_target() {
+    let bench = Bench::new();
+    let own: Vec<Pid> = bench.host.own_line().unwrap().iter().map(|key| key.pid).collect();
+    assert!(own.contains(&Pid(std::process::id())));
+    let (plan, _) = bench.plan(&Request { pids: own.clone(), ..ghost(5) });
+    assert_eq!(plan.targets, []);
+    assert_eq!(plan.refused.len(), own.len());
+}
