@@ -51,25 +51,39 @@ pub(crate) fn is_prompt(line: &str) -> bool {
 
 /// Splits the prompt off: `user@host:~$ `, `[root@host ~]# `, `(env) C:\>`, `$ `, `+ `.
 fn after_prompt(line: &str) -> (bool, &str) {
-    const SIGNS: [char; 7] = ['$', '#', '%', '>', '\u{276f}', '\u{279c}', '\u{3bb}'];
+    const SIGNS: [char; 6] = ['$', '#', '%', '>', '\u{276f}', '\u{279c}'];
     const MAX_PROMPT: usize = 120;
     if let Some(rest) = line.strip_prefix("+ ") {
         return (true, rest);
     }
     for (at, sign) in line.char_indices().take(MAX_PROMPT) {
-        if !SIGNS.contains(&sign) {
-            continue;
-        }
-        let (before, after) = (&line[..at], &line[at + sign.len_utf8()..]);
-        let is_windows = sign == '>' && before.contains(":\\");
-        // A sign alone begins a comment or a quote as often as a command, but for `$`.
-        let is_place =
-            before.contains(['@', '~', ':', ']', ')']) || before.is_empty() && sign == '$';
-        if is_windows || (is_place && (after.is_empty() || after.starts_with(' '))) {
-            return (true, after.trim_start());
+        if SIGNS.contains(&sign) {
+            let (before, after) = (&line[..at], &line[at + sign.len_utf8()..]);
+            if is_prompt_of(before, sign, after) {
+                return (true, after.trim_start());
+            }
         }
     }
     (false, line)
+}
+
+/// Tells whether `before` is what a prompt says of the place, with its `sign` and the rest.
+fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
+    if before.contains(',') || before.contains("  ") || before.contains('<') {
+        return false;
+    }
+    if sign == '>' {
+        let drive = before.strip_prefix("PS ").unwrap_or(before).get(1..3);
+        return drive == Some(":\\");
+    }
+    // Alone, the other signs begin a comment or a heading as often as a command.
+    let is_place = (before.is_empty() && !matches!(sign, '#' | '%'))
+        || before.contains(['@', '~'])
+        || before.contains(":/")
+        || before.starts_with(['(', '[', '/'])
+        || before.starts_with("bash-")
+        || before.starts_with("sh-");
+    is_place && (after.is_empty() || after.starts_with(' '))
 }
 
 /// Tells whether a word stands before a command without changing what it prints.
@@ -124,6 +138,8 @@ mod tests {
             ("ann@box:~/work$ sudo fuser -v /dev/nvidia*", Some(Kind::Fuser)),
             ("[root@box ~]# lsof /dev/nvidia0", Some(Kind::Lsof)),
             ("(base) root@1234abcd:/# nvidia-smi -L", Some(Kind::List)),
+            ("/ # nvidia-smi", Some(Kind::Table)),
+            ("bash-4.2$ nvidia-smi", Some(Kind::Table)),
             ("C:\\Windows\\System32>nvidia-smi.exe -q -x", Some(Kind::Xml)),
             ("PS C:\\Users\\ann> nvidia-smi -q", Some(Kind::Q)),
             ("box:~ % /usr/bin/nvidia-smi topo -m", Some(Kind::Topo)),
@@ -158,7 +174,9 @@ mod tests {
             assert_eq!(read(line), None, "{line}");
         }
         assert!(is_prompt("ann@box:~$"));
-        assert!(!is_prompt("# gpu   pwr"));
+        for line in ["# gpu   pwr", "x.cc:1] Created (/device:GPU:0) -> x", "0, 5 %, C:\\a> b"] {
+            assert!(!is_prompt(line), "{line}");
+        }
     }
 
     proptest! {

@@ -77,16 +77,6 @@ pub(crate) fn of_line<'a>(line: &str, following: impl Iterator<Item = &'a str>) 
     }
 }
 
-/// Tells whether a line begins another output of its kind.
-pub(crate) fn is_first(line: &str, kind: Kind) -> bool {
-    match kind {
-        Kind::Table => line.contains("NVIDIA-SMI"),
-        Kind::Q => is_q_title(line),
-        Kind::Xml => line.trim_start().starts_with("<?xml"),
-        _ => false,
-    }
-}
-
 fn is_xml(line: &str) -> bool {
     let Some(rest) = line.strip_prefix('<') else { return false };
     if ["?xml", "!DOCTYPE", "nvidia_smi_log", "gpu id="].iter().any(|start| rest.starts_with(start))
@@ -123,7 +113,8 @@ fn is_table(line: &str) -> bool {
     title || border || row
 }
 
-fn is_q_title(line: &str) -> bool {
+/// Tells whether a line is the title of `-q`.
+pub(crate) fn is_q_title(line: &str) -> bool {
     line.contains("NVSMI LOG") && line.contains("==")
 }
 

@@ -6,10 +6,28 @@
 //! answers the question. Units stay those printed; [`snapshot`] turns documents into the typed
 //! [`gpu_core::Snapshot`].
 
+mod command;
+mod csv;
+mod detect;
 mod document;
+mod failure;
 mod field;
+mod fuser;
+mod list;
+mod lsof;
+mod monitor;
+mod parse;
+mod q;
+mod report;
+mod sections;
+mod table;
+mod tensorflow;
 mod text;
+mod topology;
+mod xml;
 
 pub use document::{
     Document, ErrorCode, Gpu, Holder, Kind, MigDevice, Process, Topology, Unread, Value,
 };
+pub use parse::{Hint, Unrecognized, parse};
+pub use sections::sections;

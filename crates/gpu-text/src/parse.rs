@@ -1,6 +1,6 @@
 //! The entry: bytes to a document.
 
-use crate::detect;
+use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
 use crate::text::{self, Text};
 use crate::{csv, failure, fuser, list, lsof, monitor, q, table, tensorflow, topology, xml};
@@ -39,13 +39,15 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     if let Some(kind) = hint.kind {
         return Ok(of_kind(&text, kind, hint.fields.as_deref()));
     }
-    if let Some(recognized) = detect::recognize(&text) {
-        let fields = hint.fields.as_deref().or(recognized.fields.as_deref());
-        return Ok(of_kind(&text, recognized.kind, fields));
-    }
-    match &hint.fields {
-        Some(fields) => Ok(of_kind(&text, csv::kind_of_fields(fields), Some(fields))),
-        None => Err(Unrecognized { what: describe(bytes, &text) }),
+    // Rows of CSV can look like a failure: whoever tells the fields says that they are rows.
+    let recognized = detect::recognize(&text)
+        .filter(|recognized| hint.fields.is_none() || recognized.kind != Kind::Error);
+    match (recognized, &hint.fields) {
+        (Some(Recognized { kind, fields }), told) => {
+            Ok(of_kind(&text, kind, told.as_deref().or(fields.as_deref())))
+        }
+        (None, Some(fields)) => Ok(of_kind(&text, csv::kind_of_fields(fields), Some(fields))),
+        (None, None) => Err(Unrecognized { what: describe(bytes, &text) }),
     }
 }
 

@@ -1,0 +1,179 @@
+//! A paste of several outputs, taken apart.
+
+use crate::detect::{self, Recognized};
+use crate::document::{Document, ErrorCode, Kind};
+use crate::parse::of_kind;
+use crate::text::{self, Text};
+use crate::{command, failure};
+
+/// How many parts a paste is split into; the last one keeps the rest.
+const MAX_SECTIONS: usize = 1000;
+
+/// Reads a paste of several outputs one after another, perhaps with shell prompts between, into
+/// a document each, in their order. What is none of the known kinds is left out.
+pub fn sections(bytes: &[u8]) -> Vec<Document> {
+    let text = text::clean(bytes);
+    let parts = text::split(&text, &starts(&text));
+    parts.iter().filter_map(read).collect()
+}
+
+fn read(part: &Text) -> Option<Document> {
+    let Recognized { kind, fields } = detect::recognize(part)?;
+    Some(of_kind(part, kind, fields.as_deref()))
+}
+
+/// The part that is being read.
+#[derive(Default)]
+struct Part {
+    /// Its kind, as soon as a line tells it, and where that line stands.
+    kind: Option<(Kind, usize)>,
+    /// Its end was seen: whatever comes is another part.
+    ended: bool,
+}
+
+/// Returns the positions of the lines with which a part begins: a shell prompt, a line of another
+/// kind, another output of the same kind.
+fn starts(text: &Text) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut part = Part::default();
+    let mut before = "";
+    let mut lines = text.lines().enumerate();
+    while let Some((at, (_, line))) = lines.next() {
+        if starts.len() == MAX_SECTIONS {
+            break;
+        }
+        let line = line.trim();
+        let kind = detect::of_line(line, lines.clone().map(|(_, (_, line))| line)).or_else(|| {
+            // A complaint behind a row is of the same tool, after a blank line of another.
+            let complains = part.kind.is_none() || before.is_empty();
+            (complains && is_failure(line)).then_some(Kind::Error)
+        });
+        let start = match (part.kind, kind) {
+            _ if line.is_empty() => None,
+            _ if part.ended => Some(at),
+            // Everything up to its end is XML.
+            (Some((Kind::Xml, _)), _) => None,
+            (_, None) => is_between(line).then_some(at),
+            (None, Some(_)) => None,
+            (Some((current, _)), Some(kind)) if kind != current => Some(at),
+            (Some((_, since)), Some(kind)) => {
+                title(line, before, kind, at).filter(|start| *start > since)
+            }
+        };
+        if let Some(start) = start {
+            starts.push(start);
+            part = Part::default();
+        }
+        part.kind = part.kind.or(kind.map(|kind| (kind, start.unwrap_or(at))));
+        part.ended = line.ends_with("</nvidia_smi_log>") || (part.ended && line.is_empty());
+        before = line;
+    }
+    starts
+}
+
+/// Returns where the output begins whose title is `line` at position `at`; `None` when it is no
+/// title.
+fn title(line: &str, before: &str, kind: Kind, at: usize) -> Option<usize> {
+    match kind {
+        // The upper border stands before the title.
+        Kind::Table if line.contains("NVIDIA-SMI") => {
+            Some(at.saturating_sub(usize::from(before.starts_with('+'))))
+        }
+        Kind::Q if detect::is_q_title(line) => Some(at),
+        _ => None,
+    }
+}
+
+fn is_failure(line: &str) -> bool {
+    failure::codes(line).iter().any(|code| *code != ErrorCode::Other)
+}
+
+/// Tells whether a line stands between outputs: a command, a prompt, a fence of Markdown.
+fn is_between(line: &str) -> bool {
+    line.starts_with("```") || command::read(line).is_some() || command::is_prompt(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn kinds(paste: &str) -> Vec<Kind> {
+        sections(paste.as_bytes()).iter().map(|document| document.kind).collect()
+    }
+
+    const BORDER: &str = "+-----------------------------------------------------------------+\n";
+    const TABLE: &str = "| NVIDIA-SMI 400.1       Driver Version: 400.1                    |\n";
+    const FUSER: &str = "/dev/nvidia0:   ann  7 F...m x\n";
+    const LIST: &str = "GPU 0: Test K80 (UUID: GPU-1)\n";
+
+    #[test]
+    fn outputs_without_prompts() {
+        let table = format!("Tue Nov 21\n{BORDER}{TABLE}{BORDER}");
+        assert_eq!(kinds(&format!("{table}{FUSER}")), [Kind::Table, Kind::Fuser]);
+        assert_eq!(
+            kinds(&format!("{table}\n{table}{LIST}")),
+            [Kind::Table, Kind::Table, Kind::List]
+        );
+        let log = "==============NVSMI LOG==============\n    Minor Number      : 0\n";
+        assert_eq!(kinds(&format!("{log}{log}{FUSER}")), [Kind::Q, Kind::Q, Kind::Fuser]);
+    }
+
+    #[test]
+    fn outputs_between_prompts() {
+        let paste = format!(
+            "ann@box:~$ nvidia-smi -L\n{LIST}ann@box:~$ nvidia-smi --query-gpu=index,memory.used \
+             --format=csv,noheader\n0, 7 MiB\nann@box:~$ sudo nvidia-smi --gpu-reset\n\
+             Unable to reset this GPU because it's being used\nann@box:~$ sudo fuser -v /dev/nvidia*\n\
+             {FUSER}ann@box:~$"
+        );
+        assert_eq!(kinds(&paste), [Kind::List, Kind::QueryGpu, Kind::Error, Kind::Fuser]);
+        let documents = sections(paste.as_bytes());
+        assert_eq!(documents[1].gpus[0].memory_used_mib, Ok(7));
+        assert_eq!(documents[2].errors, [ErrorCode::ResetRefused]);
+    }
+
+    #[test]
+    fn xml_is_whole_whatever_it_holds() {
+        let xml = "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n<gpu id=\"0:1:2.0\">\n$ x\n\n\
+                   No devices were found\n</gpu>\n</nvidia_smi_log>\n";
+        assert_eq!(kinds(&format!("{xml}{LIST}{xml}")), [Kind::Xml, Kind::List, Kind::Xml]);
+    }
+
+    #[test]
+    fn prose_is_left_out_and_complaints_are_kept() {
+        let prose = "Hello, I have a problem with my GPU, an error.\n\n";
+        let failed = "\nNo devices were found\n\n";
+        assert_eq!(
+            kinds(&format!("{prose}{LIST}{failed}{FUSER}")),
+            [Kind::List, Kind::Error, Kind::Fuser]
+        );
+        assert_eq!(kinds("just words\n"), []);
+    }
+
+    #[test]
+    fn lines_keep_their_numbers() {
+        let documents = sections(format!("{LIST}\n{FUSER}what is this\n").as_bytes());
+        assert_eq!(documents[1].unread[0].line, 4);
+    }
+
+    proptest! {
+        #[test]
+        fn any_paste_is_taken_apart(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![BORDER, TABLE, FUSER, LIST, "$ nvidia-smi\n", "x\n", "\n",
+                    "# gpu  pwr\n", "0 1\n", "index, name\n", "0, x\n", "No devices were found\n",
+                    "<?xml ?>\n", "</nvidia_smi_log>\n", "\tGPU0\tGPU1\n", "GPU0\tX\tOK\n"]),
+                0..30,
+            ),
+        ) {
+            let paste = parts.concat();
+            let documents = sections(paste.as_bytes());
+            prop_assert_eq!(&documents, &sections(paste.as_bytes()));
+            let holders: usize = documents.iter().map(|document| document.holders.len()).sum();
+            let in_xml = paste.contains("<?xml");
+            prop_assert!(in_xml || holders == parts.iter().filter(|part| **part == FUSER).count());
+            prop_assert!(documents.len() <= parts.len());
+        }
+    }
+}
