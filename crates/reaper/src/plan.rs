@@ -256,6 +256,9 @@ fn targets_for(
     if let Some(role) = roles.iter().find(|role| matches!(role, Role::Display | Role::Daemon)) {
         return Err(Refusal::Role(*role));
     }
+    if let Some(role) = Role::claimed(info).filter(|_| request.pids.is_empty()) {
+        return Err(Refusal::Role(role));
+    }
     if !roles.contains(&Role::MemoryUser) {
         return Err(Refusal::Role(Role::Monitor));
     }
@@ -277,7 +280,7 @@ fn targets_for(
         }
     };
     for member in everyone.iter().filter(|p| p.key.pid != pid && membership.covers(p)) {
-        if let Some(refusal) = scope_forbids(case, guard, info, member) {
+        if let Some(refusal) = scope_forbids(guard, info, member) {
             return Err(Refusal::ScopeHolds(member.key.pid, Box::new(refusal)));
         }
         targets.push(target(member, membership.clone()));
@@ -287,17 +290,11 @@ fn targets_for(
 
 /// A member that may not be signalled keeps its whole scope from being ended: half a job is worse
 /// than a job.
-fn scope_forbids(
-    case: &Case<'_>,
-    guard: &Guard,
-    target: &ProcessInfo,
-    member: &ProcessInfo,
-) -> Option<Refusal> {
+fn scope_forbids(guard: &Guard, target: &ProcessInfo, member: &ProcessInfo) -> Option<Refusal> {
     if let Some(refusal) = guard.forbids(member) {
         return Some(refusal);
     }
-    let role = Role::of(Some(member), case.holder(member.key.pid), None, None);
-    if matches!(role, Role::Display | Role::Daemon) {
+    if let Some(role) = Role::claimed(member) {
         return Some(Refusal::Role(role));
     }
     // The leader of a session, other than the target: a login shell or what stands for one.

@@ -72,19 +72,16 @@ impl Role {
         listed: Option<&DeviceProcess>,
         minor: Option<u32>,
     ) -> Role {
-        let named = |names: &[&str]| {
-            process
-                .is_some_and(|p| names.iter().any(|name| kernel_name(&p.name) == kernel_name(name)))
-        };
+        let claimed = process.and_then(Role::claimed);
         let ordinary = process.is_some_and(|p| p.uid.is_ok_and(|uid| uid >= FIRST_USER));
         let mps = process.is_some_and(|p| kernel_name(&p.name) == "nvidia-cuda-mps");
-        if named(DAEMONS) && (!ordinary || mps) {
+        if claimed == Some(Role::Daemon) && (!ordinary || mps) {
             return Role::Daemon;
         }
         let draws = holder.is_some_and(|holder| {
             holder.has(DeviceFileKind::Modeset) || holder.has(DeviceFileKind::Render)
         }) || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics);
-        if named(DISPLAYS) && (!ordinary || draws) {
+        if claimed == Some(Role::Display) && (!ordinary || draws) {
             return Role::Display;
         }
         if listed.is_some()
@@ -94,6 +91,17 @@ impl Role {
         } else {
             Role::Monitor
         }
+    }
+
+    /// Returns the role that a process claims by its name alone.
+    ///
+    /// Without being asked for by its number nothing of such a name is ended, and no group or
+    /// container that has it in it.
+    pub(crate) fn claimed(process: &ProcessInfo) -> Option<Role> {
+        let named = |names: &[&str]| {
+            names.iter().any(|name| kernel_name(&process.name) == kernel_name(name))
+        };
+        if named(DAEMONS) { Some(Role::Daemon) } else { named(DISPLAYS).then_some(Role::Display) }
     }
 
     /// Tells whether a process of this role may ever be signalled.

@@ -1,0 +1,300 @@
+//! Whole walks on random machines with random scripts and faults: what must hold of all of them.
+//!
+//! A failure prints the seed; `random(Seed(n))` makes the same machine again.
+
+use gpu_core::*;
+use gpu_reaper::*;
+use gpu_sim::{
+    Event as Happening, Fault, Seed, SentSignal, Simulation, random, random_faults, random_machine,
+    random_script,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Hands every question on to the simulation, and keeps what it answered about memory and when.
+struct Witness {
+    simulation: Simulation,
+    seen: Mutex<Vec<(u32, Reading<Bytes>, usize)>>,
+}
+
+impl Witness {
+    fn new(simulation: &Simulation) -> Self {
+        Witness { simulation: simulation.clone(), seen: Mutex::default() }
+    }
+
+    /// What was seen of a device: each value, with the number of signals sent until then.
+    fn seen_of(&self, index: u32) -> Vec<(Reading<Bytes>, usize)> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter()
+            .filter(|(device, ..)| *device == index)
+            .map(|(_, used, at)| (*used, *at))
+            .collect()
+    }
+}
+
+impl GpuBackend for Witness {
+    fn origin(&self) -> Origin {
+        GpuBackend::origin(&self.simulation)
+    }
+    fn driver(&self) -> Result<Driver> {
+        self.simulation.driver()
+    }
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.simulation.devices()
+    }
+    fn sample(&self, device: &DeviceId) -> Result<DeviceSample> {
+        let sample = self.simulation.sample(device);
+        let used = sample.as_ref().map_or(Err(Absent::Failed), |sample| sample.memory.used);
+        self.seen.lock().unwrap().push((device.index, used, self.simulation.signals().len()));
+        sample
+    }
+    fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        GpuBackend::processes(&self.simulation, device)
+    }
+    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
+        self.simulation.mig_instances(device)
+    }
+    fn topology(&self) -> Result<Topology> {
+        self.simulation.topology()
+    }
+    fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()> {
+        self.simulation.reset(device, token)
+    }
+}
+
+/// What the user asks for in one walk.
+#[derive(Clone, Debug)]
+struct Asked {
+    seed: u64,
+    /// Ask for each process by its number, instead of leaving it to the findings.
+    by_number: bool,
+    scope: Scope,
+    /// Which of the processes is protected, counted around.
+    protect: Option<usize>,
+    faults: usize,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let scope = prop_oneof![Just(Scope::Process), Just(Scope::Group), Just(Scope::Container)];
+    let protect = prop_oneof![Just(None), (0usize..8).prop_map(Some)];
+    (any::<u64>(), any::<bool>(), scope, protect, 0usize..6).prop_map(
+        |(seed, by_number, scope, protect, faults)| Asked {
+            seed,
+            by_number,
+            scope,
+            protect,
+            faults,
+        },
+    )
+}
+
+/// Everything that a walk leaves behind.
+struct Walk {
+    plan: Plan,
+    report: Report,
+    signals: Vec<SentSignal>,
+    journal: Vec<String>,
+    witness: Witness,
+    own: BTreeSet<Pid>,
+    protected: Option<Pid>,
+}
+
+/// Looks twice, plans, lets `between` happen, acts. `None` when the machine does not let us know
+/// our own line: then there is no guard, and nothing can be done.
+fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
+    let seed = Seed(asked.seed);
+    let simulation = random(seed);
+    let own = Host::own_line(&simulation).ok()?.iter().map(|key| key.pid).collect();
+    let machine = random_machine(seed);
+    for (call, nth, fault) in random_faults(seed, &machine, asked.faults) {
+        simulation.inject(call, nth, fault);
+    }
+    let pids: Vec<Pid> = machine.processes.iter().map(gpu_sim::Process::pid).collect();
+    let protected = asked.protect.and_then(|at| pids.get(at % pids.len().max(1)).copied());
+    let look = || {
+        simulation.sleep(Duration::from_millis(500));
+        observe(&simulation, &simulation, &simulation)
+    };
+    let looks = [look(), look()];
+    let diagnosis = diagnose(&looks);
+    let guard = Guard::new(&simulation, protected.map(Protect::Pid).into_iter().collect()).ok()?;
+    let everyone = Host::processes(&simulation).map(|list| list.processes).unwrap_or_default();
+    let request = Request {
+        pids: if asked.by_number { pids } else { Vec::new() },
+        scope: asked.scope,
+        ..Request::default()
+    };
+    let plan = plan(&looks, &diagnosis, &everyone, &guard, &request);
+    assert_eq!(simulation.signals(), [], "a dry run sends nothing");
+    assert_eq!(simulation.journal(), [] as [String; 0], "and logs nothing");
+    between(&simulation, &plan);
+    let witness = Witness::new(&simulation);
+    let ports =
+        Ports { backend: &witness, host: &simulation, clock: &simulation, journal: &simulation };
+    let report = execute(&plan, &guard, ports, &ActToken::the_user_asked(), &mut |_| {});
+    let (signals, journal) = (simulation.signals(), simulation.journal());
+    Some(Walk { plan, report, signals, journal, witness, own, protected })
+}
+
+/// What must hold of every walk, whatever happened.
+fn check(walk: &Walk) {
+    for sent in &walk.signals {
+        let target = walk.plan.targets.iter().find(|target| target.key.surely_same(&sent.process));
+        let target = target.unwrap_or_else(|| panic!("{sent:?} was in no plan"));
+        assert!(!walk.own.contains(&sent.process.pid), "{sent:?} is of our own line");
+        assert_ne!(Some(sent.process.pid), walk.protected, "{sent:?} is protected");
+        assert_ne!(sent.process.pid, Pid(1));
+        if matches!(target.membership, Membership::Holds(_)) {
+            assert!(sent.held_device_file, "{sent:?} had let go of the device");
+        }
+        let daemons = ["nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "Xorg"];
+        let asked_for = target.why.contains("number") && target.on_account_of == sent.process.pid;
+        assert!(
+            asked_for || !daemons.iter().any(|daemon| sent.name.starts_with(daemon)),
+            "{sent:?}"
+        );
+    }
+    // The line before the signal: never more signals than lines.
+    let lines = walk.journal.iter().filter(|line| line.contains(r#""event":"signal""#)).count();
+    assert!(lines >= walk.signals.len(), "{:?}", walk.journal);
+    for freed in &walk.report.memory {
+        let seen = walk.witness.seen_of(freed.device.index);
+        let Some(bytes) = freed.freed else {
+            assert!(!freed.came_back);
+            continue;
+        };
+        // Both figures are answers that the device gave, one before any signal, one after.
+        assert!(seen.iter().any(|(used, signals)| *used == freed.before && *signals == 0));
+        assert!(
+            seen.iter()
+                .any(|(used, signals)| *used == freed.after && *signals == walk.signals.len())
+        );
+        assert_eq!(bytes, freed.before.unwrap().saturating_sub(freed.after.unwrap()));
+        assert!(!freed.came_back || bytes.0 > 0, "nothing came back");
+    }
+    if walk.report.is_complete() {
+        let gone = walk.report.actions.iter().all(|action| action.outcome.is_gone());
+        assert!(gone && walk.report.stopped.is_none());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_reaches_whom_it_must_not(asked in asked()) {
+        if let Some(walk) = walk(&asked, |_, _| {}) {
+            check(&walk);
+        }
+    }
+
+    #[test]
+    fn a_number_used_again_between_plan_and_act_is_never_signalled(asked in asked()) {
+        let reused = |simulation: &Simulation, plan: &Plan| {
+            for target in &plan.targets {
+                simulation.happen(Happening::Exit(target.key.pid));
+                let mut info = target.process.clone();
+                info.key.start = None;
+                simulation.happen(Happening::Start(Box::new(gpu_sim::Process::new(info))));
+            }
+        };
+        if let Some(walk) = walk(&asked, reused) {
+            check(&walk);
+            prop_assert_eq!(walk.signals, []);
+        }
+    }
+
+    #[test]
+    fn who_lets_go_between_plan_and_act_is_never_signalled(mut asked in asked()) {
+        asked.scope = Scope::Process;
+        let let_go = |simulation: &Simulation, plan: &Plan| {
+            for target in &plan.targets {
+                simulation.happen(Happening::LetGo(target.key.pid, None));
+            }
+        };
+        if let Some(walk) = walk(&asked, let_go) {
+            check(&walk);
+            prop_assert_eq!(walk.signals, []);
+        }
+    }
+
+    #[test]
+    fn who_leaves_the_scope_is_never_signalled(mut asked in asked()) {
+        asked.scope = Scope::Group;
+        let leave = |simulation: &Simulation, plan: &Plan| {
+            for target in &plan.targets {
+                simulation.happen(Happening::JoinsGroup(target.key.pid, Pid(4_000_000)));
+            }
+        };
+        if let Some(walk) = walk(&asked, leave) {
+            check(&walk);
+            for sent in &walk.signals {
+                let target = walk.plan.targets.iter().find(|target| target.key == sent.process);
+                prop_assert!(matches!(target.unwrap().membership, Membership::Holds(_)));
+            }
+        }
+    }
+
+    #[test]
+    fn no_log_no_signal(asked in asked(), nth in 1u64..4) {
+        let failing = |simulation: &Simulation, _: &Plan| {
+            simulation.inject_from(gpu_sim::Call::Append, nth, Fault::Error(ErrorKind::Io));
+        };
+        if let Some(walk) = walk(&asked, failing) {
+            check(&walk);
+            prop_assert!(walk.signals.len() < nth as usize);
+        }
+    }
+
+    #[test]
+    fn looking_never_panics_and_never_blames_the_living_twice(seed in any::<u64>(), faults in 0usize..12) {
+        let machine = random_machine(Seed(seed));
+        let mut scripted = machine.clone();
+        scripted.events = random_script(Seed(seed), &machine);
+        let simulation = Simulation::start(scripted, Seed(seed));
+        for (call, nth, fault) in random_faults(Seed(seed), &machine, faults) {
+            simulation.inject(call, nth, fault);
+        }
+        let mut looks = Vec::new();
+        for _ in 0..5 {
+            simulation.sleep(Duration::from_secs(3));
+            looks.push(observe(&simulation, &simulation, &simulation));
+            let diagnosis = diagnose(&looks);
+            for cleared in &diagnosis.cleared {
+                let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
+                prop_assert!(suspects.into_iter().all(|suspect| suspect.process.pid != cleared.process.pid));
+            }
+            let usage = Usage::of(looks.last().unwrap());
+            for device in &looks.last().unwrap().devices {
+                let busy = usage.on(device.id()).iter().any(|user| user.role == Role::MemoryUser);
+                prop_assert!(!(busy && usage.is_free(device.id())));
+            }
+        }
+    }
+}
+
+/// The properties above say nothing if nothing ever happens on these machines.
+#[test]
+fn the_walks_do_something() {
+    let (mut ended, mut killed, mut back, mut kept, mut let_go) = (0, 0, 0, 0, 0);
+    for seed in 0..400 {
+        let scope = Scope::Process;
+        let asked = Asked { seed, by_number: seed % 2 == 0, scope, protect: None, faults: 2 };
+        let Some(walk) = walk(&asked, |_, _| {}) else { continue };
+        check(&walk);
+        killed += walk.signals.iter().filter(|sent| sent.signal == Signal::Kill).count();
+        for action in &walk.report.actions {
+            ended += usize::from(matches!(action.outcome, Outcome::Ended { .. }));
+            let_go += usize::from(action.outcome == Outcome::LetGo);
+        }
+        back += walk.report.memory.iter().filter(|freed| freed.came_back).count();
+        kept += walk.report.memory.iter().filter(|freed| !freed.came_back).count();
+    }
+    let counts = [ended, killed, back, kept, let_go];
+    assert!(
+        counts.iter().all(|count| *count >= 5),
+        "ended, killed, back, kept, let go: {counts:?}"
+    );
+}
