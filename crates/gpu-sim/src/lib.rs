@@ -1,1 +1,50 @@
-//! Placeholder.
+//! A simulated GPU machine behind every port of gpu-core.
+//!
+//! The main decision is that a machine is data and the engine knows none by name. A folder of
+//! `sim-fixtures/machines` holds what a real machine printed, byte for byte, and a `machine.toml`
+//! for what no printout can say: how each process takes a signal, when memory comes back, what
+//! happens by itself. [`Simulation`] runs it behind all ports over one state, one clock that
+//! moves only when asked, and one seed, so that a whole walk (look, decide, act, look again) is
+//! repeatable to the last line. It is stricter than hardware: what a real machine would let pass
+//! once in a while, such as a signal to a number that was given to somebody else, is an error here
+//! every time.
+
+mod anonymize;
+mod assemble;
+mod backend;
+mod clock;
+mod complaint;
+mod date;
+mod device_entry;
+mod devices;
+mod faults;
+mod file;
+mod host;
+mod import;
+mod journal;
+mod load;
+mod machine;
+mod memory;
+mod process_entry;
+#[cfg(feature = "random")]
+mod random;
+mod recording;
+mod script;
+mod seed;
+mod simulation;
+mod state;
+mod viewer;
+
+pub use anonymize::Anonymizer;
+pub use faults::{Call, Fault};
+pub use load::{EmbeddedMachine, machines};
+pub use machine::{
+    Device, Event, Holding, Machine, Process, Reaction, Scheduled, Viewer, When, device_file,
+};
+pub use memory::SimulatedMemory;
+#[cfg(feature = "random")]
+pub use random::{random, random_faults, random_machine, random_script};
+pub use recording::{Header, Look, Recording, RecordingWriter};
+pub use seed::Seed;
+pub use simulation::Simulation;
+pub use state::SentSignal;

@@ -1,0 +1,57 @@
+//! Takes out of a look what tells who works on the machine and on what.
+
+use gpu_core::{Absent, ProcessInfo, Snapshot};
+use std::collections::BTreeMap;
+
+/// Leaves out process names, command lines, user names and the host's name, and replaces user
+/// ids, cgroups and the names of containers, pods and jobs by numbers.
+///
+/// The numbers are the same in every look that goes through one anonymizer, so that it stays
+/// visible which processes belong together. Process numbers, times, devices and memory stay.
+#[derive(Clone, Debug, Default)]
+pub struct Anonymizer {
+    uids: BTreeMap<u32, u32>,
+    names: BTreeMap<String, usize>,
+}
+
+impl Anonymizer {
+    /// Returns the look without what it must not tell.
+    pub fn anonymize(&mut self, snapshot: &Snapshot) -> Snapshot {
+        let mut snapshot = snapshot.clone();
+        snapshot.hostname = Err(Absent::NotRecorded);
+        for device in &mut snapshot.devices {
+            for process in device.processes.iter_mut().flatten() {
+                process.name = Err(Absent::NotRecorded);
+            }
+        }
+        for process in snapshot.processes.values_mut() {
+            if let Ok(info) = &mut process.0 {
+                self.process(info);
+            }
+        }
+        snapshot
+    }
+
+    fn process(&mut self, info: &mut ProcessInfo) {
+        info.name = "process".to_owned();
+        info.command_line = Err(Absent::NotRecorded);
+        info.user = Err(Absent::NotRecorded);
+        let next = u32::try_from(self.uids.len()).unwrap_or(u32::MAX).saturating_add(1001);
+        info.uid = info.uid.map(|uid| match uid {
+            0 => 0,
+            uid => *self.uids.entry(uid).or_insert(next),
+        });
+        info.cgroup =
+            info.cgroup.as_ref().map_err(|a| *a).map(|name| self.number("/cgroup-", name));
+        if let Some(workload) = &mut info.workload {
+            workload.id = self.number("workload-", &workload.id);
+            workload.cgroup = self.number("/cgroup-", &workload.cgroup);
+        }
+    }
+
+    fn number(&mut self, kind: &str, name: &str) -> String {
+        let next = self.names.len() + 1;
+        let number = self.names.entry(format!("{kind}{name}")).or_insert(next);
+        format!("{kind}{number}")
+    }
+}

@@ -1,0 +1,240 @@
+//! From what the recordings show and what `machine.toml` adds to a whole machine.
+
+use crate::date::timestamp;
+use crate::file::{DriverEntry, GpuEntry, MachineFile, Place};
+use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
+use crate::machine::{Event, Machine, Process, Viewer, device_file};
+use crate::{device_entry, process_entry, script};
+use gpu_core::{
+    Absent, Bytes, DeviceFile, DeviceFileKind, Driver, Error, Fault, Link, Pid, Result, Snapshot,
+    Timestamp, Topology, Unreadable,
+};
+use std::collections::BTreeMap;
+use toml::value::Datetime;
+
+/// Returns the machine that `base`, the recordings, shows, with all that the file adds or sets
+/// right.
+///
+/// # Errors
+/// `Invalid`, naming the line, when the file contradicts itself or the recordings.
+pub(crate) fn assemble(
+    name: &str,
+    text: &str,
+    file: MachineFile,
+    base: Option<&Snapshot>,
+) -> Result<Machine> {
+    let place = Place(text);
+    let mut machine = base.map_or_else(|| empty(name), |base| machine_from_snapshot(name, base));
+    machine.description = file.description;
+    machine.clock = date(place, "clock", &file.clock)?;
+    machine.booted = match &file.booted {
+        Some(booted) => date(place, "booted", booted)?,
+        None => Timestamp(machine.clock.0.saturating_sub(UPTIME.as_millis() as u64)),
+    };
+    // Who holds what is told here, whether a recording shows it or not.
+    machine.holders_fault = None;
+    machine.hostname = file.hostname.ok_or(Absent::NotRecorded);
+    overlay_driver(&mut machine, &file.driver);
+    if let Some(rows) = &file.topology {
+        machine.topology = Ok(topology(place, rows)?);
+    }
+
+    for entry in &file.gpus {
+        device_entry::overlay(&mut machine.devices, place, entry)?;
+    }
+    machine.devices.sort_by_key(|device| device.info.id.index);
+    for device in &mut machine.devices {
+        device_entry::complete(device, name);
+    }
+
+    for (i, entry) in file.processes.iter().enumerate() {
+        let pid = *entry.pid.get_ref();
+        if file.processes.iter().take(i).any(|earlier| *earlier.pid.get_ref() == pid) {
+            return Err(process_entry::error(place, entry, "is described twice"));
+        }
+        process_entry::overlay(&mut machine, place, entry)?;
+    }
+    let users = process_entry::users(&machine, &file.events);
+    machine.viewer = viewer(file.viewer, &users);
+    machine.sees_host_pids = Ok(machine.viewer.namespace.is_none());
+    machine.processes.sort_by_key(|process| process.pid());
+    if let Some(process) = machine.processes.iter().find(|p| p.hidden == Some(Absent::NotRecorded))
+    {
+        let what = format!("process {} has no name, here or in a recording", process.pid());
+        return Err(place.error(None, &what));
+    }
+    let (clock, booted) = (machine.clock, machine.booted);
+    let devices = machine.devices.clone();
+    for process in &mut machine.processes {
+        process_entry::complete(process, &devices, &users, clock, booted);
+    }
+    for entry in &file.events {
+        machine.events.push(script::scheduled(&machine, &users, place, entry)?);
+    }
+    machine.files = device_files(&machine, file.device_files);
+    check_files(&machine, place)?;
+    check_memory(&machine, place, &file.gpus, base)?;
+    Ok(machine)
+}
+
+/// Returns a machine that has nothing.
+pub(crate) fn empty(name: &str) -> Machine {
+    Machine {
+        name: name.to_owned(),
+        description: String::new(),
+        clock: Timestamp(0),
+        booted: Timestamp(0),
+        hostname: Err(Absent::NotRecorded),
+        driver: Ok(Driver { version: Err(Absent::NotRecorded), cuda: Err(Absent::NotRecorded) }),
+        viewer: viewer(Default::default(), &BTreeMap::new()),
+        sees_host_pids: Ok(true),
+        devices: Vec::new(),
+        files: Vec::new(),
+        holders_fault: None,
+        topology: Err(Absent::NotRecorded),
+        processes: Vec::new(),
+        unreadable: Unreadable::default(),
+        events: Vec::new(),
+        reset_refusal: IN_USE.to_owned(),
+        recordings: BTreeMap::new(),
+    }
+}
+
+fn viewer(entry: crate::file::ViewerEntry, users: &BTreeMap<String, u32>) -> Viewer {
+    let uid = entry.uid.unwrap_or(0);
+    let named = users.iter().find(|(_, known)| **known == uid).map(|(name, _)| name.clone());
+    Viewer {
+        uid,
+        user: entry.user.or(named).unwrap_or_else(|| process_entry::user_name(uid)),
+        privileged: entry.privileged.unwrap_or(uid == 0),
+        namespace: entry.namespace,
+        pid: Pid(0),
+    }
+}
+
+pub(crate) fn date(place: Place<'_>, field: &str, written: &Datetime) -> Result<Timestamp> {
+    timestamp(written).ok_or_else(|| {
+        let what =
+            format!("{field} '{written}' is no date with a time, such as 2026-11-21T09:00:00Z");
+        place.error(None, &what)
+    })
+}
+
+fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
+    let told = entry.version.is_some() || entry.cuda.is_some();
+    if machine.driver.is_err() && told {
+        machine.driver = empty("").driver;
+    }
+    if let Ok(driver) = &mut machine.driver {
+        if let Some(version) = &entry.version {
+            driver.version = Ok(version.clone());
+        }
+        if let Some(cuda) = &entry.cuda {
+            driver.cuda = Ok(cuda.clone());
+        }
+    }
+    if let Some(fault) = entry.fault {
+        machine.driver =
+            Err(Fault { kind: fault.into(), text: "ask the driver for its version".to_owned() });
+    }
+}
+
+fn topology(place: Place<'_>, rows: &[String]) -> Result<Topology> {
+    let links: Option<Vec<Vec<Link>>> = rows
+        .iter()
+        .map(|row| row.split_whitespace().map(link).collect::<Option<Vec<_>>>())
+        .map(|row| row.filter(|row| row.len() == rows.len()))
+        .collect();
+    let what = "topology is no square of cells such as 'X NV2 PIX SYS'";
+    Ok(Topology { links: links.ok_or_else(|| place.error(None, what))? })
+}
+
+fn link(cell: &str) -> Option<Link> {
+    Some(match cell {
+        "X" => Link::Itself,
+        "PIX" => Link::Pix,
+        "PXB" => Link::Pxb,
+        "PHB" => Link::Phb,
+        "NODE" => Link::Node,
+        "SYS" => Link::Sys,
+        _ => Link::NvLink(cell.strip_prefix("NV")?.parse().ok()?),
+    })
+}
+
+/// Returns the device files: those that the file lists, or else one per device, the two that every
+/// driver has, and whatever else a process has.
+fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFile> {
+    let mut paths: Vec<String> = listed.unwrap_or_else(|| {
+        let gpus = machine.devices.iter().filter_map(|device| device.info.id.minor.ok());
+        let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
+        let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned);
+        let held = every_process(machine).flat_map(|process| &process.files);
+        let held = held.filter(|file| file.kind != DeviceFileKind::Other);
+        gpus.chain(shared).chain(held.map(|file| file.path.clone())).collect()
+    });
+    let mut files: Vec<DeviceFile> = paths.drain(..).map(|path| device_file(&path)).collect();
+    files.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
+    files.dedup();
+    files
+}
+
+/// Returns the processes of the start and those that events start.
+fn every_process(machine: &Machine) -> impl Iterator<Item = &Process> {
+    let started = machine.events.iter().filter_map(|scheduled| match &scheduled.event {
+        Event::Start(process) => Some(&**process),
+        _ => None,
+    });
+    machine.processes.iter().chain(started)
+}
+
+fn check_files(machine: &Machine, place: Place<'_>) -> Result<()> {
+    for process in every_process(machine) {
+        for held in &process.files {
+            if !machine.files.iter().any(|file| file.path == held.path) {
+                let what = format!(
+                    "process {} has '{}', which is no device file of this machine",
+                    process.pid(),
+                    held.path
+                );
+                return Err(place.error(None, &what));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_memory(
+    machine: &Machine,
+    place: Place<'_>,
+    entries: &[GpuEntry],
+    base: Option<&Snapshot>,
+) -> Result<()> {
+    for device in &machine.devices {
+        let id = &device.info.id;
+        let held: Bytes = machine
+            .processes
+            .iter()
+            .flat_map(|process| &process.holdings)
+            .filter(|holding| holding.device == id.index)
+            .map(|holding| holding.memory)
+            .sum();
+        let used = device.reserve + device.leaked + held;
+        let span = entries.iter().find(|entry| *entry.index.get_ref() == id.index);
+        let complain = |what: String| -> Result<()> {
+            Err(place.error(span.map(|entry| entry.index.span()), &what))
+        };
+        if device.total.is_ok_and(|total| used + device.reserved.unwrap_or_default() > total) {
+            complain(format!("{id} has less memory than is used, {used}"))?;
+        }
+        let recorded = base.and_then(|base| base.device(id)).map(|state| state.memory_used());
+        if let Some(Ok(recorded)) = recorded.filter(|recorded| *recorded != Ok(used)) {
+            complain(format!("{id} has {recorded} used in the recording and {used} here"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns an error that says which machine could not be read and, underneath, why.
+pub(crate) fn unreadable(name: &str, source: Error) -> Error {
+    Error::new(source.kind(), format!("read machine '{name}'")).with_source(source)
+}

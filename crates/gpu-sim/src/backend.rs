@@ -1,0 +1,100 @@
+//! The devices: `GpuBackend`.
+
+use crate::devices::failure;
+use crate::faults::Call;
+use crate::machine::Device;
+use crate::simulation::Simulation;
+use crate::state::State;
+use gpu_core::{
+    Absent, ActToken, Bytes, DeviceFault, DeviceFileKind, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceSample, Driver, Error, ErrorKind, GpuBackend, MigInstance, Origin, Result, Topology,
+};
+
+impl GpuBackend for Simulation {
+    fn origin(&self) -> Origin {
+        Origin::Simulated(self.name())
+    }
+
+    fn driver(&self) -> Result<Driver> {
+        self.call(Call::Driver, |state| state.driver())
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.call(Call::Devices, |state| {
+            state.driver()?;
+            let devices = state.machine.devices.iter();
+            Ok(devices.map(|device| state.device_info(device)).collect())
+        })
+    }
+
+    fn sample(&self, device: &DeviceId) -> Result<DeviceSample> {
+        self.call(Call::Sample, |state| Ok(state.sample(answering(state, device)?)))
+    }
+
+    fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        self.call(Call::DeviceProcesses, |state| {
+            let device = answering(state, device)?;
+            match &device.list_fault {
+                Some(fault) => Err(failure(fault)),
+                None => Ok(state.listed(device)),
+            }
+        })
+    }
+
+    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
+        self.call(Call::MigInstances, |state| Ok(state.mig_instances(answering(state, device)?)))
+    }
+
+    fn topology(&self) -> Result<Topology> {
+        self.call(Call::Topology, |state| {
+            state.driver()?;
+            let topology = state.machine.topology.clone();
+            topology.map_err(|absent| Error::new(absent, Call::Topology.to_string()))
+        })
+    }
+
+    fn reset(&self, device: &DeviceId, _token: &ActToken) -> Result<()> {
+        self.call(Call::Reset, |state| reset(state, device))
+    }
+}
+
+/// Returns the device that a caller names, if it answers.
+fn answering<'a>(state: &'a State, id: &DeviceId) -> Result<&'a Device> {
+    let device = state.named_device(id)?;
+    match &device.fault {
+        Some(fault) => Err(failure(fault)),
+        None => Ok(device),
+    }
+}
+
+fn reset(state: &mut State, id: &DeviceId) -> Result<()> {
+    let device = state.named_device(id)?;
+    let lost = ErrorKind::Device(DeviceFault::Lost);
+    if let Some(fault) = device.fault.as_ref().filter(|fault| fault.kind == lost) {
+        return Err(failure(fault));
+    }
+    let index = device.info.id.index;
+    let refuse = |kind: ErrorKind, why: &str| {
+        Err(Error::new(kind, format!("reset {id}")).with_source(why.to_owned()))
+    };
+    if !state.machine.viewer.privileged {
+        return refuse(Absent::NotPermitted.into(), "only root may");
+    }
+    let gpu = device.info.id.minor.map(DeviceFileKind::Gpu);
+    let mut files = state.living.values().flat_map(|living| &living.process.files);
+    let open = files.any(|file| Ok(file.kind) == gpu);
+    if open || state.holdings_on(index).any(|(living, _)| living.process.hidden.is_none()) {
+        return refuse(DeviceFault::InUse.into(), &state.machine.reset_refusal);
+    }
+    // What NVML still lists of processes that ended goes with the rest.
+    for living in state.living.values_mut() {
+        living.process.holdings.retain(|holding| holding.device != index);
+    }
+    state.returning.retain(|returning| returning.device != index);
+    state.acted = true;
+    if let Some(device) = state.device_mut(index) {
+        device.leaked = Bytes(0);
+        device.fault = None;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! A `[[gpu]]` of `machine.toml`.
+
+use crate::file::{GpuEntry, GpuFault, MigEntry, Place, Unsupported};
+use crate::machine::Device;
+use crate::seed::fnv1a;
+use gpu_core::{
+    Absent, Bytes, Celsius, DeviceFault, DeviceId, DeviceInfo, DeviceUuid, Fault, MemoryInfo,
+    MigInstance, Milliwatts, PciBusId, Reading, Result,
+};
+
+/// Adds the device that `entry` describes, or what it says of one that the recordings show.
+pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEntry) -> Result<()> {
+    let index = *entry.index.get_ref();
+    let position = devices.iter().position(|device| device.info.id.index == index);
+    let position = position.unwrap_or_else(|| {
+        devices.push(made(index));
+        devices.len() - 1
+    });
+    let Some(device) = devices.get_mut(position) else { return Ok(()) };
+    let info = &mut device.info;
+    set(&mut info.id.uuid, entry.uuid.clone().map(DeviceUuid));
+    set(&mut info.id.minor, entry.minor);
+    if let Some(bus) = &entry.bus {
+        let parsed = bus.get_ref().parse::<PciBusId>();
+        let parsed = parsed.map_err(|error| place.error(Some(bus.span()), &error.to_string()));
+        info.id.bus = Ok(parsed?);
+    }
+    set(&mut info.name, entry.name.clone());
+    set(&mut info.persistence, entry.persistence);
+    set(&mut info.display_active, entry.display_active);
+    set(&mut info.mig_enabled, entry.mig_enabled);
+    set(&mut device.total, entry.memory_total_mib.map(Bytes::from_mib));
+    set(&mut device.reserved, entry.memory_reserved_mib.map(Bytes::from_mib));
+    if let Some(mib) = entry.driver_reserve_mib {
+        device.reserve = Bytes::from_mib(mib);
+    }
+    if let Some(mib) = entry.memory_leaked_mib {
+        device.leaked = Bytes::from_mib(mib);
+    }
+    set(&mut device.idle_load, entry.idle_utilization_percent);
+    if device.idle_load.is_ok_and(|load| load > 100) {
+        return Err(place.error(Some(entry.index.span()), "a utilisation is at most 100 percent"));
+    }
+    set(&mut device.temperature, entry.temperature_c.map(Celsius));
+    set(&mut device.power_draw, entry.power_draw_mw.map(Milliwatts));
+    set(&mut device.power_limit, entry.power_limit_mw.map(Milliwatts));
+    if let Some(fault) = entry.fault {
+        device.fault = Some(fault_of(&info_name(index), fault));
+    }
+    device.mig.extend(entry.mig.iter().map(mig_instance));
+    for field in &entry.unsupported {
+        withhold(device, *field);
+    }
+    Ok(())
+}
+
+fn set<T>(reading: &mut Reading<T>, value: Option<T>) {
+    if let Some(value) = value {
+        *reading = Ok(value);
+    }
+}
+
+fn info_name(index: u32) -> String {
+    format!("GPU {index}")
+}
+
+/// Returns the failure of asking a device with this fault.
+pub(crate) fn fault_of(device: &str, fault: GpuFault) -> Fault {
+    let (kind, why) = match fault {
+        GpuFault::Lost => (DeviceFault::Lost, "it is lost"),
+        GpuFault::ResetRequired => (DeviceFault::ResetRequired, "it requires a reset"),
+    };
+    Fault { kind: kind.into(), text: format!("ask {device}: {why}") }
+}
+
+fn mig_instance(entry: &MigEntry) -> MigInstance {
+    MigInstance {
+        index: entry.index,
+        gpu_instance: Some(entry.gpu_instance),
+        compute_instance: entry.compute_instance,
+        memory: MemoryInfo {
+            total: Ok(Bytes::from_mib(entry.memory_total_mib)),
+            used: Ok(Bytes::from_mib(entry.driver_reserve_mib)),
+            reserved: Err(Absent::NotSupported),
+        },
+    }
+}
+
+fn withhold(device: &mut Device, field: Unsupported) {
+    use Absent::NotSupported;
+    match field {
+        Unsupported::Uuid => device.info.id.uuid = Err(NotSupported),
+        Unsupported::Memory => {
+            device.total = Err(NotSupported);
+            device.used_untold = Some(NotSupported);
+        }
+        Unsupported::Utilization => device.idle_load = Err(NotSupported),
+        Unsupported::Temperature => device.temperature = Err(NotSupported),
+        Unsupported::PowerDraw => device.power_draw = Err(NotSupported),
+        Unsupported::PowerLimit => device.power_limit = Err(NotSupported),
+        Unsupported::Persistence => device.info.persistence = Err(NotSupported),
+        Unsupported::DisplayActive => device.info.display_active = Err(NotSupported),
+        Unsupported::MigEnabled => device.info.mig_enabled = Err(NotSupported),
+    }
+}
+
+/// Returns a device that is told of nowhere else: cool, idle, and of no known size.
+pub(crate) fn made(index: u32) -> Device {
+    let mut info = DeviceInfo::unknown(DeviceId::from_index(index));
+    info.persistence = Ok(false);
+    info.display_active = Ok(false);
+    info.mig_enabled = Err(Absent::NotSupported);
+    info.id.bus = Ok(PciBusId {
+        domain: 0,
+        bus: (index as u8).wrapping_mul(16).wrapping_add(4),
+        device: 0,
+        function: 0,
+    });
+    Device {
+        info,
+        total: Err(Absent::NotRecorded),
+        reserve: Bytes(0),
+        reserved: Err(Absent::NotSupported),
+        leaked: Bytes(0),
+        used_untold: None,
+        idle_load: Ok(0),
+        temperature: Ok(Celsius(32)),
+        power_draw: Ok(Milliwatts(40_000)),
+        power_limit: Ok(Milliwatts(250_000)),
+        mig: Vec::new(),
+        fault: None,
+        list_fault: None,
+    }
+}
+
+/// Gives a device the names that its driver would know and no table prints: a minor number, and a
+/// UUID made from the names of machine and device, so that it is the same every time.
+pub(crate) fn complete(device: &mut Device, machine: &str) {
+    let id = &mut device.info.id;
+    if id.minor == Err(Absent::NotRecorded) {
+        id.minor = Ok(id.index);
+    }
+    if id.uuid == Err(Absent::NotRecorded) {
+        let half = |salt: &str| fnv1a(format!("{salt}/{machine}/{}", id.index).as_bytes());
+        let (a, b) = (half("uuid"), half("more"));
+        id.uuid = Ok(DeviceUuid(format!(
+            "GPU-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            a >> 32,
+            (a >> 16) & 0xffff,
+            a & 0xffff,
+            b >> 48,
+            b & 0xffff_ffff_ffff,
+        )));
+    }
+}

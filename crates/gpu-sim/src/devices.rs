@@ -1,0 +1,138 @@
+//! What the devices of the state are like at this moment.
+
+use crate::machine::{Device, Holding};
+use crate::state::{Living, State};
+use gpu_core::{
+    Absent, Bytes, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, Error, ErrorKind, Fault,
+    MemoryInfo, MigInstance, Percent, Result,
+};
+
+impl State {
+    pub(crate) fn device(&self, index: u32) -> Option<&Device> {
+        self.machine.devices.iter().find(|device| device.info.id.index == index)
+    }
+
+    pub(crate) fn device_mut(&mut self, index: u32) -> Option<&mut Device> {
+        self.machine.devices.iter_mut().find(|device| device.info.id.index == index)
+    }
+
+    /// Returns the device that a caller names.
+    ///
+    /// # Errors
+    /// `Machine` when no driver answers; `Invalid` for a device that this machine does not have.
+    pub(crate) fn named_device(&self, id: &DeviceId) -> Result<&Device> {
+        self.driver()?;
+        let mut devices = self.machine.devices.iter();
+        devices.find(|device| device.info.id.same_device(id)).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("find {id}: this machine has no such device"))
+        })
+    }
+
+    /// Returns the driver.
+    ///
+    /// # Errors
+    /// The machine's own when no driver answers.
+    pub(crate) fn driver(&self) -> Result<gpu_core::Driver> {
+        self.machine.driver.clone().map_err(|fault| failure(&fault))
+    }
+
+    /// Returns every holding on a device with its process.
+    pub(crate) fn holdings_on(&self, index: u32) -> impl Iterator<Item = (&Living, &Holding)> {
+        self.living.values().flat_map(move |living| {
+            let holdings = living.process.holdings.iter();
+            holdings.filter(move |h| h.device == index).map(move |holding| (living, holding))
+        })
+    }
+
+    /// Returns the memory that is taken: the driver's, the leaked, the held, and what comes back
+    /// later.
+    pub(crate) fn memory_used(&self, device: &Device) -> Bytes {
+        let index = device.info.id.index;
+        let held: Bytes = self.holdings_on(index).map(|(_, holding)| holding.memory).sum();
+        let returning = self.returning.iter().filter(|returning| returning.device == index);
+        let returning: Bytes = returning.map(|returning| returning.memory).sum();
+        device.reserve + device.leaked + held + returning
+    }
+
+    pub(crate) fn memory_info(&self, device: &Device) -> MemoryInfo {
+        MemoryInfo {
+            total: device.total,
+            used: device.used_untold.map_or_else(|| Ok(self.memory_used(device)), Err),
+            reserved: device.reserved,
+        }
+    }
+
+    pub(crate) fn sample(&self, device: &Device) -> DeviceSample {
+        let load = device.idle_load.map(|idle| {
+            let holdings = self.holdings_on(device.info.id.index);
+            let sum = holdings.fold(u64::from(idle), |sum, (_, h)| sum + u64::from(h.load));
+            sum.min(100)
+        });
+        DeviceSample {
+            memory: self.memory_info(device),
+            utilization: load.and_then(|load| Percent::new(load).ok_or(Absent::Implausible)),
+            temperature: device.temperature,
+            power_draw: device.power_draw,
+            power_limit: device.power_limit,
+        }
+    }
+
+    /// Returns whom NVML lists on a device: by the numbers of the host, whoever looks.
+    pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
+        let mut listed: Vec<DeviceProcess> = self
+            .holdings_on(device.info.id.index)
+            .filter_map(|(living, holding)| {
+                let info = &living.process.info;
+                let load = Percent::new(u64::from(holding.load)).ok_or(Absent::Implausible);
+                let own_name = Some(info.name.clone()).filter(|name| !name.is_empty());
+                Some(DeviceProcess {
+                    pid: info.key.pid,
+                    kind: holding.listed?,
+                    memory: holding.memory_untold.map_or(Ok(holding.memory), Err),
+                    utilization: holding.load_untold.map_or(load, Err),
+                    name: holding.listed_name.clone().or(own_name.ok_or(Absent::NotFound)),
+                    gpu_instance: holding.gpu_instance,
+                    compute_instance: holding.compute_instance,
+                })
+            })
+            .collect();
+        listed.sort_by_key(|process| process.pid);
+        listed
+    }
+
+    /// Returns the MIG instances of a device with what is used in each.
+    pub(crate) fn mig_instances(&self, device: &Device) -> Vec<MigInstance> {
+        let index = device.info.id.index;
+        let mut instances = device.mig.clone();
+        for instance in &mut instances {
+            let own = |gpu_instance| gpu_instance == instance.gpu_instance;
+            let held = self.holdings_on(index).filter(|(_, h)| own(h.gpu_instance));
+            let held: Bytes = held.map(|(_, holding)| holding.memory).sum();
+            let returning = self.returning.iter().filter(|r| r.device == index);
+            let returning: Bytes =
+                returning.filter(|r| own(r.gpu_instance)).map(|r| r.memory).sum();
+            instance.memory.used = instance.memory.used.map(|own| own + held + returning);
+        }
+        instances
+    }
+
+    /// Returns what a device is; one that does not answer tells only where it sits.
+    pub(crate) fn device_info(&self, device: &Device) -> DeviceInfo {
+        let Some(fault) = &device.fault else { return device.info.clone() };
+        let reason = fault.kind.absent();
+        let mut id = device.info.id.clone();
+        id.uuid = Err(reason);
+        DeviceInfo {
+            id,
+            name: Err(reason),
+            persistence: Err(reason),
+            display_active: Err(reason),
+            mig_enabled: Err(reason),
+        }
+    }
+}
+
+/// Returns a recorded failure as it came.
+pub(crate) fn failure(fault: &Fault) -> Error {
+    Error::new(fault.kind, fault.text.clone())
+}

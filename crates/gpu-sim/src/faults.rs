@@ -1,0 +1,187 @@
+//! Counts the calls of every port and makes chosen ones fail.
+
+use crate::machine::Event;
+use gpu_core::{Error, ErrorKind};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// A call of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Call {
+    /// `GpuBackend::driver`
+    Driver,
+    /// `GpuBackend::devices`
+    Devices,
+    /// `GpuBackend::sample`
+    Sample,
+    /// `GpuBackend::processes`
+    DeviceProcesses,
+    /// `GpuBackend::mig_instances`
+    MigInstances,
+    /// `GpuBackend::topology`
+    Topology,
+    /// `GpuBackend::reset`
+    Reset,
+    /// `Host::hostname`
+    Hostname,
+    /// `Host::sees_host_pids`
+    SeesHostPids,
+    /// `Host::device_files`
+    DeviceFiles,
+    /// `Host::holders`
+    Holders,
+    /// `Host::process`
+    Process,
+    /// `Host::processes`
+    Processes,
+    /// `Host::own_line`
+    OwnLine,
+    /// `Host::open`
+    Open,
+    /// `ProcessHandle::look`
+    Look,
+    /// `ProcessHandle::held`
+    Held,
+    /// `ProcessHandle::has_exited`
+    HasExited,
+    /// `ProcessHandle::signal`
+    Signal,
+    /// `Journal::append`
+    Append,
+    /// `DeviceMemory::info`
+    MemoryInfo,
+    /// `DeviceMemory::reserve`
+    Reserve,
+    /// `DeviceMemory::release`
+    Release,
+    /// `Clock::wall`: cannot fail, only be late.
+    Wall,
+    /// `Clock::monotonic`: cannot fail, only be late.
+    Monotonic,
+    /// `Clock::sleep`: cannot fail, only last longer.
+    Sleep,
+}
+
+impl Call {
+    /// Every call, in the order of the ports.
+    pub const ALL: [Call; 26] = [
+        Call::Driver,
+        Call::Devices,
+        Call::Sample,
+        Call::DeviceProcesses,
+        Call::MigInstances,
+        Call::Topology,
+        Call::Reset,
+        Call::Hostname,
+        Call::SeesHostPids,
+        Call::DeviceFiles,
+        Call::Holders,
+        Call::Process,
+        Call::Processes,
+        Call::OwnLine,
+        Call::Open,
+        Call::Look,
+        Call::Held,
+        Call::HasExited,
+        Call::Signal,
+        Call::Append,
+        Call::MemoryInfo,
+        Call::Reserve,
+        Call::Release,
+        Call::Wall,
+        Call::Monotonic,
+        Call::Sleep,
+    ];
+}
+
+impl fmt::Display for Call {
+    /// Writes the fragment that completes 'failed to …'.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Call::Driver => "ask the driver for its version",
+            Call::Devices => "list the devices",
+            Call::Sample => "sample a device",
+            Call::DeviceProcesses => "list the processes of a device",
+            Call::MigInstances => "list the MIG instances of a device",
+            Call::Topology => "ask for the topology",
+            Call::Reset => "reset a device",
+            Call::Hostname => "ask for the host's name",
+            Call::SeesHostPids => "ask for the PID namespace",
+            Call::DeviceFiles => "list the device files",
+            Call::Holders => "look for holders",
+            Call::Process => "look at a process",
+            Call::Processes => "list the processes",
+            Call::OwnLine => "look at the own ancestors",
+            Call::Open => "open a process",
+            Call::Look => "look at an opened process",
+            Call::Held => "look at the files of an opened process",
+            Call::HasExited => "ask whether an opened process has ended",
+            Call::Signal => "signal a process",
+            Call::Append => "append to the journal",
+            Call::MemoryInfo => "ask for the memory of a device",
+            Call::Reserve => "reserve device memory",
+            Call::Release => "release device memory",
+            Call::Wall => "read the wall clock",
+            Call::Monotonic => "read the clock",
+            Call::Sleep => "sleep",
+        })
+    }
+}
+
+/// What goes wrong at a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The call fails with this kind and does nothing.
+    Error(ErrorKind),
+    /// The call takes this long, then does its work.
+    Delay(Duration),
+    /// The call takes this long, then fails with `TimedOut`, its work undone.
+    Hang(Duration),
+    /// A list changes its length while it is read: the call fails with `Again`.
+    ListChanged,
+    /// The machine changes just before the call does its work.
+    Meanwhile(Event),
+}
+
+#[derive(Clone, Debug)]
+struct Injected {
+    call: Call,
+    first: u64,
+    last: u64,
+    fault: Fault,
+}
+
+/// The counts of all calls, and the faults still to come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    counts: BTreeMap<Call, u64>,
+    injected: Vec<Injected>,
+}
+
+impl Faults {
+    pub(crate) fn inject(&mut self, call: Call, first: u64, last: u64, fault: Fault) {
+        self.injected.push(Injected { call, first, last, fault });
+    }
+
+    pub(crate) fn counts(&self) -> &BTreeMap<Call, u64> {
+        &self.counts
+    }
+
+    /// Counts a call and returns what happens at it, in the order in which it was injected.
+    pub(crate) fn enter(&mut self, call: Call) -> Vec<Fault> {
+        let count = self.counts.entry(call).or_default();
+        *count += 1;
+        let nth = *count;
+        let due = self.injected.iter().filter(|injected| injected.call == call);
+        let due = due.filter(|injected| (injected.first..=injected.last).contains(&nth));
+        let due = due.map(|injected| injected.fault.clone()).collect();
+        self.injected.retain(|injected| injected.call != call || injected.last > nth);
+        due
+    }
+}
+
+/// Returns the error of a call that fails by injection.
+pub(crate) fn injected(call: Call, kind: ErrorKind, why: &'static str) -> Error {
+    Error::new(kind, call.to_string()).with_source(why)
+}

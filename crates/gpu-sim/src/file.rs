@@ -1,0 +1,291 @@
+//! `machine.toml`: what recordings cannot say, as it is written down.
+//!
+//! The reference for people is `sim-fixtures/README.md`. An unknown field is an error everywhere:
+//! a misspelt reaction that silently did nothing would make a test pass for the wrong reason.
+
+use gpu_core::{DeviceProcessKind, ErrorKind, MachineFault, ProcessState, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+use toml::value::Datetime;
+
+/// A whole `machine.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MachineFile {
+    pub(crate) description: String,
+    pub(crate) clock: Datetime,
+    pub(crate) booted: Option<Datetime>,
+    pub(crate) hostname: Option<String>,
+    #[serde(default)]
+    pub(crate) recordings: RecordingsEntry,
+    #[serde(default)]
+    pub(crate) driver: DriverEntry,
+    #[serde(default)]
+    pub(crate) viewer: ViewerEntry,
+    pub(crate) device_files: Option<Vec<String>>,
+    pub(crate) topology: Option<Vec<String>>,
+    #[serde(default, rename = "gpu")]
+    pub(crate) gpus: Vec<GpuEntry>,
+    #[serde(default, rename = "process")]
+    pub(crate) processes: Vec<ProcessEntry>,
+    #[serde(default, rename = "event")]
+    pub(crate) events: Vec<EventEntry>,
+}
+
+/// Which of the files beside it are read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecordingsEntry {
+    /// What shows the machine at the start.
+    #[serde(default)]
+    pub(crate) state: Vec<Spanned<String>>,
+    /// What the driver printed when it refused a reset.
+    pub(crate) reset_refused: Option<Spanned<String>>,
+    /// Others, kept for those who ask for them by name.
+    #[serde(default)]
+    pub(crate) other: Vec<Spanned<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DriverEntry {
+    pub(crate) version: Option<String>,
+    pub(crate) cuda: Option<String>,
+    pub(crate) fault: Option<MachineFault>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ViewerEntry {
+    pub(crate) uid: Option<u32>,
+    pub(crate) user: Option<String>,
+    pub(crate) privileged: Option<bool>,
+    pub(crate) namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GpuEntry {
+    pub(crate) index: Spanned<u32>,
+    pub(crate) name: Option<String>,
+    pub(crate) uuid: Option<String>,
+    pub(crate) minor: Option<u32>,
+    pub(crate) bus: Option<Spanned<String>>,
+    pub(crate) memory_total_mib: Option<u64>,
+    pub(crate) driver_reserve_mib: Option<u64>,
+    pub(crate) memory_reserved_mib: Option<u64>,
+    pub(crate) memory_leaked_mib: Option<u64>,
+    pub(crate) idle_utilization_percent: Option<u8>,
+    pub(crate) temperature_c: Option<i32>,
+    pub(crate) power_draw_mw: Option<u64>,
+    pub(crate) power_limit_mw: Option<u64>,
+    pub(crate) persistence: Option<bool>,
+    pub(crate) display_active: Option<bool>,
+    pub(crate) mig_enabled: Option<bool>,
+    pub(crate) fault: Option<GpuFault>,
+    #[serde(default)]
+    pub(crate) unsupported: Vec<Unsupported>,
+    #[serde(default)]
+    pub(crate) mig: Vec<MigEntry>,
+}
+
+/// What a device does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Unsupported {
+    Uuid,
+    Memory,
+    Utilization,
+    Temperature,
+    PowerDraw,
+    PowerLimit,
+    Persistence,
+    DisplayActive,
+    MigEnabled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum GpuFault {
+    Lost,
+    ResetRequired,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MigEntry {
+    pub(crate) index: u32,
+    pub(crate) gpu_instance: u32,
+    pub(crate) compute_instance: Option<u32>,
+    pub(crate) memory_total_mib: u64,
+    #[serde(default)]
+    pub(crate) driver_reserve_mib: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProcessEntry {
+    pub(crate) pid: Spanned<u32>,
+    pub(crate) name: Option<String>,
+    pub(crate) command_line: Option<Vec<String>>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) user: Option<String>,
+    pub(crate) parent: Option<u32>,
+    pub(crate) group: Option<u32>,
+    pub(crate) session: Option<u32>,
+    pub(crate) cgroup: Option<String>,
+    pub(crate) workload: Option<WorkloadEntry>,
+    pub(crate) started: Option<Datetime>,
+    pub(crate) state: Option<ProcessState>,
+    pub(crate) threads: Option<u32>,
+    pub(crate) kernel_thread: Option<bool>,
+    pub(crate) namespace: Option<NamespaceEntry>,
+    /// It has ended, and NVML lists it all the same.
+    pub(crate) gone: Option<bool>,
+    pub(crate) cpu_percent: Option<u32>,
+    pub(crate) cpu_time_ms: Option<u64>,
+    pub(crate) memory: Option<Vec<MemoryEntry>>,
+    pub(crate) files: Option<BTreeMap<String, Spanned<String>>>,
+    pub(crate) on_term: Option<ReactionEntry>,
+    pub(crate) on_kill: Option<ReactionEntry>,
+    pub(crate) memory_returns_after_ms: Option<u64>,
+    pub(crate) leaks_memory: Option<bool>,
+    pub(crate) respawns_after_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkloadEntry {
+    pub(crate) kind: gpu_core::WorkloadKind,
+    pub(crate) id: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamespaceEntry {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MemoryEntry {
+    pub(crate) gpu: u32,
+    pub(crate) mib: u64,
+    #[serde(default = "yes")]
+    pub(crate) listed: bool,
+    #[serde(default = "compute")]
+    pub(crate) kind: DeviceProcessKind,
+    pub(crate) utilization_percent: Option<u8>,
+    pub(crate) gpu_instance: Option<u32>,
+    pub(crate) compute_instance: Option<u32>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn compute() -> DeviceProcessKind {
+    DeviceProcessKind::Compute
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ReactionEntry {
+    Ignores,
+    ExitsAfterMs(u64),
+    Stuck,
+    StuckUntilMs(u64),
+    LeavesThreads,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventEntry {
+    pub(crate) at_ms: Option<Spanned<u64>>,
+    pub(crate) after_exit_of: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(crate) after_ms: u64,
+    pub(crate) start: Option<ProcessEntry>,
+    pub(crate) exit: Option<u32>,
+    pub(crate) let_go: Option<LetGoEntry>,
+    pub(crate) uses: Option<UsesEntry>,
+    pub(crate) computes: Option<ComputesEntry>,
+    pub(crate) joins_group: Option<GroupEntry>,
+    pub(crate) joins_cgroup: Option<CgroupEntry>,
+    pub(crate) fails: Option<FailsEntry>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LetGoEntry {
+    pub(crate) pid: u32,
+    pub(crate) gpu: Option<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UsesEntry {
+    pub(crate) pid: u32,
+    pub(crate) gpu: u32,
+    pub(crate) mib: u64,
+    pub(crate) utilization_percent: u8,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ComputesEntry {
+    pub(crate) pid: u32,
+    pub(crate) cpu_percent: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GroupEntry {
+    pub(crate) pid: u32,
+    pub(crate) group: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CgroupEntry {
+    pub(crate) pid: u32,
+    pub(crate) cgroup: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FailsEntry {
+    pub(crate) gpu: u32,
+    pub(crate) fault: GpuFault,
+}
+
+impl MachineFile {
+    /// Reads the text of a `machine.toml`.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the line, and for an unknown field the one that was perhaps meant.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| {
+            let what = crate::complaint::plain(error.message());
+            Place(text).error(error.span(), &what)
+        })
+    }
+}
+
+/// Names lines of a `machine.toml` in errors.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a>(pub(crate) &'a str);
+
+impl Place<'_> {
+    /// Returns an error about the line on which `span` begins.
+    pub(crate) fn error(self, span: Option<std::ops::Range<usize>>, what: &str) -> gpu_core::Error {
+        let line = span.map(|span| {
+            let before = self.0.as_bytes().get(..span.start).unwrap_or(self.0.as_bytes());
+            before.iter().filter(|byte| **byte == b'\n').count() + 1
+        });
+        let place = line.map_or_else(String::new, |line| format!(" line {line}"));
+        gpu_core::Error::new(ErrorKind::Invalid, format!("machine.toml{place}: {what}"))
+    }
+}

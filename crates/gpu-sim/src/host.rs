@@ -1,0 +1,200 @@
+//! The operating system: `Host` and the handle on one process.
+
+use crate::faults::Call;
+use crate::machine::Process;
+use crate::simulation::Simulation;
+use crate::state::{Living, SentSignal, Serial, State};
+use gpu_core::{
+    Absent, Access, ActToken, DeviceFile, Error, HeldFile, Holder, HolderScan, Host, Origin, Pid,
+    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState, Reading,
+    Result, Signal,
+};
+
+impl Host for Simulation {
+    fn origin(&self) -> Origin {
+        Origin::Simulated(self.name())
+    }
+
+    fn hostname(&self) -> Reading<String> {
+        let mut state = self.lock();
+        state.enter(Call::Hostname).map_err(|error| error.kind().absent())?;
+        state.machine.hostname.clone()
+    }
+
+    fn sees_host_pids(&self) -> Reading<bool> {
+        let mut state = self.lock();
+        state.enter(Call::SeesHostPids).map_err(|error| error.kind().absent())?;
+        state.machine.sees_host_pids
+    }
+
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.call(Call::DeviceFiles, |state| Ok(state.machine.files.clone()))
+    }
+
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.call(Call::Holders, |state| {
+            if let Some(fault) = &state.machine.holders_fault {
+                return Err(crate::devices::failure(fault));
+            }
+            let mut scan =
+                HolderScan { holders: Vec::new(), unreadable: state.machine.unreadable.clone() };
+            for (_, living) in state.seen().into_values() {
+                let process = &living.process;
+                if process.hidden.is_some() {
+                    continue;
+                }
+                if !state.may_touch(process) {
+                    scan.unreadable.count(Absent::NotPermitted);
+                    continue;
+                }
+                let held = held(state, process, files);
+                if !held.is_empty() {
+                    let key = state.key(process);
+                    scan.holders.push(Holder {
+                        process: key,
+                        held,
+                        through_thread: thread(key, process),
+                    });
+                }
+            }
+            Ok(scan)
+        })
+    }
+
+    fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        self.call(Call::Process, |state| {
+            let serial = state.seen_by_pid(pid)?;
+            let living = alive(state, serial, pid)?;
+            state.info(living)
+        })
+    }
+
+    fn processes(&self) -> Result<ProcessList> {
+        self.call(Call::Processes, |state| {
+            let mut list = ProcessList::default();
+            for (_, living) in state.seen().into_values() {
+                match state.info(living) {
+                    Ok(info) => list.processes.push(info),
+                    Err(error) => list.unreadable.count(error.kind().absent()),
+                }
+            }
+            Ok(list)
+        })
+    }
+
+    fn own_line(&self) -> Result<Vec<ProcessKey>> {
+        self.call(Call::OwnLine, |state| {
+            let line = state.own_line().into_iter();
+            let line = line.filter_map(|serial| state.living.get(&serial));
+            let seen = line.filter(|living| state.seen_as(&living.process).is_some());
+            Ok(seen.map(|living| state.key(&living.process)).collect())
+        })
+    }
+
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
+        self.call(Call::Open, |state| {
+            let serial = state.seen_by_pid(pid)?;
+            let handle = SimulatedProcess { simulation: self.clone(), serial, pid };
+            Ok(Box::new(handle) as Box<dyn ProcessHandle>)
+        })
+    }
+}
+
+/// One opened process; it reaches that one and never another with its number.
+#[derive(Clone, Debug)]
+struct SimulatedProcess {
+    simulation: Simulation,
+    serial: Serial,
+    pid: Pid,
+}
+
+impl ProcessHandle for SimulatedProcess {
+    fn look(&self) -> Result<ProcessInfo> {
+        self.simulation.call(Call::Look, |state| {
+            let living = alive(state, self.serial, self.pid)?;
+            state.info(living)
+        })
+    }
+
+    fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
+        self.simulation.call(Call::Held, |state| {
+            let living = alive(state, self.serial, self.pid)?;
+            if !state.may_touch(&living.process) {
+                return Err(not_permitted("look at the files of", self.pid));
+            }
+            Ok(held(state, &living.process, files))
+        })
+    }
+
+    fn has_exited(&self) -> Result<bool> {
+        self.simulation
+            .call(Call::HasExited, |state| Ok(alive(state, self.serial, self.pid).is_err()))
+    }
+
+    fn signal(&self, signal: Signal, _token: &ActToken) -> Result<()> {
+        self.simulation.call(Call::Signal, |state| {
+            let living = alive(state, self.serial, self.pid)?;
+            let process = &living.process;
+            if !state.may_touch(process) {
+                return Err(not_permitted("signal", self.pid));
+            }
+            let sent = SentSignal {
+                at: state.now,
+                process: state.key(process),
+                name: process.info.name.clone(),
+                signal,
+                held_device_file: !process.files.is_empty(),
+            };
+            state.signals.push(sent);
+            state.acted = true;
+            state.deliver(self.serial, signal);
+            Ok(())
+        })
+    }
+}
+
+fn not_permitted(what: &str, pid: Pid) -> Error {
+    Error::new(ProcessFault::NotPermitted, format!("{what} process {pid}"))
+}
+
+/// Returns a process that has not ended: one whose first thread is a zombie lives while others of
+/// its threads do.
+fn alive(state: &State, serial: Serial, pid: Pid) -> Result<&Living> {
+    let living = state.living.get(&serial).filter(|living| {
+        let info = &living.process.info;
+        info.state != Ok(ProcessState::Zombie) || info.live_threads.is_ok_and(|live| live > 0)
+    });
+    living.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
+}
+
+/// Returns which of the files asked about a process has.
+fn held(state: &State, process: &Process, files: &[DeviceFile]) -> Vec<HeldFile> {
+    let known = &state.machine.files;
+    let mut found = Vec::new();
+    for asked in files {
+        let path = match known.iter().find(|file| asked.id.is_ok() && file.id == asked.id) {
+            Some(file) => &file.path,
+            None => &asked.path,
+        };
+        let own = process.files.iter().enumerate().find(|(_, own)| own.path == *path);
+        if let Some((nth, own)) = own {
+            let mut descriptors = own.descriptors.clone();
+            if descriptors.is_empty() && own.access.contains(Access::OPEN) {
+                descriptors.push(u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3));
+            }
+            found.push(HeldFile {
+                path: asked.path.clone(),
+                kind: asked.kind,
+                access: own.access,
+                descriptors,
+            });
+        }
+    }
+    found
+}
+
+/// Returns the live thread by which the files of a process with a zombie leader are found.
+fn thread(key: ProcessKey, process: &Process) -> Option<Pid> {
+    let zombie = process.info.state == Ok(ProcessState::Zombie);
+    zombie.then(|| Pid(key.pid.0.saturating_add(1)))
+}

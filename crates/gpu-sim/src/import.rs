@@ -1,0 +1,236 @@
+//! From one look at a machine to a machine that shows just that.
+
+use crate::machine::{Device, Event, Holding, Machine, Process, Scheduled, Viewer, When};
+use crate::recording::Recording;
+use gpu_core::{
+    Absent, Bytes, DeviceProcess, DeviceSample, DeviceState, Pid, ProcessInfo, Reading, Snapshot,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long before the first look the machine was booted, where nobody says.
+pub(crate) const UPTIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+impl Machine {
+    /// Returns the machine that a recording shows: as in its first look, and as in the later ones
+    /// while nobody acts.
+    pub fn from_recording(name: &str, recording: Recording) -> Self {
+        let mut looks = recording.looks.into_iter();
+        let first =
+            looks.next().map(|look| (look.offset_ms, machine_from_snapshot(name, &look.snapshot)));
+        let (start, mut machine) = first.unwrap_or_else(|| (0, crate::assemble::empty(name)));
+        machine.topology = recording.header.topology;
+        machine.events = looks
+            .map(|look| Scheduled {
+                when: When::At(Duration::from_millis(look.offset_ms.saturating_sub(start))),
+                event: Event::Becomes(Box::new(machine_from_snapshot(name, &look.snapshot))),
+            })
+            .collect();
+        machine
+    }
+}
+
+/// What a driver says of a reset that it refuses, where no recording has its words.
+pub(crate) const IN_USE: &str = "a process has the device open";
+
+/// Returns the machine that would show `snapshot` to who looks at it.
+///
+/// What one look cannot tell is taken to be the plainest thing that explains it: memory that no
+/// listed process accounts for is that of the unlisted processes that show a CUDA context, in
+/// equal parts, and where there are none the driver's own; a device's utilisation comes from the
+/// process that holds most of its memory. Processes obey SIGTERM after a second.
+pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine {
+    let clock = snapshot.taken_at;
+    let mut processes = Processes::of(snapshot);
+    for holder in snapshot.holders() {
+        let process = processes.seen(holder.process.pid);
+        process.files.clone_from(&holder.held);
+        process.info.key.start = process.info.key.start.or(holder.process.start);
+    }
+    let devices = snapshot
+        .devices
+        .iter()
+        .map(|state| device_from_look(state, snapshot, &mut processes))
+        .collect();
+    Machine {
+        name: name.to_owned(),
+        description: String::new(),
+        clock,
+        booted: gpu_core::Timestamp(clock.0.saturating_sub(UPTIME.as_millis() as u64)),
+        hostname: snapshot.hostname.clone(),
+        driver: snapshot.driver.clone(),
+        viewer: Viewer {
+            uid: 0,
+            user: "root".to_owned(),
+            privileged: true,
+            namespace: None,
+            pid: Pid(0),
+        },
+        sees_host_pids: snapshot.sees_host_pids,
+        devices,
+        files: snapshot.files.clone(),
+        holders_fault: snapshot.holders.as_ref().err().cloned(),
+        topology: Err(Absent::NotRecorded),
+        processes: processes.all(),
+        unreadable: snapshot.unreadable.clone(),
+        events: Vec::new(),
+        reset_refusal: IN_USE.to_owned(),
+        recordings: BTreeMap::new(),
+    }
+}
+
+/// The processes of a look: those that exist where it was taken, and those that NVML lists and
+/// that do not. A number can be in both, since it may name another process there.
+struct Processes {
+    seen: BTreeMap<Pid, Process>,
+    gone: BTreeMap<Pid, Process>,
+    /// Process numbers there are not the driver's.
+    foreign: bool,
+}
+
+impl Processes {
+    fn of(snapshot: &Snapshot) -> Self {
+        let foreign = snapshot.sees_host_pids == Ok(false);
+        let mut processes = Processes { seen: BTreeMap::new(), gone: BTreeMap::new(), foreign };
+        for (pid, process) in &snapshot.processes {
+            match &process.0 {
+                Ok(info) => *processes.seen(*pid) = Process::new(info.clone()),
+                Err(Absent::NotFound) => {
+                    processes.gone(*pid);
+                }
+                Err(absent) => processes.seen(*pid).hidden = Some(*absent),
+            }
+        }
+        processes
+    }
+
+    fn seen(&mut self, pid: Pid) -> &mut Process {
+        let unknown = || Process::new(ProcessInfo::from_name(pid, ""));
+        self.seen.entry(pid).or_insert_with(unknown)
+    }
+
+    fn gone(&mut self, pid: Pid) -> &mut Process {
+        self.gone.entry(pid).or_insert_with(|| {
+            let mut process = Process::new(ProcessInfo::from_name(pid, ""));
+            process.hidden = Some(Absent::NotFound);
+            process
+        })
+    }
+
+    /// Returns the process that NVML names by a number.
+    fn listed(&mut self, pid: Pid) -> &mut Process {
+        if self.foreign || self.gone.contains_key(&pid) { self.gone(pid) } else { self.seen(pid) }
+    }
+
+    fn every(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.seen.values_mut().chain(self.gone.values_mut())
+    }
+
+    /// Returns all that exist, and of the others those that have memory.
+    fn all(self) -> Vec<Process> {
+        let gone = self.gone.into_values().filter(|process| !process.holdings.is_empty());
+        self.seen.into_values().chain(gone).collect()
+    }
+}
+
+fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Processes) -> Device {
+    let absent = DeviceSample::absent(Absent::NotRecorded);
+    let sample = state.sample.as_ref().unwrap_or(&absent);
+    let used = sample.memory.used;
+    let load = sample.utilization.map(|percent| percent.get());
+    let index = state.info.id.index;
+
+    let mut listed_sum = Bytes(0);
+    for listed in state.processes.as_deref().unwrap_or_default() {
+        let holding = listed_holding(index, listed);
+        listed_sum += holding.memory;
+        processes.listed(listed.pid).holdings.push(holding);
+    }
+    let unaccounted = used.unwrap_or_default().saturating_sub(listed_sum);
+    let unlisted = unlisted_users(state, snapshot);
+    let mut reserve = unaccounted;
+    if let Some(share) = unaccounted.0.checked_div(unlisted.len() as u64) {
+        reserve = Bytes(unaccounted.0 - share * unlisted.len() as u64);
+        for pid in &unlisted {
+            let holding = Holding { listed: None, ..Holding::new(index, Bytes(share)) };
+            processes.seen(*pid).holdings.push(holding);
+        }
+    }
+    let mut mig = state.mig.clone();
+    for instance in &mut mig {
+        let inside = processes.every().flat_map(|process| &process.holdings);
+        let inside = inside.filter(|h| h.device == index && h.gpu_instance.is_some());
+        let inside: Bytes = inside
+            .filter(|h| h.gpu_instance == instance.gpu_instance)
+            .map(|holding| holding.memory)
+            .sum();
+        instance.memory.used = instance.memory.used.map(|used| used.saturating_sub(inside));
+    }
+    Device {
+        info: state.info.clone(),
+        total: sample.memory.total,
+        reserve,
+        reserved: sample.memory.reserved,
+        leaked: Bytes(0),
+        used_untold: used.err(),
+        idle_load: attribute_load(load, index, processes),
+        temperature: sample.temperature,
+        power_draw: sample.power_draw,
+        power_limit: sample.power_limit,
+        mig,
+        fault: state.sample.as_ref().err().cloned(),
+        list_fault: state.processes.as_ref().err().cloned(),
+    }
+}
+
+fn listed_holding(device: u32, listed: &DeviceProcess) -> Holding {
+    Holding {
+        device,
+        memory: listed.memory.unwrap_or_default(),
+        listed: Some(listed.kind),
+        memory_untold: listed.memory.err(),
+        listed_name: listed.name.clone(),
+        load: listed.utilization.map_or(0, |percent| percent.get()),
+        load_untold: listed.utilization.err(),
+        gpu_instance: listed.gpu_instance,
+        compute_instance: listed.compute_instance,
+    }
+}
+
+fn unlisted_users(state: &DeviceState, snapshot: &Snapshot) -> Vec<Pid> {
+    let minor = state.info.id.minor.unwrap_or(state.info.id.index);
+    let listed = |pid| state.processes.as_ref().is_ok_and(|list| list.iter().any(|p| p.pid == pid));
+    let users = snapshot.holders().iter().filter(|holder| holder.uses_memory_of(minor));
+    users.map(|holder| holder.process.pid).filter(|pid| !listed(*pid)).collect()
+}
+
+/// Gives the part of a device's utilisation that no process states to its largest holder that
+/// states none, and returns what is left for the device itself.
+fn attribute_load(load: Reading<u8>, index: u32, processes: &mut Processes) -> Reading<u8> {
+    let on_device = processes.every().flat_map(|process| &mut process.holdings);
+    let mut on_device: Vec<&mut Holding> = on_device.filter(|h| h.device == index).collect();
+    let stated = on_device.iter().fold(0u8, |sum, holding| sum.saturating_add(holding.load));
+    let rest = load?.saturating_sub(stated);
+    let silent = on_device.iter_mut().filter(|h| h.load_untold.is_some());
+    match silent.max_by_key(|holding| holding.memory) {
+        Some(holding) => {
+            holding.load = rest;
+            Ok(0)
+        }
+        None => Ok(rest),
+    }
+}
+
+/// Returns the files that a program with a CUDA context on these devices has.
+pub(crate) fn cuda_files(minors: impl Iterator<Item = u32>) -> Vec<(String, &'static str)> {
+    let gpus = minors.map(|minor| (format!("/dev/nvidia{minor}"), "F...m"));
+    let shared = [("/dev/nvidia-uvm", "F...m"), ("/dev/nvidiactl", "F...m")];
+    gpus.chain(shared.map(|(path, letters)| (path.to_owned(), letters))).collect()
+}
+
+/// Returns the files that a program with a graphics context on these devices has.
+pub(crate) fn graphics_files(minors: impl Iterator<Item = u32>) -> Vec<(String, &'static str)> {
+    let gpus = minors.map(|minor| (format!("/dev/nvidia{minor}"), "F...m"));
+    let shared = [("/dev/nvidia-modeset", "F...."), ("/dev/nvidiactl", "F...m")];
+    gpus.chain(shared.map(|(path, letters)| (path.to_owned(), letters))).collect()
+}

@@ -1,0 +1,147 @@
+//! Machines from folders: on disk, or embedded in the program.
+
+use crate::assemble::{assemble, date, unreadable};
+use crate::file::{MachineFile, Place};
+use crate::machine::Machine;
+use gpu_core::{Absent, Error, ErrorKind, Result};
+use gpu_text::Hint;
+use include_dir::{Dir, include_dir};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path};
+use toml::Spanned;
+
+/// The largest file of a machine, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../sim-fixtures/machines");
+
+impl Machine {
+    /// Reads the machine of this name that is part of the program.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none of this name.
+    pub fn embedded(name: &str) -> Result<Self> {
+        let Some(folder) = EMBEDDED.get_dir(name) else {
+            let known: Vec<&str> = names().collect();
+            let meant = crate::complaint::nearest(name, &known);
+            let hint = match meant {
+                Some(meant) => format!("; did you mean '{meant}'?"),
+                None => String::new(),
+            };
+            let what = format!("find machine '{name}'{hint}");
+            return Err(Error::new(ErrorKind::Invalid, what));
+        };
+        let read = |file: &str| match folder.get_file(folder.path().join(file)) {
+            Some(found) => Ok(found.contents().to_vec()),
+            None => Err(Error::new(ErrorKind::Io, format!("there is no file '{file}'"))),
+        };
+        load(name, &read).map_err(|error| unreadable(name, error))
+    }
+
+    /// Reads a machine from a folder: `machine.toml` and the recordings that it names.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be read; `Invalid`, naming file and line, when its text is wrong.
+    pub fn from_dir(folder: &Path) -> Result<Self> {
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+        load(&name, &|file| read_file(&folder.join(file), file))
+            .map_err(|error| unreadable(&name, error))
+    }
+}
+
+/// A machine that is part of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddedMachine {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub description: String,
+}
+
+/// Returns the machines that are part of the program, by name.
+pub fn machines() -> Vec<EmbeddedMachine> {
+    let description = |name| match Machine::embedded(name) {
+        Ok(machine) => machine.description,
+        Err(error) => error.fault().text,
+    };
+    names().map(|name| EmbeddedMachine { name, description: description(name) }).collect()
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    EMBEDDED.dirs().filter_map(|folder| folder.path().file_name()?.to_str())
+}
+
+fn read_file(path: &Path, name: &str) -> Result<Vec<u8>> {
+    let failed = |error| Error::new(ErrorKind::Io, format!("read '{name}'")).with_source(error);
+    let metadata = std::fs::symlink_metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Error::new(ErrorKind::Invalid, format!("'{name}' is no regular file")));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE {
+        let what = format!("'{name}' is larger than {} MiB", MAX_FILE >> 20);
+        return Err(Error::new(ErrorKind::Invalid, what));
+    }
+    Ok(bytes)
+}
+
+fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
+    let text = String::from_utf8(read("machine.toml")?);
+    let text = text.map_err(|_| Error::new(ErrorKind::Invalid, "machine.toml is no UTF-8 text"))?;
+    let file = MachineFile::parse(&text)?;
+    let place = Place(&text);
+
+    let mut recordings = BTreeMap::new();
+    let named = &file.recordings;
+    for entry in named.state.iter().chain(&named.reset_refused).chain(&named.other) {
+        let text = read_recording(place, entry, read)?;
+        recordings.insert(entry.get_ref().clone(), text);
+    }
+    let mut shown = Vec::new();
+    for entry in &named.state {
+        let bytes = recordings.get(entry.get_ref()).map_or(&[][..], Vec::as_slice);
+        let document = gpu_text::parse(bytes, &Hint::default()).map_err(|error| {
+            let what = format!("recording '{}' cannot be read", entry.get_ref());
+            place.error(Some(entry.span()), &what).with_source(error)
+        })?;
+        shown.push(document);
+    }
+    let clock = date(place, "clock", &file.clock)?;
+    let base = (!shown.is_empty()).then(|| gpu_text::snapshot(&shown, clock));
+    let refusal = named.reset_refused.as_ref().and_then(|entry| recordings.get(entry.get_ref()));
+    let refusal = refusal.map(|bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    });
+    let mut machine = assemble(name, &text, file, base.as_ref())?;
+    machine.reset_refusal = refusal.unwrap_or(machine.reset_refusal);
+    let topology = shown.iter().rev().find_map(gpu_text::topology);
+    machine.topology = machine.topology.or(topology.ok_or(Absent::NotRecorded));
+    machine.recordings = recordings;
+    Ok(machine)
+}
+
+fn read_recording(
+    place: Place<'_>,
+    entry: &Spanned<String>,
+    read: &dyn Fn(&str) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let name = entry.get_ref();
+    let mut parts = Path::new(name).components();
+    let (Some(Component::Normal(part)), None) = (parts.next(), parts.next()) else {
+        let what = format!("recording '{name}' is not in the machine's own folder");
+        return Err(place.error(Some(entry.span()), &what));
+    };
+    if part != name.as_str() {
+        let what = format!("recording '{name}' is no plain file name");
+        return Err(place.error(Some(entry.span()), &what));
+    }
+    read(name).map_err(|error| {
+        let what = format!("recording '{name}' cannot be read");
+        place.error(Some(entry.span()), &what).with_source(error)
+    })
+}

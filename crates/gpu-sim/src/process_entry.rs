@@ -1,0 +1,297 @@
+//! A `[[process]]` of `machine.toml`.
+
+use crate::date::timestamp;
+use crate::file::{EventEntry, MemoryEntry, Place, ProcessEntry, ReactionEntry};
+use crate::import::{cuda_files, graphics_files};
+use crate::machine::{Device, Holding, Machine, Process, Reaction};
+use gpu_core::{
+    Absent, Access, Bytes, DeviceFileKind, DeviceProcessKind, Error, HeldFile, Pid, ProcessInfo,
+    ProcessState, Result, StartTime, Timestamp, Workload,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Returns an error about one process.
+pub(crate) fn error(place: Place<'_>, entry: &ProcessEntry, what: &str) -> Error {
+    let what = format!("process {} {what}", entry.pid.get_ref());
+    place.error(Some(entry.pid.span()), &what)
+}
+
+/// Adds the process that `entry` describes, or what it says of one that the recordings show.
+pub(crate) fn overlay(machine: &mut Machine, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
+    let pid = Pid(*entry.pid.get_ref());
+    let position = machine.processes.iter().position(|process| process.pid() == pid);
+    let recorded = position.map(|position| machine.processes.swap_remove(position));
+    let process = read(&machine.devices, recorded, place, entry)?;
+    machine.processes.push(process);
+    Ok(())
+}
+
+/// Returns the process that `entry` describes, on top of what was `recorded` of it.
+pub(crate) fn read(
+    devices: &[Device],
+    recorded: Option<Process>,
+    place: Place<'_>,
+    entry: &ProcessEntry,
+) -> Result<Process> {
+    let pid = Pid(*entry.pid.get_ref());
+    let Some(mut process) = recorded
+        .or_else(|| entry.name.as_ref().map(|n| Process::new(ProcessInfo::from_name(pid, n))))
+    else {
+        return Err(error(place, entry, "has no name and is in no recording"));
+    };
+    if entry.name.is_some() {
+        process.hidden = None;
+    }
+    if entry.gone == Some(true) {
+        process.hidden = Some(Absent::NotFound);
+    }
+    overlay_info(&mut process.info, place, entry)?;
+    if let Some(namespace) = &entry.namespace {
+        process.namespace = Some((namespace.name.clone(), Pid(namespace.pid)));
+    }
+    if let Some(memory) = &entry.memory {
+        let holdings: Result<_> =
+            memory.iter().map(|memory| holding(devices, place, entry, memory)).collect();
+        process.holdings = holdings?;
+    }
+    if let Some(files) = &entry.files {
+        let files: Result<_> = files
+            .iter()
+            .map(|(path, letters)| {
+                held_file(path, letters.get_ref()).ok_or_else(|| {
+                    let what = format!("'{}' is no fuser access", letters.get_ref());
+                    place.error(Some(letters.span()), &what)
+                })
+            })
+            .collect();
+        process.files = files?;
+    }
+    overlay_reactions(&mut process, place, entry)?;
+    Ok(process)
+}
+
+fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
+    if let Some(name) = &entry.name {
+        if name.len() > 15 {
+            let what = format!("is called '{name}'; the kernel keeps 15 bytes of a name");
+            return Err(error(place, entry, &what));
+        }
+        info.name.clone_from(name);
+    }
+    if let Some(line) = &entry.command_line {
+        info.command_line = Ok(line.clone());
+    }
+    if let Some(uid) = entry.uid {
+        info.uid = Ok(uid);
+    }
+    if let Some(user) = &entry.user {
+        info.user = Ok(user.clone());
+    }
+    if let Some(parent) = entry.parent {
+        info.parent = Ok(Pid(parent));
+    }
+    if let Some(group) = entry.group {
+        info.group = Ok(Pid(group));
+    }
+    if let Some(session) = entry.session {
+        info.session = Ok(Pid(session));
+    }
+    if let Some(cgroup) = &entry.cgroup {
+        info.cgroup = Ok(cgroup.clone());
+    }
+    if let Some(workload) = &entry.workload {
+        let Some(cgroup) = entry.cgroup.clone() else {
+            return Err(error(place, entry, "has a workload and no cgroup"));
+        };
+        info.workload = Some(Workload { kind: workload.kind, id: workload.id.clone(), cgroup });
+    }
+    if let Some(started) = &entry.started {
+        let started = timestamp(started);
+        let what = "has a start that is no date with a time, such as 2026-11-21T09:00:00Z";
+        info.started_at = Ok(started.ok_or_else(|| error(place, entry, what))?);
+    }
+    if let Some(state) = entry.state {
+        info.state = Ok(state);
+    }
+    if let Some(threads) = entry.threads {
+        info.live_threads = Ok(threads);
+    }
+    if let Some(millis) = entry.cpu_time_ms {
+        info.cpu_time = Ok(Duration::from_millis(millis));
+    }
+    info.kernel_thread = entry.kernel_thread.unwrap_or(info.kernel_thread);
+    Ok(())
+}
+
+fn overlay_reactions(process: &mut Process, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
+    if let Some(percent) = entry.cpu_percent {
+        process.cpu_percent = percent;
+    }
+    if let Some(kill) = entry.on_kill {
+        process.on_kill = reaction(kill);
+        if process.on_kill == Reaction::Ignores {
+            return Err(error(place, entry, "cannot ignore SIGKILL; it can be 'stuck'"));
+        }
+        if let Reaction::Stuck(_) = process.on_kill {
+            process.on_term = process.on_kill;
+        }
+    }
+    if let Some(term) = entry.on_term {
+        process.on_term = reaction(term);
+    }
+    if let Some(millis) = entry.memory_returns_after_ms {
+        process.memory_returns = Some(Duration::from_millis(millis));
+    }
+    if entry.leaks_memory == Some(true) {
+        process.memory_returns = None;
+    }
+    if let Some(millis) = entry.respawns_after_ms {
+        process.respawns = Some(Duration::from_millis(millis));
+    }
+    Ok(())
+}
+
+fn reaction(entry: ReactionEntry) -> Reaction {
+    match entry {
+        ReactionEntry::Ignores => Reaction::Ignores,
+        ReactionEntry::ExitsAfterMs(millis) => Reaction::ExitsAfter(Duration::from_millis(millis)),
+        ReactionEntry::Stuck => Reaction::Stuck(None),
+        ReactionEntry::StuckUntilMs(millis) => Reaction::Stuck(Some(Duration::from_millis(millis))),
+        ReactionEntry::LeavesThreads => Reaction::LeavesThreads,
+    }
+}
+
+fn holding(
+    devices: &[Device],
+    place: Place<'_>,
+    entry: &ProcessEntry,
+    memory: &MemoryEntry,
+) -> Result<Holding> {
+    let Some(device) = devices.iter().find(|device| device.info.id.index == memory.gpu) else {
+        let what = format!("has memory on GPU {}, which this machine lacks", memory.gpu);
+        return Err(error(place, entry, &what));
+    };
+    let instance = memory.gpu_instance;
+    if instance.is_some() && !device.mig.iter().any(|mig| mig.gpu_instance == instance) {
+        return Err(error(place, entry, "has memory in a GPU instance that is not there"));
+    }
+    let load = memory.utilization_percent;
+    if load.is_some_and(|load| load > 100) {
+        return Err(error(place, entry, "takes more than 100 percent of a device"));
+    }
+    let silent = if instance.is_some() { Absent::NotSupported } else { Absent::NotRecorded };
+    Ok(Holding {
+        listed: memory.listed.then_some(memory.kind),
+        load: load.unwrap_or(0),
+        load_untold: load.is_none().then_some(silent),
+        gpu_instance: instance,
+        compute_instance: memory.compute_instance,
+        ..Holding::new(memory.gpu, Bytes::from_mib(memory.mib))
+    })
+}
+
+/// Returns a file that a process has in the ways that fuser's letters tell.
+pub(crate) fn held_file(path: &str, letters: &str) -> Option<HeldFile> {
+    let access = Access::from_letters(letters).filter(|access| !access.is_empty())?;
+    let kind = DeviceFileKind::of_path(path);
+    Some(HeldFile { path: path.to_owned(), kind, access, descriptors: Vec::new() })
+}
+
+/// Returns the users of a machine with their numbers: as stated, root 0, the others from 1001 on
+/// in the order of their names.
+pub(crate) fn users(machine: &Machine, events: &[EventEntry]) -> BTreeMap<String, u32> {
+    let mut users = BTreeMap::from([("root".to_owned(), 0)]);
+    let infos = machine.processes.iter().map(|process| &process.info);
+    let mut named: Vec<(Option<String>, Option<u32>)> =
+        infos.map(|info| (info.user.clone().ok(), info.uid.ok())).collect();
+    let started = events.iter().filter_map(|event| event.start.as_ref());
+    named.extend(started.map(|entry| (entry.user.clone(), entry.uid)));
+    for (user, uid) in &named {
+        if let (Some(user), Some(uid)) = (user, uid) {
+            users.insert(user.clone(), *uid);
+        }
+    }
+    let mut unnumbered: Vec<String> = named.into_iter().filter_map(|(user, _)| user).collect();
+    unnumbered.sort();
+    let mut next = 1001;
+    for user in unnumbered {
+        if !users.contains_key(&user) {
+            while users.values().any(|uid| *uid == next) {
+                next += 1;
+            }
+            users.insert(user, next);
+        }
+    }
+    users
+}
+
+/// Returns the name of a user of whom only the number is told.
+pub(crate) fn user_name(uid: u32) -> String {
+    if uid == 0 { "root".to_owned() } else { format!("user{uid}") }
+}
+
+/// Fills in what a live look would tell and neither recording nor file does.
+pub(crate) fn complete(
+    process: &mut Process,
+    devices: &[Device],
+    users: &BTreeMap<String, u32>,
+    clock: Timestamp,
+    booted: Timestamp,
+) {
+    let info = &mut process.info;
+    let pid = info.key.pid;
+    if let (Err(_), Ok(user)) = (info.uid, &info.user) {
+        info.uid = users.get(user).copied().ok_or(Absent::NotFound);
+    }
+    let uid = info.uid.unwrap_or(if info.kernel_thread { 0 } else { 1000 });
+    let named = users.iter().find(|(_, known)| **known == uid).map(|(name, _)| name.clone());
+    fill(&mut info.uid, uid);
+    fill(&mut info.user, named.unwrap_or_else(|| user_name(uid)));
+    fill(&mut info.parent, Pid(if pid.0 == 1 { 0 } else { 1 }));
+    fill(&mut info.group, pid);
+    fill(&mut info.session, info.group.unwrap_or(pid));
+    fill(&mut info.state, ProcessState::Sleeping);
+    fill(&mut info.live_threads, 1);
+    fill(&mut info.cpu_time, Duration::from_secs(60));
+    fill(&mut info.started_at, Timestamp(clock.0.saturating_sub(3_600_000)));
+    let line = if info.kernel_thread { Vec::new() } else { vec![info.name.clone()] };
+    fill(&mut info.command_line, line);
+    let slice = match uid {
+        0 => format!("/system.slice/{}.service", info.name),
+        _ => format!("/user.slice/user-{uid}.slice/session-{}.scope", info.session.unwrap_or(pid)),
+    };
+    fill(&mut info.cgroup, slice);
+    let started = info.started_at.unwrap_or(clock);
+    info.key.start = Some(ticks(started.since(booted)));
+    if process.files.is_empty() && process.hidden.is_none() {
+        process.files = default_files(&process.holdings, devices);
+    }
+}
+
+fn fill<T>(reading: &mut gpu_core::Reading<T>, value: T) {
+    if reading.is_err() {
+        *reading = Ok(value);
+    }
+}
+
+/// Returns a time since boot in clock ticks, of which a second has 100.
+pub(crate) fn ticks(since_boot: Duration) -> StartTime {
+    StartTime(u64::try_from(since_boot.as_millis() / 10).unwrap_or(u64::MAX))
+}
+
+fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<HeldFile> {
+    let minors = holdings.iter().filter_map(|holding| {
+        let device = devices.iter().find(|device| device.info.id.index == holding.device)?;
+        device.info.id.minor.ok()
+    });
+    let graphics = |holding: &Holding| holding.listed == Some(DeviceProcessKind::Graphics);
+    let mut paths = match holdings {
+        [] => Vec::new(),
+        _ if holdings.iter().all(graphics) => graphics_files(minors),
+        _ => cuda_files(minors),
+    };
+    paths.sort();
+    paths.dedup();
+    paths.iter().filter_map(|(path, letters)| held_file(path, letters)).collect()
+}

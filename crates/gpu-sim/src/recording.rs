@@ -1,0 +1,199 @@
+//! The file that `gpuws record` writes: a machine, look by look.
+//!
+//! It is JSON lines. The first line is a [`Header`]; every further one a [`Look`]: a whole
+//! [`Snapshot`] and how long after the first it was taken. A file can so be written while looking,
+//! for hours, and what was written before a crash is still a recording.
+
+use gpu_core::{Absent, Error, ErrorKind, Reading, Result, Snapshot, Topology};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+/// The longest first line, in bytes; what is no recording is known by it, however large it is.
+const MAX_HEADER: u64 = 1 << 20;
+/// The longest line of a look, in bytes.
+const MAX_LOOK: u64 = 16 << 20;
+/// The most that is read of a recording, in bytes.
+const MAX_RECORDING: u64 = 256 << 20;
+
+/// The first line of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the format: 1.
+    pub gpuws_recording: u32,
+    /// Names and command lines were left out.
+    pub anonymous: bool,
+    /// How the devices are connected.
+    #[serde(with = "gpu_core::reading", default = "untold")]
+    pub topology: Reading<Topology>,
+}
+
+fn untold() -> Reading<Topology> {
+    Err(Absent::NotRecorded)
+}
+
+/// One look of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// How long after the first look it was taken, in milliseconds.
+    pub offset_ms: u64,
+    /// What was seen.
+    pub snapshot: Snapshot,
+}
+
+/// A machine over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// The first line.
+    pub header: Header,
+    /// The looks by time: at least one.
+    pub looks: Vec<Look>,
+}
+
+/// Writes a recording while it is taken.
+#[derive(Debug)]
+pub struct RecordingWriter<W> {
+    output: W,
+}
+
+impl<W: Write> RecordingWriter<W> {
+    /// Begins a recording.
+    ///
+    /// `anonymous` only notes that every look went through an
+    /// [`Anonymizer`](crate::Anonymizer); this does not do it.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    pub fn new(output: W, anonymous: bool, topology: Reading<Topology>) -> Result<Self> {
+        let mut writer = RecordingWriter { output };
+        writer.line(&Header { gpuws_recording: VERSION, anonymous, topology })?;
+        Ok(writer)
+    }
+
+    /// Adds a look, taken so long after the first one.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    pub fn add(&mut self, offset: Duration, snapshot: &Snapshot) -> Result<()> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            offset_ms: u64,
+            snapshot: &'a Snapshot,
+        }
+        let offset_ms = u64::try_from(offset.as_millis()).unwrap_or(u64::MAX);
+        self.line(&Line { offset_ms, snapshot })
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> Result<()> {
+        let write = || -> std::io::Result<()> {
+            let mut text = serde_json::to_vec(line)?;
+            text.push(b'\n');
+            self.output.write_all(&text)?;
+            self.output.flush()
+        };
+        let mut write = write;
+        write().map_err(|error| Error::new(ErrorKind::Io, "write the recording").with_source(error))
+    }
+
+    /// Returns what was written to.
+    pub fn into_inner(self) -> W {
+        self.output
+    }
+}
+
+impl Recording {
+    /// Reads a recording from a file.
+    ///
+    /// # Errors
+    /// `Io` when the file cannot be read; `Invalid`, naming file and line, when it is no whole
+    /// recording.
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let failed = |kind| Error::new(kind, format!("read recording '{shown}'"));
+        let io = |error| failed(ErrorKind::Io).with_source(error);
+        if !std::fs::metadata(path).map_err(io)?.is_file() {
+            return Err(failed(ErrorKind::Invalid).with_source("it is no regular file"));
+        }
+        let file = std::fs::File::open(path).map_err(io)?;
+        Self::read(file).map_err(|error| failed(error.kind()).with_source(error))
+    }
+
+    /// Reads a recording; at most 256 MiB of it.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be read; `Invalid`, naming the line, when it is no whole recording.
+    pub fn read(input: impl Read) -> Result<Self> {
+        let mut lines = Lines { input: BufReader::new(input), line: 0, read: 0 };
+        let header = lines.next(MAX_HEADER)?.unwrap_or_default();
+        let header: Header = match serde_json::from_slice::<Header>(&header) {
+            Ok(header) if header.gpuws_recording == VERSION => header,
+            Ok(header) => {
+                let newer = format!(
+                    "format version {}, and only {VERSION} is known",
+                    header.gpuws_recording
+                );
+                return Err(lines.wrong(&newer));
+            }
+            Err(_) => {
+                return Err(lines.wrong("this is no recording: it does not begin with a header"));
+            }
+        };
+        let mut looks: Vec<Look> = Vec::new();
+        while let Some(line) = lines.next(MAX_LOOK)? {
+            let look: Look = serde_json::from_slice(&line).map_err(|error| {
+                if !line.ends_with(b"\n") {
+                    return lines.wrong("it ends in the middle of a look");
+                }
+                lines.wrong("it is no look").with_source(error)
+            })?;
+            if looks.last().is_some_and(|last| last.offset_ms > look.offset_ms) {
+                return Err(lines.wrong("it was taken before the look above it"));
+            }
+            looks.push(look);
+        }
+        if looks.is_empty() {
+            return Err(lines.wrong("it ends before the first look"));
+        }
+        Ok(Recording { header, looks })
+    }
+}
+
+struct Lines<R> {
+    input: R,
+    line: u64,
+    read: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Returns the next line with its end, if it has one; `None` at the end.
+    fn next(&mut self, longest: u64) -> Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        self.line += 1;
+        let mut bounded = self.input.by_ref().take(longest + 1);
+        let read = bounded.read_until(b'\n', &mut line);
+        read.map_err(|error| Error::new(ErrorKind::Io, self.place()).with_source(error))?;
+        self.read = self.read.saturating_add(line.len() as u64);
+        if line.len() as u64 > longest {
+            return Err(if self.line == 1 {
+                self.wrong("this is no recording: it does not begin with a header")
+            } else {
+                self.wrong(&format!("it is longer than {} MiB", longest >> 20))
+            });
+        }
+        if self.read > MAX_RECORDING {
+            return Err(self.wrong(&format!("more than {} MiB are not read", MAX_RECORDING >> 20)));
+        }
+        Ok(Some(line).filter(|line| !line.is_empty()))
+    }
+
+    fn place(&self) -> String {
+        format!("line {}", self.line)
+    }
+
+    fn wrong(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Invalid, format!("{}: {what}", self.place()))
+    }
+}

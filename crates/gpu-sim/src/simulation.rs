@@ -1,0 +1,149 @@
+//! The handle on a running simulation.
+
+use crate::faults::{Call, Fault};
+use crate::machine::{Event, Machine};
+use crate::recording::Recording;
+use crate::seed::Seed;
+use crate::state::{SentSignal, State};
+use gpu_core::{DeviceId, Pid, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A simulated machine: every port of gpu-core over one state, one clock and one seed.
+///
+/// Clones are handles on the same machine. Time stands still but for [`Clock::sleep`] and for the
+/// delays that were injected. No call waits for another one for longer than that other one works,
+/// and a panic elsewhere does not spoil the machine.
+///
+/// [`Clock::sleep`]: gpu_core::Clock::sleep
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    state: Arc<Mutex<State>>,
+}
+
+impl Simulation {
+    /// Starts a machine.
+    pub fn start(machine: Machine, seed: Seed) -> Self {
+        Simulation { state: Arc::new(Mutex::new(State::new(machine, seed))) }
+    }
+
+    /// Starts the machine of this name that is part of the program, with seed 0.
+    ///
+    /// # Errors
+    /// As [`Machine::embedded`].
+    pub fn embedded(name: &str) -> Result<Self> {
+        Ok(Self::start(Machine::embedded(name)?, Seed(0)))
+    }
+
+    /// Starts the machine in a folder, with seed 0.
+    ///
+    /// # Errors
+    /// As [`Machine::from_dir`].
+    pub fn from_dir(folder: &Path) -> Result<Self> {
+        Ok(Self::start(Machine::from_dir(folder)?, Seed(0)))
+    }
+
+    /// Starts the machine that a file of `gpuws record` shows, with seed 0.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn from_recording(path: &Path) -> Result<Self> {
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        let machine = Machine::from_recording(&name, Recording::open(path)?);
+        Ok(Self::start(machine, Seed(0)))
+    }
+
+    /// Locks the state. Never held over another lock, a call out, or a wait.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call of a port and answers it.
+    pub(crate) fn call<T>(
+        &self,
+        call: Call,
+        answer: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        let mut state = self.lock();
+        state.enter(call)?;
+        answer(&mut state)
+    }
+
+    /// Returns the machine's name.
+    pub fn name(&self) -> String {
+        self.lock().machine.name.clone()
+    }
+
+    /// Returns what the machine shows, in one line.
+    pub fn description(&self) -> String {
+        self.lock().machine.description.clone()
+    }
+
+    /// Returns a recording of the machine, byte for byte, by file name.
+    pub fn recording(&self, file: &str) -> Option<Vec<u8>> {
+        self.lock().machine.recordings.get(file).cloned()
+    }
+
+    /// Lets `fault` happen at the `nth` call of a kind, counted from 1 since the start.
+    pub fn inject(&self, call: Call, nth: u64, fault: Fault) {
+        self.lock().faults.inject(call, nth, nth, fault);
+    }
+
+    /// Lets `fault` happen at every call of a kind from the `nth` on, counted from 1 since the
+    /// start.
+    pub fn inject_from(&self, call: Call, nth: u64, fault: Fault) {
+        self.lock().faults.inject(call, nth, u64::MAX, fault);
+    }
+
+    /// Lets something happen so long from now.
+    pub fn schedule(&self, after: Duration, event: Event) {
+        self.lock().schedule(after, event);
+    }
+
+    /// Lets something happen so long after the process with this number on the host has ended,
+    /// once.
+    pub fn schedule_after_exit(&self, pid: Pid, after: Duration, event: Event) {
+        self.lock().schedule_after_exit(pid, after, event);
+    }
+
+    /// Lets something happen now.
+    pub fn happen(&self, event: Event) {
+        self.lock().happen(event);
+    }
+
+    /// Returns how often each call was made, failed ones included.
+    pub fn calls(&self) -> BTreeMap<Call, u64> {
+        self.lock().faults.counts().clone()
+    }
+
+    /// Returns how often a call was made, failed ones included.
+    pub fn count(&self, call: Call) -> u64 {
+        self.lock().faults.counts().get(&call).copied().unwrap_or(0)
+    }
+
+    /// Returns the signals that reached a process, in order.
+    pub fn signals(&self) -> Vec<SentSignal> {
+        self.lock().signals.clone()
+    }
+
+    /// Returns the lines of the journal.
+    pub fn journal(&self) -> Vec<String> {
+        self.lock().journal.clone()
+    }
+
+    /// Returns the time since the start, without counting a call.
+    pub fn elapsed(&self) -> Duration {
+        self.lock().now
+    }
+
+    /// Returns the memory of one device.
+    ///
+    /// # Errors
+    /// `Machine` when no driver answers; `Invalid` for a device that this machine does not have.
+    pub fn device_memory(&self, device: &DeviceId) -> Result<crate::SimulatedMemory> {
+        let index = self.lock().named_device(device)?.info.id.index;
+        Ok(crate::SimulatedMemory::new(self.clone(), index))
+    }
+}

@@ -1,0 +1,176 @@
+//! Who looks: its own processes, what it sees and what it may do.
+
+use crate::machine::Process;
+use crate::process_entry::complete;
+use crate::state::{Living, Serial, State};
+use gpu_core::{
+    Absent, Error, Pid, ProcessFault, ProcessInfo, ProcessKey, ProcessState, Reading, Result,
+};
+use std::collections::BTreeMap;
+
+impl State {
+    /// Adds what every machine has and none needs to describe: the first process, a shell of the
+    /// viewer, and the viewer's own process.
+    pub(crate) fn settle_in(&mut self) {
+        let viewer = self.machine.viewer.clone();
+        if self.find_on_host(Pid(1)).is_none() {
+            self.add(Pid(1), "systemd", 0, Pid(0), None);
+        }
+        let shell = self.free_pid(Pid(301));
+        let inner = |pid| viewer.namespace.clone().map(|name| (name, Pid(pid)));
+        self.add(shell, "bash", viewer.uid, Pid(1), inner(1));
+        let own = self.free_pid(Pid(shell.0.saturating_add(1)));
+        self.add(own, "gpuws", viewer.uid, shell, inner(self.free_inner_pid()));
+        self.machine.viewer.pid = own;
+    }
+
+    fn add(&mut self, pid: Pid, name: &str, uid: u32, parent: Pid, inner: Option<(String, Pid)>) {
+        let mut info = ProcessInfo::from_name(pid, name);
+        info.uid = Ok(uid);
+        info.parent = Ok(parent);
+        let mut process = Process::new(info);
+        process.namespace = inner;
+        let users = BTreeMap::from([(self.machine.viewer.user.clone(), self.machine.viewer.uid)]);
+        let (clock, booted) = (self.machine.clock, self.machine.booted);
+        complete(&mut process, &[], &users, clock, booted);
+        self.bring_to_life(process);
+    }
+
+    fn free_pid(&self, from: Pid) -> Pid {
+        let mut pid = from;
+        while self.find_on_host(pid).is_some() {
+            pid = Pid(pid.0.wrapping_add(1));
+        }
+        pid
+    }
+
+    fn free_inner_pid(&self) -> u32 {
+        let namespace = &self.machine.viewer.namespace;
+        let inner = self.living.values().filter_map(|living| living.process.namespace.as_ref());
+        let inner = inner.filter(|(name, _)| Some(name) == namespace.as_ref());
+        inner.map(|(_, pid)| pid.0).max().unwrap_or(1).saturating_add(1)
+    }
+
+    /// Returns the viewer's own process and its ancestors, nearest first.
+    pub(crate) fn own_line(&self) -> Vec<Serial> {
+        let mut line = Vec::new();
+        let mut next = self.find_on_host(self.machine.viewer.pid);
+        while let Some(serial) = next.filter(|serial| !line.contains(serial)) {
+            line.push(serial);
+            let parent = self.living.get(&serial).and_then(|l| l.process.info.parent.ok());
+            next = parent.and_then(|parent| self.find_on_host(parent));
+        }
+        line
+    }
+
+    /// Returns the viewer's own process.
+    pub(crate) fn viewer_process(&mut self) -> Option<&mut Process> {
+        let serial = self.find_on_host(self.machine.viewer.pid)?;
+        self.living.get_mut(&serial).map(|living| &mut living.process)
+    }
+
+    /// Returns the number by which the viewer sees a process, if it does.
+    pub(crate) fn seen_as(&self, process: &Process) -> Option<Pid> {
+        if process.hidden == Some(Absent::NotFound) {
+            return None;
+        }
+        match (&self.machine.viewer.namespace, &process.namespace) {
+            (None, _) => Some(process.pid()),
+            (Some(own), Some((namespace, pid))) if own == namespace => Some(*pid),
+            _ => None,
+        }
+    }
+
+    /// Returns every process that the viewer sees, by the number it sees.
+    pub(crate) fn seen(&self) -> BTreeMap<Pid, (Serial, &Living)> {
+        let living = self.living.iter();
+        living
+            .filter_map(|(serial, living)| {
+                Some((self.seen_as(&living.process)?, (*serial, living)))
+            })
+            .collect()
+    }
+
+    /// Returns the process that the viewer sees by this number.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when there is none.
+    pub(crate) fn seen_by_pid(&self, pid: Pid) -> Result<Serial> {
+        let mut living = self.living.iter();
+        let found = living.find(|(_, living)| self.seen_as(&living.process) == Some(pid));
+        found
+            .map(|(serial, _)| *serial)
+            .ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
+    }
+
+    /// Tells whether the viewer may see the files of a process and signal it.
+    pub(crate) fn may_touch(&self, process: &Process) -> bool {
+        let viewer = &self.machine.viewer;
+        viewer.privileged || process.info.uid == Ok(viewer.uid)
+    }
+
+    /// Returns what the viewer sees of a process now.
+    ///
+    /// # Errors
+    /// `Process(NotPermitted)` when a recording could not look at it.
+    pub(crate) fn info(&self, living: &Living) -> Result<ProcessInfo> {
+        let process = &living.process;
+        if let Some(absent) = process.hidden {
+            let what = format!("look at process {}", process.pid());
+            return Err(match absent {
+                Absent::NotPermitted => Error::new(ProcessFault::NotPermitted, what),
+                Absent::NotFound => Error::new(ProcessFault::Gone, what),
+                other => Error::new(other, what),
+            });
+        }
+        let mut info = process.info.clone();
+        info.key = self.key(process);
+        info.parent = info.parent.map(|pid| self.pid_seen_as(pid));
+        info.group = info.group.map(|pid| self.pid_seen_as(pid));
+        info.session = info.session.map(|pid| self.pid_seen_as(pid));
+        info.state = info.state.map(|state| self.state_of(process, state));
+        info.cpu_time = living.cpu_time(self.now);
+        if info.namespace_pids.is_err() {
+            info.namespace_pids = self.namespace_pids(process);
+        }
+        Ok(info)
+    }
+
+    fn namespace_pids(&self, process: &Process) -> Reading<Vec<Pid>> {
+        Ok(match (&self.machine.viewer.namespace, &process.namespace) {
+            (None, Some((_, inner))) => vec![process.pid(), *inner],
+            (Some(_), Some((_, inner))) => vec![*inner],
+            (_, None) => vec![process.pid()],
+        })
+    }
+
+    /// Returns the key by which the viewer names a process.
+    pub(crate) fn key(&self, process: &Process) -> ProcessKey {
+        let pid = self.seen_as(process).unwrap_or(process.pid());
+        ProcessKey { pid, start: process.info.key.start }
+    }
+
+    /// Returns the number by which the viewer sees the process with this number on the host: 0, as
+    /// Linux tells it, for one outside the viewer's namespace.
+    fn pid_seen_as(&self, pid: Pid) -> Pid {
+        if self.machine.viewer.namespace.is_none() {
+            return pid;
+        }
+        let process = self.find_on_host(pid).and_then(|serial| self.living.get(&serial));
+        process.and_then(|living| self.seen_as(&living.process)).unwrap_or(Pid(0))
+    }
+
+    fn state_of(&self, process: &Process, stated: ProcessState) -> ProcessState {
+        use crate::machine::Reaction::Stuck;
+        let works = process.cpu_percent > 0 || process.holdings.iter().any(|h| h.load > 0);
+        match (stated, process.on_kill) {
+            (ProcessState::Zombie, _) => ProcessState::Zombie,
+            (_, Stuck(until)) if until.is_none_or(|until| self.now < until) => {
+                ProcessState::Uninterruptible
+            }
+            (ProcessState::Sleeping, _) if works => ProcessState::Running,
+            (ProcessState::Uninterruptible, Stuck(_)) => ProcessState::Sleeping,
+            (stated, _) => stated,
+        }
+    }
+}

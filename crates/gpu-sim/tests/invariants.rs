@@ -1,0 +1,215 @@
+//! What holds on every random machine under every random script.
+
+use gpu_core::{
+    ActToken, Bytes, Clock, DeviceId, ErrorKind, GpuBackend, Host, Pid, ProcessFault,
+    ProcessHandle, ProcessState, Signal, observe,
+};
+use gpu_sim::{
+    Call, Machine, Process, Reaction, Seed, Simulation, random, random_faults, random_machine,
+    random_script,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a test does to a machine.
+#[derive(Clone, Debug)]
+enum Step {
+    Signal(usize, Signal),
+    Sleep(u64),
+    Look,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let signal = prop_oneof![Just(Signal::Term), Just(Signal::Kill)];
+    let step = prop_oneof![
+        (0usize..8, signal).prop_map(|(which, signal)| Step::Signal(which, signal)),
+        (0u64..8000).prop_map(Step::Sleep),
+        Just(Step::Look),
+    ];
+    prop::collection::vec(step, 0..20)
+}
+
+/// When a process ends, as told by its reactions and the signals sent: a second account of the
+/// rules, kept apart from the engine's.
+fn end_of(process: &Process, signals: &[(Duration, Signal)]) -> Option<Duration> {
+    let ends = signals.iter().filter_map(|(at, signal)| {
+        let reaction = match signal {
+            Signal::Term => process.on_term,
+            Signal::Kill => process.on_kill,
+        };
+        match reaction {
+            Reaction::ExitsAfter(after) => Some(*at + after),
+            Reaction::Stuck(Some(until)) => Some(until.max(*at)),
+            Reaction::Ignores | Reaction::Stuck(None) | Reaction::LeavesThreads => None,
+        }
+    });
+    ends.min()
+}
+
+fn is_dead_zombie(process: &Process) -> bool {
+    process.info.state == Ok(ProcessState::Zombie) && process.info.live_threads == Ok(0)
+}
+
+/// Returns what a device must have in use at `now`.
+fn expected_used(
+    machine: &Machine,
+    device: u32,
+    signals: &BTreeMap<Pid, Vec<(Duration, Signal)>>,
+    now: Duration,
+) -> Bytes {
+    let own = &machine.devices[device as usize];
+    let mut used = own.reserve + own.leaked;
+    for process in &machine.processes {
+        let sent = signals.get(&process.pid()).map_or(&[][..], Vec::as_slice);
+        let free = end_of(process, sent).zip(process.memory_returns).map(|(a, b)| a + b);
+        if free.is_none_or(|free| now < free) {
+            let holdings = process.holdings.iter().filter(|holding| holding.device == device);
+            used += holdings.map(|holding| holding.memory).sum();
+        }
+    }
+    used
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Memory is conserved: what is used is the driver's, the leaked, the living's, and what is on
+    /// its way back, at every moment.
+    #[test]
+    fn memory_is_conserved(seed: u64, steps in steps()) {
+        let mut machine = random_machine(Seed(seed));
+        for process in &mut machine.processes {
+            // What a supervisor starts again is not in the second account.
+            process.respawns = None;
+        }
+        machine.viewer.privileged = true;
+        let simulation = Simulation::start(machine.clone(), Seed(seed));
+        let mut signals: BTreeMap<Pid, Vec<(Duration, Signal)>> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Signal(which, signal) => {
+                    let Some(process) = machine.processes.get(which) else { continue };
+                    let pid = process.pid();
+                    let Ok(handle) = simulation.open(pid) else { continue };
+                    let alive = !is_dead_zombie(process);
+                    let sent = handle.signal(signal, &ActToken::the_user_asked());
+                    prop_assert_eq!(sent.is_ok(), alive);
+                    if alive {
+                        signals.entry(pid).or_default().push((simulation.elapsed(), signal));
+                    }
+                }
+                Step::Sleep(millis) => simulation.sleep(Duration::from_millis(millis)),
+                Step::Look => {}
+            }
+            for device in &machine.devices {
+                let index = device.info.id.index;
+                let used = simulation.sample(&device.info.id).unwrap().memory.used.unwrap();
+                let expected = expected_used(&machine, index, &signals, simulation.elapsed());
+                prop_assert_eq!(used, expected, "GPU {} at {:?}", index, simulation.elapsed());
+            }
+        }
+    }
+
+    /// Whatever happens: a handle stays on its process, the clock never goes back, counts are
+    /// right, what was signalled is what was opened, and what is used fits the device.
+    #[test]
+    fn scripts_and_faults_break_nothing(seed: u64, steps in steps(), faults in 0usize..12) {
+        let simulation = random(Seed(seed));
+        let machine = random_machine(Seed(seed));
+        for (call, nth, fault) in random_faults(Seed(seed), &machine, faults) {
+            simulation.inject(call, nth, fault);
+        }
+        let mut opened: Vec<(Box<dyn ProcessHandle>, Option<gpu_core::ProcessKey>)> = Vec::new();
+        let mut before = Duration::ZERO;
+        let mut looked = 0;
+        for step in steps {
+            match step {
+                Step::Signal(which, signal) => {
+                    let Some(process) = machine.processes.get(which) else { continue };
+                    if let Ok(handle) = simulation.open(process.pid()) {
+                        let key = handle.look().ok().map(|info| info.key);
+                        opened.push((handle, key));
+                    }
+                    let Some((handle, key)) = opened.last() else { continue };
+                    let sent = simulation.signals().len();
+                    let result = handle.signal(signal, &ActToken::the_user_asked());
+                    let reached = simulation.signals().split_off(sent);
+                    prop_assert_eq!(reached.len(), usize::from(result.is_ok()));
+                    if let (Some(reached), Some(key)) = (reached.first(), key) {
+                        prop_assert_eq!(reached.process, *key);
+                    }
+                }
+                Step::Sleep(millis) => simulation.sleep(Duration::from_millis(millis)),
+                Step::Look => {
+                    let snapshot = observe(&simulation, &simulation, &simulation);
+                    looked += 1;
+                    for device in &snapshot.devices {
+                        if let (Ok(used), Ok(total)) = (device.memory_used(), device.memory_total()) {
+                            prop_assert!(used <= total);
+                        }
+                    }
+                }
+            }
+            prop_assert!(simulation.elapsed() >= before);
+            before = simulation.elapsed();
+            for (handle, key) in &opened {
+                match (handle.look(), key) {
+                    (Ok(info), Some(key)) => prop_assert_eq!(info.key, *key),
+                    (Err(error), _) if error.kind() == ErrorKind::Process(ProcessFault::Gone) => {}
+                    _ => {}
+                }
+            }
+        }
+        prop_assert!(simulation.count(Call::Holders) >= looked || faults > 0);
+        prop_assert_eq!(simulation.signals().len() as u64 <= simulation.count(Call::Signal), true);
+    }
+
+    /// One seed, one machine, one course of events.
+    #[test]
+    fn a_seed_repeats_to_the_last_detail(seed: u64) {
+        let (a, b) = (random(Seed(seed)), random(Seed(seed)));
+        let machine = random_machine(Seed(seed));
+        prop_assert_eq!(random_script(Seed(seed), &machine), random_script(Seed(seed), &machine));
+        for _ in 0..8 {
+            for simulation in [&a, &b] {
+                simulation.sleep(Duration::from_secs(5));
+            }
+            prop_assert_eq!(observe(&a, &a, &a), observe(&b, &b, &b));
+        }
+    }
+
+    /// No bytes after a header make the reader panic or go on without bound.
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>, json in "[\\[\\]{}\":,0-9a-z_ \n]{0,200}") {
+        let header = b"{\"gpuws_recording\":1,\"anonymous\":true}\n";
+        for text in [&bytes[..], json.as_bytes()] {
+            let whole = [header, text].concat();
+            let _ = gpu_sim::Recording::read(&whole[..]);
+            let _ = gpu_sim::Recording::read(text);
+        }
+    }
+}
+
+#[test]
+fn random_machines_are_of_every_kind() {
+    let mut seen = [false; 6];
+    for seed in 0..200 {
+        let machine = random_machine(Seed(seed));
+        let processes = &machine.processes;
+        let listed = |process: &Process| process.holdings.iter().any(|h| h.listed.is_some());
+        let holds = |process: &Process| !process.holdings.is_empty();
+        seen[0] |= processes.iter().any(|p| holds(p) && !listed(p));
+        seen[1] |= processes.iter().any(|p| holds(p) && p.hidden.is_some());
+        seen[2] |= processes.iter().any(|p| p.on_kill == Reaction::Stuck(None));
+        seen[3] |= processes.iter().any(|p| p.respawns.is_some());
+        seen[4] |= processes.iter().any(|p| !holds(p) && !p.files.is_empty());
+        seen[5] |= !machine.viewer.privileged;
+        let snapshot = {
+            let simulation = Simulation::start(machine, Seed(seed));
+            observe(&simulation, &simulation, &simulation)
+        };
+        assert!(snapshot.device(&DeviceId::from_index(0)).is_some());
+    }
+    assert_eq!(seen, [true; 6]);
+}

@@ -1,0 +1,175 @@
+//! What a machine's folder may hold, and what bad input gets.
+
+use gpu_core::ErrorKind;
+use gpu_sim::Machine;
+use std::path::Path;
+
+const HEAD: &str = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
+
+fn read(text: &str) -> Result<Machine, (ErrorKind, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("x");
+    std::fs::create_dir(&machine).unwrap();
+    std::fs::write(machine.join("machine.toml"), text).unwrap();
+    std::fs::write(folder.path().join("outside.txt"), "secret").unwrap();
+    std::fs::write(machine.join("noise.txt"), "neither table nor list").unwrap();
+    load(&machine)
+}
+
+fn load(folder: &Path) -> Result<Machine, (ErrorKind, String)> {
+    Machine::from_dir(folder).map_err(|error| (error.kind(), error.fault().text))
+}
+
+/// Asserts that `text` is refused with exactly this message.
+fn refused(text: &str, message: &str) {
+    let (kind, told) = read(text).unwrap_err();
+    assert_eq!(told, format!("read machine 'x': {message}"));
+    assert_eq!(kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn an_unknown_field_is_named_with_its_line_and_the_one_meant() {
+    let gpu = "[[gpu]]\nindex = 0\n";
+    for (text, message) in [
+        (
+            format!("{HEAD}{gpu}[[process]]\npid = 1\nmemry = []\n"),
+            "machine.toml line 7: unknown field 'memry'; did you mean 'memory'?",
+        ),
+        (
+            format!("{HEAD}{gpu}memory_totl_mib = 1\n"),
+            "machine.toml line 5: unknown field 'memory_totl_mib'; did you mean 'memory_total_mib'?",
+        ),
+        (
+            format!("{HEAD}[viewer]\nuids = 1\n"),
+            "machine.toml line 4: unknown field 'uids'; did you mean 'uid'?",
+        ),
+        (
+            format!("{HEAD}[driver]\nfault = 'no-libary'\n"),
+            "machine.toml line 4: unknown word 'no-libary'; did you mean 'no-library'?",
+        ),
+        (
+            format!("{HEAD}[[process]]\npid = 1\nname = 'a'\non_term = 'ignors'\n"),
+            "machine.toml line 6: unknown word 'ignors'; did you mean 'ignores'?",
+        ),
+        (
+            format!("{HEAD}[[event]]\nat_ms = 1\nlet_go = {{ pid = 1, gpus = 0 }}\n"),
+            "machine.toml line 5: unknown field 'gpus'; did you mean 'gpu'?",
+        ),
+        (
+            format!(
+                "{HEAD}[[process]]\npid = 1\nmemory = [{{ gpu = 0, mib = 1, lsted = true }}]\n"
+            ),
+            "machine.toml line 5: unknown field 'lsted'; did you mean 'listed'?",
+        ),
+    ] {
+        refused(&text, message);
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let gpu = "[[gpu]]\nindex = 0\nmemory_total_mib = 100\n";
+    for (more, message) in [
+        ("[[process]]\npid = 7\n", "line 4: process 7 has no name and is in no recording"),
+        (
+            "[[process]]\npid = 7\nname = 'a'\n[[process]]\npid = 7\nname = 'b'\n",
+            "line 7: process 7 is described twice",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nmemory = [{ gpu = 3, mib = 1 }]\n",
+            "line 4: process 7 has memory on GPU 3, which this machine lacks",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\non_kill = 'ignores'\n",
+            "line 4: process 7 cannot ignore SIGKILL; it can be 'stuck'",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'nvidia-persistenced'\n",
+            "line 4: process 7 is called 'nvidia-persistenced'; the kernel keeps 15 bytes of a name",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvidia0' = 'Fx' }\n",
+            "line 6: 'Fx' is no fuser access",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvdia0' = 'F....' }\n",
+            "process 7 has '/dev/nvdia0', which is no device file of this machine",
+        ),
+        ("[[event]]\nexit = 7\n", "an event has either 'at_ms' or 'after_exit_of'"),
+        ("[[event]]\nat_ms = 5\n", "line 4: an event has one change, such as 'exit' or 'start'"),
+        (
+            "[[event]]\nat_ms = 5\nfails = { gpu = 2, fault = 'lost' }\n",
+            "line 4: GPU 2 is not in this machine",
+        ),
+    ] {
+        let place = if message.starts_with("line") { "machine.toml " } else { "machine.toml: " };
+        refused(&format!("{HEAD}{more}"), &format!("{place}{message}"));
+    }
+    refused(
+        &format!("{HEAD}{gpu}driver_reserve_mib = 101\n"),
+        "machine.toml line 4: GPU 0 has less memory than is used, 101 MiB",
+    );
+    refused(
+        &format!("{HEAD}topology = ['X PIX', 'PIX']\n"),
+        "machine.toml: topology is no square of cells such as 'X NV2 PIX SYS'",
+    );
+    refused(
+        "description = ''\nclock = 2025-03-03\n",
+        "machine.toml: clock '2025-03-03' is no date with a time, such as 2026-11-21T09:00:00Z",
+    );
+    refused("clock = 2025-03-03T10:00:00Z\n", "machine.toml line 1: missing field 'description'");
+}
+
+#[test]
+fn a_recording_outside_the_folder_is_not_read() {
+    for name in ["../outside.txt", "/etc/hostname", "a/b.txt", ".", "..", "", "./noise.txt"] {
+        let (kind, told) = read(&format!("{HEAD}[recordings]\nother = ['{name}']\n")).unwrap_err();
+        assert_eq!(kind, ErrorKind::Invalid, "{name}");
+        assert!(told.contains("machine.toml line 4: recording "), "{name}: {told}");
+        assert!(!told.contains("secret"));
+    }
+}
+
+#[test]
+fn a_link_is_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{HEAD}[recordings]\nother = ['link.txt']\n");
+    std::fs::write(folder.path().join("machine.toml"), text).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link.txt")).unwrap();
+    let (kind, told) = load(folder.path()).unwrap_err();
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(told.ends_with("recording 'link.txt' cannot be read: 'link.txt' is no regular file"));
+}
+
+#[test]
+fn missing_unknown_binary_and_large_files_are_refused() {
+    let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['a.txt']\n")).unwrap_err();
+    assert!(told.contains("machine.toml line 4: recording 'a.txt' cannot be read: read 'a.txt'"));
+    let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['noise.txt']\n")).unwrap_err();
+    assert!(told.contains("machine.toml line 4: recording 'noise.txt' cannot be read"), "{told}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (kind, told) = load(folder.path()).unwrap_err();
+    assert_eq!(kind, ErrorKind::Io);
+    assert!(told.contains("read 'machine.toml'"), "{told}");
+    let (kind, _) = load(&folder.path().join("nowhere")).unwrap_err();
+    assert_eq!(kind, ErrorKind::Io);
+
+    let toml = folder.path().join("machine.toml");
+    std::fs::write(&toml, b"\x7fELF\x02\x01\x01\0\xff\xfe").unwrap();
+    let (kind, told) = load(folder.path()).unwrap_err();
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(told.ends_with("machine.toml is no UTF-8 text"), "{told}");
+
+    std::fs::File::create(&toml).unwrap().set_len(100 << 20).unwrap();
+    let (_, told) = load(folder.path()).unwrap_err();
+    assert!(told.ends_with("'machine.toml' is larger than 4 MiB"), "{told}");
+}
+
+#[test]
+fn an_unknown_machine_is_named_with_the_one_meant() {
+    let error = Machine::embedded("p100-gost").unwrap_err();
+    assert_eq!(error.to_string(), "find machine 'p100-gost'; did you mean 'p100-ghost'?");
+    assert!(Machine::embedded("../machines/labbox").is_err());
+    assert!(Machine::embedded("").is_err());
+}
