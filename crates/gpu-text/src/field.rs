@@ -10,9 +10,8 @@ use gpu_core::{Absent, Reading};
 ///
 /// The longer texts are those of NVML's return codes, which nvidia-smi puts into a cell whose
 /// query failed.
-const REASONS: [(&str, Absent); 42] = [
+const REASONS: [(&str, Absent); 41] = [
     ("n/a", Absent::NotSupported),
-    ("na", Absent::NotSupported),
     ("-", Absent::NotSupported),
     ("--", Absent::NotSupported),
     ("none", Absent::NotSupported),

@@ -20,6 +20,7 @@ mod parse;
 mod q;
 mod report;
 mod sections;
+mod snapshot;
 mod table;
 mod tensorflow;
 mod text;
@@ -31,3 +32,4 @@ pub use document::{
 };
 pub use parse::{Hint, Unrecognized, parse};
 pub use sections::sections;
+pub use snapshot::{snapshot, topology};

@@ -1,0 +1,322 @@
+//! What several texts say of one machine, joined.
+//!
+//! Devices are matched by the strongest name that two texts share, values of a later text go
+//! before those of an earlier one, and what no text says stays absent: without a `fuser` or
+//! `lsof` among the texts the holders are a fault, never an empty list.
+
+mod devices;
+mod holders;
+mod listed;
+
+use crate::document::{Document, ErrorCode, Kind, Value};
+use crate::{field, topology as matrix};
+use devices::Devices;
+use gpu_core::{
+    Absent, DeviceState, Driver, ErrorKind, Fault, Holder, MachineFault, Origin, Pid, Process,
+    ProcessInfo, Reading, Snapshot, Timestamp, Unreadable,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Joins documents about one machine, in the order in which they were pasted.
+pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
+    let devices = Devices::read(documents).into_states();
+    let (files, holders) = holders::read(documents);
+    let driver = driver(documents, devices.is_empty());
+    let processes = processes(documents, &devices, holders.as_deref().unwrap_or_default());
+    Snapshot {
+        taken_at,
+        origin: Origin::Pasted,
+        hostname: Err(Absent::NotRecorded),
+        driver,
+        devices,
+        files,
+        holders,
+        unreadable: unreadable(documents),
+        processes,
+        sees_host_pids: Err(Absent::NotRecorded),
+    }
+}
+
+/// Returns how the devices of a `topo` document are connected, by index; `None` where it has no
+/// matrix of paths.
+///
+/// TensorFlow's matrix says only whether two devices reach each other's memory, which over PCIe
+/// they do below one host bridge and not across sockets: `Y` is taken as [`gpu_core::Link::Phb`],
+/// `N` as [`gpu_core::Link::Sys`].
+pub fn topology(document: &Document) -> Option<gpu_core::Topology> {
+    matrix::links(document)
+}
+
+fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
+    let last = |value: fn(&Document) -> &Option<String>| {
+        let found = documents.iter().rev().find_map(|document| value(document).clone());
+        found.ok_or(Absent::NotRecorded)
+    };
+    let driver = Driver {
+        version: last(|document| &document.driver_version),
+        cuda: last(|document| &document.cuda_version),
+    };
+    if !no_devices {
+        return Ok(driver);
+    }
+    let codes = documents.iter().flat_map(|document| &document.errors);
+    let fault = |kind: ErrorKind, text: &str| Err(Fault { kind, text: text.to_owned() });
+    match codes.rev().find_map(|code| machine_fault(*code)) {
+        Some((kind, text)) => fault(kind.into(), text),
+        None if driver.version.is_ok() => Ok(driver),
+        None => fault(Absent::NotRecorded.into(), "find output of nvidia-smi in the text"),
+    }
+}
+
+/// Returns what a failure says of the whole machine, and the fragment that completes 'failed
+/// to …'.
+fn machine_fault(code: ErrorCode) -> Option<(MachineFault, &'static str)> {
+    Some(match code {
+        ErrorCode::DriverNotRunning => {
+            (MachineFault::DriverNotLoaded, "talk to the driver: it is not loaded")
+        }
+        ErrorCode::NvmlMismatch => (
+            MachineFault::VersionMismatch,
+            "talk to the driver: library and kernel module are of different versions",
+        ),
+        ErrorCode::NoDevices => (MachineFault::NoDevices, "find a device"),
+        ErrorCode::NoLibrary => (MachineFault::NoLibrary, "load the NVML library"),
+        ErrorCode::Blocked => {
+            (MachineFault::Blocked, "open the devices: the operating system blocks them")
+        }
+        ErrorCode::NotPermitted => (MachineFault::NotPermitted, "open the devices: not permitted"),
+        ErrorCode::DeviceHandle | ErrorCode::ResetRefused | ErrorCode::Other => return None,
+    })
+}
+
+fn unreadable(documents: &[Document]) -> Unreadable {
+    let pids: BTreeSet<u32> =
+        documents.iter().flat_map(|document| &document.unreadable_pids).copied().collect();
+    let mut unreadable = Unreadable::default();
+    pids.iter().for_each(|_| unreadable.count(Absent::NotPermitted));
+    unreadable
+}
+
+/// Returns what the texts tell of every process that a device lists or that holds a file.
+fn processes(
+    documents: &[Document],
+    devices: &[DeviceState],
+    holders: &[Holder],
+) -> BTreeMap<Pid, Process> {
+    // Tools that read /proc print the short name; nvidia-smi prints a path, often cut.
+    let (short, users) = (holders::commands(documents), holders::users(documents));
+    let commands = short.into_iter().chain(monitored(documents)).rev();
+    let commands: BTreeMap<Pid, String> = commands.collect();
+    let mut processes = BTreeMap::new();
+    let listed = devices.iter().filter_map(|device| device.processes.as_ref().ok()).flatten();
+    let listed = listed.map(|process| (process.pid, process.name.clone()));
+    let holding = holders.iter().map(|holder| (holder.process.pid, Err(Absent::NotRecorded)));
+    for (pid, name) in listed.chain(holding) {
+        let name = match commands.get(&pid) {
+            Some(command) => Ok(command.clone()),
+            None => name.map(|path| program(&path).to_owned()),
+        };
+        let process = processes.entry(pid).or_insert(Process(Err(Absent::NotRecorded)));
+        if process.0.is_err() && name != Err(Absent::NotRecorded) {
+            *process = Process(name.map(|name| {
+                let user = users.get(&pid).cloned().ok_or(Absent::NotRecorded);
+                ProcessInfo { user, ..ProcessInfo::from_name(pid, name) }
+            }));
+        }
+    }
+    processes
+}
+
+/// The names that `pmon` prints.
+fn monitored(documents: &[Document]) -> Vec<(Pid, String)> {
+    let rows = documents.iter().filter(|document| document.kind == Kind::Pmon);
+    let name = |row: &BTreeMap<String, Value>| match (row.get("pid")?, row.get("command")?) {
+        (Value::Integer(pid), Value::Text(name)) if field::absent(name).is_none() => {
+            Some((Pid(u32::try_from(*pid).ok()?), name.clone()))
+        }
+        _ => None,
+    };
+    rows.flat_map(|document| document.rows.iter().filter_map(name)).collect()
+}
+
+/// Returns the program's name in a path, which on Linux may have arguments behind it.
+fn program(path: &str) -> &str {
+    let path =
+        if path.starts_with(['/', '.']) { path.split(' ').next() } else { None }.unwrap_or(path);
+    path.rsplit(['/', '\\']).next().filter(|name| !name.is_empty()).unwrap_or(path)
+}
+
+/// Takes a later reading: a value, or a reason that says more than silence does.
+fn take_later<T>(earlier: &mut Reading<T>, later: Reading<T>) {
+    let takes = match &later {
+        Ok(_) | Err(Absent::DeviceLost | Absent::Failed) => true,
+        Err(_) => matches!(earlier, Err(Absent::NotRecorded)),
+    };
+    if takes {
+        *earlier = later;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sections;
+    use gpu_core::{Bytes, DeviceFileKind, DeviceProcessKind, FileId, Link, Percent};
+    use proptest::prelude::*;
+
+    fn of(paste: &str) -> Snapshot {
+        snapshot(&sections(paste.as_bytes()), Timestamp(1))
+    }
+
+    const GPUS: &str = "index, uuid, name, memory.used [MiB], utilization.gpu [%], power.draw [W]\n\
+                        0, GPU-a, Test K80, 5000 MiB, 87 %, 25.50 W\n\
+                        1, GPU-b, Test K80, 25 MiB, [N/A], [GPU is lost]\n";
+    const APPS: &str = "gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n\
+                        GPU-b, 7, /opt/bin/train -x, 20 MiB\nGPU-b, 8, [Not Found], [N/A]\n";
+    const FUSER: &str = "                     USER        PID ACCESS COMMAND\n\
+                         /dev/nvidia0:        root     kernel mount /dev/nvidia0\n\
+                         \x20                    ann         9 F...m train\n";
+    const LSOF: &str = "train 9 ann 4u CHR 195,255 0t0 5 /dev/nvidiactl\n\
+                        train 9 ann 3r CHR 195,0 0t0 5 /dev/nvidia0\n\
+                        init 1 root NOFD /proc/1/fd (opendir: Permission denied)\n";
+
+    #[test]
+    fn silence_about_holders_is_no_claim() {
+        let snapshot = of(GPUS);
+        let fault = snapshot.holders.unwrap_err();
+        assert_eq!(fault.kind, ErrorKind::Field(Absent::NotRecorded));
+        assert!(snapshot.files.is_empty());
+        assert_eq!(snapshot.origin, Origin::Pasted);
+        let listed = snapshot.devices[0].processes.as_ref().unwrap_err();
+        assert_eq!(listed.kind, ErrorKind::Field(Absent::NotRecorded));
+    }
+
+    #[test]
+    fn devices_keep_values_and_reasons() {
+        let devices = of(GPUS).devices;
+        let sample = devices[0].sample.as_ref().unwrap();
+        assert_eq!(sample.memory.used, Ok(Bytes::from_mib(5000)));
+        assert_eq!(sample.memory.total, Err(Absent::NotRecorded));
+        assert_eq!(sample.utilization, Ok(Percent::new(87).unwrap()));
+        assert_eq!(sample.power_draw, Ok(gpu_core::Milliwatts(25_500)));
+        let sample = devices[1].sample.as_ref().unwrap();
+        assert_eq!(sample.utilization, Err(Absent::NotSupported));
+        assert_eq!(sample.power_draw, Err(Absent::DeviceLost));
+    }
+
+    #[test]
+    fn listed_processes_find_their_device() {
+        let pmon = "# gpu pid type sm command\n# Idx # C/G % name\n1 7 C 55 train\n1 7 C - train\n";
+        let snapshot = of(&format!("{GPUS}{APPS}{pmon}"));
+        assert_eq!(snapshot.devices[0].processes, Ok(vec![]));
+        let listed = snapshot.devices[1].processes.as_ref().unwrap();
+        assert_eq!(listed.len(), 2);
+        assert_eq!(listed[0].kind, DeviceProcessKind::Compute);
+        assert_eq!(listed[0].memory, Ok(Bytes::from_mib(20)));
+        assert_eq!(listed[0].utilization, Ok(Percent::new(55).unwrap()));
+        assert_eq!(snapshot.process(Pid(7)).unwrap().name, "train");
+        assert_eq!(snapshot.process(Pid(8)), Err(Absent::NotFound));
+    }
+
+    #[test]
+    fn a_process_of_an_unknown_device_leaves_no_list_empty() {
+        let snapshot = of(&format!("{GPUS}{}", APPS.replace("GPU-b, 8", "GPU-c, 8")));
+        assert_eq!(snapshot.devices.len(), 3, "the list names a third device");
+        let apps = "pid, used_memory [MiB]\n7, 5 MiB\n";
+        assert!(
+            of(&format!("{GPUS}{apps}")).devices.iter().all(|device| device.processes.is_err())
+        );
+    }
+
+    #[test]
+    fn holders_of_both_tools_are_one() {
+        let snapshot = of(&format!("{FUSER}{LSOF}"));
+        let [holder] = snapshot.holders() else { panic!("{:?}", snapshot.holders) };
+        assert_eq!((holder.process.pid, holder.process.start), (Pid(9), None));
+        let held: Vec<_> = holder
+            .held
+            .iter()
+            .map(|held| (held.kind, held.access.to_string(), held.descriptors.clone()))
+            .collect();
+        assert_eq!(
+            held,
+            [
+                (DeviceFileKind::Gpu(0), "F...m".to_owned(), vec![3]),
+                (DeviceFileKind::Control, "F....".to_owned(), vec![4]),
+            ]
+        );
+        let nvidia0 = snapshot.files.iter().find(|file| file.path == "/dev/nvidia0").unwrap();
+        assert_eq!(nvidia0.id, Ok(FileId::Device { major: 195, minor: 0 }));
+        assert_eq!(snapshot.process(Pid(9)).unwrap().user, Ok("ann".to_owned()));
+        assert_eq!(snapshot.unreadable.total(), 1);
+        assert_eq!(snapshot.driver.unwrap_err().kind, ErrorKind::Field(Absent::NotRecorded));
+    }
+
+    #[test]
+    fn a_mount_alone_is_asked_about_and_held_by_nobody() {
+        let snapshot = of("/dev/nvidia0:        root     kernel mount /dev/nvidia0\n");
+        assert_eq!(snapshot.holders, Ok(vec![]));
+        assert_eq!(snapshot.files.len(), 1);
+    }
+
+    #[test]
+    fn texts_with_different_names_meet() {
+        let list = "GPU 0: Test K80 (UUID: GPU-a)\nGPU 1: Test K80 (UUID: GPU-b)\n";
+        let buses = "index, pci.bus_id\n1, 00000000:05:00.0\n0, 00000000:04:00.0\n";
+        let used = "uuid, memory.used [MiB]\nGPU-b, 7 MiB\nGPU-a, 6 MiB\n";
+        for paste in [[list, buses, used], [used, buses, list], [buses, used, list]] {
+            let devices = of(&paste.join("$ \n")).devices;
+            assert_eq!(devices.len(), 2);
+            assert_eq!(devices[1].info.id.uuid.as_ref().unwrap().0, "GPU-b");
+            assert_eq!(devices[1].info.id.bus.unwrap().bus, 5);
+            assert_eq!(devices[1].memory_used(), Ok(Bytes::from_mib(7)));
+        }
+    }
+
+    #[test]
+    fn devices_without_index_go_by_their_address_and_the_last_row_counts() {
+        let snapshot = of("pci.bus_id, memory.used [MiB]\n\
+                           00000000:8B:00.0, 1 MiB\n00000000:0B:00.0, 2 MiB\n00000000:8B:00.0, 3 MiB\n");
+        let used: Vec<_> = snapshot.devices.iter().map(|device| device.memory_used()).collect();
+        assert_eq!(used, [Ok(Bytes::from_mib(2)), Ok(Bytes::from_mib(3))]);
+    }
+
+    #[test]
+    fn machine_failures_are_the_driver_s() {
+        let snapshot = of("Failed to initialize NVML: Driver/library version mismatch\n");
+        assert_eq!(snapshot.driver.unwrap_err().kind, MachineFault::VersionMismatch.into());
+        assert!(of(&format!("No devices were found\n\n{GPUS}")).driver.is_ok());
+    }
+
+    #[test]
+    fn topology_is_apart() {
+        let documents = sections(b"\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\tNV2\t0\nGPU1\tNV2\tX\t0\n");
+        let links = topology(&documents[0]).unwrap().links;
+        assert_eq!(links[1], [Link::NvLink(2), Link::Itself]);
+        assert!(snapshot(&documents, Timestamp(0)).devices.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_paste_is_joined(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![GPUS, APPS, FUSER, LSOF, "0, GPU-z, a, b\n", "x\n", "\n",
+                    "# gpu pid sm fb command\n", "# gpu sm pwr\n", "0 9 5 - x\n", "1 8 7 6 y\n",
+                    "GPU 1: K (UUID: GPU-b)\n", " MIG 1g.5gb Device 0: (UUID: MIG-x)\n",
+                    "memory.used [MiB]\n", "5 MiB\n", "No devices were found\n"]),
+                0..20,
+            ),
+        ) {
+            let snapshot = of(&parts.concat());
+            let asked = parts.iter().any(|part| *part == FUSER || *part == LSOF);
+            prop_assert_eq!(snapshot.holders.is_ok(), asked);
+            let listed = snapshot.devices.iter().flat_map(|device| device.processes.iter().flatten());
+            let named = listed.map(|process| process.pid)
+                .chain(snapshot.holders().iter().map(|holder| holder.process.pid));
+            for pid in named {
+                prop_assert!(snapshot.processes.contains_key(&pid));
+            }
+            prop_assert!(snapshot.holders().iter().all(|holder| holder.process.start.is_none()));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The devices and the processes listed on them, from everything that nvidia-smi prints.
+
+use super::listed::{self, Key, Listed, unsigned};
+use super::take_later;
+use crate::document::{Document, Gpu, Kind, MigDevice, Value};
+use gpu_core::{
+    Absent, Bytes, Celsius, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
+    DeviceUuid, Fault, MemoryInfo, MigInstance, Milliwatts, PciBusId, Percent, Reading,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many devices a machine may have.
+const MAX_DEVICES: usize = 256;
+
+/// The devices of the machine.
+pub(super) struct Devices(Vec<Device>);
+
+/// A device, with what the texts so far say.
+#[derive(Default)]
+struct Device {
+    gpu: Gpu,
+    /// `None` while no text has told.
+    processes: Option<BTreeMap<Key, DeviceProcess>>,
+    mig: Vec<MigInstance>,
+}
+
+impl Devices {
+    pub(super) fn read(documents: &[Document]) -> Self {
+        let mut devices = Devices(Vec::new());
+        // Names first, from the texts that have most of them, so that a text with one name
+        // finds its device whatever the order of the paste.
+        let mut by_names: Vec<&Document> = documents.iter().collect();
+        by_names.sort_by_cached_key(|document| Reverse(names_of(document)));
+        for document in by_names {
+            let others = devices.0.len();
+            for (position, gpu) in named(document).iter().enumerate() {
+                devices.name(gpu, position, others);
+            }
+        }
+        devices.number();
+        for document in documents {
+            for (position, gpu) in gpus(document).iter().enumerate() {
+                if let Some(at) = devices.find(gpu).or_else(|| devices.at_position(gpu, position)) {
+                    devices.0[at].gpu.take(gpu);
+                }
+            }
+            for mig in &document.mig_devices {
+                devices.add_mig(mig);
+            }
+            devices.add_processes(document);
+        }
+        devices
+    }
+
+    /// Notes the names of a device; the first `others` are known from other texts.
+    fn name(&mut self, gpu: &Gpu, position: usize, others: usize) {
+        let nameless = is_nameless(gpu);
+        let found = self.find(gpu).or_else(|| {
+            // A row without an index stands where its device does in the order of the indices.
+            let index = u32::try_from(position).ok()?;
+            let at = self.0.iter().position(|device| device.gpu.index == Some(index))?;
+            let unclaimed = gpu.index.is_none() && (at < others || nameless);
+            (unclaimed && !contradicts(&self.0[at].gpu, gpu)).then_some(at)
+        });
+        match found {
+            Some(at) => self.0[at].gpu.take_names(gpu),
+            None if self.0.len() < MAX_DEVICES => {
+                let mut device = Device::default();
+                device.gpu.take_names(gpu);
+                if nameless {
+                    device.gpu.index = u32::try_from(position).ok();
+                }
+                self.0.push(device);
+            }
+            None => {}
+        }
+    }
+
+    /// Gives an index to the devices that no text numbers: in the order of their PCI addresses,
+    /// which is the driver's, or of their appearance.
+    fn number(&mut self) {
+        let bus = |device: &Device| device.gpu.bus_id.as_deref().and_then(parse_bus);
+        if self.0.iter().all(|device| device.gpu.index.is_none() && bus(device).is_some()) {
+            self.0.sort_by_key(bus);
+        }
+        let taken: BTreeSet<u32> = self.0.iter().filter_map(|device| device.gpu.index).collect();
+        let mut free = (0..).filter(|index| !taken.contains(index));
+        for device in &mut self.0 {
+            device.gpu.index = device.gpu.index.or_else(|| free.next());
+        }
+        self.0.sort_by_key(|device| device.gpu.index);
+    }
+
+    /// Returns the device with these names: by UUID, then PCI address, then index.
+    fn find(&self, gpu: &Gpu) -> Option<usize> {
+        self.0.iter().position(|device| same(&device.gpu, gpu) == Some(true))
+    }
+
+    /// Returns the device that a row without any name stands for.
+    fn at_position(&self, gpu: &Gpu, position: usize) -> Option<usize> {
+        let index = u32::try_from(position).ok().filter(|_| is_nameless(gpu))?;
+        self.0.iter().position(|device| device.gpu.index == Some(index))
+    }
+
+    fn add_mig(&mut self, mig: &MigDevice) {
+        let of = |device: &&mut Device| device.gpu.index == mig.gpu_index;
+        let Some(device) = self.0.iter_mut().find(of) else { return };
+        let place = (mig.gpu_instance_id, mig.compute_instance_id);
+        let same = |known: &&mut MigInstance| match mig.mig_index {
+            Some(index) => known.index == index,
+            None => (known.gpu_instance, known.compute_instance) == place,
+        };
+        let next = u32::try_from(device.mig.len()).unwrap_or(u32::MAX);
+        let known = match device.mig.iter_mut().find(same) {
+            Some(known) => known,
+            None => {
+                device.mig.push(MigInstance {
+                    index: mig.mig_index.unwrap_or(next),
+                    gpu_instance: None,
+                    compute_instance: None,
+                    memory: DeviceSample::absent(Absent::NotRecorded).memory,
+                });
+                let Some(last) = device.mig.last_mut() else { return };
+                last
+            }
+        };
+        known.gpu_instance = mig.gpu_instance_id.or(known.gpu_instance);
+        known.compute_instance = mig.compute_instance_id.or(known.compute_instance);
+        take_later(&mut known.memory.used, mig.memory_used_mib.map(Bytes::from_mib));
+        take_later(&mut known.memory.total, mig.memory_total_mib.map(Bytes::from_mib));
+    }
+
+    fn add_processes(&mut self, document: &Document) {
+        let Some(list) = listed::read(document) else { return };
+        let placed: Vec<Option<usize>> =
+            list.processes.iter().map(|process| self.device_of(document, process)).collect();
+        // A list with a process of an unknown device says of no device that nothing else is there.
+        let complete = placed.iter().all(Option::is_some);
+        for (at, device) in self.0.iter_mut().enumerate() {
+            let covers = match &list.devices {
+                Some(devices) => device.gpu.index.is_some_and(|index| devices.contains(&index)),
+                None => {
+                    let mut gpus = document.gpus.iter();
+                    gpus.len() == 0 || gpus.any(|gpu| same(&device.gpu, gpu) == Some(true))
+                }
+            };
+            if placed.contains(&Some(at)) || (complete && covers) {
+                let known = device.processes.get_or_insert_default();
+                if list.is_full {
+                    known.clear();
+                }
+            }
+        }
+        for (listed, at) in list.processes.into_iter().zip(placed) {
+            let known = at.and_then(|at| self.0.get_mut(at)?.processes.as_mut());
+            let Some(known) = known else { continue };
+            match known.get_mut(&listed.key()) {
+                Some(known) => listed::take(known, &listed.process),
+                None => {
+                    known.insert(listed.key(), listed.process);
+                }
+            }
+        }
+    }
+
+    /// Returns the device that a process is listed on.
+    fn device_of(&self, document: &Document, listed: &Listed) -> Option<usize> {
+        let mut gpu = listed.place.clone();
+        if let Some(uuid) = gpu.uuid.take_if(|uuid| uuid.starts_with("MIG-")) {
+            let mut migs = document.mig_devices.iter();
+            gpu.index =
+                migs.find(|mig| mig.uuid.as_ref() == Some(&uuid)).and_then(|mig| mig.gpu_index);
+        }
+        self.find(&gpu).or_else(|| (self.0.len() == 1).then_some(0))
+    }
+
+    pub(super) fn into_states(self) -> Vec<DeviceState> {
+        self.0.into_iter().map(Device::into_state).collect()
+    }
+}
+
+impl Device {
+    fn into_state(self) -> DeviceState {
+        let gpu = self.gpu;
+        let absent = Absent::NotRecorded;
+        let id = DeviceId {
+            uuid: gpu.uuid.map(DeviceUuid).ok_or(absent),
+            index: gpu.index.unwrap_or_default(),
+            minor: gpu.minor.ok_or(absent),
+            bus: gpu.bus_id.map_or(Err(absent), |bus| parse_bus(&bus).ok_or(Absent::Implausible)),
+        };
+        let sample = DeviceSample {
+            memory: MemoryInfo {
+                total: gpu.memory_total_mib.map(Bytes::from_mib),
+                used: gpu.memory_used_mib.map(Bytes::from_mib),
+                reserved: gpu.memory_reserved_mib.map(Bytes::from_mib),
+            },
+            utilization: gpu.utilization_percent.and_then(percent),
+            temperature: gpu.temperature_c.and_then(|degrees| {
+                i32::try_from(degrees).map(Celsius).map_err(|_| Absent::Implausible)
+            }),
+            power_draw: gpu.power_draw_w.and_then(milliwatts),
+            power_limit: gpu.power_limit_w.and_then(milliwatts),
+        };
+        let processes = self.processes.map(|known| known.into_values().collect());
+        DeviceState {
+            info: DeviceInfo {
+                name: gpu.name.ok_or(absent),
+                persistence: gpu.persistence,
+                display_active: gpu.display_active,
+                mig_enabled: gpu.mig_enabled,
+                ..DeviceInfo::unknown(id)
+            },
+            sample: Ok(sample),
+            processes: processes.ok_or_else(|| Fault {
+                kind: absent.into(),
+                text: "find a list of its processes in the text".to_owned(),
+            }),
+            mig: self.mig,
+        }
+    }
+}
+
+fn percent(value: u64) -> Reading<Percent> {
+    Percent::new(value).ok_or(Absent::Implausible)
+}
+
+fn milliwatts(watts: f64) -> Reading<Milliwatts> {
+    let plausible = (0.0..1e9).contains(&watts);
+    if plausible {
+        Ok(Milliwatts((watts * 1000.0).round() as u64))
+    } else {
+        Err(Absent::Implausible)
+    }
+}
+
+fn parse_bus(text: &str) -> Option<PciBusId> {
+    text.parse().ok()
+}
+
+/// Tells whether two names are of one device; `None` when they have none in common.
+fn same(a: &Gpu, b: &Gpu) -> Option<bool> {
+    if let (Some(a), Some(b)) = (&a.uuid, &b.uuid) {
+        return Some(a == b);
+    }
+    if let (Some(a), Some(b)) = (&a.bus_id, &b.bus_id) {
+        return Some(parse_bus(a).is_some_and(|a| parse_bus(b) == Some(a)) || a == b);
+    }
+    a.index.zip(b.index).map(|(a, b)| a == b)
+}
+
+fn is_nameless(gpu: &Gpu) -> bool {
+    gpu.index.is_none() && gpu.uuid.is_none() && gpu.bus_id.is_none()
+}
+
+fn contradicts(a: &Gpu, b: &Gpu) -> bool {
+    same(a, b) == Some(false)
+}
+
+impl Gpu {
+    fn take_names(&mut self, other: &Gpu) {
+        self.index = self.index.or(other.index);
+        self.minor = self.minor.or(other.minor);
+        self.uuid = self.uuid.take().or_else(|| other.uuid.clone());
+        self.bus_id = self.bus_id.take().or_else(|| other.bus_id.clone());
+    }
+
+    fn take(&mut self, later: &Gpu) {
+        self.take_names(later);
+        // The table cuts names, with `...` behind; a whole one is better.
+        let cut = |name: &Option<String>| name.as_ref().is_none_or(|name| name.ends_with("..."));
+        if later.name.is_some() && (cut(&self.name) || !cut(&later.name)) {
+            self.name.clone_from(&later.name);
+        }
+        take_later(&mut self.memory_used_mib, later.memory_used_mib);
+        take_later(&mut self.memory_total_mib, later.memory_total_mib);
+        take_later(&mut self.memory_reserved_mib, later.memory_reserved_mib);
+        take_later(&mut self.utilization_percent, later.utilization_percent);
+        take_later(&mut self.temperature_c, later.temperature_c);
+        take_later(&mut self.power_draw_w, later.power_draw_w);
+        take_later(&mut self.power_limit_w, later.power_limit_w);
+        take_later(&mut self.persistence, later.persistence);
+        take_later(&mut self.display_active, later.display_active);
+        take_later(&mut self.mig_enabled, later.mig_enabled);
+    }
+}
+
+/// How many kinds of names a text has for its devices.
+fn names_of(document: &Document) -> usize {
+    // TensorFlow numbers devices in an order of its own.
+    if document.kind == Kind::Topo {
+        return 0;
+    }
+    let count = |gpu: &Gpu| {
+        usize::from(gpu.index.is_some())
+            + usize::from(gpu.uuid.is_some())
+            + usize::from(gpu.bus_id.is_some())
+    };
+    named(document).iter().map(count).max().unwrap_or(0)
+}
+
+/// The devices of a text, those that only its processes name included.
+fn named(document: &Document) -> Vec<Gpu> {
+    let mut gpus = gpus(document);
+    let processes = listed::read(document).map(|list| list.processes).unwrap_or_default();
+    for Listed { place, .. } in processes {
+        let is_mig = place.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
+        let known = || gpus.iter().any(|known| same(known, &place) == Some(true));
+        if !is_nameless(&place) && !is_mig && gpus.len() < MAX_DEVICES && !known() {
+            gpus.push(place);
+        }
+    }
+    gpus
+}
+
+/// The devices of a text; those of `dmon` and `pmon` are in its rows.
+fn gpus(document: &Document) -> Vec<Gpu> {
+    let of_row = |row: &BTreeMap<String, Value>| {
+        let mut gpu = Gpu { index: Some(unsigned(row, "gpu")?), ..Gpu::default() };
+        if document.kind == Kind::Dmon {
+            let read = |names: &[&str]| {
+                let value = names.iter().find_map(|name| row.get(*name));
+                value.and_then(number).ok_or(Absent::NotRecorded)
+            };
+            gpu.utilization_percent = read(&["sm"]).map(|value| value.max(0.0) as u64);
+            gpu.temperature_c = read(&["gtemp", "temp"]).map(|value| value as i64);
+            gpu.power_draw_w = read(&["pwr"]);
+            gpu.memory_used_mib = read(&["fb"]).map(|value| value.max(0.0) as u64);
+        }
+        Some(gpu)
+    };
+    match document.kind {
+        Kind::Dmon | Kind::Pmon => document.rows.iter().filter_map(of_row).collect(),
+        _ => document.gpus.clone(),
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(value) => Some(*value as f64),
+        Value::Number(value) => Some(*value),
+        Value::Null | Value::Text(_) => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! Who holds which file, from `fuser` and `lsof`.
+
+use crate::document::{Document, Holder as Row, Kind};
+use crate::lsof::device_numbers;
+use gpu_core::{
+    Absent, Access, DeviceFile, DeviceFileKind, Fault, FileId, HeldFile, Holder, Pid, ProcessKey,
+};
+use std::collections::BTreeMap;
+
+/// How many descriptors of one file are kept.
+const MAX_DESCRIPTORS: usize = 64;
+
+/// The number that the kernel gives to the character devices of the NVIDIA driver, and the minor
+/// numbers of its two special ones.
+const MAJOR: u32 = 195;
+const CONTROL: u32 = 255;
+const MODESET: u32 = 254;
+
+/// Returns the files that the texts name and the processes that have them.
+pub(super) fn read(documents: &[Document]) -> (Vec<DeviceFile>, Result<Vec<Holder>, Fault>) {
+    let mut asked = false;
+    let mut files: BTreeMap<String, DeviceFile> = BTreeMap::new();
+    let mut held: BTreeMap<Pid, BTreeMap<String, HeldFile>> = BTreeMap::new();
+    for document in documents.iter().filter(|document| tells_holders(document)) {
+        asked = true;
+        for row in &document.holders {
+            let Some(file) = file(document.kind, row) else { continue };
+            let (path, kind) = (file.path.clone(), file.kind);
+            let known = files.entry(path.clone()).or_insert_with(|| file.clone());
+            known.id = known.id.or(file.id);
+            let Some(pid) = row.pid else { continue };
+            let new = || HeldFile {
+                path: path.clone(),
+                kind,
+                access: Access::default(),
+                descriptors: Vec::new(),
+            };
+            let held = held.entry(Pid(pid)).or_default().entry(path.clone()).or_insert_with(new);
+            let (access, descriptor) = access(document.kind, row);
+            held.access |= access;
+            held.descriptors.extend(descriptor);
+        }
+    }
+    let files = files.into_values().collect();
+    if !asked {
+        let text = "find output of fuser or lsof in the text".to_owned();
+        return (files, Err(Fault { kind: Absent::NotRecorded.into(), text }));
+    }
+    let holder = |(pid, held): (Pid, BTreeMap<String, HeldFile>)| Holder {
+        process: ProcessKey { pid, start: None },
+        held: held.into_values().map(sorted).collect(),
+        through_thread: None,
+    };
+    (files, Ok(held.into_iter().map(holder).collect()))
+}
+
+fn sorted(mut held: HeldFile) -> HeldFile {
+    held.descriptors.sort_unstable();
+    held.descriptors.dedup();
+    held.descriptors.truncate(MAX_DESCRIPTORS);
+    held
+}
+
+/// The short names that the tools print.
+pub(super) fn commands(documents: &[Document]) -> Vec<(Pid, String)> {
+    rows(documents).filter_map(|row| Some((Pid(row.pid?), row.command.clone()?))).collect()
+}
+
+/// The users that the tools print.
+pub(super) fn users(documents: &[Document]) -> BTreeMap<Pid, String> {
+    rows(documents).filter_map(|row| Some((Pid(row.pid?), row.user.clone()?))).collect()
+}
+
+fn rows(documents: &[Document]) -> impl Iterator<Item = &Row> {
+    documents.iter().filter(|document| tells_holders(document)).flat_map(|d| &d.holders)
+}
+
+fn tells_holders(document: &Document) -> bool {
+    matches!(document.kind, Kind::Fuser | Kind::Lsof)
+}
+
+/// Returns the file of a row.
+fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
+    if tool == Kind::Fuser {
+        let path = row.device.clone()?;
+        let kind = DeviceFileKind::of_path(&path);
+        return Some(DeviceFile { path, kind, id: Err(Absent::NotRecorded) });
+    }
+    let numbers = row.device.as_deref().and_then(device_numbers);
+    // A name may carry a remark, such as `(deleted)`; a container's may be any.
+    let name = row.name.as_deref().unwrap_or_default();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+    let path = match numbers {
+        Some((MAJOR, CONTROL)) => "/dev/nvidiactl".to_owned(),
+        Some((MAJOR, MODESET)) => "/dev/nvidia-modeset".to_owned(),
+        Some((MAJOR, minor)) => format!("/dev/nvidia{minor}"),
+        _ if name.starts_with('/') => name.to_owned(),
+        _ => return None,
+    };
+    let kind = DeviceFileKind::of_path(&path);
+    // Of a file that is no device the numbers are those of its file system.
+    let id = match numbers.filter(|_| kind != DeviceFileKind::Other) {
+        Some((major, minor)) => Ok(FileId::Device { major, minor }),
+        None => Err(Absent::NotRecorded),
+    };
+    Some(DeviceFile { path, kind, id })
+}
+
+/// Returns the ways in which a row has its file, and the descriptor.
+fn access(tool: Kind, row: &Row) -> (Access, Option<u32>) {
+    if tool == Kind::Fuser {
+        // The plain form has no letter for a file that is open and nothing else.
+        let letters = row.access.as_deref().unwrap_or("f");
+        return (Access::from_letters(letters).unwrap_or_default(), None);
+    }
+    let fd = row.fd.as_deref().unwrap_or_default();
+    let mode = fd.trim_start_matches(|c: char| c.is_ascii_digit());
+    let access = match fd {
+        "mem" | "mmap" | "DEL" => Access::MAPPED,
+        "txt" => Access::EXECUTABLE,
+        "cwd" => Access::CURRENT_DIRECTORY,
+        "rtd" => Access::ROOT,
+        _ if mode.starts_with(['u', 'w']) => Access::OPEN | Access::OPEN_FOR_WRITING,
+        _ if mode.len() < fd.len() => Access::OPEN,
+        _ => Access::default(),
+    };
+    (access, fd.strip_suffix(mode).and_then(|digits| digits.parse().ok()))
+}

@@ -1,0 +1,129 @@
+//! The processes that a text lists, and for which devices it lists them.
+
+use super::take_later;
+use crate::document::{Document, Gpu, Kind, Process, Value};
+use crate::field;
+use gpu_core::{Absent, Bytes, DeviceProcess, DeviceProcessKind, Percent, Pid, Reading};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A process by its number and the MIG instance it runs in.
+pub(super) type Key = (Pid, Option<u32>, Option<u32>);
+
+/// A process in a list.
+pub(super) struct Listed {
+    /// The names of its device.
+    pub(super) place: Gpu,
+    pub(super) process: DeviceProcess,
+}
+
+impl Listed {
+    pub(super) fn key(&self) -> Key {
+        let process = &self.process;
+        (process.pid, process.gpu_instance, process.compute_instance)
+    }
+}
+
+/// The list of processes in a text.
+pub(super) struct List {
+    pub(super) processes: Vec<Listed>,
+    /// The devices it is about, by index; `None` when it is about all devices of the text.
+    pub(super) devices: Option<BTreeSet<u32>>,
+    /// Whether it lists processes of every kind, so that others are known to be gone.
+    pub(super) is_full: bool,
+}
+
+/// Returns the list of a text; `None` when it has none.
+pub(super) fn read(document: &Document) -> Option<List> {
+    if document.kind == Kind::Pmon {
+        let rows = || document.rows.iter();
+        return Some(List {
+            processes: rows().filter_map(of_row).collect(),
+            devices: Some(rows().filter_map(|row| unsigned(row, "gpu")).collect()),
+            is_full: false,
+        });
+    }
+    let processes = document.processes.as_ref()?;
+    Some(List {
+        processes: processes.iter().filter_map(of_process).collect(),
+        devices: None,
+        is_full: matches!(document.kind, Kind::Table | Kind::Q | Kind::Xml),
+    })
+}
+
+/// Takes what a later text says of the same process.
+pub(super) fn take(known: &mut DeviceProcess, later: &DeviceProcess) {
+    use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Unknown};
+    known.kind = match (known.kind, later.kind) {
+        (kind, Unknown) => kind,
+        (Compute, Graphics) | (Graphics, Compute) => ComputeAndGraphics,
+        (_, kind) => kind,
+    };
+    take_later(&mut known.memory, later.memory);
+    take_later(&mut known.utilization, later.utilization);
+    // A path says more than the short name of `pmon`.
+    if known.name.is_err() {
+        known.name.clone_from(&later.name);
+    }
+}
+
+fn of_process(process: &Process) -> Option<Listed> {
+    let name = process.name.as_deref().unwrap_or_default();
+    let place = Gpu {
+        index: process.gpu_index,
+        uuid: process.gpu_uuid.clone(),
+        bus_id: process.gpu_bus_id.clone(),
+        ..Gpu::default()
+    };
+    let process = DeviceProcess {
+        pid: Pid(process.pid?),
+        kind: kind(process.type_.as_deref()),
+        memory: process.memory_mib.map(Bytes::from_mib),
+        utilization: Err(Absent::NotRecorded),
+        name: field::absent(name).map_or_else(|| Ok(name.to_owned()), Err),
+        gpu_instance: process.gpu_instance_id,
+        compute_instance: process.compute_instance_id,
+    };
+    Some(Listed { place, process })
+}
+
+/// Reads a row of `pmon`.
+fn of_row(row: &BTreeMap<String, Value>) -> Option<Listed> {
+    let text = |column| match row.get(column)? {
+        Value::Text(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let count = |column| match row.get(column) {
+        Some(Value::Integer(value)) => u64::try_from(*value).map_err(|_| Absent::Implausible),
+        Some(_) => Err(Absent::NotSupported),
+        None => Err(Absent::NotRecorded),
+    };
+    let utilization: Reading<u64> = count("sm");
+    let process = DeviceProcess {
+        pid: Pid(unsigned(row, "pid")?),
+        kind: kind(text("type")),
+        memory: count("fb").map(Bytes::from_mib),
+        utilization: utilization.and_then(|sm| Percent::new(sm).ok_or(Absent::Implausible)),
+        name: text("command").map(str::to_owned).ok_or(Absent::NotSupported),
+        gpu_instance: None,
+        compute_instance: None,
+    };
+    Some(Listed { place: Gpu { index: unsigned(row, "gpu"), ..Gpu::default() }, process })
+}
+
+/// Reads a whole number of a row, such as an index.
+pub(super) fn unsigned(row: &BTreeMap<String, Value>, column: &str) -> Option<u32> {
+    match row.get(column)? {
+        Value::Integer(value) => u32::try_from(*value).ok(),
+        _ => None,
+    }
+}
+
+fn kind(letters: Option<&str>) -> DeviceProcessKind {
+    match letters {
+        Some("C") => DeviceProcessKind::Compute,
+        Some("G") => DeviceProcessKind::Graphics,
+        Some("C+G" | "G+C") => DeviceProcessKind::ComputeAndGraphics,
+        Some("M" | "M+C" | "C+M") => DeviceProcessKind::Mps,
+        _ => DeviceProcessKind::Unknown,
+    }
+}
