@@ -80,7 +80,7 @@ fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
     let is_place = (before.is_empty() && !matches!(sign, '#' | '%'))
         || before.contains(['@', '~'])
         || before.contains(":/")
-        || before.starts_with(['(', '[', '/'])
+        || before.starts_with(['(', '[', '/', '\u{2514}', '\u{2570}'])
         || before.starts_with("bash-")
         || before.starts_with("sh-");
     is_place && (after.is_empty() || after.starts_with(' '))

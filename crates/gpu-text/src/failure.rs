@@ -35,7 +35,12 @@ const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["resetting", "not supported"], ErrorCode::ResetRefused),
     (&["resetting", "failed"], ErrorCode::ResetRefused),
     (&["failed to reset"], ErrorCode::ResetRefused),
-    (&["currently being used by one or more other processes"], ErrorCode::ResetRefused),
+    (&["reset is not permitted"], ErrorCode::ResetRefused),
+    (&["reset is not allowed"], ErrorCode::ResetRefused),
+    (&["not support reset"], ErrorCode::ResetRefused),
+    (&["gpu reset failed"], ErrorCode::ResetRefused),
+    (&["device is currently being used by"], ErrorCode::ResetRefused),
+    (&["devices are currently being used by"], ErrorCode::ResetRefused),
     (&["currently in use by another process"], ErrorCode::ResetRefused),
     (&["being used by some other process"], ErrorCode::ResetRefused),
     (&["find libnvidia-ml.so"], ErrorCode::NoLibrary),
@@ -49,6 +54,9 @@ const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["nvidia-smi", "permission denied"], ErrorCode::NotPermitted),
     (&["is not a valid field to query"], ErrorCode::Other),
     (&["terminating early due to previous errors"], ErrorCode::Other),
+    (&["not supported on the device"], ErrorCode::Other),
+    (&["failed to process command line"], ErrorCode::Other),
+    (&["sh: ", "nvidia-smi"], ErrorCode::Other),
 ];
 
 /// Words by which a passage sounds like a failure.
@@ -215,6 +223,16 @@ mod tests {
                 ErrorCode::Blocked,
             ),
             ("Failed to initialize NVML: Insufficient Permissions", ErrorCode::NotPermitted),
+            (
+                "The following GPUs could not be reset:\n  GPU 0A: In use by another client",
+                ErrorCode::ResetRefused,
+            ),
+            (
+                "Warning: MIG mode is in pending disable state for GPU 0A:00.0:In use by another \
+                 client\n0A:00.0 is currently being used by one or more other processes",
+                ErrorCode::Other,
+            ),
+            ("Not supported on the device(s)", ErrorCode::Other),
             ("Failed to initialize NVML: Unknown Error", ErrorCode::Other),
             ("Field \"memory.usd\" is not a valid field to query.", ErrorCode::Other),
             ("bash: nvidia-smi: command not found", ErrorCode::Other),

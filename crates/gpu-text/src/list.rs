@@ -61,7 +61,7 @@ fn read(line: &str) -> Option<Line<'_>> {
     let (head, id) = line.rsplit_once('(')?;
     let (key, id) = id.split_once(':')?;
     // A cut line keeps what it has of the identifier, which names nothing.
-    let id = id.trim().strip_suffix(')').map(str::trim);
+    let id = id.split_once(')').map(|(id, _)| id.trim());
     let uuid = match key.trim() {
         "UUID" => id.and_then(|id| field::absent(id).is_none().then_some(id)),
         "S/N" | "Serial" => None,
@@ -108,7 +108,7 @@ mod tests {
     fn devices_and_their_mig_devices() {
         let document = of("GPU 0: Test A100 (SXM) (UUID: GPU-aa)\n\
                            \x20 MIG 1c.3g.20gb  Device  4: (UUID: MIG-bb)\n\
-                           GPU 1: Test A100 (UUID: GPU-cc)\n\
+                           GPU 1: Test A100 (UUID: GPU-cc)   # the second\n\
                            \x20 MIG 2g.10gb+me Device 0: (UUID: MIG-GPU-cc/3/1)\n");
         let names: Vec<_> = document.gpus.iter().map(|gpu| gpu.name.as_deref()).collect();
         assert_eq!(names, [Some("Test A100 (SXM)"), Some("Test A100")]);

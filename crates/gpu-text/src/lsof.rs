@@ -129,7 +129,10 @@ fn is_gpu(holder: &Holder) -> bool {
     // A name may carry a remark of lsof's, such as `(deleted)`.
     let name = holder.name.as_deref().unwrap_or_default();
     let path = name.split(' ').next().unwrap_or_default();
-    path.starts_with("/dev/") && DeviceFileKind::of_path(path) != DeviceFileKind::Other
+    // A containerised driver has its nodes below a directory of its own.
+    path.starts_with('/')
+        && path.contains("/dev/")
+        && DeviceFileKind::of_path(path) != DeviceFileKind::Other
 }
 
 #[cfg(test)]
