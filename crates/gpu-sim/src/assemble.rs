@@ -72,6 +72,7 @@ pub(crate) fn assemble(
         machine.events.push(script::scheduled(&machine, &users, place, entry)?);
     }
     machine.files = device_files(&machine, file.device_files);
+    check_processes(&machine, place)?;
     check_files(&machine, place)?;
     check_memory(&machine, place, &file.gpus, base)?;
     Ok(machine)
@@ -185,6 +186,24 @@ fn every_process(machine: &Machine) -> impl Iterator<Item = &Process> {
         _ => None,
     });
     machine.processes.iter().chain(started)
+}
+
+fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
+    for (i, process) in machine.processes.iter().enumerate() {
+        let complain =
+            |what: &str| Err(place.error(None, &format!("process {} {what}", process.pid())));
+        let others = machine.processes.iter().skip(i + 1);
+        if process.namespace.is_some()
+            && others.into_iter().any(|other| other.namespace == process.namespace)
+        {
+            complain("shares its number in its namespace with another")?;
+        }
+        let has = !process.holdings.is_empty() || !process.files.is_empty();
+        if has && process.has_ended() && process.hidden.is_none() {
+            complain("is a zombie without live threads, and such a one has nothing")?;
+        }
+    }
+    Ok(())
 }
 
 fn check_files(machine: &Machine, place: Place<'_>) -> Result<()> {

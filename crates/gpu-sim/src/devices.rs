@@ -4,7 +4,7 @@ use crate::machine::{Device, Holding};
 use crate::state::{Living, State};
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, Error, ErrorKind, Fault,
-    MemoryInfo, MigInstance, Percent, Result,
+    MemoryInfo, MigInstance, Percent, Pid, Result,
 };
 
 impl State {
@@ -52,6 +52,20 @@ impl State {
         let returning = self.returning.iter().filter(|returning| returning.device == index);
         let returning: Bytes = returning.map(|returning| returning.memory).sum();
         device.reserve + device.leaked + held + returning
+    }
+
+    /// Returns the memory of a device that is free; none where its size is not known.
+    pub(crate) fn memory_free(&self, index: u32) -> Bytes {
+        let Some(device) = self.device(index) else { return Bytes(0) };
+        let taken = self.memory_used(device) + device.reserved.unwrap_or_default();
+        device.total.unwrap_or_default().saturating_sub(taken)
+    }
+
+    /// Returns the memory of a device that the process with this number on the host has.
+    pub(crate) fn held_by(&self, pid: Pid, index: u32) -> Bytes {
+        let living = self.find_on_host(pid).and_then(|serial| self.living.get(&serial));
+        let holdings = living.into_iter().flat_map(|living| &living.process.holdings);
+        holdings.filter(|holding| holding.device == index).map(|holding| holding.memory).sum()
     }
 
     pub(crate) fn memory_info(&self, device: &Device) -> MemoryInfo {

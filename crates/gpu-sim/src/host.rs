@@ -160,10 +160,7 @@ fn not_permitted(what: &str, pid: Pid) -> Error {
 /// Returns a process that has not ended: one whose first thread is a zombie lives while others of
 /// its threads do.
 fn alive(state: &State, serial: Serial, pid: Pid) -> Result<&Living> {
-    let living = state.living.get(&serial).filter(|living| {
-        let info = &living.process.info;
-        info.state != Ok(ProcessState::Zombie) || info.live_threads.is_ok_and(|live| live > 0)
-    });
+    let living = state.living.get(&serial).filter(|living| !living.process.has_ended());
     living.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
 }
 

@@ -5,8 +5,8 @@
 
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceFile, DeviceFileKind, DeviceInfo, DeviceProcessKind, Driver,
-    Fault, FileId, HeldFile, MigInstance, Milliwatts, Pid, ProcessInfo, Reading, Timestamp,
-    Topology, Unreadable,
+    Fault, FileId, HeldFile, MigInstance, Milliwatts, Pid, ProcessInfo, ProcessState, Reading,
+    Timestamp, Topology, Unreadable,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -216,6 +216,12 @@ impl Process {
             memory_returns: Some(Duration::from_millis(200)),
             respawns: None,
         }
+    }
+
+    /// Tells whether only its entry in the process table is left: its first thread is a zombie and
+    /// no other lives.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.info.state == Ok(ProcessState::Zombie) && self.info.live_threads.unwrap_or(0) == 0
     }
 
     /// Returns the number on the host.

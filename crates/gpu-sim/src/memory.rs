@@ -55,8 +55,7 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
         return Err(Error::new(ErrorKind::Invalid, what()));
     }
     let device = answering(state, index)?;
-    let taken = state.memory_used(device) + device.reserved.unwrap_or_default();
-    let free = device.total.map_or(Bytes(0), |total| total.saturating_sub(taken));
+    let free = state.memory_free(index);
     let minor = device.info.id.minor;
     let region = Some(())
         .and_then(|()| size.0.checked_next_multiple_of(ALIGNMENT))

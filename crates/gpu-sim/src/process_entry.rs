@@ -35,6 +35,9 @@ pub(crate) fn read(
     entry: &ProcessEntry,
 ) -> Result<Process> {
     let pid = Pid(*entry.pid.get_ref());
+    if pid == Pid(0) {
+        return Err(error(place, entry, "is none: numbers begin at 1"));
+    }
     let Some(mut process) = recorded
         .or_else(|| entry.name.as_ref().map(|n| Process::new(ProcessInfo::from_name(pid, n))))
     else {

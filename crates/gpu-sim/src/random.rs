@@ -159,9 +159,10 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
         info.cgroup = Ok(cgroup);
         process.namespace = Some(("container".to_owned(), Pid(rng.random_range(1..100))));
     }
+    let has = !matches!(part, Bystander);
     if rng.random_bool(0.1) {
         info.state = Ok(ProcessState::Zombie);
-        info.live_threads = Ok(rng.random_range(0..4));
+        info.live_threads = Ok(rng.random_range(if has { 1..4 } else { 0..4 }));
     }
     if matches!(part, Listed | Unlisted | Display | Gone) {
         process.holdings = holdings(rng, machine, part);

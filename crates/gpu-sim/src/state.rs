@@ -196,6 +196,8 @@ impl State {
             }
             Event::LetGo(pid, device) => self.let_go(pid, device),
             Event::Uses(pid, device, memory, load) => {
+                let own = self.held_by(pid, device);
+                let memory = memory.min(own + self.memory_free(device));
                 self.change(pid, |process| uses(process, device, memory, load));
             }
             Event::Computes(pid, percent) => {
@@ -255,6 +257,10 @@ impl State {
             }
         }
         info.key.pid = pid;
+        for holding in &mut process.holdings {
+            holding.memory = holding.memory.min(self.memory_free(holding.device));
+        }
+        let info = &mut process.info;
         let uptime = self.machine.clock.since(self.machine.booted);
         info.key.start = Some(ticks(uptime.saturating_add(self.now)));
         info.started_at = Ok(self.wall());

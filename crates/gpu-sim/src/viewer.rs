@@ -5,6 +5,7 @@ use crate::process_entry::complete;
 use crate::state::{Living, Serial, State};
 use gpu_core::{
     Absent, Error, Pid, ProcessFault, ProcessInfo, ProcessKey, ProcessState, Reading, Result,
+    Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -12,24 +13,27 @@ impl State {
     /// Adds what every machine has and none needs to describe: the first process, a shell of the
     /// viewer, and the viewer's own process.
     pub(crate) fn settle_in(&mut self) {
-        let viewer = self.machine.viewer.clone();
+        let (uid, clock) = (self.machine.viewer.uid, self.machine.clock);
         if self.find_on_host(Pid(1)).is_none() {
-            self.add(Pid(1), "systemd", 0, Pid(0), None);
+            self.add(ProcessInfo::from_name(Pid(1), "systemd"), 0, Pid(0), self.machine.booted);
         }
+        let login = Timestamp(clock.0.saturating_sub(60_000));
         let shell = self.free_pid(Pid(301));
-        let inner = |pid| viewer.namespace.clone().map(|name| (name, Pid(pid)));
-        self.add(shell, "bash", viewer.uid, Pid(1), inner(1));
-        let own = self.free_pid(Pid(shell.0.saturating_add(1)));
-        self.add(own, "gpuws", viewer.uid, shell, inner(self.free_inner_pid()));
+        self.add(ProcessInfo::from_name(shell, "bash"), uid, Pid(1), login);
+        let own = self.free_pid(shell);
+        self.add(ProcessInfo::from_name(own, "gpuws"), uid, shell, clock);
         self.machine.viewer.pid = own;
     }
 
-    fn add(&mut self, pid: Pid, name: &str, uid: u32, parent: Pid, inner: Option<(String, Pid)>) {
-        let mut info = ProcessInfo::from_name(pid, name);
+    fn add(&mut self, mut info: ProcessInfo, uid: u32, parent: Pid, started: Timestamp) {
         info.uid = Ok(uid);
         info.parent = Ok(parent);
+        info.started_at = Ok(started);
         let mut process = Process::new(info);
-        process.namespace = inner;
+        if process.pid() != Pid(1) {
+            let name = self.machine.viewer.namespace.clone();
+            process.namespace = name.map(|name| (name, self.free_inner_pid()));
+        }
         let users = BTreeMap::from([(self.machine.viewer.user.clone(), self.machine.viewer.uid)]);
         let (clock, booted) = (self.machine.clock, self.machine.booted);
         complete(&mut process, &[], &users, clock, booted);
@@ -44,11 +48,14 @@ impl State {
         pid
     }
 
-    fn free_inner_pid(&self) -> u32 {
-        let namespace = &self.machine.viewer.namespace;
-        let inner = self.living.values().filter_map(|living| living.process.namespace.as_ref());
-        let inner = inner.filter(|(name, _)| Some(name) == namespace.as_ref());
-        inner.map(|(_, pid)| pid.0).max().unwrap_or(1).saturating_add(1)
+    /// Returns the lowest number that is free in the viewer's namespace.
+    fn free_inner_pid(&self) -> Pid {
+        let taken = self.seen();
+        let mut pid = Pid(1);
+        while taken.contains_key(&pid) {
+            pid = Pid(pid.0.wrapping_add(1));
+        }
+        pid
     }
 
     /// Returns the viewer's own process and its ancestors, nearest first.
@@ -162,13 +169,12 @@ impl State {
 
     fn state_of(&self, process: &Process, stated: ProcessState) -> ProcessState {
         use crate::machine::Reaction::Stuck;
-        let works = process.cpu_percent > 0 || process.holdings.iter().any(|h| h.load > 0);
         match (stated, process.on_kill) {
             (ProcessState::Zombie, _) => ProcessState::Zombie,
             (_, Stuck(until)) if until.is_none_or(|until| self.now < until) => {
                 ProcessState::Uninterruptible
             }
-            (ProcessState::Sleeping, _) if works => ProcessState::Running,
+            (ProcessState::Sleeping, _) if process.cpu_percent > 0 => ProcessState::Running,
             (ProcessState::Uninterruptible, Stuck(_)) => ProcessState::Sleeping,
             (stated, _) => stated,
         }

@@ -95,6 +95,17 @@ fn what_contradicts_itself_is_refused() {
             "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvdia0' = 'F....' }\n",
             "process 7 has '/dev/nvdia0', which is no device file of this machine",
         ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nstate = 'zombie'\nthreads = 0\n\
+             files = { '/dev/nvidiactl' = 'F....' }\n",
+            "process 7 is a zombie without live threads, and such a one has nothing",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nnamespace = { name = 'n', pid = 1 }\n\
+             [[process]]\npid = 8\nname = 'a'\nnamespace = { name = 'n', pid = 1 }\n",
+            "process 7 shares its number in its namespace with another",
+        ),
+        ("[[process]]\npid = 0\nname = 'a'\n", "line 4: process 0 is none: numbers begin at 1"),
         ("[[event]]\nexit = 7\n", "an event has either 'at_ms' or 'after_exit_of'"),
         ("[[event]]\nat_ms = 5\n", "line 4: an event has one change, such as 'exit' or 'start'"),
         (

@@ -126,7 +126,8 @@ fn a_zombie_with_live_threads_holds_on_and_is_found_through_them() {
 
 #[test]
 fn a_zombie_without_threads_has_ended() {
-    let simulation = holder("state = 'zombie'\nthreads = 0");
+    let simulation =
+        machine("[[process]]\npid = 4711\nname = 'python'\nstate = 'zombie'\nthreads = 0");
     let handle = simulation.open(Pid(4711)).unwrap();
     assert!(handle.has_exited().unwrap());
     assert_eq!(
@@ -210,6 +211,22 @@ fn memory_that_the_driver_leaks_stays_until_a_reset() {
     let device = DeviceId::from_index(0);
     simulation.reset(&device, &ActToken::the_user_asked()).unwrap();
     assert_eq!(used_mib(&simulation), 11);
+}
+
+#[test]
+fn nobody_gets_more_memory_than_there_is() {
+    let simulation = holder(
+        "respawns_after_ms = 100\nparent = 1\n\
+         [[process]]\npid = 5000\nname = 'other'\nuid = 0\nmemory = [{ gpu = 0, mib = 23000 }]\n\
+         [[event]]\nat_ms = 10\nuses = { pid = 4711, gpu = 0, mib = 5000, utilization_percent = 1 }\n",
+    );
+    pass(&simulation, 10);
+    assert_eq!(used_mib(&simulation), 24_576);
+    send(&simulation, 4711, Signal::Kill);
+    pass(&simulation, 200);
+    assert_eq!(used_mib(&simulation), 24_576, "the next one starts before the memory is back");
+    pass(&simulation, 400);
+    assert_eq!(used_mib(&simulation), 23_011, "and so it got none");
 }
 
 #[test]
