@@ -5,11 +5,10 @@
 //! proves nothing: the file behind it is asked, once per file and walk, since most processes map
 //! the same libraries.
 
-use crate::proc_dir::{ProcDir, identify};
+use crate::proc_dir::ProcDir;
 use crate::targets::{Findings, Targets, file_id};
 use gpu_core::FileId;
-use rustix::fd::AsFd;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, statx};
 use rustix::io::{Errno, Result};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -120,7 +119,8 @@ impl<'a> Line<'a> {
                 ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
             let path = OsStr::from_bytes(self.path);
             let file = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?;
-            let stat = identify(file.as_fd(), c"").ok()?;
+            let empty = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+            let stat = statx(&file, c"", empty, StatxFlags::TYPE | StatxFlags::INO).ok()?;
             // Otherwise the path leads to another file by now.
             (stat.stx_ino == self.file.1).then_some(stat)
         })?;

@@ -108,12 +108,12 @@ impl AsFd for ProcDir {
     }
 }
 
-/// Says what a path leads to, the empty one to `dir` itself: type, device number, file system and inode, and nothing else.
+/// Says what a path leads to: type, device number, file system and inode, and nothing else.
 ///
 /// `AT_STATX_DONT_SYNC` lets network file systems answer from memory: a dead server must not
 /// hold up a walk over all descriptors of the machine.
 pub(crate) fn identify(dir: BorrowedFd<'_>, path: impl Arg) -> Result<Statx> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statx(dir, path, flags, StatxFlags::TYPE | StatxFlags::INO)
 }
 

@@ -109,16 +109,21 @@ impl<'a> Walker<'a> {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name();
-            let Some(descriptor) = number(name.to_bytes()) else { continue };
+            if name.to_bytes().starts_with(b".") {
+                continue;
+            }
             any = true;
-            match identify(table.as_fd(), name) {
-                Ok(stat) => {
-                    let id = file_id(&stat);
-                    if self.targets.contains(id) {
-                        seen.findings.note_open(id, open_access(&table, name), descriptor);
-                    }
+            let id = match identify(table.as_fd(), name) {
+                Ok(stat) => file_id(&stat),
+                Err(errno) => {
+                    seen.block(errno);
+                    continue;
                 }
-                Err(errno) => seen.block(errno),
+            };
+            if self.targets.contains(id)
+                && let Some(descriptor) = number(name.to_bytes())
+            {
+                seen.findings.note_open(id, open_access(&table, name), descriptor);
             }
         }
         Ok(any)

@@ -1,0 +1,112 @@
+//! Opened processes: what is read and signalled is one and the same.
+
+use crate::child::{Sleeper, eventually};
+use crate::host;
+use gpu_core::{ActToken, ErrorKind, Host, Pid, ProcessFault, ProcessState, Signal};
+use gpu_host::{LinuxHost, Roots, resolve};
+use std::path::Path;
+use std::process::Command;
+
+const GONE: ErrorKind = ErrorKind::Process(ProcessFault::Gone);
+
+fn token() -> ActToken {
+    ActToken::the_user_asked()
+}
+
+#[test]
+fn one_that_obeys_ends_on_sigterm() {
+    let mut sleeper = Sleeper::shell(":", &[]);
+    let handle = host().open(sleeper.pid()).unwrap();
+    assert!(!handle.has_exited().unwrap());
+    assert_eq!(handle.look().unwrap().key, host().process(sleeper.pid()).unwrap().key);
+    handle.signal(Signal::Term, &token()).unwrap();
+    eventually(|| handle.has_exited().unwrap());
+
+    // A zombie keeps its number, yet it has ended.
+    assert_eq!(host().process(sleeper.pid()).unwrap().state, Ok(ProcessState::Zombie));
+    assert_eq!(handle.look().unwrap_err().kind(), GONE);
+    assert_eq!(host().open(sleeper.pid()).err().unwrap().kind(), GONE);
+
+    sleeper.reap();
+    for kind in [
+        handle.look().unwrap_err().kind(),
+        handle.held(&[resolve("/dev/full").unwrap()]).unwrap_err().kind(),
+        handle.signal(Signal::Kill, &token()).unwrap_err().kind(),
+        host().process(sleeper.pid()).unwrap_err().kind(),
+        host().open(sleeper.pid()).err().unwrap().kind(),
+    ] {
+        assert_eq!(kind, GONE);
+    }
+    assert!(handle.has_exited().unwrap());
+}
+
+#[test]
+fn one_that_ignores_sigterm_ends_on_sigkill() {
+    let sleeper = Sleeper::shell("trap '' TERM", &[]);
+    let handle = host().open(sleeper.pid()).unwrap();
+    handle.signal(Signal::Term, &token()).unwrap();
+    let cpu_before = handle.look().unwrap().cpu_time.unwrap();
+    assert!(!handle.has_exited().unwrap());
+    assert!(handle.look().unwrap().cpu_time.unwrap() >= cpu_before);
+    handle.signal(Signal::Kill, &token()).unwrap();
+    eventually(|| handle.has_exited().unwrap());
+}
+
+#[test]
+fn one_that_is_stopped_ends_on_sigkill() {
+    let sleeper = Sleeper::shell(":", &[]);
+    let handle = host().open(sleeper.pid()).unwrap();
+    let number = i32::try_from(sleeper.pid().0).unwrap();
+    let number = rustix::process::Pid::from_raw(number).unwrap();
+    rustix::process::kill_process(number, rustix::process::Signal::STOP).unwrap();
+    eventually(|| handle.look().unwrap().state == Ok(ProcessState::Stopped));
+    handle.signal(Signal::Term, &token()).unwrap();
+    assert!(!handle.has_exited().unwrap(), "the signal waits until it goes on");
+    handle.signal(Signal::Kill, &token()).unwrap();
+    eventually(|| handle.has_exited().unwrap());
+}
+
+#[test]
+fn one_that_lets_go_holds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, let_go) = (folder.path().join("nvidia0"), folder.path().join("let-go"));
+    std::fs::write(&path, "stand-in").unwrap();
+    let script = "exec 3< \"$1\"; echo ready; until [ -e \"$2\" ]; do sleep 0.01; done; \
+                  exec 3<&-; exec sleep 1000";
+    let mut command = Command::new("sh");
+    let sleeper = Sleeper::ready(command.arg("-c").arg(script).arg("sh").args([&path, &let_go]));
+    let handle = host().open(sleeper.pid()).unwrap();
+    let files = [resolve(&path).unwrap()];
+    let held = handle.held(&files).unwrap();
+    assert_eq!(held.len(), 1);
+    assert_eq!(held[0].descriptors, [3]);
+    std::fs::write(&let_go, "").unwrap();
+    eventually(|| handle.held(&files).unwrap().is_empty());
+    assert!(!handle.has_exited().unwrap());
+}
+
+#[test]
+fn numbers_without_a_process_are_gone() {
+    for pid in [0, 4_194_305, i32::MAX.unsigned_abs(), u32::MAX] {
+        assert_eq!(host().open(Pid(pid)).err().unwrap().kind(), GONE, "{pid}");
+        assert_eq!(host().process(Pid(pid)).unwrap_err().kind(), GONE, "{pid}");
+    }
+}
+
+#[test]
+fn a_made_up_proc_opens_nothing() {
+    let sleeper = Sleeper::shell(":", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    for entry in [format!("{}", sleeper.pid()), "self".to_owned()] {
+        std::os::unix::fs::symlink(format!("/proc/{entry}"), folder.path().join(entry)).unwrap();
+    }
+    let roots = |proc: &Path| Roots { proc: proc.into(), dev: "/dev".into(), sys: "/sys".into() };
+    let made_up = LinuxHost::new(roots(folder.path()));
+    assert_eq!(made_up.process(sleeper.pid()).unwrap().name, "sleep", "it can be looked at");
+    let error = made_up.open(sleeper.pid()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+
+    // The same /proc by another name is no other /proc.
+    let same = LinuxHost::new(roots(Path::new("/proc/self/root/proc")));
+    assert!(same.open(sleeper.pid()).is_ok());
+}

@@ -1,0 +1,110 @@
+//! What is told of processes that really run.
+
+use crate::child::Sleeper;
+use crate::host;
+use gpu_core::{Absent, Clock, Host, Pid, ProcessState};
+use gpu_host::SystemClock;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+fn own_pid() -> Pid {
+    Pid(std::process::id())
+}
+
+#[test]
+fn this_very_process() {
+    let own = host().process(own_pid()).unwrap();
+    assert_eq!(own.key.pid, own_pid());
+    assert_eq!(own.uid, Ok(rustix::process::geteuid().as_raw()));
+    if own.uid == Ok(0) {
+        assert_eq!(own.user.as_deref(), Ok("root"));
+    }
+    assert_eq!(own.parent, Ok(Pid(std::os::unix::process::parent_id())));
+    assert!(own.live_threads.unwrap() >= 2, "the test harness has threads");
+    assert!(matches!(own.state, Ok(ProcessState::Running | ProcessState::Sleeping)));
+    assert_eq!(own.namespace_pids.unwrap().first(), Some(&own_pid()));
+    let arguments: Vec<_> = std::env::args().collect();
+    assert_eq!(own.command_line.unwrap(), arguments);
+    assert!(own.cgroup.unwrap().starts_with('/'));
+    assert!(!own.kernel_thread);
+    let age = SystemClock::new().wall().since(own.started_at.unwrap());
+    assert!(age < Duration::from_secs(24 * 3600), "{age:?}");
+}
+
+#[test]
+fn all_processes_are_listed_once() {
+    let sleeper = Sleeper::shell(":", &[]);
+    let list = host().processes().unwrap();
+    let pids: Vec<_> = list.processes.iter().map(|process| process.key.pid).collect();
+    assert!(pids.is_sorted_by(|a, b| a < b), "in order, each once");
+    assert!(pids.contains(&own_pid()));
+    let child = list.processes.iter().find(|process| process.key.pid == sleeper.pid()).unwrap();
+    assert_eq!(child.parent, Ok(own_pid()));
+    assert_eq!(child.command_line, Ok(vec!["sleep".to_owned(), "1000".to_owned()]));
+    if host().sees_host_pids() == Ok(true)
+        && let Some(kthreadd) = list.processes.iter().find(|process| process.key.pid == Pid(2))
+    {
+        assert!(kthreadd.kernel_thread);
+        assert_eq!(kthreadd.command_line, Err(Absent::NotFound));
+    }
+}
+
+#[test]
+fn the_own_line_goes_up_to_the_first_process() {
+    let line = host().own_line().unwrap();
+    let pids: Vec<_> = line.iter().map(|key| key.pid).collect();
+    assert_eq!(pids[..2], [own_pid(), Pid(std::os::unix::process::parent_id())]);
+    assert!(line.iter().all(|key| key.start.is_some()));
+    let first = host().process(*pids.last().unwrap()).unwrap();
+    assert_eq!(first.parent, Ok(Pid(0)));
+}
+
+#[test]
+fn hostile_names_are_told_as_they_are_and_break_nothing() {
+    let sleep = Command::new("sh").args(["-c", "command -v sleep"]).output().unwrap().stdout;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, told) in [
+        (&b"a) R 1 (\n\x1b[2J"[..], "a) R 1 (\n\x1b[2J"),
+        (b"\xff\xfe) Z 0 0", "\u{fffd}\u{fffd}) Z 0 0"),
+        (b"(((", "((("),
+        (b"Uid:\t0\nUid:\t0", "Uid:\t0\nUid:\t0"),
+    ] {
+        let path = folder.path().join(OsStr::from_bytes(name));
+        std::fs::copy(String::from_utf8_lossy(&sleep).trim(), &path).unwrap();
+        let mut command = Command::new(&path);
+        let sleeper = Sleeper::spawn(command.arg("1000").arg0("zz"));
+        crate::child::eventually(|| host().process(sleeper.pid()).unwrap().name == told);
+        let process = host().process(sleeper.pid()).unwrap();
+        assert_eq!(process.parent, Ok(own_pid()), "{told:?}");
+        assert_eq!(process.uid, Ok(rustix::process::geteuid().as_raw()), "{told:?}");
+    }
+}
+
+#[test]
+fn command_lines_are_bounded_and_keep_empty_arguments() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read line", "", "\n\x1b", &"x".repeat(100_000), "end"]);
+    let sleeper = Sleeper::spawn(command.stdin(std::process::Stdio::piped()));
+    let read = || host().process(sleeper.pid()).unwrap().command_line;
+    // There is none for a moment while the program is put in place.
+    crate::child::eventually(|| read().is_ok());
+    let line = read().unwrap();
+    assert_eq!(line[..5], ["sh", "-c", "read line", "", "\n\x1b"]);
+    assert_eq!(line.len(), 6);
+    assert_eq!(line.iter().map(|argument| argument.len() + 1).sum::<usize>(), 4096 + 1);
+}
+
+#[test]
+fn the_machine_has_a_name() {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(host().hostname().as_deref(), Ok(name.trim()));
+}
+
+#[test]
+fn device_files_of_this_machine_can_be_listed() {
+    let files = host().device_files().unwrap();
+    assert!(files.iter().all(|file| file.id.is_ok() && file.path.starts_with("/dev/")));
+}
