@@ -1,0 +1,169 @@
+//! `gpuws doctor`: what is wrong, how that is known, what to type next.
+
+use crate::args::{DoctorArgs, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::source::{Source, sim_option};
+use crate::terminal::{Line, Screen};
+use crate::words;
+use gpu_core::{Clock, Driver, Origin, Pid, Snapshot};
+use gpu_host::SystemClock;
+use gpu_reaper::{Cleared, Diagnosis, Finding, Suspect};
+use std::path::Path;
+
+pub(crate) fn run(args: &DoctorArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let looks = if args.paste {
+        vec![pasted()?]
+    } else {
+        Source::open(global)?.looks(&args.looks)
+    };
+    let Some(now) = looks.last() else { return Ok(Exit::Done) };
+    if let Err(fault) = &now.driver
+        && now.devices.is_empty()
+        && !args.paste
+    {
+        let error = gpu_core::Error::new(fault.kind, fault.text.clone());
+        let failure = Failure::from(error);
+        if now.files.is_empty() {
+            return Err(failure);
+        }
+        // The device files tell something even so.
+        screen.print(&Line::new().accent(failure.to_string()))?;
+    }
+    let known = now.devices.iter().map(|device| device.id().index);
+    super::devices_exist(&args.gpu, &known.collect::<Vec<_>>())?;
+    let mut diagnosis = gpu_reaper::diagnose(&looks);
+    if !args.gpu.is_empty() {
+        let asked = |index: u32| args.gpu.contains(&index);
+        diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| asked(id.index)));
+        diagnosis.cleared.retain(|cleared| cleared.devices.iter().any(|id| asked(id.index)));
+    }
+    if global.json {
+        screen.json(&json::Doctor::of(now, &diagnosis))?;
+    } else {
+        show(screen, global, now, &diagnosis)?;
+    }
+    Ok(if diagnosis.findings.is_empty() { Exit::Done } else { Exit::Remains })
+}
+
+fn pasted() -> Result<Snapshot, Failure> {
+    let bytes = super::parse::read(Path::new("-"))?;
+    let documents = gpu_text::sections(&bytes);
+    if documents.is_empty() {
+        return Err(Failure::new(Exit::Usage, "read the pasted text")
+            .with_source("nothing in it looks like the output of nvidia-smi, fuser or lsof")
+            .with_hint("paste both: (nvidia-smi; sudo fuser -v /dev/nvidia*) 2>&1 | gpuws doctor --paste"));
+    }
+    Ok(gpu_text::snapshot(&documents, SystemClock::new().wall()))
+}
+
+/// Prints the diagnosis: findings with their evidence, then what was cleared, then the count.
+pub(crate) fn show(
+    screen: &mut Screen,
+    global: &Global,
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+) -> Result<(), Failure> {
+    if let Some(line) = origin(snapshot) {
+        screen.print(&line)?;
+        screen.print(&Line::new())?;
+    }
+    for finding in &diagnosis.findings {
+        show_finding(screen, global, snapshot, diagnosis, finding)?;
+        screen.print(&Line::new())?;
+    }
+    let told = |cleared: &&Cleared| {
+        !diagnosis.findings.iter().any(|finding| concerns(finding, cleared))
+    };
+    for cleared in diagnosis.cleared.iter().filter(told) {
+        show_cleared(screen, snapshot, "fine", cleared)?;
+    }
+    let findings = words::count(diagnosis.findings.len(), "finding", "findings");
+    let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
+    let findings = if diagnosis.findings.is_empty() {
+        Line::new().plain(findings)
+    } else {
+        Line::new().accent(findings)
+    };
+    let read = match &snapshot.holders {
+        Ok(_) => format!(". {unread} could not be read."),
+        Err(fault) => format!(". Who holds the devices is not known: {fault}."),
+    };
+    screen.print(&findings.plain(read))
+}
+
+/// Where the snapshot comes from, unless it is this machine.
+pub(crate) fn origin(snapshot: &Snapshot) -> Option<Line> {
+    if snapshot.origin == Origin::Live {
+        return None;
+    }
+    let line = Line::new().accent(snapshot.origin.to_string());
+    Some(match &snapshot.driver {
+        Ok(Driver { version: Ok(version), .. }) => {
+            line.plain(format!(" (recorded with driver {version})"))
+        }
+        _ => line,
+    })
+}
+
+fn show_finding(
+    screen: &mut Screen,
+    global: &Global,
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+    finding: &Finding,
+) -> Result<(), Failure> {
+    let head = Line::new().accent(words::kind(finding.kind)).plain("  ");
+    let head = head.plain(words::devices(snapshot, &finding.devices));
+    let confidence = format!("confidence: {}", words::confidence(finding.confidence));
+    let column = screen.width().min(100).saturating_sub(confidence.len());
+    screen.print(&head.plain("  ").to_column(column).plain(confidence))?;
+    for evidence in &finding.evidence {
+        words::flow(screen, Line::new().plain("  "), evidence)?;
+    }
+    for suspect in &finding.suspects {
+        show_suspect(screen, snapshot, suspect)?;
+    }
+    for cleared in diagnosis.cleared.iter().filter(|cleared| concerns(finding, cleared)) {
+        show_cleared(screen, snapshot, "not by", cleared)?;
+    }
+    let sim = sim_option(&snapshot.origin, global);
+    // Nothing can be done to the machine that a paste came from.
+    let possible = if snapshot.origin == Origin::Pasted { "there" } else { "next" };
+    for (at, advice) in finding.advice.iter().enumerate() {
+        let (command, what) = words::advice(advice, &sim);
+        let head = Line::new().plain("  ").dim(if at == 0 { possible } else { "or" }).to_column(11);
+        let head = head.accent(command).plain("   ");
+        words::beside_or_under(screen, head, what)?;
+    }
+    Ok(())
+}
+
+fn concerns(finding: &Finding, cleared: &Cleared) -> bool {
+    let shares = |id| finding.devices.iter().any(|other: &gpu_core::DeviceId| other.same_device(id));
+    finding.memory.is_some() && cleared.devices.iter().any(shares)
+}
+
+fn show_suspect(screen: &mut Screen, snapshot: &Snapshot, suspect: &Suspect) -> Result<(), Failure> {
+    let head = who(snapshot, "held by", suspect.process.pid);
+    words::beside_or_under(screen, head, &suspect.evidence.join("; "))
+}
+
+fn show_cleared(
+    screen: &mut Screen,
+    snapshot: &Snapshot,
+    word: &str,
+    cleared: &Cleared,
+) -> Result<(), Failure> {
+    words::beside_or_under(screen, who(snapshot, word, cleared.process.pid), &cleared.why)
+}
+
+/// `held by  100562  t2t-decoder  admin   `.
+fn who(snapshot: &Snapshot, word: &str, pid: Pid) -> Line {
+    let process = snapshot.process(pid);
+    let name = process.map_or("?", |info| info.name.as_str());
+    let line = Line::new().plain("  ").dim(word).to_column(10).plain(format!("{:>7}  ", pid.0));
+    let line = line.line(Line::new().plain(name).cut(15)).plain("  ").to_column(34);
+    line.line(Line::new().plain(words::user(process)).cut(10)).plain("  ").to_column(42)
+}

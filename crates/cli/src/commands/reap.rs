@@ -1,0 +1,274 @@
+//! `gpuws reap`: plan, act, proof.
+
+use crate::args::{Global, ReapArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::source::{Source, sim_option};
+use crate::terminal::{Line, Screen};
+use crate::words;
+use gpu_core::{ActToken, DeviceId, Snapshot};
+use gpu_reaper::{
+    Diagnosis, Event, Freed, Guard, Membership, Outcome, Plan, Report, Request, Scope, Target,
+};
+use std::time::Duration;
+
+pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let source = Source::open(global)?;
+    let looks = source.two_looks();
+    let Some(now) = looks.last() else { return Ok(Exit::Done) };
+    let diagnosis = gpu_reaper::diagnose(&looks);
+    let guard = Guard::new(&*source.host, args.protect.clone())?;
+    let request = request(args, now)?;
+    let plan = plan(&source, &looks, &diagnosis, &guard, &request)?;
+    if !global.json {
+        if let Some(line) = super::doctor::origin(now) {
+            screen.print(&line)?;
+        }
+        show_plan(screen, now, &diagnosis, &plan, args.yes)?;
+    }
+    if !args.yes {
+        if global.json {
+            screen.json(&json::Reap::of(now, &plan, None))?;
+        } else {
+            not_done(screen, args, global, now, &plan)?;
+        }
+        return Ok(if plan.refused.is_empty() { Exit::Done } else { Exit::Remains });
+    }
+    let report = carry_out(&source, &plan, &guard, (!global.json).then_some(&mut *screen))?;
+    if global.json {
+        screen.json(&json::Reap::of(now, &plan, Some(&report)))?;
+    } else {
+        show_report(screen, &report)?;
+    }
+    Ok(exit(&plan, &report))
+}
+
+/// Ends with 0 only when all that was asked for is gone and its memory back.
+fn exit(plan: &Plan, report: &Report) -> Exit {
+    if report.stopped.is_some() {
+        return Exit::CannotObserve;
+    }
+    let denied = report.actions.iter().any(|action| {
+        matches!(&action.outcome, Outcome::Failed { why }
+            if why.kind == gpu_core::ErrorKind::Process(gpu_core::ProcessFault::NotPermitted))
+    });
+    match (report.is_complete() && plan.refused.is_empty(), denied) {
+        (true, _) => Exit::Done,
+        (false, true) => Exit::NotPermitted,
+        (false, false) => Exit::Remains,
+    }
+}
+
+fn request(args: &ReapArgs, now: &Snapshot) -> Result<Request, Failure> {
+    let known: Vec<u32> = now.devices.iter().map(|device| device.id().index).collect();
+    super::devices_exist(&args.gpu, &known)?;
+    let devices = now.devices.iter().map(|device| device.id());
+    let devices: Vec<DeviceId> = devices.filter(|id| args.gpu.contains(&id.index)).cloned().collect();
+    Ok(Request {
+        pids: args.pid.clone(),
+        devices,
+        users: args.user.clone(),
+        scope: args.scope,
+        grace: args.grace(),
+    })
+}
+
+/// Makes the plan; a scope wider than a process needs to know everybody.
+pub(crate) fn plan(
+    source: &Source,
+    looks: &[Snapshot],
+    diagnosis: &Diagnosis,
+    guard: &Guard,
+    request: &Request,
+) -> Result<Plan, Failure> {
+    let everyone = if request.scope == Scope::Process && request.pids.is_empty() {
+        Vec::new()
+    } else {
+        source.host.processes()?.processes
+    };
+    Ok(gpu_reaper::plan(looks, diagnosis, &everyone, guard, request))
+}
+
+/// Carries a plan out, telling each step on `screen`.
+pub(crate) fn carry_out(
+    source: &Source,
+    plan: &Plan,
+    guard: &Guard,
+    screen: Option<&mut Screen>,
+) -> Result<Report, Failure> {
+    if plan.targets.is_empty() {
+        return Ok(Report::default());
+    }
+    let journal = source.journal()?;
+    let token = ActToken::the_user_asked();
+    let mut teller = Teller { screen, told_waiting: false, failure: None };
+    let report =
+        gpu_reaper::execute(plan, guard, source.ports(&*journal), &token, &mut |event| teller.tell(event));
+    teller.failure.map_or(Ok(report), Err)
+}
+
+/// Tells what happens while it happens. An output that fails does not stop an act halfway.
+struct Teller<'a> {
+    screen: Option<&'a mut Screen>,
+    told_waiting: bool,
+    failure: Option<Failure>,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, event: Event<'_>) {
+        let process = |target: &Target| words::process(target.key.pid, &target.process.name);
+        let line = match event {
+            Event::Signalled(target, signal) => {
+                self.told_waiting = false;
+                Line::new().accent(signal.to_string()).plain(format!("  {}", process(target)))
+            }
+            Event::Settled(target, outcome) => {
+                Line::new().plain("         ").plain(format!("{} ", process(target))).line(became(outcome))
+            }
+            Event::StillThere(target, after) => Line::new()
+                .plain(format!("         {} ", process(target)))
+                .accent(format!("still there after {:.1} s", after.as_secs_f64())),
+            Event::WaitingForEnd(left, waited) if self.is_late(waited) => {
+                let left = words::count(left, "process", "processes");
+                Line::new().dim(format!("         … waiting for {left} to end"))
+            }
+            Event::WaitingForMemory(waited) if self.is_late(waited) => {
+                Line::new().dim("         … waiting for the memory to come back")
+            }
+            Event::WaitingForEnd(..) | Event::WaitingForMemory(_) => return,
+        };
+        if let Some(screen) = &mut self.screen
+            && let Err(failure) = screen.print(&line)
+        {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    /// What lasts longer than a second is told, once.
+    fn is_late(&mut self, waited: Duration) -> bool {
+        waited >= Duration::from_secs(1) && !std::mem::replace(&mut self.told_waiting, true)
+    }
+}
+
+fn became(outcome: &Outcome) -> Line {
+    let line = Line::new();
+    match outcome {
+        Outcome::NotReached => line.accent("was not reached"),
+        Outcome::AlreadyGone => line.plain("was gone already"),
+        Outcome::Ended { after_ms } => line.plain(format!("gone after {:.1} s", *after_ms as f64 / 1000.0)),
+        Outcome::LetGo => line.plain("let go of the device by itself; nothing more was sent"),
+        Outcome::NotTheSame => line.accent("is another process by now; nothing was sent"),
+        Outcome::Protected => line.accent("is protected; nothing was sent"),
+        Outcome::Spared => line.plain("spared with the process that it was in the scope of"),
+        Outcome::Survived { state: Ok(gpu_core::ProcessState::Uninterruptible) } => {
+            line.accent("survived SIGKILL: it is in state D, in the middle of a system call; it ends when that does")
+        }
+        Outcome::Survived { .. } => line.accent("survived SIGKILL"),
+        Outcome::Failed { why } => line.accent(format!("could not be ended: {why}")),
+    }
+}
+
+/// Prints the whole plan.
+pub(crate) fn show_plan(
+    screen: &mut Screen,
+    now: &Snapshot,
+    diagnosis: &Diagnosis,
+    plan: &Plan,
+    yes: bool,
+) -> Result<(), Failure> {
+    let verb = if yes { "will send SIGTERM to " } else { "would send SIGTERM to " };
+    for target in &plan.targets {
+        let about = about(now, target);
+        let head = Line::new().plain(verb).accent(words::process(target.key.pid, &target.process.name));
+        words::flow(screen, head.plain(" "), &format!("({about})"))?;
+        for warning in &target.warnings {
+            words::flow(screen, Line::new().plain("  ").accent("mind: "), warning)?;
+        }
+    }
+    if !plan.targets.is_empty() {
+        let they = if plan.targets.len() == 1 { "it is" } else { "they are" };
+        let grace = plan.grace.as_secs();
+        screen.print(&Line::new().plain(format!("  after {grace} s SIGKILL, if {they} still there")))?;
+    }
+    for expected in &plan.expected {
+        let device = format!("GPU {}", expected.device.index);
+        let line = match expected.memory {
+            Some(bytes) => format!("frees up to {bytes} on {device}"),
+            None => format!("frees memory on {device}; how much is not known"),
+        };
+        screen.print(&Line::new().plain(line))?;
+    }
+    for refused in &plan.refused {
+        let who = words::process(refused.pid, refused.name.as_deref().unwrap_or(""));
+        words::flow(screen, Line::new().accent("refused ").plain(who.trim_end()).plain(": "), &refused.why.to_string())?;
+    }
+    if plan.targets.is_empty() && plan.refused.is_empty() {
+        let line = if diagnosis.findings.is_empty() {
+            "nothing to reap: no memory is held that should not be"
+        } else {
+            "nothing to reap without a number: no finding names a process with high confidence"
+        };
+        screen.print(&Line::new().plain(line))?;
+    }
+    Ok(())
+}
+
+fn about(now: &Snapshot, target: &Target) -> String {
+    let mut parts = vec![words::user(Ok(&target.process))];
+    if let Ok(at) = target.process.started_at {
+        parts.push(format!("started {}", words::started(at, now.taken_at)));
+    }
+    parts.push(match &target.membership {
+        Membership::Holds(minors) => {
+            let names: Vec<String> = minors.iter().map(|minor| format!("nvidia{minor}")).collect();
+            format!("holds {}", names.join(" "))
+        }
+        Membership::Group(group) => format!("in process group {group}"),
+        Membership::Cgroup(cgroup) => format!("in {cgroup}"),
+    });
+    parts.push(target.why.clone());
+    parts.join(", ")
+}
+
+fn not_done(
+    screen: &mut Screen,
+    args: &ReapArgs,
+    global: &Global,
+    now: &Snapshot,
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let line = Line::new().plain("nothing was done.");
+    if plan.targets.is_empty() {
+        let sim = sim_option(&now.origin, global);
+        return screen.print(&line.plain("   ").accent(format!("gpuws {sim}doctor")));
+    }
+    screen.print(&line.plain("   ").accent(args.again_with_yes(&sim_option(&now.origin, global))))
+}
+
+/// Prints the proof: what came back of what was expected.
+pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Failure> {
+    if let Some(fault) = &report.stopped {
+        words::flow(screen, Line::new().accent("stopped: "), &format!("failed to {fault}"))?;
+    }
+    report.memory.iter().try_for_each(|freed| screen.print(&proof(freed)))
+}
+
+fn proof(freed: &Freed) -> Line {
+    let line = Line::new().plain(format!("GPU {}: ", freed.device.index));
+    let (Ok(before), Ok(after), Some(bytes)) = (freed.before, freed.after, freed.freed) else {
+        let reason = freed.after.err().or(freed.before.err()).map_or(String::new(), |why| why.to_string());
+        return line.accent(format!("whether memory came back is not known: {reason}"));
+    };
+    let before = before.to_string();
+    let line = line.plain(format!("{} → {after}   ", before.trim_end_matches(" MiB")));
+    let seen = format!("{:.1} s later", freed.seen_after.as_secs_f64());
+    match (freed.came_back, bytes.0) {
+        (true, _) => line.plain(format!("freed {bytes}, seen {seen}")),
+        (false, 0) => line.accent(format!("did not come back, looked at for {seen}")),
+        (false, _) => {
+            let expected = freed.expected.map_or(String::new(), |expected| format!(" of {expected}"));
+            line.accent(format!("freed {bytes}{expected}; the rest did not come back"))
+        }
+    }
+}

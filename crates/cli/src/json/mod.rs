@@ -1,0 +1,99 @@
+//! What `--json` prints: views with their own stable names, apart from the libraries' types.
+
+mod doctor;
+mod reap;
+mod status;
+
+pub(crate) use doctor::Doctor;
+pub(crate) use reap::Reap;
+pub(crate) use status::Status;
+
+use gpu_core::{Origin, Snapshot};
+use serde::Serialize;
+
+/// Version of the form of every object here.
+const SCHEMA: u32 = 1;
+
+/// Where the figures come from.
+#[derive(Serialize)]
+struct Head {
+    schema: u32,
+    /// `live`, `simulated` or `pasted`.
+    origin: &'static str,
+    /// Name of the simulated machine.
+    machine: Option<String>,
+    hostname: Option<String>,
+    driver_version: Option<String>,
+    cuda_version: Option<String>,
+    /// Why no driver answers.
+    driver_error: Option<String>,
+    taken_at: String,
+    unreadable_processes: u32,
+}
+
+impl Head {
+    fn of(snapshot: &Snapshot) -> Self {
+        let driver = snapshot.driver.as_ref().ok();
+        Head {
+            schema: SCHEMA,
+            origin: match snapshot.origin {
+                Origin::Live => "live",
+                Origin::Simulated(_) => "simulated",
+                Origin::Pasted => "pasted",
+            },
+            machine: match &snapshot.origin {
+                Origin::Simulated(name) => Some(name.clone()),
+                _ => None,
+            },
+            hostname: snapshot.hostname.clone().ok(),
+            driver_version: driver.and_then(|driver| driver.version.clone().ok()),
+            cuda_version: driver.and_then(|driver| driver.cuda.clone().ok()),
+            driver_error: snapshot.driver.as_ref().err().map(|fault| fault.text.clone()),
+            taken_at: snapshot.taken_at.to_string(),
+            unreadable_processes: snapshot.unreadable.total(),
+        }
+    }
+}
+
+/// A process with what people know it by.
+#[derive(Serialize)]
+struct Process {
+    pid: u32,
+    start_ticks: Option<u64>,
+    name: Option<String>,
+    command_line: Option<Vec<String>>,
+    user: Option<String>,
+    uid: Option<u32>,
+    parent_pid: Option<u32>,
+    state: Option<gpu_core::ProcessState>,
+    started_at: Option<String>,
+    cpu_time_ms: Option<u64>,
+    cgroup: Option<String>,
+    workload: Option<gpu_core::Workload>,
+    namespace_pids: Option<Vec<u32>>,
+}
+
+impl Process {
+    fn of(snapshot: &Snapshot, pid: gpu_core::Pid) -> Self {
+        let info = snapshot.process(pid).ok();
+        Process {
+            pid: pid.0,
+            start_ticks: info.and_then(|info| Some(info.key.start?.0)),
+            name: info.map(|info| info.name.clone()),
+            command_line: info.and_then(|info| info.command_line.clone().ok()),
+            user: info.and_then(|info| info.user.clone().ok()),
+            uid: info.and_then(|info| info.uid.ok()),
+            parent_pid: info.and_then(|info| info.parent.ok()).map(|pid| pid.0),
+            state: info.and_then(|info| info.state.ok()),
+            started_at: info.and_then(|info| info.started_at.ok()).map(|at| at.to_string()),
+            cpu_time_ms: info
+                .and_then(|info| info.cpu_time.ok())
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            cgroup: info.and_then(|info| info.cgroup.clone().ok()),
+            workload: info.and_then(|info| info.workload.clone()),
+            namespace_pids: info
+                .and_then(|info| info.namespace_pids.as_ref().ok())
+                .map(|pids| pids.iter().map(|pid| pid.0).collect()),
+        }
+    }
+}

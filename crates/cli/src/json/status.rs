@@ -1,0 +1,125 @@
+//! `gpuws status --json`.
+
+use super::{Head, Process};
+use gpu_core::{Absent, DeviceState, Reading, Snapshot};
+use gpu_reaper::{Diagnosis, Usage, User};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The whole machine.
+#[derive(Serialize)]
+pub(crate) struct Status {
+    #[serde(flatten)]
+    head: Head,
+    gpus: Vec<Gpu>,
+    finding_count: usize,
+}
+
+#[derive(Serialize)]
+struct Gpu {
+    index: u32,
+    uuid: Option<String>,
+    bus_id: Option<String>,
+    minor: Option<u32>,
+    name: Option<String>,
+    temperature_c: Option<i32>,
+    power_draw_mw: Option<u64>,
+    power_limit_mw: Option<u64>,
+    utilization_percent: Option<u8>,
+    memory_used_bytes: Option<u64>,
+    memory_total_bytes: Option<u64>,
+    memory_reserved_bytes: Option<u64>,
+    /// Beyond what listed processes and the driver account for.
+    memory_unexplained_bytes: Option<u64>,
+    persistence: Option<bool>,
+    display_active: Option<bool>,
+    mig_enabled: Option<bool>,
+    /// Nobody but displays, monitors and daemons uses it.
+    free: bool,
+    processes: Vec<DeviceProcess>,
+    /// Why the device could not be asked.
+    error: Option<String>,
+    /// For each value above that is null, why.
+    absent: BTreeMap<&'static str, Absent>,
+}
+
+#[derive(Serialize)]
+struct DeviceProcess {
+    #[serde(flatten)]
+    process: Process,
+    memory_bytes: Option<u64>,
+    utilization_percent: Option<u8>,
+    /// NVML lists it; otherwise it was found by the device file that it has mapped.
+    listed: bool,
+    role: gpu_reaper::Role,
+}
+
+impl Status {
+    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Self {
+        let usage = Usage::of(snapshot);
+        Status {
+            head: Head::of(snapshot),
+            gpus: snapshot.devices.iter().map(|device| Gpu::of(snapshot, &usage, device)).collect(),
+            finding_count: diagnosis.findings.len(),
+        }
+    }
+}
+
+impl Gpu {
+    fn of(snapshot: &Snapshot, usage: &Usage, device: &DeviceState) -> Self {
+        let mut absent = BTreeMap::new();
+        let sample = device.sample.clone().unwrap_or_else(|fault| {
+            gpu_core::DeviceSample::absent(fault.kind.absent())
+        });
+        let info = &device.info;
+        Gpu {
+            index: info.id.index,
+            uuid: known(&mut absent, "uuid", info.id.uuid.clone()).map(|uuid| uuid.0),
+            bus_id: known(&mut absent, "bus_id", info.id.bus).map(|bus| bus.to_string()),
+            minor: known(&mut absent, "minor", info.id.minor),
+            name: known(&mut absent, "name", info.name.clone()),
+            temperature_c: known(&mut absent, "temperature_c", sample.temperature).map(|t| t.0),
+            power_draw_mw: known(&mut absent, "power_draw_mw", sample.power_draw).map(|p| p.0),
+            power_limit_mw: known(&mut absent, "power_limit_mw", sample.power_limit).map(|p| p.0),
+            utilization_percent: known(&mut absent, "utilization_percent", sample.utilization)
+                .map(|utilization| utilization.get()),
+            memory_used_bytes: known(&mut absent, "memory_used_bytes", sample.memory.used)
+                .map(|bytes| bytes.0),
+            memory_total_bytes: known(&mut absent, "memory_total_bytes", sample.memory.total)
+                .map(|bytes| bytes.0),
+            memory_reserved_bytes: known(&mut absent, "memory_reserved_bytes", sample.memory.reserved)
+                .map(|bytes| bytes.0),
+            memory_unexplained_bytes: usage.unexplained(device.id()).map(|bytes| bytes.0),
+            persistence: known(&mut absent, "persistence", info.persistence),
+            display_active: known(&mut absent, "display_active", info.display_active),
+            mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
+            free: usage.is_free(device.id()),
+            processes: usage.on(device.id()).iter().map(|user| DeviceProcess::of(snapshot, user)).collect(),
+            error: device.sample.as_ref().err().map(|fault| fault.text.clone()),
+            absent,
+        }
+    }
+}
+
+impl DeviceProcess {
+    fn of(snapshot: &Snapshot, user: &User) -> Self {
+        let mut process = Process::of(snapshot, user.pid);
+        process.name = process.name.or_else(|| user.name.clone());
+        DeviceProcess {
+            process,
+            memory_bytes: user.memory.ok().map(|bytes| bytes.0),
+            utilization_percent: user.utilization.ok().map(|utilization| utilization.get()),
+            listed: user.listed,
+            role: user.role,
+        }
+    }
+}
+
+/// Returns the value, or notes why there is none.
+fn known<T>(
+    absent: &mut BTreeMap<&'static str, Absent>,
+    name: &'static str,
+    reading: Reading<T>,
+) -> Option<T> {
+    reading.map_err(|reason| absent.insert(name, reason)).ok()
+}

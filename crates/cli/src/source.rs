@@ -1,0 +1,169 @@
+//! The choice of adapters: a simulated machine when asked for by name, this machine otherwise.
+//! Never one in place of the other.
+
+use crate::args::{Global, Looks, shell_word};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::smi::NvidiaSmi;
+use gpu_core::{Clock, DeviceFile, GpuBackend, Host, Journal, Origin, Snapshot};
+use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
+use gpu_reaper::Ports;
+use gpu_sim::Simulation;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A machine to look at, behind its ports.
+pub(crate) struct Source {
+    pub(crate) backend: Box<dyn GpuBackend>,
+    pub(crate) host: Box<dyn Host>,
+    pub(crate) clock: Arc<dyn Clock>,
+    simulation: Option<Simulation>,
+}
+
+impl Source {
+    /// Opens the machine that the command line names.
+    ///
+    /// # Errors
+    /// When the simulated machine does not exist or is not well formed.
+    pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
+        match &global.sim {
+            Some(machine) => Ok(Source::simulated(simulation(machine)?)),
+            None => Ok(Source::live()),
+        }
+    }
+
+    /// Returns a simulated machine.
+    pub(crate) fn simulated(simulation: Simulation) -> Self {
+        Source {
+            backend: Box::new(simulation.clone()),
+            host: Box::new(simulation.clone()),
+            clock: Arc::new(simulation.clone()),
+            simulation: Some(simulation),
+        }
+    }
+
+    fn live() -> Self {
+        let clock = Arc::new(SystemClock::new());
+        let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+        Source {
+            backend: Box::new(NvidiaSmi::installed(clock.clone())),
+            host: Box::new(LinuxHost::new(roots)),
+            clock,
+            simulation: None,
+        }
+    }
+
+    /// Looks once.
+    pub(crate) fn look(&self) -> Snapshot {
+        gpu_core::observe(&*self.backend, &*self.host, &*self.clock)
+    }
+
+    /// Looks as often as the command line says.
+    pub(crate) fn looks(&self, looks: &Looks) -> Vec<Snapshot> {
+        self.several_looks(looks.looks, Duration::from_secs(looks.every))
+    }
+
+    /// Looks twice, far enough apart for CPU time, counted in hundredths of a second, to advance,
+    /// and for a process that was just ending to be gone.
+    pub(crate) fn two_looks(&self) -> Vec<Snapshot> {
+        self.several_looks(2, Duration::from_millis(500))
+    }
+
+    fn several_looks(&self, count: u16, pause: Duration) -> Vec<Snapshot> {
+        let mut looks = vec![self.look()];
+        for _ in 1..count {
+            self.clock.sleep(pause);
+            looks.push(self.look());
+        }
+        looks
+    }
+
+    /// Finds the file that somebody asks about.
+    ///
+    /// # Errors
+    /// When there is no such file on this machine.
+    pub(crate) fn file(&self, path: &Path) -> Result<DeviceFile, Failure> {
+        if self.simulation.is_none() {
+            return Ok(gpu_host::resolve(path)?);
+        }
+        let files = self.host.device_files()?;
+        let names: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+        files.into_iter().find(|file| Path::new(&file.path) == path).ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("find '{}' on the simulated machine", path.display()))
+                .with_hint(format!("it has {}", names.join(", ")))
+        })
+    }
+
+    /// Opens the audit log.
+    ///
+    /// # Errors
+    /// When it cannot be opened for appending: no log, no signal.
+    pub(crate) fn journal(&self) -> Result<Box<dyn Journal>, Failure> {
+        match &self.simulation {
+            Some(simulation) => Ok(Box::new(simulation.clone())),
+            None => {
+                let path = journal_path()?;
+                let folder = path.parent().unwrap_or(&path);
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+                made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
+                Ok(Box::new(FileJournal::open(path)?))
+            }
+        }
+    }
+
+    /// Returns the ports of an act.
+    pub(crate) fn ports<'a>(&'a self, journal: &'a dyn Journal) -> Ports<'a> {
+        Ports { backend: &*self.backend, host: &*self.host, clock: &*self.clock, journal }
+    }
+}
+
+/// Returns the option that names this machine on a command line, to go into the next command.
+pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
+    match (origin, &global.sim) {
+        (Origin::Simulated(_), Some(path)) => format!("--sim {} ", shell_word(&path.to_string_lossy())),
+        (Origin::Simulated(name), None) => format!("--sim {} ", shell_word(name)),
+        _ => String::new(),
+    }
+}
+
+/// Opens a simulated machine: an embedded one by its name, else a folder or a recording by path.
+fn simulation(machine: &Path) -> Result<Simulation, Failure> {
+    let name = machine.to_str().filter(|name| !name.contains('/'));
+    if let Some(name) = name.filter(|name| gpu_sim::machines().iter().any(|m| m.name == *name)) {
+        return Ok(Simulation::embedded(name)?);
+    }
+    if machine.is_dir() {
+        return Ok(Simulation::from_dir(machine)?);
+    }
+    if machine.exists() {
+        return Ok(Simulation::from_recording(machine)?);
+    }
+    Err(unknown_machine(&machine.to_string_lossy()))
+}
+
+/// Says which machines there are.
+pub(crate) fn unknown_machine(machine: &str) -> Failure {
+    let names: Vec<&str> = gpu_sim::machines().iter().map(|machine| machine.name).collect();
+    Failure::new(Exit::Usage, format!("find machine '{machine}'"))
+        .with_source("no embedded machine has that name, and no folder or file")
+        .with_hint(format!("there are {}", names.join(", ")))
+}
+
+/// The audit log: of root for the machine, of anybody else in the own state folder (XDG Base
+/// Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
+fn journal_path() -> Result<PathBuf, Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/log/gpuws/audit.jsonl"));
+    }
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("gpuws/audit.jsonl"))
+        .ok_or_else(|| {
+            Failure::new(Exit::CannotObserve, "find a place for the audit log")
+                .with_hint("set HOME or XDG_STATE_HOME; without an audit log nothing is signalled")
+        })
+}

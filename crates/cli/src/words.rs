@@ -1,0 +1,223 @@
+//! What the libraries say as data, in the words of the command line.
+
+use crate::terminal::{Line, Screen};
+use crate::failure::Failure;
+use gpu_core::{DeviceId, DeviceState, Pid, ProcessInfo, Reading, Snapshot, Timestamp};
+use gpu_reaper::{Advice, Confidence, FindingKind};
+use std::time::Duration;
+use unicode_width::UnicodeWidthStr;
+
+/// The name of a kind of finding, as a heading.
+pub(crate) fn kind(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Ghost => "GHOST",
+        FindingKind::DriverLeak => "DRIVER LEAK",
+        FindingKind::NotPermitted => "NOT PERMITTED TO LOOK",
+        FindingKind::ForeignNamespace => "FOREIGN PID NAMESPACE",
+        FindingKind::ListedButGone => "LISTED BUT GONE",
+        FindingKind::ZombieHolder => "ZOMBIE HOLDER",
+        FindingKind::UninterruptibleHolder => "STUCK HOLDER",
+        FindingKind::Orphan => "ORPHAN",
+        FindingKind::Hoarder => "HOARDER",
+        FindingKind::DeviceFault => "DEVICE FAULT",
+        FindingKind::BlockedReset => "BLOCKED RESET",
+    }
+}
+
+/// The word for a confidence.
+pub(crate) fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Possible => "possible",
+        Confidence::Likely => "likely",
+        Confidence::High => "high",
+    }
+}
+
+/// The next command to type and what it does; `sim` is the option that names a simulated machine.
+pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
+    match advice {
+        Advice::ReapDevice(index) => {
+            (format!("gpuws {sim}reap --gpu {index}"), "shows what it would do; --yes does it")
+        }
+        Advice::ReapProcess(pid) => {
+            (format!("gpuws {sim}reap --pid {pid}"), "after a look at what it is; --yes does it")
+        }
+        Advice::LookAsRoot => (format!("sudo gpuws {sim}doctor"), "sees the files of every process"),
+        Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside of this container"),
+        Advice::LookLonger => {
+            (format!("gpuws {sim}doctor --looks 3"), "tells an idle process from one that pauses")
+        }
+        Advice::LimitVisibleDevices(indexes) => {
+            let list = indexes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            (
+                format!("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={list}"),
+                "in the job's environment: it then takes only what it works on",
+            )
+        }
+        Advice::LetMemoryGrow => {
+            ("TF_FORCE_GPU_ALLOW_GROWTH=true".to_owned(), "for TensorFlow: takes memory as it needs it")
+        }
+        Advice::ResetDevice(index) => (
+            format!("nvidia-smi --gpu-reset -i {index}"),
+            "as root, once nobody holds the device",
+        ),
+        Advice::WaitOrReboot => {
+            ("dmesg".to_owned(), "tells what it waits for; if that never ends, only a reboot helps")
+        }
+        Advice::EndParent(pid) => {
+            (format!("ps -o pid,user,args -p {pid}"), "its parent, which has to wait for it or to end")
+        }
+    }
+}
+
+/// `GPU 0 Tesla P100-PCIE-16GB`, or `GPUs 1–7 GeForce GTX 1080 Ti`.
+pub(crate) fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
+    let states: Vec<&DeviceState> = ids.iter().filter_map(|id| snapshot.device(id)).collect();
+    let mut names: Vec<&str> = states.iter().filter_map(|state| state.info.name.as_deref().ok()).collect();
+    names.dedup();
+    let name = match names[..] {
+        [name] => format!(" {}", product(name)),
+        _ => String::new(),
+    };
+    let indexes: Vec<u32> = ids.iter().map(|id| id.index).collect();
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}{name}", ranges(&indexes))
+}
+
+/// `0`, `1–7`, `0, 2, 4–6`.
+pub(crate) fn ranges(sorted: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &number in sorted {
+        match parts.last_mut() {
+            Some((_, last)) if number == last.saturating_add(1) => *last = number,
+            _ => parts.push((number, number)),
+        }
+    }
+    let word = |(first, last): &(u32, u32)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first}–{last}"),
+    };
+    parts.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// The product name without the maker's.
+pub(crate) fn product(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+/// The user of a process: name, else number, else `?`.
+pub(crate) fn user(process: Reading<&ProcessInfo>) -> String {
+    let Ok(info) = process else { return "?".to_owned() };
+    info.user.clone().or(info.uid.map(|uid| uid.to_string())).unwrap_or_else(|_| "?".to_owned())
+}
+
+/// The command line of a process, else its name, else what NVML calls it, else `?`.
+pub(crate) fn command(process: Reading<&ProcessInfo>, listed: Option<&str>) -> String {
+    let line = process.ok().and_then(|info| {
+        let line = info.command_line.as_ref().ok().map(|line| line.join(" "));
+        line.filter(|line| !line.trim().is_empty()).or_else(|| Some(info.name.clone()))
+    });
+    line.filter(|line| !line.is_empty()).or_else(|| listed.map(str::to_owned)).unwrap_or_else(|| "?".to_owned())
+}
+
+/// `3 h`, `2 d`, `40 s`.
+pub(crate) fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// The time of day in UTC, or the date where it is not the day of `now`.
+pub(crate) fn started(at: Timestamp, now: Timestamp) -> String {
+    let (at, now) = (at.to_string(), now.to_string());
+    let (date, time) = at.split_at(10);
+    if now.starts_with(date) {
+        format!("{} UTC", time.get(1..6).unwrap_or_default())
+    } else {
+        date.to_owned()
+    }
+}
+
+/// `2 processes`, `1 process`.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Names a process, `100562 t2t-decoder`.
+pub(crate) fn process(pid: Pid, name: &str) -> String {
+    format!("{pid} {name}")
+}
+
+/// The column at which text goes on under a long head.
+const UNDER: usize = 11;
+
+/// Prints text broken into lines of the screen's width, the first behind `head`; the others begin
+/// under the first where the head is short, and near the margin where it is long.
+///
+/// # Errors
+/// When the output cannot take it.
+pub(crate) fn flow(screen: &mut Screen, head: Line, text: &str) -> Result<(), Failure> {
+    let indent = if head.width() <= UNDER { head.width() } else { UNDER };
+    let width = screen.width().max(indent + 24);
+    let mut line = head;
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        if line.width() + usize::from(!is_empty) + word.width() > width && line.width() > indent {
+            screen.print(&line)?;
+            line = Line::new().to_column(indent);
+            is_empty = true;
+        }
+        line = if is_empty { line.plain(word) } else { line.plain(format!(" {word}")) };
+        is_empty = false;
+    }
+    screen.print(&line)
+}
+
+/// Prints a head and a text on one line where they fit, else the text under the head.
+///
+/// # Errors
+/// When the output cannot take it.
+pub(crate) fn beside_or_under(screen: &mut Screen, head: Line, text: &str) -> Result<(), Failure> {
+    if head.width() + text.width() <= screen.width() {
+        return screen.print(&head.plain(text));
+    }
+    screen.print(&head)?;
+    flow(screen, Line::new().to_column(UNDER), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_shortened_to_ranges() {
+        for (indexes, shown) in [
+            (&[][..], ""),
+            (&[0], "0"),
+            (&[0, 1], "0, 1"),
+            (&[1, 2, 3, 4, 5, 6, 7], "1–7"),
+            (&[0, 2, 4, 5, 6, 9], "0, 2, 4–6, 9"),
+        ] {
+            assert_eq!(ranges(indexes), shown);
+        }
+    }
+
+    #[test]
+    fn ages_have_one_unit() {
+        for (seconds, shown) in [(0, "0 s"), (59, "59 s"), (61, "1 min"), (7199, "1 h"), (200_000, "2 d")] {
+            assert_eq!(age(Duration::from_secs(seconds)), shown);
+        }
+    }
+
+    #[test]
+    fn a_start_is_a_time_today_and_a_date_before() {
+        let now = Timestamp(1_795_223_083_000);
+        assert_eq!(started(Timestamp(now.0 - 60_000), now), "01:03 UTC");
+        assert_eq!(started(Timestamp(0), now), "1970-01-01");
+    }
+}
