@@ -198,6 +198,9 @@ fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
         {
             complain("shares its number in its namespace with another")?;
         }
+        if !process.info.started_at.is_ok_and(|at| at >= machine.booted && at <= machine.clock) {
+            complain("starts before the machine or after its clock")?;
+        }
         let has = !process.holdings.is_empty() || !process.files.is_empty();
         if has && process.has_ended() && process.hidden.is_none() {
             complain("is a zombie without live threads, and such a one has nothing")?;

@@ -17,6 +17,7 @@ mod complaint;
 mod date;
 mod device_entry;
 mod devices;
+mod events;
 mod faults;
 mod file;
 mod host;

@@ -112,7 +112,8 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
     if let Some(started) = &entry.started {
         let started = timestamp(started);
         let what = "has a start that is no date with a time, such as 2026-11-21T09:00:00Z";
-        info.started_at = Ok(started.ok_or_else(|| error(place, entry, what))?);
+        let started = started.ok_or_else(|| error(place, entry, what))?;
+        info.started_at = Ok(started);
     }
     if let Some(state) = entry.state {
         info.state = Ok(state);

@@ -32,6 +32,9 @@ pub(crate) fn scheduled(
     let (Some(mut event), true) = (events.pop(), events.is_empty()) else {
         return Err(complain("an event has one change, such as 'exit' or 'start'"));
     };
+    if entry.start.as_ref().is_some_and(|start| start.started.is_some()) {
+        return Err(complain("a process that an event starts has no 'started' of its own"));
+    }
     if let Event::Start(process) = &mut event {
         let at = match when {
             When::At(at) => at,

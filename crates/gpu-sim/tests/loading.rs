@@ -105,6 +105,14 @@ fn what_contradicts_itself_is_refused() {
              [[process]]\npid = 8\nname = 'a'\nnamespace = { name = 'n', pid = 1 }\n",
             "process 7 shares its number in its namespace with another",
         ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nstarted = 2025-03-03T10:00:01Z\n",
+            "process 7 starts before the machine or after its clock",
+        ),
+        (
+            "[[event]]\nat_ms = 1\nstart = { pid = 7, name = 'a', started = 2025-03-03T10:00:01Z }\n",
+            "line 4: a process that an event starts has no 'started' of its own",
+        ),
         ("[[process]]\npid = 0\nname = 'a'\n", "line 4: process 0 is none: numbers begin at 1"),
         ("[[event]]\nexit = 7\n", "an event has either 'at_ms' or 'after_exit_of'"),
         ("[[event]]\nat_ms = 5\n", "line 4: an event has one change, such as 'exit' or 'start'"),

@@ -191,6 +191,31 @@ fn a_number_in_use_is_never_given_twice() {
 }
 
 #[test]
+fn a_number_reused_within_one_tick_still_names_another_process() {
+    let simulation = holder("");
+    let mut keys = vec![Host::process(&simulation, Pid(4711)).unwrap()];
+    for _ in 0..3 {
+        simulation.happen(Event::Exit(Pid(4711)));
+        let next = gpu_sim::Process::new(keys[0].clone());
+        simulation.happen(Event::Start(Box::new(next)));
+        let new = Host::process(&simulation, Pid(4711)).unwrap();
+        assert!(keys.iter().all(|old| !old.key.surely_same(&new.key)));
+        keys.push(new);
+    }
+}
+
+#[test]
+fn memory_that_came_back_meanwhile_can_be_taken_again_within_one_sleep() {
+    let simulation = holder(
+        "[[process]]\npid = 5000\nname = 'other'\nuid = 0\nmemory = [{ gpu = 0, mib = 23000 }]\n\
+         [[event]]\nat_ms = 100\nexit = 4711\n\
+         [[event]]\nat_ms = 600\nuses = { pid = 5000, gpu = 0, mib = 24000, utilization_percent = 1 }\n",
+    );
+    pass(&simulation, 1000);
+    assert_eq!(used_mib(&simulation), 24_011);
+}
+
+#[test]
 fn who_lets_go_has_no_file_and_no_memory_any_more() {
     let simulation = holder("[[event]]\nat_ms = 1000\nlet_go = { pid = 4711 }\n");
     let handle = simulation.open(Pid(4711)).unwrap();

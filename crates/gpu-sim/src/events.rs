@@ -1,0 +1,259 @@
+//! What happens to the processes of the state: they start, change, take signals, let go, end.
+
+use crate::machine::{Event, Holding, Machine, Process, Reaction};
+use crate::process_entry::ticks;
+use crate::state::{Due, Living, Returning, Serial, State};
+use gpu_core::{Bytes, DeviceFileKind, Pid, ProcessState, Signal, StartTime};
+use rand::RngExt;
+use std::time::Duration;
+
+impl State {
+    pub(crate) fn happen(&mut self, event: Event) {
+        match event {
+            Event::Start(process) => {
+                let pid = process.pid();
+                self.start(*process, Some(pid));
+            }
+            Event::Exit(pid) => {
+                if let Some(serial) = self.find_on_host(pid) {
+                    self.exit(serial);
+                }
+            }
+            Event::LetGo(pid, device) => self.let_go(pid, device),
+            Event::Uses(pid, device, memory, load) => {
+                let own = self.held_by(pid, device);
+                let memory = memory.min(own + self.memory_free(device));
+                self.change(pid, |process| uses(process, device, memory, load));
+            }
+            Event::Computes(pid, percent) => {
+                let now = self.now;
+                if let Some(living) = self.find_on_host(pid).and_then(|s| self.living.get_mut(&s)) {
+                    living.process.info.cpu_time = living.cpu_time(now);
+                    living.since = now;
+                    living.process.cpu_percent = percent;
+                }
+            }
+            Event::JoinsGroup(pid, group) => {
+                self.change(pid, |process| process.info.group = Ok(group));
+            }
+            Event::JoinsCgroup(pid, cgroup) => self.change(pid, |process| {
+                process.info.cgroup = Ok(cgroup);
+                process.info.workload = None;
+            }),
+            Event::Fails(index, fault) => {
+                if let Some(device) = self.device_mut(index) {
+                    device.fault = Some(fault);
+                }
+            }
+            Event::Becomes(look) => {
+                if !self.acted {
+                    self.become_look(*look);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, pid: Pid, change: impl FnOnce(&mut Process)) {
+        let serial = self.find_on_host(pid);
+        if let Some(living) = serial.and_then(|serial| self.living.get_mut(&serial)) {
+            change(&mut living.process);
+        }
+    }
+
+    /// Takes a process in, with the start that it has or, where a recording does not tell, one an
+    /// hour ago.
+    pub(crate) fn bring_to_life(&mut self, mut process: Process) -> Serial {
+        let age = Duration::from_secs(3600);
+        let uptime = self.machine.clock.since(self.machine.booted);
+        let start =
+            *process.info.key.start.get_or_insert_with(|| ticks(uptime.saturating_sub(age)));
+        self.latest_start = self.latest_start.max(start);
+        self.next_serial += 1;
+        let serial = Serial(self.next_serial);
+        self.living.insert(serial, Living { process, since: self.now });
+        serial
+    }
+
+    /// Starts a process now, with the number asked for if it is free and a new one if not.
+    pub(crate) fn start(&mut self, mut process: Process, pid: Option<Pid>) {
+        let free = pid.filter(|pid| !self.pid_taken(*pid));
+        let old = process.pid();
+        let pid = free.unwrap_or_else(|| self.next_pid());
+        let info = &mut process.info;
+        for own in [&mut info.group, &mut info.session] {
+            if *own == Ok(old) {
+                *own = Ok(pid);
+            }
+        }
+        info.key.pid = pid;
+        for holding in &mut process.holdings {
+            holding.memory = holding.memory.min(self.memory_free(holding.device));
+        }
+        // Two processes of one number never have one start: not even within one tick.
+        let uptime = self.machine.clock.since(self.machine.booted);
+        let tick = ticks(uptime.saturating_add(self.now));
+        let start = tick.max(StartTime(self.latest_start.0.saturating_add(1)));
+        let info = &mut process.info;
+        info.key.start = Some(start);
+        info.started_at = Ok(self.wall());
+        info.cpu_time = Ok(Duration::ZERO);
+        self.bring_to_life(process);
+    }
+
+    fn next_pid(&mut self) -> Pid {
+        loop {
+            self.last_pid = self.last_pid.wrapping_add(self.pids.random_range(1..=7));
+            if self.last_pid > 300 && !self.pid_taken(Pid(self.last_pid)) {
+                return Pid(self.last_pid);
+            }
+        }
+    }
+
+    fn pid_taken(&self, pid: Pid) -> bool {
+        self.find_on_host(pid).is_some()
+    }
+
+    /// Ends a process with all its threads: its memory begins to come back, its children get a
+    /// new parent, and what waits for its end begins.
+    pub(crate) fn exit(&mut self, serial: Serial) {
+        let Some(living) = self.living.remove(&serial) else { return };
+        let process = living.process;
+        let pid = process.pid();
+        for holding in &process.holdings {
+            self.give_back(holding, process.memory_returns);
+        }
+        let parent = process.info.parent.ok();
+        for child in self.living.values_mut() {
+            if child.process.info.parent == Ok(pid) {
+                child.process.info.parent = Ok(Pid(1));
+                child.process.respawns = None;
+            }
+        }
+        let parent = parent.and_then(|parent| self.find_on_host(parent));
+        if let (Some(after), Some(parent)) = (process.respawns, parent) {
+            let at = self.now.saturating_add(after);
+            self.enqueue(at, Due::Respawn(parent, Box::new(process)));
+        }
+        let waiting = std::mem::take(&mut self.after_exits);
+        for (whose, after, event) in waiting {
+            if whose == pid {
+                self.schedule(after, event);
+            } else {
+                self.after_exits.push((whose, after, event));
+            }
+        }
+    }
+
+    fn give_back(&mut self, holding: &Holding, after: Option<Duration>) {
+        let (device, memory) = (holding.device, holding.memory);
+        match after {
+            Some(after) => {
+                let due = self.now.saturating_add(after);
+                let gpu_instance = holding.gpu_instance;
+                self.returning.push(Returning { device, gpu_instance, memory, due });
+            }
+            None => {
+                if let Some(device) = self.device_mut(device) {
+                    device.leaked += memory;
+                }
+            }
+        }
+    }
+
+    fn let_go(&mut self, pid: Pid, device: Option<u32>) {
+        let minor = device.and_then(|index| self.device(index)?.info.id.minor.ok());
+        let Some(serial) = self.find_on_host(pid) else { return };
+        let Some(living) = self.living.get_mut(&serial) else { return };
+        let process = &mut living.process;
+        let returns = process.memory_returns;
+        let all = std::mem::take(&mut process.holdings);
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|h| device.is_none_or(|index| h.device == index));
+        process.holdings = kept;
+        process.files.retain(|file| match minor {
+            Some(minor) => file.kind != DeviceFileKind::Gpu(minor),
+            None => device.is_some(),
+        });
+        for holding in gone {
+            self.give_back(&holding, returns);
+        }
+    }
+
+    /// Lets a signal do to a process what it does to it.
+    pub(crate) fn deliver(&mut self, serial: Serial, signal: Signal) {
+        let now = self.now;
+        let Some(living) = self.living.get_mut(&serial) else { return };
+        let process = &mut living.process;
+        if process.info.kernel_thread || process.pid() == Pid(1) {
+            return;
+        }
+        let reaction = match signal {
+            Signal::Term => process.on_term,
+            Signal::Kill => process.on_kill,
+        };
+        let at = match reaction {
+            Reaction::Ignores => return,
+            Reaction::ExitsAfter(after) => now.saturating_add(after),
+            Reaction::Stuck(None) => return,
+            Reaction::Stuck(Some(until)) => now.max(until),
+            Reaction::LeavesThreads => {
+                if process.info.state != Ok(ProcessState::Zombie) {
+                    process.info.state = Ok(ProcessState::Zombie);
+                    let threads = process.info.live_threads.unwrap_or(2);
+                    process.info.live_threads = Ok(threads.saturating_sub(1).max(1));
+                }
+                return;
+            }
+        };
+        self.enqueue(at, Due::Exit(serial));
+    }
+
+    /// Becomes as in a later look of its recording, keeping the processes that are still there and
+    /// the viewer's own.
+    fn become_look(&mut self, look: Machine) {
+        let own = self.own_line();
+        let before = std::mem::take(&mut self.living);
+        for process in look.processes {
+            let pid = process.pid();
+            let known = before.iter().find(|(_, living)| {
+                let start = process.info.key.start;
+                let old = living.process.info.key;
+                let hidden = living.process.hidden == process.hidden;
+                hidden && old.pid == pid && (start.is_none() || start == old.start)
+            });
+            match known {
+                Some((serial, living)) => {
+                    let mut process = process;
+                    process.info.key = living.process.info.key;
+                    let living = Living { process, since: self.now };
+                    self.living.insert(*serial, living);
+                }
+                None => {
+                    self.bring_to_life(process);
+                }
+            }
+        }
+        for (serial, living) in before {
+            if own.contains(&serial) && !self.pid_taken(living.process.pid()) {
+                self.living.insert(serial, living);
+            }
+        }
+        self.machine.devices = look.devices;
+        self.machine.driver = look.driver;
+        self.machine.files = look.files;
+        self.machine.holders_fault = look.holders_fault;
+        self.machine.unreadable = look.unreadable;
+    }
+}
+
+/// Gives a process this much memory of a device and this share of its time, in one piece.
+fn uses(process: &mut Process, device: u32, memory: Bytes, load: u8) {
+    let mut holdings = process.holdings.iter_mut().filter(|holding| holding.device == device);
+    match holdings.next() {
+        Some(holding) => {
+            holding.memory = memory;
+            holding.load = load;
+        }
+        None => process.holdings.push(Holding { load, ..Holding::new(device, memory) }),
+    }
+}
