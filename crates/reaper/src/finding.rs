@@ -107,6 +107,8 @@ pub enum Advice {
     ReapProcess(gpu_core::Pid),
     /// Look again with the rights to see every process.
     LookAsRoot,
+    /// Paste who holds the device files as well.
+    PasteHolders,
     /// Look again from the host, outside of the container.
     LookOnHost,
     /// Take several looks, to tell idle from pausing.

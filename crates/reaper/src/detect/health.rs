@@ -32,7 +32,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
         devices: vec![device.id().clone()],
         memory: None,
         suspects: Vec::new(),
-        evidence: vec![format!("the driver answers: {fault}")],
+        evidence: vec![format!("failed to {fault}")],
         advice,
     })
 }

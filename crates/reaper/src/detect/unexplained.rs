@@ -3,7 +3,7 @@
 use super::case::{Case, Unexplained, listed, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{DeviceState, Holder};
+use gpu_core::{DeviceState, Holder, Origin};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     if case.now.sees_host_pids == Ok(false) {
@@ -15,46 +15,43 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     let account = Unexplained::of(device).filter(Unexplained::is_ghost)?;
     let index = device.id().index;
-    let mut evidence = vec![account.describe(device)];
-    let mut finding = |kind, confidence, suspects, advice| Finding {
+    let finding = |kind, confidence, more: Option<String>, advice: Option<Advice>| Finding {
         kind,
         confidence,
         devices: vec![device.id().clone()],
         memory: Some(account.bytes),
-        suspects,
-        evidence: std::mem::take(&mut evidence),
-        advice,
+        suspects: Vec::new(),
+        evidence: std::iter::once(account.describe(device)).chain(more).collect(),
+        advice: advice.into_iter().collect(),
     };
     if let Err(fault) = &case.now.holders {
-        let advice = vec![Advice::LookAsRoot];
-        let mut found = finding(FindingKind::Ghost, Confidence::Possible, vec![], advice);
-        found.evidence.push(format!("who holds the device files is not known: {fault}"));
-        return Some(found);
+        let advice = match case.now.origin {
+            Origin::Pasted => Advice::PasteHolders,
+            _ => Advice::LookAsRoot,
+        };
+        let more = format!("who holds the device files is not known: failed to {fault}");
+        return Some(finding(FindingKind::Ghost, Confidence::Possible, Some(more), Some(advice)));
     }
     let suspects = suspects(case, device);
     if let Some(best) = suspects.iter().map(|suspect| suspect.confidence).max() {
-        return Some(finding(FindingKind::Ghost, best, suspects, vec![Advice::ReapDevice(index)]));
+        let more = (device.info.mig_enabled == Ok(true))
+            .then(|| "the device is split by MIG, where the lists can lack processes".to_owned());
+        let found = finding(FindingKind::Ghost, best, more, Some(Advice::ReapDevice(index)));
+        return Some(Finding { suspects, ..found });
     }
     let unreadable = case.now.unreadable.total();
     if unreadable > 0 {
-        let mut found = finding(
-            FindingKind::NotPermitted,
-            Confidence::Likely,
-            vec![],
-            vec![Advice::LookAsRoot],
-        );
-        found.evidence.push(format!("{unreadable} processes could not be looked into"));
-        return Some(found);
+        let more = format!("{unreadable} processes could not be looked into");
+        let advice = Some(Advice::LookAsRoot);
+        return Some(finding(FindingKind::NotPermitted, Confidence::Likely, Some(more), advice));
     }
     if let Some(daemon) = mps(case, device) {
-        let mut found = finding(FindingKind::Ghost, Confidence::Possible, vec![], vec![]);
-        found.evidence.push(format!("held by {daemon}: clients of the MPS server may use it"));
-        return Some(found);
+        let more = format!("held by {daemon}: clients of the MPS server may use it");
+        return Some(finding(FindingKind::Ghost, Confidence::Possible, Some(more), None));
     }
-    let advice = vec![Advice::ResetDevice(index)];
-    let mut found = finding(FindingKind::DriverLeak, Confidence::Likely, vec![], advice);
-    found.evidence.push("every process was looked into; none uses memory of the device".into());
-    Some(found)
+    let more = "every process was looked into; none uses memory of the device".to_owned();
+    let advice = Some(Advice::ResetDevice(index));
+    Some(finding(FindingKind::DriverLeak, Confidence::Likely, Some(more), advice))
 }
 
 /// Holders that use memory of the device and are not listed on it, the strongest evidence first.
@@ -67,8 +64,11 @@ fn suspects(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
         .filter_map(|holder| {
             let listed_elsewhere =
                 case.now.devices.iter().any(|other| listed(other, holder.process.pid).is_some());
+            // Without privileges NVML does not list what runs in MIG instances.
+            let certain = device.info.mig_enabled != Ok(true);
             let confidence = match (holder.has_mapped(minor), listed_elsewhere) {
-                (true, false) => Confidence::High,
+                (true, false) if certain => Confidence::High,
+                (true, false) => Confidence::Likely,
                 (true, true) | (false, false) => Confidence::Likely,
                 // A CUDA program opens every device; it uses the one it is listed on.
                 (false, true) => return None,
