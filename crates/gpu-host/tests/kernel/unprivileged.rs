@@ -1,59 +1,119 @@
-//! The same tests without privileges, and what only shows without.
+//! The same tests without privileges, and what only shows with fewer of them or from inside a
+//! namespace. These run this program once more, through setpriv or unshare.
 
-use crate::child::Sleeper;
+use crate::child::{Sleeper, eventually};
 use crate::{host, skip};
-use gpu_core::{Absent, ActToken, ErrorKind, Host, Pid, ProcessFault, Signal};
+use gpu_core::{Absent, ActToken, DeviceFile, ErrorKind, Host, Pid, ProcessFault, Signal};
 use gpu_host::resolve;
-use std::path::Path;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Output};
 
-/// Names a process of root and a file that it holds, to the tests run as nobody.
+/// Names a process of root and a file that it holds, to the tests that are run once more.
 const FOREIGN: &str = "GPU_HOST_TEST_FOREIGN_PID";
 const FOREIGN_FILE: &str = "GPU_HOST_TEST_FOREIGN_FILE";
+
+const NOT_PERMITTED: ErrorKind = ErrorKind::Process(ProcessFault::NotPermitted);
+
+/// This program where everybody can run it, and a process of root that holds a file.
+struct Again {
+    folder: tempfile::TempDir,
+    foreign: Sleeper,
+}
+
+impl Again {
+    /// Returns `None`, and says so, where this test is not run by root; says nothing where it is
+    /// run once more.
+    fn new(test: &str) -> Option<Self> {
+        if std::env::var_os(FOREIGN).is_some() {
+            return None;
+        }
+        if !rustix::process::geteuid().is_root() {
+            skip(test, "needs root");
+            return None;
+        }
+        let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        let folder = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
+        std::fs::copy(std::env::current_exe().unwrap(), folder.path().join("tests")).unwrap();
+        let file = folder.path().join("nvidia0");
+        std::fs::write(&file, "stand-in").unwrap();
+        let foreign = Sleeper::shell("exec 3< \"$1\"", &[&file]);
+        Some(Again { folder, foreign })
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("tests")
+    }
+
+    /// Runs `command`; `None`, and says so, where that cannot be done here.
+    fn run(&self, test: &str, command: &mut Command) -> Option<Output> {
+        command.current_dir("/").env("TMPDIR", "/tmp");
+        command.env(FOREIGN, self.foreign.pid().to_string());
+        command.env(FOREIGN_FILE, self.folder.path().join("nvidia0"));
+        match command.output() {
+            Err(error) => {
+                skip(test, &format!("{:?} cannot be run: {error}", command.get_program()));
+                None
+            }
+            // The program itself says something, whatever comes of it.
+            Ok(output) if output.stdout.is_empty() => {
+                skip(test, String::from_utf8_lossy(&output.stderr).trim());
+                None
+            }
+            Ok(output) => {
+                for line in String::from_utf8_lossy(&output.stderr).lines() {
+                    skip(test, line.strip_prefix("skipped: ").unwrap_or(line));
+                }
+                Some(output)
+            }
+        }
+    }
+
+    /// Runs the one ignored test `name` through `command`, which ends where the program is to be named.
+    fn only(&self, test: &str, name: &str, command: &mut Command) {
+        let name = format!("unprivileged::{name}");
+        command.arg(self.program()).args(["--ignored", "--exact", &name]);
+        let Some(output) = self.run(test, command) else { return };
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+}
+
+/// Returns the process and the file that the outer test names.
+fn foreign() -> (Pid, [DeviceFile; 1]) {
+    let named = |variable| std::env::var(variable).expect("this test is run by another one");
+    (Pid(named(FOREIGN).parse().unwrap()), [resolve(named(FOREIGN_FILE)).unwrap()])
+}
+
+fn as_nobody() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg("--bounding-set=-all");
+    command
+}
 
 #[test]
 fn everything_again_as_nobody() {
     const TEST: &str = "everything_again_as_nobody";
-    if !rustix::process::geteuid().is_root() {
-        return skip(TEST, "not root");
-    }
-    // The program must be where nobody can run it.
-    let folder = tempfile::Builder::new().permissions(open_to_all()).tempdir().unwrap();
-    let program = folder.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    let file = folder.path().join("nvidia0");
-    std::fs::write(&file, "stand-in").unwrap();
-    let foreign = Sleeper::shell("exec 3< \"$1\"", &[&file]);
-
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
-    command.arg("--bounding-set=-all").arg(&program).current_dir("/");
-    command.env("TMPDIR", "/tmp").env(FOREIGN, foreign.pid().to_string()).env(FOREIGN_FILE, &file);
-    let output = match command.output() {
-        Err(error) => return skip(TEST, &format!("setpriv cannot be run: {error}")),
-        Ok(output) => output,
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    for line in String::from_utf8_lossy(&output.stderr).lines() {
-        skip("as nobody", line.strip_prefix("skipped: ").unwrap_or(line));
-    }
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("test unprivileged::strangers_are_counted_and_left_alone ... ok"));
-}
-
-fn open_to_all() -> std::fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o755)
+    let Some(again) = Again::new(TEST) else { return };
+    let mut command = as_nobody();
+    command.arg(again.program());
+    let Some(output) = again.run(TEST, &mut command) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
+fn strangers_as_nobody() {
+    const TEST: &str = "strangers_as_nobody";
+    let Some(again) = Again::new(TEST) else { return };
+    again.only(TEST, "strangers_are_counted_and_left_alone", &mut as_nobody());
+}
+
+#[test]
+#[ignore = "run by another test"]
 fn strangers_are_counted_and_left_alone() {
-    let (Ok(pid), Ok(file)) = (std::env::var(FOREIGN), std::env::var(FOREIGN_FILE)) else {
-        return skip("strangers_are_counted_and_left_alone", "run by 'everything again as nobody'");
-    };
-    let pid = Pid(pid.parse().unwrap());
-    let files = [resolve(Path::new(&file)).unwrap()];
+    let (pid, files) = foreign();
     let scan = host().holders(&files).unwrap();
-    assert!(scan.holders.iter().all(|holder| holder.process.pid != pid));
+    assert_eq!(scan.holders, []);
 
     // Threads of the kernel have no files: they are not among those that could not be seen.
     let closed = scan.unreadable.0.get(&Absent::NotPermitted).copied().unwrap_or(0);
@@ -64,12 +124,132 @@ fn strangers_are_counted_and_left_alone() {
     let strangers = u32::try_from(strangers.count()).unwrap();
     assert!((1..=strangers + 20).contains(&closed), "{closed} closed, {strangers} strangers");
 
-    let not_permitted = ErrorKind::Process(ProcessFault::NotPermitted);
     let handle = host().open(pid).unwrap();
     assert_eq!(handle.look().unwrap().uid, Ok(0), "who it is may be known");
-    assert_eq!(handle.held(&files).unwrap_err().kind(), not_permitted);
+    assert_eq!(handle.held(&files).unwrap_err().kind(), NOT_PERMITTED);
     let error = handle.signal(Signal::Term, &ActToken::the_user_asked()).unwrap_err();
-    assert_eq!(error.kind(), not_permitted);
+    assert_eq!(error.kind(), NOT_PERMITTED);
     assert_eq!(error.to_string(), format!("send SIGTERM to process {pid}"));
     assert!(!handle.has_exited().unwrap());
+}
+
+#[test]
+fn root_with_fewer_capabilities() {
+    const TEST: &str = "root_with_fewer_capabilities";
+    let Some(again) = Again::new(TEST) else { return };
+    let mut command = Command::new("setpriv");
+    command.args(["--inh-caps=-all", "--bounding-set=-sys_ptrace"]);
+    again.only(TEST, "descriptors_that_are_listed_and_closed_are_not_none", &mut command);
+}
+
+/// Root may list the descriptors of every process, and without `CAP_SYS_PTRACE` not follow those
+/// of one that has it, as in a container.
+#[test]
+#[ignore = "run by another test"]
+fn descriptors_that_are_listed_and_closed_are_not_none() {
+    let (pid, files) = foreign();
+    let scan = host().holders(&files).unwrap();
+    assert_eq!(scan.holders, []);
+    assert!(scan.unreadable.0.get(&Absent::NotPermitted).is_some_and(|closed| *closed >= 1));
+    let error = host().open(pid).unwrap().held(&files).unwrap_err();
+    assert_eq!(error.kind(), NOT_PERMITTED);
+}
+
+#[test]
+fn in_a_namespace_with_the_proc_of_the_outer_one() {
+    const TEST: &str = "in_a_namespace_with_the_proc_of_the_outer_one";
+    let Some(again) = Again::new(TEST) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork"]);
+    again.only(TEST, "numbers_of_another_namespace_open_nothing", &mut command);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn numbers_of_another_namespace_open_nothing() {
+    let (pid, files) = foreign();
+    assert!(host().process(pid).is_ok());
+    assert_eq!(host().holders(&files).unwrap().holders.len(), 1, "what is shown can be looked at");
+    for pid in [pid, Pid(1), Pid(std::process::id())] {
+        let error = host().open(pid).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}
+
+#[test]
+fn in_a_namespace_with_a_proc_of_its_own() {
+    const TEST: &str = "in_a_namespace_with_a_proc_of_its_own";
+    let Some(again) = Again::new(TEST) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc"]);
+    again.only(TEST, "a_namespace_shows_its_own_processes", &mut command);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn a_namespace_shows_its_own_processes() {
+    assert_eq!(host().sees_host_pids(), Ok(false));
+    let sleeper = Sleeper::shell(":", &[]);
+    let pids: Vec<_> = host().processes().unwrap().processes.iter().map(|p| p.key.pid).collect();
+    assert_eq!(pids, [Pid(std::process::id()), sleeper.pid()]);
+    let handle = host().open(sleeper.pid()).unwrap();
+    assert_eq!(handle.look().unwrap().namespace_pids, Ok(vec![sleeper.pid()]));
+    handle.signal(Signal::Term, &ActToken::the_user_asked()).unwrap();
+    eventually(|| handle.has_exited().unwrap());
+}
+
+#[test]
+fn in_a_namespace_whose_numbers_can_be_chosen() {
+    const TEST: &str = "in_a_namespace_whose_numbers_can_be_chosen";
+    let Some(again) = Again::new(TEST) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc"]);
+    again.only(TEST, "a_number_given_away_reaches_neither", &mut command);
+}
+
+/// Linux lets who may checkpoint processes say which number comes next.
+#[test]
+#[ignore = "run by another test"]
+fn a_number_given_away_reaches_neither() {
+    let mut first = Sleeper::shell(":", &[]);
+    let pid = first.pid();
+    let handle = host().open(pid).unwrap();
+    handle.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap();
+    first.reap();
+
+    let last = (pid.0 - 1).to_string();
+    if let Err(error) = std::fs::write("/proc/sys/kernel/ns_last_pid", last) {
+        return skip("a_number_given_away_reaches_neither", &error.to_string());
+    }
+    let second = Sleeper::shell(":", &[]);
+    assert_eq!(second.pid(), pid, "the number is used again");
+
+    let gone = ErrorKind::Process(ProcessFault::Gone);
+    assert!(handle.has_exited().unwrap());
+    assert_eq!(handle.look().unwrap_err().kind(), gone);
+    let files = [resolve("/dev/null").unwrap()];
+    assert_eq!(handle.held(&files).unwrap_err().kind(), gone);
+    for signal in [Signal::Term, Signal::Kill] {
+        let error = handle.signal(signal, &ActToken::the_user_asked()).unwrap_err();
+        assert_eq!(error.kind(), gone);
+    }
+    let successor = host().open(pid).unwrap();
+    assert!(!successor.has_exited().unwrap(), "no signal reached it");
+}
+
+#[test]
+fn a_process_in_a_namespace_has_two_numbers() {
+    const TEST: &str = "a_process_in_a_namespace_has_two_numbers";
+    if !rustix::process::geteuid().is_root() {
+        return skip(TEST, "needs root");
+    }
+    let mut command = Command::new("unshare");
+    let outer = Sleeper::spawn(command.args(["--pid", "--kill-child", "sleep", "1000"]));
+    let inner = || {
+        let list = host().processes().unwrap();
+        list.processes.into_iter().find(|p| p.parent == Ok(outer.pid()) && p.name == "sleep")
+    };
+    eventually(|| inner().is_some());
+    let inner = inner().unwrap();
+    assert_eq!(inner.namespace_pids, Ok(vec![inner.key.pid, Pid(1)]));
 }
