@@ -10,10 +10,12 @@ use gpu_core::PciBusId;
 pub(crate) fn parse(text: &Text) -> Document {
     let mut reader = Reader {
         report: Report::new(Kind::Q),
+        margin: margin(text),
         indents: Vec::new(),
         path: Vec::new(),
-        device: None,
-        flat: None,
+        device: 0,
+        above: None,
+        flat: false,
     };
     let ended = text.as_str().ends_with(['\n', '\r']);
     let mut lines = text.lines().peekable();
@@ -23,47 +25,72 @@ pub(crate) fn parse(text: &Text) -> Document {
     reader.report.finish()
 }
 
+/// Returns how many characters stand before the log in each line: the prefix of another log, the
+/// mark of a comment.
+fn margin(text: &Text) -> usize {
+    const TOP: [&str; 4] =
+        ["======NVSMI LOG", "Timestamp  ", "Driver Version  ", "Attached GPUs  "];
+    text.lines()
+        .filter(|(_, line)| line.len() > 12)
+        .find_map(|(_, line)| {
+            let at = TOP.iter().find_map(|top| line.find(top))?;
+            let (prefix, _) = line.split_at_checked(at)?;
+            Some(prefix.trim_end_matches('=').chars().count())
+        })
+        .unwrap_or(0)
+}
+
 struct Reader {
     report: Report,
+    margin: usize,
     /// How far each open section is indented.
     indents: Vec<usize>,
     /// The names of the open sections.
     path: Vec<String>,
-    /// The line above began a device and was indented so far.
-    device: Option<usize>,
-    /// The text lost its indentation, as the line below a device shows, which is indented so far.
-    flat: Option<usize>,
+    /// How far the device is indented.
+    device: usize,
+    /// How far the line above is indented, if it began a section.
+    above: Option<usize>,
+    /// The text lost its indentation: a line below the name of a section is not indented farther.
+    flat: bool,
 }
 
 impl Reader {
     fn line(&mut self, number: usize, line: &str, last: bool) {
+        let line = line.char_indices().nth(self.margin).and_then(|(at, _)| line.get(at..));
+        let line = line.unwrap_or_default();
         let text = line.trim();
-        if text.is_empty() || text.starts_with("==") {
+        if !text.contains(|c: char| c.is_ascii_alphanumeric()) || text.starts_with("==") {
             return;
         }
         let indent = line.chars().take_while(|c| c.is_whitespace()).count();
-        if let Some(device) = self.device.take() {
-            self.flat = Some(device).filter(|device| indent <= *device);
-        }
-        if let Some(bus_id) = device(text) {
+        if let Some(bus_id) = device(text).filter(|id| !last || id.parse::<PciBusId>().is_ok()) {
             self.report.device(bus_id);
-            self.device = Some(indent);
-            self.flat = None;
+            (self.device, self.above, self.flat) = (indent, Some(indent), false);
             self.close(0);
             self.open(indent, "gpu".to_owned());
             return;
+        }
+        if self.above.take().is_some_and(|above| indent <= above) {
+            self.flat = true;
+            if let [_, section, ..] = self.indents.as_mut_slice() {
+                *section = self.device + 1;
+            }
         }
         match leaf(text) {
             Some((_, value)) if last && !is_whole(value) => {
                 self.report.unread(number, text, "the text ends within this value");
             }
+            // An empty value is none: `Processes :` is not `Processes : None`.
+            Some((_, "")) => {}
             Some((key, value)) => {
                 // Without indentation, leaves belong to the section named last.
-                self.close(self.flat.map_or(indent, |device| device + 2));
+                self.close(if self.flat { self.device + 2 } else { indent });
                 self.report.leaf(&self.path, &name(key), value);
             }
             None => {
-                let indent = self.flat.map_or(indent, |device| device + 1);
+                self.above = Some(indent);
+                let indent = if self.flat { self.device + 1 } else { indent };
                 self.close(indent);
                 self.open(indent, name(text));
             }
@@ -84,12 +111,12 @@ impl Reader {
     }
 }
 
-/// Reads the line that begins a device: `GPU 00000000:01:00.0`, in the oldest logs `GPU 0:1:0`.
+/// Reads the line that begins a device: `GPU 00000000:01:00.0`, in the oldest logs `GPU 0:1:0`, in
+/// some posts `GPU 0000:xx:00.0`.
 fn device(text: &str) -> Option<&str> {
     let bus_id = text.strip_prefix("GPU ")?.trim();
-    let hex = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
-    let old = bus_id.split(':').count() == 3 && bus_id.split(':').all(hex);
-    (old || (bus_id.contains(':') && bus_id.parse::<PciBusId>().is_ok())).then_some(bus_id)
+    let address = bus_id.trim_end_matches(':').contains(':');
+    (address && !bus_id.contains(char::is_whitespace)).then_some(bus_id)
 }
 
 /// Splits `Key : Value` at the first colon with blanks around it; a line without one names a
@@ -267,6 +294,7 @@ GPU 00000000:0B:00.0
             |value: &str| read(&format!("GPU 0000:01:00.0\n    Compute Processes : {value}\n"));
         assert_eq!(log("None").processes, Some(Vec::new()));
         assert_eq!(log("N/A").processes, None);
+        assert_eq!(log("").processes, None);
         assert_eq!(read("GPU 0000:01:00.0\n").processes, None);
     }
 
@@ -281,6 +309,23 @@ GPU 00000000:0B:00.0
         assert_eq!(read(rest).gpus.len(), 2);
         let tabs = LOG.replace("    ", "\t");
         assert_eq!(read(&tabs).gpus, log.gpus);
+        let narrow: String = LOG
+            .lines()
+            .map(|line| {
+                let blank = if line.starts_with(' ') { " " } else { "" };
+                format!("{blank}{}\n", line.split_whitespace().collect::<Vec<_>>().join(" "))
+            })
+            .collect();
+        assert_eq!(read(&narrow).gpus, log.gpus);
+        assert_eq!(read(&narrow).processes, log.processes);
+    }
+
+    #[test]
+    fn the_prefix_of_another_log_is_passed_over() {
+        for prefix in ["# ", "job-1 | ", "2024-01-01T00:00:00Z host x[1]: ", "\t"] {
+            let log: String = LOG.lines().map(|line| format!("{prefix}{line}\n")).collect();
+            assert_eq!(read(&log), read(LOG), "{prefix}");
+        }
     }
 
     #[test]

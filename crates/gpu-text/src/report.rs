@@ -53,7 +53,7 @@ impl Report {
             }
         } else if inside("processes") || inside("compute_processes") {
             self.process_leaf(key, value);
-        } else if inside("mig_device") {
+        } else if inside("mig_device") || section == "shared_fb_memory_usage" {
             self.mig_leaf(section, key, value);
         } else {
             // Drivers from 610 put the limits into a section of their own.
@@ -202,8 +202,10 @@ impl Report {
 
 /// Keeps the first version; behind it a remark may stand.
 fn set_version(slot: &mut Option<String>, value: &str) {
-    let version =
-        value.split_whitespace().next().filter(|v| v.starts_with(|c: char| c.is_ascii_digit()));
+    let end = value.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(value.len());
+    let version = value.get(..end).filter(|version| {
+        version.contains('.') && !version.starts_with('.') && !version.ends_with('.')
+    });
     *slot = slot.take().or(version.map(str::to_owned));
 }
 

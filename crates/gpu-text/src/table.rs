@@ -107,8 +107,8 @@ impl Reader {
     }
 
     fn device_row(&mut self, row: Row<'_>) -> bool {
-        let barred = row.opened || row.text.contains('|');
-        if let Some(gpu) = device::first(row, self.ruled).filter(|_| barred) {
+        let gpu = device::first(row, self.ruled);
+        if let Some(gpu) = gpu.filter(|_| row.is_bordered()) {
             let kept = keep(&mut self.document.gpus, gpu);
             self.expected = if kept { DeviceRow::Second } else { DeviceRow::First };
             return kept;
@@ -124,7 +124,7 @@ impl Reader {
                 device::third(row, gpu);
                 true
             }
-            _ if !row.opened => true,
+            _ if !row.is_bordered() => true,
             _ => {
                 header::read(row, &mut self.document);
                 // Where the headings are cut off, rows of the other tables stand here.
@@ -171,7 +171,7 @@ impl Reader {
 fn heading(row: Row<'_>) -> Option<Section> {
     let mut words = row.text.split([' ', '\t', ':']).filter(|word| !word.is_empty());
     match [words.next()?, words.next().unwrap_or_default()] {
-        _ if !row.opened => None,
+        _ if !row.is_bordered() => None,
         ["MIG", "devices"] => Some(Section::Mig),
         ["Processes", _] | ["Compute", "processes"] => {
             Some(Section::Processes { layout: None, rows: false })

@@ -14,7 +14,7 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 const MAX_DEPTH: usize = 64;
 
 /// How many mistakes are passed over before the rest is left unread.
-const MAX_MISTAKES: usize = 100;
+const MAX_MISTAKES: usize = 20;
 
 /// Reads the document, or what is left of it.
 pub(crate) fn parse(text: &Text) -> Document {
@@ -107,7 +107,8 @@ impl Tree {
         let value = self.value.take().filter(|_| depth + 1 == self.path.len());
         self.path.truncate(depth);
         if let Some(value) = value {
-            self.report.leaf(&self.path, name, value.trim());
+            // No value has a line break; a terminal wrapped it.
+            self.report.leaf(&self.path, name, &value.trim().replace(['\n', '\r'], ""));
         }
     }
 

@@ -84,7 +84,7 @@ pub(super) fn second(row: Row<'_>, gpu: &mut Gpu) -> bool {
     let [state, memory, utilization] = match cells.as_slice() {
         [only] => match split_unbarred(only) {
             Some(parts) => parts,
-            None if row.opened => [only, "", ""],
+            None if row.is_bordered() => [only, "", ""],
             None => return false,
         },
         [state, memory, rest @ ..] => [*state, *memory, rest.first().copied().unwrap_or("")],

@@ -3,10 +3,14 @@
 //! Rules (`+----+`, `|====|`) tell where the borders stand, so that rows are found behind a log's
 //! prefix and before somebody's remark. A table that a terminal wrapped is joined first.
 
+use crate::field;
 use crate::text::Text;
 
 /// How many characters of a dash make a rule.
 const RULE_RUN: usize = 8;
+
+/// Into how many lines a terminal may have wrapped one.
+const MAX_PIECES: usize = 16;
 
 /// A line, by its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,11 @@ impl<'a> Row<'a> {
         self.text.split('|')
     }
 
+    /// Tells whether the row has any border.
+    pub(super) fn is_bordered(self) -> bool {
+        self.opened || self.closed || self.text.contains('|')
+    }
+
     /// Returns a cell, and whether a border ends it.
     pub(super) fn cell(self, at: usize) -> Option<(&'a str, bool)> {
         let mut cells = self.cells().skip(at).take(2);
@@ -50,6 +59,8 @@ impl<'a> Row<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
     left: Option<usize>,
+    /// Something stands before the left border in every line.
+    prefixed: bool,
     right: Option<usize>,
 }
 
@@ -62,15 +73,14 @@ impl Frame {
         let at = |column: Option<usize>| {
             line.char_indices().nth(column?).filter(|(_, c)| *c == '|').map(|(at, _)| at)
         };
-        let trimmed = line.trim_start();
-        let left = at(self.left)
-            .or_else(|| Some(line.len() - trimmed.len()).filter(|_| trimmed.starts_with('|')));
-        let start = left.map_or(line.len() - trimmed.len(), |at| at + 1);
-        let body = line.get(start..).unwrap_or_default().trim_end();
-        let right = at(self.right).and_then(|at| at.checked_sub(start));
-        let (text, closed) = match (body.strip_suffix('|'), right.and_then(|at| body.get(..at))) {
-            (Some(text), _) | (None, Some(text)) => (text, true),
-            (None, None) => (line.get(start..).unwrap_or_default(), false),
+        let left = at(self.left).or_else(|| first_border(line, self.prefixed));
+        let blanks = line.len() - line.trim_start().len();
+        let start = left.map_or(blanks, |at| at + 1);
+        let body = line.get(start..).unwrap_or_default();
+        let right = at(self.right).and_then(|at| body.get(..at.checked_sub(start)?));
+        let (text, closed) = match last_border(body).or(right) {
+            Some(text) => (text, true),
+            None => (body, false),
         };
         Line::Row(Row { text, opened: left.is_some(), closed, last })
     }
@@ -89,13 +99,29 @@ impl Frame {
         if !known && (self.left.is_some() || !bare.ends_with('|')) {
             return None;
         }
-        self.left = Some(column);
+        (self.left, self.prefixed) = (Some(column), !bare.is_empty());
         let borders = rule.chars().take_while(|c| is_border(*c));
-        let last = borders.enumerate().filter(|(_, c)| matches!(c, '+' | '|')).last();
-        self.right = last.map(|(at, _)| column + at).filter(|right| *right > column);
+        let end = borders.enumerate().last().filter(|(_, c)| matches!(c, '+' | '|'));
+        self.right = end.map(|(at, _)| column + at);
         let double = rule.chars().nth(1).is_some_and(|c| matches!(c, '=' | '═'));
         Some(if double { Line::DoubleRule } else { Line::Rule })
     }
+}
+
+/// Returns where a row begins, perhaps behind the mark of a comment or a list, or, where lines are
+/// known to be `prefixed`, behind a prefix of another length.
+fn first_border(line: &str, prefixed: bool) -> Option<usize> {
+    let (mark, _) = line.split_once('|')?;
+    let is_mark = mark.trim().len() <= 4 && !mark.contains(char::is_alphanumeric);
+    (is_mark || prefixed).then_some(mark.len())
+}
+
+/// Returns what stands before the border that ends a row, perhaps before marks or a remark.
+fn last_border(body: &str) -> Option<&str> {
+    let marks = |c: char| c.is_whitespace() || matches!(c, '`' | '*' | '\\');
+    [body, field::without_remark(body)]
+        .into_iter()
+        .find_map(|body| body.trim_end_matches(marks).strip_suffix('|'))
 }
 
 /// A dash, also as word processors and fonts make it.
@@ -161,6 +187,9 @@ impl Wrap {
                     && next.chars().count() <= width
             }) {
                 pieces += 1;
+                if pieces > MAX_PIECES {
+                    break;
+                }
                 if tail.ends_with(['+', '|']) {
                     return Some(Wrap { width, pieces });
                 }
@@ -210,6 +239,21 @@ mod tests {
         assert_eq!(rows(&mut frame, "12:00:01 | +--------+"), None);
         assert_eq!(rows(&mut frame, "12:00:01 | | 0 | 1  |"), Some((" 0 | 1  ", true)));
         assert_eq!(rows(&mut frame, "12:00:02 | | 0 | 1  | <- mine"), Some((" 0 | 1  ", true)));
+    }
+
+    #[test]
+    fn marks_around_a_row_are_no_part_of_it() {
+        let mut frame = Frame::default();
+        assert_eq!(rows(&mut frame, "# | 0 | 1 |"), Some((" 0 | 1 ", true)));
+        assert_eq!(rows(&mut frame, "`| 0 | 1 |`"), Some((" 0 | 1 ", true)));
+        assert_eq!(rows(&mut frame, "| 0 | 1 |  # busy"), Some((" 0 | 1 ", true)));
+        assert_eq!(rows(&mut frame, "| 0 | 1 #1"), Some((" 0 | 1 #1", false)));
+        assert_eq!(rows(&mut frame, "a | 0 |"), Some(("a | 0 ", true)));
+        assert_eq!(rows(&mut frame, "9: +--------+---+"), None);
+        assert_eq!(rows(&mut frame, "10: | 0 | 1 |"), Some((" 0 | 1 ", true)));
+        // A rule without its end does not tell where rows end.
+        assert_eq!(rows(&mut frame, "+--------+------"), None);
+        assert_eq!(rows(&mut frame, "| 0      | 1"), Some((" 0      | 1", false)));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) enum Layout {
 pub(super) enum Entry {
     /// A process.
     Process(Process),
-    /// The device does not tell its processes.
+    /// The device does not tell its processes, for whatever reason.
     NotSupported,
     /// There are none.
     NoneFound,
@@ -61,13 +61,13 @@ pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
         None => rest.has_instances(),
     };
     let mut process = Process { gpu_index: Some(gpu_index), ..Process::default() };
-    if rest.is_not_supported() {
+    if rest.is_reason() {
         return Entry::NotSupported;
     }
     if instances {
         process.gpu_instance_id = rest.word().and_then(|word| field::number(word).ok());
         process.compute_instance_id = rest.word().and_then(|word| field::number(word).ok());
-        if rest.is_not_supported() {
+        if rest.is_reason() {
             return Entry::NotSupported;
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
     process.memory_mib = memory;
     let told = process.memory_mib != Err(Absent::NotRecorded);
     let certain = match layout {
-        Some(_) => row.opened || told,
+        Some(_) => row.is_bordered() || told,
         None => process.type_.is_some() && told,
     };
     if certain { Entry::Process(process) } else { Entry::Other }
@@ -107,8 +107,10 @@ impl<'a> Rest<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    fn is_not_supported(&self) -> bool {
-        self.0.trim().eq_ignore_ascii_case("not supported")
+    /// Tells whether nothing is left but why there are no processes: `Not Supported`.
+    fn is_reason(&self) -> bool {
+        let rest = self.0.trim();
+        rest.contains(' ') && field::absent(rest).is_some()
     }
 
     /// Tells whether two instance columns and a number come next.
@@ -122,7 +124,9 @@ impl<'a> Rest<'a> {
     fn begins_with_type(&self) -> bool {
         let Some(word) = self.0.split_whitespace().next() else { return false };
         let letter = |part: &str| matches!(part.as_bytes(), [b'A'..=b'Z']);
-        word.split('+').all(letter) || matches!(word, "N/A" | "-")
+        // At a cut the second letter may be missing.
+        let whole = word.strip_suffix('+').unwrap_or(word);
+        whole.split('+').all(letter) || matches!(word, "N/A" | "-")
     }
 }
 
@@ -130,13 +134,26 @@ impl<'a> Rest<'a> {
 fn name_and_memory(text: &str, closed: bool) -> (Option<&str>, Reading<u64>) {
     let text = text.trim();
     let (name, memory) = split_memory(text).unwrap_or_else(|| {
-        // What stands far behind the name of a cut row is the beginning of the memory.
-        let name = if closed { text } else { text.split("  ").next().unwrap_or(text) };
+        let name = if closed { text } else { without_cut_memory(text) };
         (name, Err(Absent::NotRecorded))
     });
     let name = name.trim();
     let none = name.is_empty() || matches!(name, "N/A" | "[N/A]" | "ERR!" | "-");
     ((!none).then_some(name), memory)
+}
+
+/// Returns the name of a row that is cut: what stands far behind it, or is a number, is the
+/// beginning of the memory.
+fn without_cut_memory(text: &str) -> &str {
+    let name = text.split("  ").next().unwrap_or(text);
+    let is_cut = |last: &str| {
+        matches!(last, "N" | "N/")
+            || last.trim_end_matches(['M', 'i']).bytes().all(|b| b.is_ascii_digit())
+    };
+    match name.rsplit_once(' ') {
+        Some((before, last)) if is_cut(last) => before,
+        _ => name,
+    }
 }
 
 fn split_memory(text: &str) -> Option<(&str, Reading<u64>)> {
@@ -236,6 +253,10 @@ mod tests {
             read("  0   N/A  N/A   Not Supported ", Some(Layout::Instances), true),
             Entry::NotSupported
         );
+        assert_eq!(
+            read("  1       Unknown Error   ", Some(Layout::Typed), true),
+            Entry::NotSupported
+        );
         assert_eq!(read("  No running compute processes found ", None, true), Entry::NoneFound);
         assert_eq!(
             read("        ID   ID             Usage ", Some(Layout::Instances), true),
@@ -259,6 +280,11 @@ mod tests {
             }
         }
         assert!(process(&row[..27], Some(Layout::Instances), false).is_some());
+        let long = "    0   N/A  N/A     10073      C   ...envs/keras/bin/python 1471";
+        let want = told(0, 10_073, "C", "...envs/keras/bin/python", Err(Absent::NotRecorded));
+        assert_eq!(process(long, Some(Layout::Instances), false), want);
+        let want = told(0, 10_073, "", "", Err(Absent::NotRecorded));
+        assert_eq!(process("  0  N/A  N/A  10073  C+", Some(Layout::Instances), false), want);
     }
 
     #[test]
