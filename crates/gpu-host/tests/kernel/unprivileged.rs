@@ -134,6 +134,31 @@ fn strangers_are_counted_and_left_alone() {
 }
 
 #[test]
+fn strangers_that_hidepid_hides() {
+    const TEST: &str = "strangers_that_hidepid_hides";
+    let Some(again) = Again::new(TEST) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c"]);
+    command.arg("mount -t proc -o hidepid=2 proc /proc && exec \"$@\"").arg("sh");
+    command.arg(as_nobody().get_program()).args(as_nobody().get_args());
+    again.only(TEST, "hidden_processes_are_known_to_be_there", &mut command);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn hidden_processes_are_known_to_be_there() {
+    let (pid, files) = foreign();
+    let hidden = std::collections::BTreeMap::from([(Absent::NotPermitted, 1)]);
+    assert_eq!(host().holders(&files).unwrap().unreadable.0, hidden);
+    let list = host().processes().unwrap();
+    assert_eq!(list.unreadable.0, hidden);
+    assert!(list.processes.iter().all(|process| process.uid == Ok(65534)));
+    let gone = ErrorKind::Process(ProcessFault::Gone);
+    assert_eq!(host().process(pid).unwrap_err().kind(), gone);
+    assert_eq!(host().own_line().unwrap_err().kind(), gone, "its parent cannot be seen");
+}
+
+#[test]
 fn root_with_fewer_capabilities() {
     const TEST: &str = "root_with_fewer_capabilities";
     let Some(again) = Again::new(TEST) else { return };
