@@ -187,7 +187,9 @@ fn a_number_in_use_is_never_given_twice() {
     pass(&simulation, 10);
     assert_eq!(Host::process(&simulation, Pid(4711)).unwrap().name, "python");
     let list = Host::processes(&simulation).unwrap().processes;
-    assert!(list.iter().any(|process| process.name == "other"));
+    let pid_of = |name: &str| list.iter().find(|p| p.name == name).map(|p| p.key.pid);
+    assert_eq!(pid_of("python"), Some(Pid(4711)));
+    assert!(pid_of("other").is_some_and(|pid| pid != Pid(4711)));
 }
 
 #[test]
