@@ -47,8 +47,9 @@ impl Report {
         let section = path.last().map_or("", String::as_str);
         if self.full {
         } else if matches!(key, "processes" | "compute_processes") {
-            // Rows, if any, come as leaves of their own.
-            if value.is_empty() || value.eq_ignore_ascii_case("none") {
+            // Rows, if any, come as leaves of their own; what else is no reason is the prefix of
+            // another log.
+            if value.eq_ignore_ascii_case("none") || !refuses(value) {
                 self.document.processes.get_or_insert_default();
             }
         } else if inside("processes") || inside("compute_processes") {
@@ -198,6 +199,11 @@ impl Report {
             _ => {}
         }
     }
+}
+
+/// Tells whether a value says why there is none.
+fn refuses(value: &str) -> bool {
+    !matches!(field::absent(value), None | Some(Absent::NotRecorded))
 }
 
 /// Keeps the first version; behind it a remark may stand.

@@ -91,8 +91,16 @@ fn decode(bytes: &[u8]) -> Cow<'_, str> {
     match bytes {
         [0xff, 0xfe, rest @ ..] => Cow::Owned(utf16(rest, u16::from_le_bytes)),
         [0xfe, 0xff, rest @ ..] => Cow::Owned(utf16(rest, u16::from_be_bytes)),
-        _ => String::from_utf8_lossy(bytes),
+        _ => String::from_utf8_lossy(without_cut_character(bytes)),
     }
+}
+
+/// Leaves out the last character where the text ends within it.
+fn without_cut_character(bytes: &[u8]) -> &[u8] {
+    (1..=3)
+        .filter_map(|length| bytes.split_at_checked(bytes.len().checked_sub(length)?))
+        .find(|(_, last)| std::str::from_utf8(last).is_err_and(|e| e.error_len().is_none()))
+        .map_or(bytes, |(whole, _)| whole)
 }
 
 struct Cleaner {
@@ -309,6 +317,9 @@ mod tests {
         assert_eq!(only(b"\xff\xfeG\0P\0U\0"), "GPU");
         assert_eq!(only(b"\xfe\xff\0G\0P\0U"), "GPU");
         assert_eq!(only(b"a\xffb"), "a\u{fffd}b");
+        assert_eq!(only(b"a\xff"), "a\u{fffd}");
+        assert_eq!(only(b"a\xf0\x9f\x98"), "a");
+        assert_eq!(only("a\u{1f600}".as_bytes()), "a\u{1f600}");
         assert_eq!(only("a\u{a0}\u{200b}b&nbsp;c\tD".as_bytes()), "a b c\tD");
     }
 
