@@ -1,2 +1,52 @@
-//! Placeholder.
-fn main() {}
+//! `gpuws`: steward for the GPUs of a machine that people share.
+//!
+//! The main decision is that this crate decides nothing about GPUs. It reads the command line,
+//! chooses the adapters, walks observe → decide → act → verify through the libraries below, prints
+//! what they say, and ends with a documented exit code. It alone touches the terminal, and it
+//! alone asks for the token to act.
+
+mod args;
+mod commands;
+mod exit;
+mod failure;
+mod json;
+mod smi;
+mod source;
+mod terminal;
+mod words;
+
+use args::{Cli, Command};
+use clap::Parser;
+use exit::Exit;
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+use terminal::Screen;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            // Where standard error is closed, only the code is left to tell it.
+            let _ = writeln!(std::io::stderr(), "{failure}");
+            failure.exit().into()
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<Exit, Failure> {
+    let mut screen = Screen::stdout(cli.global.color.into());
+    let global = &cli.global;
+    match &cli.command {
+        None | Some(Command::Status) => commands::status::run(global, &mut screen),
+        Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
+        Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
+        Some(Command::Holders(args)) => commands::holders::run(args, global, &mut screen),
+        Some(Command::Parse(args)) => commands::parse::run(args, &mut screen),
+        Some(Command::Record(args)) => commands::record::run(args, global, &mut screen),
+        Some(Command::Demo(args)) => commands::demo::run(args, global, &mut screen),
+        Some(Command::Completions(args)) => commands::completions::run(args, &mut screen),
+        Some(Command::Man(args)) => commands::man::run(args, &mut screen),
+    }
+}

@@ -4,8 +4,8 @@
 //! path from where drivers install it, never through `PATH`, since this program may be root.
 
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState, Driver,
-    Error, ErrorKind, GpuBackend, MachineFault, MigInstance, Origin, Result, Topology,
+    Absent, ActToken, Clock, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
+    Driver, Error, ErrorKind, GpuBackend, MachineFault, MigInstance, Origin, Result, Topology,
 };
 use gpu_text::{ErrorCode, Hint, Kind};
 use std::io::Read;
@@ -59,7 +59,10 @@ impl NvidiaSmi {
     fn run(&self) -> Result<Look> {
         let program = self.program.ok_or_else(|| {
             let fault = if Path::new("/proc/driver/nvidia/version").exists() {
-                Error::new(MachineFault::NoLibrary, "find nvidia-smi, though the kernel module is loaded")
+                Error::new(
+                    MachineFault::NoLibrary,
+                    "find nvidia-smi, though the kernel module is loaded",
+                )
             } else {
                 Error::new(MachineFault::NoLibrary, "find an NVIDIA driver")
             };

@@ -123,7 +123,9 @@ impl Source {
 /// Returns the option that names this machine on a command line, to go into the next command.
 pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
     match (origin, &global.sim) {
-        (Origin::Simulated(_), Some(path)) => format!("--sim {} ", shell_word(&path.to_string_lossy())),
+        (Origin::Simulated(_), Some(path)) => {
+            format!("--sim {} ", shell_word(&path.to_string_lossy()))
+        }
         (Origin::Simulated(name), None) => format!("--sim {} ", shell_word(name)),
         _ => String::new(),
     }
@@ -158,7 +160,8 @@ fn journal_path() -> Result<PathBuf, Failure> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/log/gpuws/audit.jsonl"));
     }
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
         .map(|state| state.join("gpuws/audit.jsonl"))

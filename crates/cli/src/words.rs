@@ -1,7 +1,7 @@
 //! What the libraries say as data, in the words of the command line.
 
-use crate::terminal::{Line, Screen};
 use crate::failure::Failure;
+use crate::terminal::{Line, Screen};
 use gpu_core::{DeviceId, DeviceState, Pid, ProcessInfo, Reading, Snapshot, Timestamp};
 use gpu_reaper::{Advice, Confidence, FindingKind};
 use std::time::Duration;
@@ -24,6 +24,23 @@ pub(crate) fn kind(kind: FindingKind) -> &'static str {
     }
 }
 
+/// The word for a process that a finding of this kind names, in a narrow column.
+pub(crate) fn short(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Ghost => "ghost",
+        FindingKind::ListedButGone => "gone",
+        FindingKind::ZombieHolder => "zombie",
+        FindingKind::UninterruptibleHolder => "stuck",
+        FindingKind::Orphan => "orphan",
+        FindingKind::Hoarder => "hoarder",
+        FindingKind::DriverLeak
+        | FindingKind::NotPermitted
+        | FindingKind::ForeignNamespace
+        | FindingKind::DeviceFault
+        | FindingKind::BlockedReset => "",
+    }
+}
+
 /// The word for a confidence.
 pub(crate) fn confidence(confidence: Confidence) -> &'static str {
     match confidence {
@@ -42,7 +59,13 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::ReapProcess(pid) => {
             (format!("gpuws {sim}reap --pid {pid}"), "after a look at what it is; --yes does it")
         }
-        Advice::LookAsRoot => (format!("sudo gpuws {sim}doctor"), "sees the files of every process"),
+        Advice::LookAsRoot => {
+            (format!("sudo gpuws {sim}doctor"), "sees the files of every process")
+        }
+        Advice::PasteHolders => (
+            "sudo fuser -v /dev/nvidia* 2>&1".to_owned(),
+            "tells who holds the devices; paste its output as well",
+        ),
         Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside of this container"),
         Advice::LookLonger => {
             (format!("gpuws {sim}doctor --looks 3"), "tells an idle process from one that pauses")
@@ -54,26 +77,32 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
                 "in the job's environment: it then takes only what it works on",
             )
         }
-        Advice::LetMemoryGrow => {
-            ("TF_FORCE_GPU_ALLOW_GROWTH=true".to_owned(), "for TensorFlow: takes memory as it needs it")
-        }
-        Advice::ResetDevice(index) => (
-            format!("nvidia-smi --gpu-reset -i {index}"),
-            "as root, once nobody holds the device",
+        Advice::LetMemoryGrow => (
+            "TF_FORCE_GPU_ALLOW_GROWTH=true".to_owned(),
+            "for TensorFlow: takes memory as it needs it",
         ),
+        Advice::ResetDevice(index) => {
+            (format!("nvidia-smi --gpu-reset -i {index}"), "as root, once nobody holds the device")
+        }
         Advice::WaitOrReboot => {
             ("dmesg".to_owned(), "tells what it waits for; if that never ends, only a reboot helps")
         }
-        Advice::EndParent(pid) => {
-            (format!("ps -o pid,user,args -p {pid}"), "its parent, which has to wait for it or to end")
-        }
+        Advice::StopService(pid) => (
+            format!("systemctl status {pid}"),
+            "tells its service; stop that, it is never signalled",
+        ),
+        Advice::EndParent(pid) => (
+            format!("ps -o pid,user,args -p {pid}"),
+            "its parent, which has to wait for it or to end",
+        ),
     }
 }
 
 /// `GPU 0 Tesla P100-PCIE-16GB`, or `GPUs 1–7 GeForce GTX 1080 Ti`.
 pub(crate) fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
     let states: Vec<&DeviceState> = ids.iter().filter_map(|id| snapshot.device(id)).collect();
-    let mut names: Vec<&str> = states.iter().filter_map(|state| state.info.name.as_deref().ok()).collect();
+    let mut names: Vec<&str> =
+        states.iter().filter_map(|state| state.info.name.as_deref().ok()).collect();
     names.dedup();
     let name = match names[..] {
         [name] => format!(" {}", product(name)),
@@ -118,7 +147,9 @@ pub(crate) fn command(process: Reading<&ProcessInfo>, listed: Option<&str>) -> S
         let line = info.command_line.as_ref().ok().map(|line| line.join(" "));
         line.filter(|line| !line.trim().is_empty()).or_else(|| Some(info.name.clone()))
     });
-    line.filter(|line| !line.is_empty()).or_else(|| listed.map(str::to_owned)).unwrap_or_else(|| "?".to_owned())
+    line.filter(|line| !line.is_empty())
+        .or_else(|| listed.map(str::to_owned))
+        .unwrap_or_else(|| "?".to_owned())
 }
 
 /// `3 h`, `2 d`, `40 s`.
@@ -169,7 +200,7 @@ pub(crate) fn flow(screen: &mut Screen, head: Line, text: &str) -> Result<(), Fa
     for word in text.split(' ') {
         if line.width() + usize::from(!is_empty) + word.width() > width && line.width() > indent {
             screen.print(&line)?;
-            line = Line::new().to_column(indent);
+            line = Line::new().padded_to(indent);
             is_empty = true;
         }
         line = if is_empty { line.plain(word) } else { line.plain(format!(" {word}")) };
@@ -187,7 +218,7 @@ pub(crate) fn beside_or_under(screen: &mut Screen, head: Line, text: &str) -> Re
         return screen.print(&head.plain(text));
     }
     screen.print(&head)?;
-    flow(screen, Line::new().to_column(UNDER), text)
+    flow(screen, Line::new().padded_to(UNDER), text)
 }
 
 #[cfg(test)]
@@ -209,7 +240,9 @@ mod tests {
 
     #[test]
     fn ages_have_one_unit() {
-        for (seconds, shown) in [(0, "0 s"), (59, "59 s"), (61, "1 min"), (7199, "1 h"), (200_000, "2 d")] {
+        for (seconds, shown) in
+            [(0, "0 s"), (59, "59 s"), (61, "1 min"), (7199, "1 h"), (200_000, "2 d")]
+        {
             assert_eq!(age(Duration::from_secs(seconds)), shown);
         }
     }

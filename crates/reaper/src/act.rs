@@ -4,7 +4,7 @@ use crate::audit;
 use crate::guard::Guard;
 use crate::plan::{Membership, Plan, Target};
 use crate::report::{Action, Outcome, Report};
-use crate::verify;
+use crate::verify::Before;
 use gpu_core::{
     ActToken, Clock, DeviceFile, DeviceFileKind, Error, ErrorKind, GpuBackend, Host, Journal,
     Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
@@ -57,16 +57,17 @@ pub fn execute(
     token: &ActToken,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Report {
+    let stopped = |error: Error| Report { stopped: Some(error.fault()), ..Report::default() };
     if let Err(error) = same_machine(plan, ports) {
-        return Report { stopped: Some(error.fault()), ..Report::default() };
+        return stopped(error);
     }
+    let files = match ports.host.device_files() {
+        Ok(files) => files,
+        Err(error) => return stopped(error),
+    };
+    let before = Before::see(plan, ports, files);
     let mut ladder =
-        Ladder { ports, guard, token, watch, files: Vec::new(), spared: BTreeSet::new() };
-    match ports.host.device_files() {
-        Ok(files) => ladder.files = files,
-        Err(error) => return Report { stopped: Some(error.fault()), ..Report::default() },
-    }
-    let before = verify::before(ports.backend, &plan.expected);
+        Ladder { ports, guard, token, watch, files: &before.files, spared: BTreeSet::new() };
     let mut rungs: Vec<Rung<'_>> = plan.targets.iter().map(|target| ladder.open(target)).collect();
     let stopped = ladder
         .climb(&mut rungs, Signal::Term, plan.grace)
@@ -74,16 +75,14 @@ pub fn execute(
         .err()
         .map(|error| error.fault());
     ladder.close(&mut rungs);
-    let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
     let watch = ladder.watch;
-    // Where nobody ended, nothing will come back however long it is waited for.
+    let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
     let ended = actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }));
-    let patience = if ended { verify::PATIENCE } else { Duration::ZERO };
-    let memory =
-        verify::after(ports.backend, ports.clock, &plan.expected, &before, patience, |waited| {
-            watch(Event::WaitingForMemory(waited));
-        });
-    Report { actions, memory, stopped }
+    let memory = before.memory_after(plan, ports, ended, &mut |waited| {
+        watch(Event::WaitingForMemory(waited));
+    });
+    let newcomers = if ended { before.newcomers(plan, ports) } else { Vec::new() };
+    Report { actions, memory, newcomers, stopped }
 }
 
 /// Makes sure that plan, devices and processes are of one machine, and of one that can be reached.
@@ -108,7 +107,7 @@ struct Ladder<'a, 'w> {
     guard: &'a Guard,
     token: &'a ActToken,
     watch: &'w mut dyn FnMut(Event<'_>),
-    files: Vec<DeviceFile>,
+    files: &'a [DeviceFile],
     /// Targets of the plan that were found to be no targets: their scopes are spared too.
     spared: BTreeSet<Pid>,
 }
@@ -203,7 +202,7 @@ impl Ladder<'_, '_> {
             return Err(Outcome::LetGo);
         }
         let Membership::Holds(minors) = &target.membership else { return Ok(()) };
-        let held = handle.held(&self.files).map_err(|error| outcome_of(&error))?;
+        let held = handle.held(self.files).map_err(|error| outcome_of(&error))?;
         let holds = held.iter().any(|held| match held.kind {
             DeviceFileKind::Gpu(minor) => minors.contains(&minor),
             _ => false,

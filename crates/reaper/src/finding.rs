@@ -121,6 +121,8 @@ pub enum Advice {
     ResetDevice(u32),
     /// Wait for input or output to finish; where it never does, only a reboot helps.
     WaitOrReboot,
+    /// Stop the service that a monitor or daemon belongs to.
+    StopService(gpu_core::Pid),
     /// Ask the parent to wait for its child, or end the parent.
     EndParent(gpu_core::Pid),
 }

@@ -303,6 +303,14 @@ fn scope_forbids(guard: &Guard, target: &ProcessInfo, member: &ProcessInfo) -> O
 }
 
 impl Membership {
+    /// The device files that make it a target, by minor number; none in a wider scope.
+    pub(crate) fn minors(&self) -> &[u32] {
+        match self {
+            Membership::Holds(minors) => minors,
+            Membership::Group(_) | Membership::Cgroup(_) => &[],
+        }
+    }
+
     /// Tells whether a process is in a scope by its group or cgroup; what it holds is asked of the
     /// opened process.
     pub(crate) fn covers(&self, process: &ProcessInfo) -> bool {

@@ -12,14 +12,18 @@ pub struct Report {
     pub actions: Vec<Action>,
     /// An entry per device that a target held.
     pub memory: Vec<Freed>,
+    /// Processes that took the devices again.
+    pub newcomers: Vec<Newcomer>,
     /// Why everything was stopped before its end, where it was: no audit log, no signal.
     pub stopped: Option<Fault>,
 }
 
 impl Report {
-    /// Tells whether every target is gone and all memory that was expected was seen free.
+    /// Tells whether every target is gone, all memory that was expected was seen free, and nobody
+    /// took it again.
     pub fn is_complete(&self) -> bool {
         self.stopped.is_none()
+            && self.newcomers.is_empty()
             && self.actions.iter().all(|action| action.outcome.is_gone())
             && self.memory.iter().all(|freed| freed.came_back)
     }
@@ -88,6 +92,16 @@ impl Outcome {
     pub fn is_gone(&self) -> bool {
         matches!(self, Outcome::AlreadyGone | Outcome::Ended { .. })
     }
+}
+
+/// A process that uses a device since its memory came back, and did not before: a supervisor
+/// started again what was ended, or somebody else was waiting for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Newcomer {
+    /// The process.
+    pub pid: Pid,
+    /// Its name, where it could be read.
+    pub name: Option<String>,
 }
 
 /// The memory of one device, before and after, both as seen.

@@ -1,45 +1,85 @@
-//! The proof: memory before, memory after, how long it took.
+//! The proof: memory before, memory after, how long it took, and whether somebody took it again.
 
+use crate::act::Ports;
 use crate::detect::driver_reserve;
-use crate::plan::Expected;
-use crate::report::Freed;
-use gpu_core::{Absent, Bytes, Clock, GpuBackend, Reading};
+use crate::plan::{Expected, Plan};
+use crate::report::{Freed, Newcomer};
+use gpu_core::{Absent, Bytes, DeviceFile, GpuBackend, Holder, Reading};
 use std::time::Duration;
 
 /// How long memory is waited for once the last target is gone. Drivers give it back within about
 /// half a second; a context torn down with much mapped memory may take several.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads the memory of each device that something is expected of.
-pub(crate) fn before(backend: &dyn GpuBackend, expected: &[Expected]) -> Vec<Reading<Bytes>> {
-    expected.iter().map(|expected| used(backend, expected)).collect()
+/// How long a supervisor is given to start again what was ended: systemd waits 0.1 s unless told
+/// otherwise, Kubernetes and scripts a second or so.
+const RESPAWN: Duration = Duration::from_secs(2);
+
+/// What was seen right before the first signal.
+pub(crate) struct Before {
+    pub(crate) files: Vec<DeviceFile>,
+    memory: Vec<Reading<Bytes>>,
+    /// `None` when it could not be seen: then nobody can be told to be new.
+    holders: Option<Vec<Holder>>,
 }
 
-/// Looks until everything came back or patience ends.
-pub(crate) fn after(
-    backend: &dyn GpuBackend,
-    clock: &dyn Clock,
-    expected: &[Expected],
-    before: &[Reading<Bytes>],
-    patience: Duration,
-    mut waiting: impl FnMut(Duration),
-) -> Vec<Freed> {
-    let start = clock.monotonic();
-    let mut freed: Vec<Option<Freed>> = vec![None; expected.len()];
-    loop {
-        let waited = clock.monotonic().saturating_sub(start);
-        for ((slot, expected), before) in freed.iter_mut().zip(expected).zip(before) {
-            if !slot.as_ref().is_some_and(|freed| freed.came_back) {
-                *slot = Some(account(backend, expected, *before, waited));
+impl Before {
+    pub(crate) fn see(plan: &Plan, ports: Ports<'_>, files: Vec<DeviceFile>) -> Self {
+        Before {
+            memory: plan.expected.iter().map(|expected| used(ports.backend, expected)).collect(),
+            holders: ports.host.holders(&files).ok().map(|scan| scan.holders),
+            files,
+        }
+    }
+
+    /// Looks until everything came back or patience ends; once, where nobody ended and nothing
+    /// will come back however long it is waited for.
+    pub(crate) fn memory_after(
+        &self,
+        plan: &Plan,
+        ports: Ports<'_>,
+        ended: bool,
+        waiting: &mut dyn FnMut(Duration),
+    ) -> Vec<Freed> {
+        let patience = if ended { PATIENCE } else { Duration::ZERO };
+        let start = ports.clock.monotonic();
+        let mut freed: Vec<Option<Freed>> = vec![None; plan.expected.len()];
+        loop {
+            let waited = ports.clock.monotonic().saturating_sub(start);
+            for ((slot, expected), before) in freed.iter_mut().zip(&plan.expected).zip(&self.memory)
+            {
+                if !slot.as_ref().is_some_and(|freed| freed.came_back) {
+                    *slot = Some(account(ports.backend, expected, *before, waited));
+                }
             }
+            let done = freed.iter().flatten().all(|freed| freed.came_back);
+            if done || waited >= patience {
+                return freed.into_iter().flatten().collect();
+            }
+            waiting(waited);
+            ports.clock.sleep(PAUSE);
         }
-        let done = freed.iter().flatten().all(|freed| freed.came_back);
-        if done || waited >= patience {
-            return freed.into_iter().flatten().collect();
-        }
-        waiting(waited);
-        clock.sleep(PAUSE);
+    }
+
+    /// Returns who uses memory of the targets' devices a while later, and did not before.
+    pub(crate) fn newcomers(&self, plan: &Plan, ports: Ports<'_>) -> Vec<Newcomer> {
+        let Some(before) = &self.holders else { return Vec::new() };
+        ports.clock.sleep(RESPAWN);
+        let holders = ports.host.holders(&self.files).map(|scan| scan.holders).unwrap_or_default();
+        let known = |holder: &Holder| before.iter().any(|other| other.process == holder.process);
+        let minors: Vec<u32> =
+            plan.targets.iter().flat_map(|target| target.membership.minors()).copied().collect();
+        holders
+            .iter()
+            .filter(|holder| {
+                !known(holder) && minors.iter().any(|minor| holder.uses_memory_of(*minor))
+            })
+            .map(|holder| Newcomer {
+                pid: holder.process.pid,
+                name: ports.host.process(holder.process.pid).ok().map(|info| info.name),
+            })
+            .collect()
     }
 }
 

@@ -50,6 +50,7 @@ fn host(handle: impl FnOnce(&mut MockProcessHandle) + Send + 'static) -> MockHos
     host.expect_own_line().returning(|| Ok(vec![]));
     host.expect_origin().returning(|| Origin::Simulated("scene".into()));
     host.expect_device_files().returning(|| Ok(vec![]));
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
     let handle = Mutex::new(Some(handle));
     host.expect_open().times(1).returning(move |_| {
         let mut opened = MockProcessHandle::new();
@@ -219,4 +220,30 @@ fn a_plan_for_one_machine_is_not_carried_out_on_another() {
         let report = run(&host, &backend, &journal().0, vec![]);
         assert!(report.stopped.is_some() && report.actions.is_empty());
     }
+}
+
+#[test]
+fn what_a_supervisor_starts_again_is_told() {
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_origin().returning(|| Origin::Simulated("scene".into()));
+    host.expect_device_files().returning(|| Ok(vec![]));
+    let scans = AtomicU64::new(0);
+    host.expect_holders().returning(move |_| {
+        let again = scans.fetch_add(1, Ordering::Relaxed) > 0;
+        let serving = process(if again { 200 } else { 100 }, "serve");
+        Ok(HolderScan { holders: vec![context(&serving, &[0])], unreadable: Unreadable::default() })
+    });
+    host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
+    host.expect_open().returning(|_| {
+        let mut handle = MockProcessHandle::new();
+        still_holding(&mut handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+        Ok(Box::new(handle))
+    });
+    let report = run(&host, &backend(1), &journal().0, vec![]);
+    assert!(report.memory[0].came_back);
+    assert_eq!(report.newcomers, [Newcomer { pid: Pid(200), name: Some("serve".into()) }]);
+    assert!(!report.is_complete());
 }

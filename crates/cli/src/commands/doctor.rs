@@ -12,24 +12,18 @@ use gpu_host::SystemClock;
 use gpu_reaper::{Cleared, Diagnosis, Finding, Suspect};
 use std::path::Path;
 
-pub(crate) fn run(args: &DoctorArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let looks = if args.paste {
-        vec![pasted()?]
-    } else {
-        Source::open(global)?.looks(&args.looks)
-    };
+pub(crate) fn run(
+    args: &DoctorArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let looks = if args.paste { vec![pasted()?] } else { Source::open(global)?.looks(&args.looks) };
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
-    if let Err(fault) = &now.driver
-        && now.devices.is_empty()
-        && !args.paste
-    {
-        let error = gpu_core::Error::new(fault.kind, fault.text.clone());
-        let failure = Failure::from(error);
-        if now.files.is_empty() {
-            return Err(failure);
+    if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
+        if !global.json {
+            super::status::without_driver(screen, now, fault)?;
         }
-        // The device files tell something even so.
-        screen.print(&Line::new().accent(failure.to_string()))?;
+        return Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into());
     }
     let known = now.devices.iter().map(|device| device.id().index);
     super::devices_exist(&args.gpu, &known.collect::<Vec<_>>())?;
@@ -53,7 +47,9 @@ fn pasted() -> Result<Snapshot, Failure> {
     if documents.is_empty() {
         return Err(Failure::new(Exit::Usage, "read the pasted text")
             .with_source("nothing in it looks like the output of nvidia-smi, fuser or lsof")
-            .with_hint("paste both: (nvidia-smi; sudo fuser -v /dev/nvidia*) 2>&1 | gpuws doctor --paste"));
+            .with_hint(
+                "paste both: (nvidia-smi; sudo fuser -v /dev/nvidia*) 2>&1 | gpuws doctor --paste",
+            ));
     }
     Ok(gpu_text::snapshot(&documents, SystemClock::new().wall()))
 }
@@ -73,9 +69,8 @@ pub(crate) fn show(
         show_finding(screen, global, snapshot, diagnosis, finding)?;
         screen.print(&Line::new())?;
     }
-    let told = |cleared: &&Cleared| {
-        !diagnosis.findings.iter().any(|finding| concerns(finding, cleared))
-    };
+    let told =
+        |cleared: &&Cleared| !diagnosis.findings.iter().any(|finding| concerns(finding, cleared));
     for cleared in diagnosis.cleared.iter().filter(told) {
         show_cleared(screen, snapshot, "fine", cleared)?;
     }
@@ -88,7 +83,7 @@ pub(crate) fn show(
     };
     let read = match &snapshot.holders {
         Ok(_) => format!(". {unread} could not be read."),
-        Err(fault) => format!(". Who holds the devices is not known: {fault}."),
+        Err(_) => ". Who holds the devices is not known.".to_owned(),
     };
     screen.print(&findings.plain(read))
 }
@@ -100,9 +95,7 @@ pub(crate) fn origin(snapshot: &Snapshot) -> Option<Line> {
     }
     let line = Line::new().accent(snapshot.origin.to_string());
     Some(match &snapshot.driver {
-        Ok(Driver { version: Ok(version), .. }) => {
-            line.plain(format!(" (recorded with driver {version})"))
-        }
+        Ok(Driver { version: Ok(version), .. }) => line.plain(format!(" (driver {version})")),
         _ => line,
     })
 }
@@ -118,7 +111,7 @@ fn show_finding(
     let head = head.plain(words::devices(snapshot, &finding.devices));
     let confidence = format!("confidence: {}", words::confidence(finding.confidence));
     let column = screen.width().min(100).saturating_sub(confidence.len());
-    screen.print(&head.plain("  ").to_column(column).plain(confidence))?;
+    screen.print(&head.plain("  ").padded_to(column).plain(confidence))?;
     for evidence in &finding.evidence {
         words::flow(screen, Line::new().plain("  "), evidence)?;
     }
@@ -133,7 +126,7 @@ fn show_finding(
     let possible = if snapshot.origin == Origin::Pasted { "there" } else { "next" };
     for (at, advice) in finding.advice.iter().enumerate() {
         let (command, what) = words::advice(advice, &sim);
-        let head = Line::new().plain("  ").dim(if at == 0 { possible } else { "or" }).to_column(11);
+        let head = Line::new().plain("  ").dim(if at == 0 { possible } else { "or" }).padded_to(11);
         let head = head.accent(command).plain("   ");
         words::beside_or_under(screen, head, what)?;
     }
@@ -141,11 +134,16 @@ fn show_finding(
 }
 
 fn concerns(finding: &Finding, cleared: &Cleared) -> bool {
-    let shares = |id| finding.devices.iter().any(|other: &gpu_core::DeviceId| other.same_device(id));
+    let shares =
+        |id| finding.devices.iter().any(|other: &gpu_core::DeviceId| other.same_device(id));
     finding.memory.is_some() && cleared.devices.iter().any(shares)
 }
 
-fn show_suspect(screen: &mut Screen, snapshot: &Snapshot, suspect: &Suspect) -> Result<(), Failure> {
+fn show_suspect(
+    screen: &mut Screen,
+    snapshot: &Snapshot,
+    suspect: &Suspect,
+) -> Result<(), Failure> {
     let head = who(snapshot, "held by", suspect.process.pid);
     words::beside_or_under(screen, head, &suspect.evidence.join("; "))
 }
@@ -163,7 +161,7 @@ fn show_cleared(
 fn who(snapshot: &Snapshot, word: &str, pid: Pid) -> Line {
     let process = snapshot.process(pid);
     let name = process.map_or("?", |info| info.name.as_str());
-    let line = Line::new().plain("  ").dim(word).to_column(10).plain(format!("{:>7}  ", pid.0));
-    let line = line.line(Line::new().plain(name).cut(15)).plain("  ").to_column(34);
-    line.line(Line::new().plain(words::user(process)).cut(10)).plain("  ").to_column(42)
+    let line = Line::new().plain("  ").dim(word).padded_to(10).plain(format!("{:>7}  ", pid.0));
+    let line = line.line(Line::new().plain(name).cut(15)).plain("  ").padded_to(34);
+    line.line(Line::new().plain(words::user(process)).cut(10)).plain("  ").padded_to(42)
 }

@@ -17,6 +17,9 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
     let source = Source::open(global)?;
     let looks = source.two_looks();
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
+    if let (Err(fault), true, true) = (&now.driver, now.devices.is_empty(), args.pid.is_empty()) {
+        return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
+    }
     let diagnosis = gpu_reaper::diagnose(&looks);
     let guard = Guard::new(&*source.host, args.protect.clone())?;
     let request = request(args, now)?;
@@ -64,7 +67,8 @@ fn request(args: &ReapArgs, now: &Snapshot) -> Result<Request, Failure> {
     let known: Vec<u32> = now.devices.iter().map(|device| device.id().index).collect();
     super::devices_exist(&args.gpu, &known)?;
     let devices = now.devices.iter().map(|device| device.id());
-    let devices: Vec<DeviceId> = devices.filter(|id| args.gpu.contains(&id.index)).cloned().collect();
+    let devices: Vec<DeviceId> =
+        devices.filter(|id| args.gpu.contains(&id.index)).cloned().collect();
     Ok(Request {
         pids: args.pid.clone(),
         devices,
@@ -103,8 +107,9 @@ pub(crate) fn carry_out(
     let journal = source.journal()?;
     let token = ActToken::the_user_asked();
     let mut teller = Teller { screen, told_waiting: false, failure: None };
-    let report =
-        gpu_reaper::execute(plan, guard, source.ports(&*journal), &token, &mut |event| teller.tell(event));
+    let report = gpu_reaper::execute(plan, guard, source.ports(&*journal), &token, &mut |event| {
+        teller.tell(event)
+    });
     teller.failure.map_or(Ok(report), Err)
 }
 
@@ -123,9 +128,10 @@ impl Teller<'_> {
                 self.told_waiting = false;
                 Line::new().accent(signal.to_string()).plain(format!("  {}", process(target)))
             }
-            Event::Settled(target, outcome) => {
-                Line::new().plain("         ").plain(format!("{} ", process(target))).line(became(outcome))
-            }
+            Event::Settled(target, outcome) => Line::new()
+                .plain("         ")
+                .plain(format!("{} ", process(target)))
+                .line(became(outcome)),
             Event::StillThere(target, after) => Line::new()
                 .plain(format!("         {} ", process(target)))
                 .accent(format!("still there after {:.1} s", after.as_secs_f64())),
@@ -156,13 +162,15 @@ fn became(outcome: &Outcome) -> Line {
     match outcome {
         Outcome::NotReached => line.accent("was not reached"),
         Outcome::AlreadyGone => line.plain("was gone already"),
-        Outcome::Ended { after_ms } => line.plain(format!("gone after {:.1} s", *after_ms as f64 / 1000.0)),
+        Outcome::Ended { after_ms } => {
+            line.plain(format!("gone after {:.1} s", *after_ms as f64 / 1000.0))
+        }
         Outcome::LetGo => line.plain("let go of the device by itself; nothing more was sent"),
         Outcome::NotTheSame => line.accent("is another process by now; nothing was sent"),
         Outcome::Protected => line.accent("is protected; nothing was sent"),
         Outcome::Spared => line.plain("spared with the process that it was in the scope of"),
         Outcome::Survived { state: Ok(gpu_core::ProcessState::Uninterruptible) } => {
-            line.accent("survived SIGKILL: it is in state D, in the middle of a system call; it ends when that does")
+            line.accent("survived SIGKILL: state D, it ends when its wait does")
         }
         Outcome::Survived { .. } => line.accent("survived SIGKILL"),
         Outcome::Failed { why } => line.accent(format!("could not be ended: {why}")),
@@ -180,7 +188,8 @@ pub(crate) fn show_plan(
     let verb = if yes { "will send SIGTERM to " } else { "would send SIGTERM to " };
     for target in &plan.targets {
         let about = about(now, target);
-        let head = Line::new().plain(verb).accent(words::process(target.key.pid, &target.process.name));
+        let head =
+            Line::new().plain(verb).accent(words::process(target.key.pid, &target.process.name));
         words::flow(screen, head.plain(" "), &format!("({about})"))?;
         for warning in &target.warnings {
             words::flow(screen, Line::new().plain("  ").accent("mind: "), warning)?;
@@ -189,7 +198,9 @@ pub(crate) fn show_plan(
     if !plan.targets.is_empty() {
         let they = if plan.targets.len() == 1 { "it is" } else { "they are" };
         let grace = plan.grace.as_secs();
-        screen.print(&Line::new().plain(format!("  after {grace} s SIGKILL, if {they} still there")))?;
+        screen.print(
+            &Line::new().plain(format!("  after {grace} s SIGKILL, if {they} still there")),
+        )?;
     }
     for expected in &plan.expected {
         let device = format!("GPU {}", expected.device.index);
@@ -201,7 +212,11 @@ pub(crate) fn show_plan(
     }
     for refused in &plan.refused {
         let who = words::process(refused.pid, refused.name.as_deref().unwrap_or(""));
-        words::flow(screen, Line::new().accent("refused ").plain(who.trim_end()).plain(": "), &refused.why.to_string())?;
+        words::flow(
+            screen,
+            Line::new().accent("refused ").plain(who.trim_end()).plain(": "),
+            &refused.why.to_string(),
+        )?;
     }
     if plan.targets.is_empty() && plan.refused.is_empty() {
         let line = if diagnosis.findings.is_empty() {
@@ -209,7 +224,7 @@ pub(crate) fn show_plan(
         } else {
             "nothing to reap without a number: no finding names a process with high confidence"
         };
-        screen.print(&Line::new().plain(line))?;
+        words::flow(screen, Line::new(), line)?;
     }
     Ok(())
 }
@@ -251,13 +266,23 @@ pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Fa
     if let Some(fault) = &report.stopped {
         words::flow(screen, Line::new().accent("stopped: "), &format!("failed to {fault}"))?;
     }
-    report.memory.iter().try_for_each(|freed| screen.print(&proof(freed)))
+    report.memory.iter().try_for_each(|freed| screen.print(&proof(freed)))?;
+    for newcomer in &report.newcomers {
+        let who = words::process(newcomer.pid, newcomer.name.as_deref().unwrap_or("?"));
+        let what = format!(
+            "has taken the device since; what starts it is told by systemctl status {}",
+            newcomer.pid
+        );
+        words::flow(screen, Line::new().accent("mind: ").plain(who).plain(" "), &what)?;
+    }
+    Ok(())
 }
 
 fn proof(freed: &Freed) -> Line {
     let line = Line::new().plain(format!("GPU {}: ", freed.device.index));
     let (Ok(before), Ok(after), Some(bytes)) = (freed.before, freed.after, freed.freed) else {
-        let reason = freed.after.err().or(freed.before.err()).map_or(String::new(), |why| why.to_string());
+        let reason =
+            freed.after.err().or(freed.before.err()).map_or(String::new(), |why| why.to_string());
         return line.accent(format!("whether memory came back is not known: {reason}"));
     };
     let before = before.to_string();
@@ -265,9 +290,10 @@ fn proof(freed: &Freed) -> Line {
     let seen = format!("{:.1} s later", freed.seen_after.as_secs_f64());
     match (freed.came_back, bytes.0) {
         (true, _) => line.plain(format!("freed {bytes}, seen {seen}")),
-        (false, 0) => line.accent(format!("did not come back, looked at for {seen}")),
+        (false, 0) => line.accent("did not come back"),
         (false, _) => {
-            let expected = freed.expected.map_or(String::new(), |expected| format!(" of {expected}"));
+            let expected =
+                freed.expected.map_or(String::new(), |expected| format!(" of {expected}"));
             line.accent(format!("freed {bytes}{expected}; the rest did not come back"))
         }
     }

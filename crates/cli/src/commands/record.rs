@@ -11,7 +11,11 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
-pub(crate) fn run(args: &RecordArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &RecordArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
     let file = args.file.display();
     if args.file.exists() {
         return Err(Failure::new(Exit::Usage, format!("write '{file}'"))
@@ -50,12 +54,13 @@ fn write_whole(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
     name.push(format!(".{}.part", std::process::id()));
     let part: PathBuf = path.with_file_name(name);
     let failed = |error| Failure::io(format!("write '{}'", path.display()), error);
-    let written = OpenOptions::new().write(true).create_new(true).open(&part).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        // A link fails where the name exists by now; a rename would replace it.
-        std::fs::hard_link(&part, path)
-    });
+    let written =
+        OpenOptions::new().write(true).create_new(true).open(&part).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            // A link fails where the name exists by now; a rename would replace it.
+            std::fs::hard_link(&part, path)
+        });
     // The part is of no use, whether the link to it was made or not.
     let _ = std::fs::remove_file(&part);
     written.map_err(failed)

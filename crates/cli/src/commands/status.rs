@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::exit::Exit;
-use crate::failure::{Failure, remedy};
+use crate::failure::{Failure, meaning, remedy};
 use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, bar};
@@ -48,8 +48,8 @@ pub(crate) fn show(
             print_user(screen, snapshot, user, suspected(diagnosis, user.pid))?;
         }
         if let Some(bytes) = usage.unexplained(device.id()) {
-            let line = Line::new().plain("    ").accent("nobody listed").to_column(50);
-            let line = line.plain(format!("{:>6.1} GiB", bytes.gib())).to_column(67);
+            let line = Line::new().plain("    ").accent("nobody listed").padded_to(50);
+            let line = line.plain(format!("{:>6.1} GiB", bytes.gib())).padded_to(67);
             screen.print(&line.accent("← unexplained"))?;
         }
     }
@@ -88,7 +88,7 @@ fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis, usage: &Usage) -> Line {
 fn device_line(device: &DeviceState, free: bool) -> Line {
     let name = device.info.name.as_deref().map_or("?", words::product);
     let line = Line::new().plain(format!("{:>2}  ", device.id().index));
-    let line = line.line(Line::new().plain(name).cut(20)).to_column(24);
+    let line = line.line(Line::new().plain(name).cut(20)).padded_to(24);
     let sample = match &device.sample {
         Ok(sample) => sample,
         Err(fault) => return line.accent(fault.text.clone()),
@@ -103,13 +103,15 @@ fn device_line(device: &DeviceState, free: bool) -> Line {
         .line(cell(sample.utilization.ok().map(|u| u.to_string()), 6))
         .plain("  ");
     let line = match (sample.memory.used, sample.memory.total) {
-        (Ok(used), Ok(total)) => line
-            .plain(bar(used.0, total.0))
-            .plain(format!(" {:>5.1}/{:>5.1} GiB", used.gib(), total.gib())),
+        (Ok(used), Ok(total)) => line.plain(bar(used.0, total.0)).plain(format!(
+            " {:>5.1}/{:>5.1} GiB",
+            used.gib(),
+            total.gib()
+        )),
         (Ok(used), Err(_)) => line.plain(format!("{:>5.1} GiB used", used.gib())),
         (Err(absent), _) => line.dim(format!("memory {absent}")),
     };
-    if free { line.dim("  free") } else { line }
+    if free { line.dim(" free") } else { line }
 }
 
 fn print_user(
@@ -122,7 +124,7 @@ fn print_user(
     let name = words::command(process, user.name.as_deref());
     let who = Line::new().plain(words::user(process)).cut(10);
     let what = Line::new().plain(format!("{} ", user.pid)).plain(name);
-    let line = Line::new().plain("    ").line(who).to_column(15).line(what.cut(34)).to_column(50);
+    let line = Line::new().plain("    ").line(who).padded_to(15).line(what.cut(34)).padded_to(50);
     let memory = match user.memory {
         Ok(bytes) => Line::new().plain(format!("{:>6.1} GiB", bytes.gib())),
         Err(_) => Line::new().dim(format!("{:>10}", "–")),
@@ -132,53 +134,59 @@ fn print_user(
         line = line.plain(format!("{:>6}", utilization.to_string()));
     }
     if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
-        line = line.to_column(67).dim(words::age(snapshot.taken_at.since(at)));
+        line = line.padded_to(68).dim(words::age(snapshot.taken_at.since(at)));
     }
     if let Some(kind) = finding {
-        line = line.plain("  ").accent(words::kind(kind).to_lowercase());
+        line = line.plain("  ").accent(words::short(kind));
     }
     let room = screen.room(0);
     screen.print(&line.cut(room))
 }
 
-fn without_driver(
+/// What can be told where no device can be asked: which case it is, the remedy, and what /proc
+/// shows all the same.
+pub(crate) fn without_driver(
     screen: &mut Screen,
     snapshot: &Snapshot,
     fault: &gpu_core::Fault,
 ) -> Result<(), Failure> {
-    let what = format!("failed to {}", fault.text);
+    let what = match meaning(fault.kind) {
+        Some(meaning) => meaning.to_owned(),
+        None => format!("failed to {}", fault.text),
+    };
     words::flow(screen, Line::new().accent("no GPU can be asked: "), &what)?;
     if let Some(remedy) = remedy(fault.kind) {
         words::flow(screen, Line::new().dim("remedy: "), remedy)?;
     }
     match &snapshot.holders {
-        Err(fault) => words::flow(screen, Line::new().dim("/proc:  "), &fault.text),
+        Err(fault) => {
+            let what = format!("failed to {}", fault.text);
+            words::flow(screen, Line::new().dim("/proc:  "), &what)
+        }
         Ok(_) if snapshot.files.is_empty() => {
             screen.print(&Line::new().dim("/proc:  ").plain("there are no GPU device files"))
         }
         Ok(holders) => {
             let head = words::count(holders.len(), "process has", "processes have");
-            screen.print(&Line::new().dim("/proc:  ").plain(format!("{head} a GPU device file")))?;
+            screen
+                .print(&Line::new().dim("/proc:  ").plain(format!("{head} a GPU device file")))?;
             holders.iter().try_for_each(|holder| print_holder(screen, snapshot, holder))
         }
     }
 }
 
-fn print_holder(
-    screen: &mut Screen,
-    snapshot: &Snapshot,
-    holder: &Holder,
-) -> Result<(), Failure> {
+fn print_holder(screen: &mut Screen, snapshot: &Snapshot, holder: &Holder) -> Result<(), Failure> {
     let process = snapshot.process(holder.process.pid);
     let files: Vec<String> = holder
         .held
         .iter()
         .map(|held| format!("{} {}", held.path.rsplit('/').next().unwrap_or_default(), held.access))
         .collect();
-    let head = Line::new().plain("    ").plain(words::user(process)).to_column(15).plain(words::process(
-        holder.process.pid,
-        process.map_or("?", |info| info.name.as_str()),
-    ));
+    let head = Line::new()
+        .plain("    ")
+        .plain(words::user(process))
+        .padded_to(15)
+        .plain(words::process(holder.process.pid, process.map_or("?", |info| info.name.as_str())));
     words::flow(screen, head.plain("  "), &files.join("  "))
 }
 
@@ -192,7 +200,8 @@ fn next_commands(
     let sim = sim_option(&snapshot.origin, global);
     let mut lines: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
     for finding in &diagnosis.findings {
-        let memory = finding.memory.map_or(String::new(), |bytes| format!(" {:.1} GiB", bytes.gib()));
+        let memory =
+            finding.memory.map_or(String::new(), |bytes| format!(" {:.1} GiB", bytes.gib()));
         let what = format!("{}{memory}", words::kind(finding.kind).to_lowercase());
         let indexes: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
         match lines.iter_mut().find(|(known, _)| *known == indexes) {
@@ -211,7 +220,8 @@ fn next_commands(
     }
     if snapshot.unreadable.total() > 0 {
         let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
-        screen.print(&Line::new().dim(format!("{unread} could not be looked into; root sees all")))?;
+        screen
+            .print(&Line::new().dim(format!("{unread} could not be looked into; root sees all")))?;
     }
     Ok(())
 }

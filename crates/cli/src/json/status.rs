@@ -68,9 +68,10 @@ impl Status {
 impl Gpu {
     fn of(snapshot: &Snapshot, usage: &Usage, device: &DeviceState) -> Self {
         let mut absent = BTreeMap::new();
-        let sample = device.sample.clone().unwrap_or_else(|fault| {
-            gpu_core::DeviceSample::absent(fault.kind.absent())
-        });
+        let sample = device
+            .sample
+            .clone()
+            .unwrap_or_else(|fault| gpu_core::DeviceSample::absent(fault.kind.absent()));
         let info = &device.info;
         Gpu {
             index: info.id.index,
@@ -87,14 +88,22 @@ impl Gpu {
                 .map(|bytes| bytes.0),
             memory_total_bytes: known(&mut absent, "memory_total_bytes", sample.memory.total)
                 .map(|bytes| bytes.0),
-            memory_reserved_bytes: known(&mut absent, "memory_reserved_bytes", sample.memory.reserved)
-                .map(|bytes| bytes.0),
+            memory_reserved_bytes: known(
+                &mut absent,
+                "memory_reserved_bytes",
+                sample.memory.reserved,
+            )
+            .map(|bytes| bytes.0),
             memory_unexplained_bytes: usage.unexplained(device.id()).map(|bytes| bytes.0),
             persistence: known(&mut absent, "persistence", info.persistence),
             display_active: known(&mut absent, "display_active", info.display_active),
             mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
             free: usage.is_free(device.id()),
-            processes: usage.on(device.id()).iter().map(|user| DeviceProcess::of(snapshot, user)).collect(),
+            processes: usage
+                .on(device.id())
+                .iter()
+                .map(|user| DeviceProcess::of(snapshot, user))
+                .collect(),
             error: device.sample.as_ref().err().map(|fault| fault.text.clone()),
             absent,
         }

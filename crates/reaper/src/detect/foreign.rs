@@ -23,7 +23,8 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
         "this is a PID namespace of its own; NVML knows only the host's process numbers".into(),
     ];
     if listed > 0 {
-        evidence.push(format!("NVML lists {listed} processes by numbers that mean nothing here"));
+        let them = if listed == 1 { "one process" } else { "processes" };
+        evidence.push(format!("NVML lists {them} by numbers that mean nothing here"));
     }
     evidence.extend(unexplained.as_ref().map(|account| account.describe(device)));
     let minor = case.now.minor_of(device);

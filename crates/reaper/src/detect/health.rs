@@ -60,19 +60,20 @@ fn blocked(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     if suspects.is_empty() {
         return None;
     }
-    let mut users: Vec<_> =
-        suspects.iter().map(|suspect| Advice::ReapProcess(suspect.process.pid)).collect();
-    users.retain(|advice| matches!(advice, Advice::ReapProcess(pid) if case.role(*pid, device).may_be_signalled()));
+    let advice = suspects
+        .iter()
+        .map(|suspect| match case.role(suspect.process.pid, device).may_be_signalled() {
+            true => Advice::ReapProcess(suspect.process.pid),
+            false => Advice::StopService(suspect.process.pid),
+        })
+        .collect();
     Some(Finding {
         kind: FindingKind::BlockedReset,
         confidence: Confidence::High,
         devices: vec![device.id().clone()],
         memory: None,
-        evidence: vec![format!(
-            "a reset is refused while anybody has the device open; {} do",
-            suspects.len()
-        )],
+        evidence: vec!["a reset is refused while anybody has the device open".to_owned()],
         suspects,
-        advice: users,
+        advice,
     })
 }

@@ -9,7 +9,7 @@ mod orphan;
 mod stuck;
 mod unexplained;
 
-use crate::finding::{Cleared, Diagnosis, Finding};
+use crate::finding::{Cleared, Diagnosis, Finding, FindingKind};
 use crate::role::Role;
 pub(crate) use case::{Case, Unexplained, driver_reserve, listed};
 use gpu_core::Snapshot;
@@ -32,6 +32,16 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     ];
     let mut findings: Vec<Finding> =
         detectors.iter().flat_map(|detector| detector(&case)).collect();
+    // Why a process keeps memory idle is told once, by the finding that says more.
+    let explained: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding.kind != FindingKind::Hoarder)
+        .flat_map(|finding| finding.suspects.iter().map(|suspect| suspect.process))
+        .collect();
+    findings.retain(|finding| {
+        finding.kind != FindingKind::Hoarder
+            || !finding.suspects.iter().any(|suspect| explained.contains(&suspect.process))
+    });
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
     let cleared = cleared(&case, &findings);
     Diagnosis { findings, cleared }

@@ -1,0 +1,365 @@
+//! `gpuws holders`: what `fuser -v` and `lsof` tell of a file, in one table.
+
+use crate::args::{Global, HoldersArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source::Source;
+use crate::terminal::{Align, Line, Screen, Table};
+use gpu_core::{
+    Absent, DeviceFile, DeviceFileKind, HeldFile, Holder, HolderScan, Host, Origin, Pid,
+    ProcessInfo, Reading, StartTime, Unreadable,
+};
+use serde::Serialize;
+
+/// How many descriptors a row of the table names.
+const DESCRIPTORS: usize = 6;
+
+/// Shows who has `files`; with none named, the GPU device files of the machine.
+///
+/// # Errors
+/// When the machine has no GPU device file and none is named, or `/proc` cannot be walked.
+pub(crate) fn run(
+    args: &HoldersArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let source = Source::open(global)?;
+    let named = args.files.iter().map(|path| source.file(path)).collect::<Result<_, _>>()?;
+    show(global, &source.host.origin(), &*source.host, named, screen)
+}
+
+/// Shows who has the files named; the GPU device files when none is.
+fn show(
+    global: &Global,
+    origin: &Origin,
+    host: &dyn Host,
+    named: Vec<DeviceFile>,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let files = if named.is_empty() { host.device_files()? } else { named };
+    if files.is_empty() {
+        return Err(Failure::new(Exit::CannotObserve, "find a GPU device file").with_hint(
+            "name a file: gpuws holders FILE; or look at a simulated machine: gpuws --sim p100-ghost holders",
+        ));
+    }
+    let HolderScan { holders, unreadable } = host.holders(&files)?;
+    let found: Vec<Found> = holders
+        .into_iter()
+        .map(|holder| Found { info: host.process(holder.process.pid), holder })
+        .collect();
+    if global.json {
+        screen.json(&Answer::new(origin, &files, &found, &unreadable))?;
+    } else {
+        if *origin != Origin::Live {
+            screen.print(&Line::new().plain(origin.to_string()))?;
+        }
+        table(&files, &found).print(screen)?;
+        if !global.quiet {
+            print_legend(&found, &unreadable, screen)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A holder, and what is known of its process a moment later.
+struct Found {
+    holder: Holder,
+    info: gpu_core::Result<ProcessInfo>,
+}
+
+impl Found {
+    /// Returns a value of the process, or why it is absent.
+    fn tell<'a, T>(&'a self, of: impl FnOnce(&'a ProcessInfo) -> Reading<T>) -> Reading<T> {
+        of(self.info.as_ref().map_err(|error| error.kind().absent())?)
+    }
+
+    fn pid(&self) -> Pid {
+        self.holder.process.pid
+    }
+
+    /// Returns the command line; where that is empty or hidden, the short name.
+    fn command(&self) -> String {
+        let command = self.tell(|info| info.command_line.as_deref().map_err(|absent| *absent));
+        match command {
+            Ok(words) if !words.is_empty() => words.join(" "),
+            _ => self
+                .tell(|info| Ok(info.name.clone()))
+                .unwrap_or_else(|absent| format!("({absent})")),
+        }
+    }
+
+    fn user(&self) -> String {
+        let number = self.tell(|info| info.uid).map(|uid| uid.to_string());
+        self.tell(|info| info.user.clone())
+            .or(number)
+            .unwrap_or_else(|absent| format!("({absent})"))
+    }
+}
+
+fn table(files: &[DeviceFile], found: &[Found]) -> Table {
+    let mut table = Table::new(&[
+        ("FILE", Align::Left),
+        ("USER", Align::Left),
+        ("PID", Align::Right),
+        ("ACCESS", Align::Left),
+        ("FD", Align::Left),
+        ("COMMAND", Align::Left),
+    ]);
+    for file in files {
+        let mut path = Line::new().plain(&file.path);
+        for process in found {
+            let Some(held) = process.holder.held.iter().find(|held| held.path == file.path) else {
+                continue;
+            };
+            let mut command = Line::new().plain(process.command());
+            if let Some(thread) = process.holder.through_thread {
+                command = command.dim(format!(" (through thread {thread})"));
+            }
+            table.row([
+                std::mem::take(&mut path),
+                Line::new().plain(process.user()),
+                Line::new().plain(process.pid().to_string()),
+                Line::new().plain(held.access.to_string()),
+                Line::new().plain(descriptors(held)),
+                command,
+            ]);
+        }
+        if path != Line::new() {
+            let who = file.id.map_or_else(|absent| format!("({absent})"), |_| "nobody".to_owned());
+            table.row([path, Line::new().dim(who)]);
+        }
+    }
+    table
+}
+
+fn descriptors(held: &HeldFile) -> String {
+    let shown: Vec<String> =
+        held.descriptors.iter().take(DESCRIPTORS).map(ToString::to_string).collect();
+    match held.descriptors.len().saturating_sub(DESCRIPTORS) {
+        0 => shown.join(","),
+        more => format!("{} +{more}", shown.join(",")),
+    }
+}
+
+fn print_legend(
+    found: &[Found],
+    unreadable: &Unreadable,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    if !found.is_empty() {
+        screen.print(&Line::new().dim(
+            "f open, F open for writing, m mapped, e executed, c current folder, r root folder",
+        ))?;
+    }
+    if unreadable.total() > 0 {
+        let reasons: Vec<String> =
+            unreadable.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let told =
+            format!("{} processes could not be read: {}", unreadable.total(), reasons.join(", "));
+        let mut line = Line::new().plain(told);
+        if unreadable.0.contains_key(&Absent::NotPermitted) {
+            line = line.plain("; root sees them:").accent("   sudo gpuws holders");
+        }
+        screen.print(&line)?;
+    }
+    Ok(())
+}
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Answer<'a> {
+    schema: u32,
+    origin: &'a Origin,
+    files: Vec<FileView<'a>>,
+    holders: Vec<HolderView<'a>>,
+    unreadable_processes: &'a Unreadable,
+}
+
+#[derive(Serialize)]
+struct FileView<'a> {
+    path: &'a str,
+    kind: DeviceFileKind,
+    /// Whether the file could be told from others, and so be looked for.
+    #[serde(with = "gpu_core::reading")]
+    sought: Reading<bool>,
+}
+
+#[derive(Serialize)]
+struct HolderView<'a> {
+    pid: Pid,
+    start_ticks: Option<StartTime>,
+    #[serde(with = "gpu_core::reading")]
+    user: Reading<&'a str>,
+    #[serde(with = "gpu_core::reading")]
+    uid: Reading<u32>,
+    #[serde(with = "gpu_core::reading")]
+    name: Reading<&'a str>,
+    #[serde(with = "gpu_core::reading")]
+    command_line: Reading<&'a [String]>,
+    /// The live thread through which the files were found when the first one is a zombie.
+    through_thread_pid: Option<Pid>,
+    held: Vec<HeldView<'a>>,
+}
+
+#[derive(Serialize)]
+struct HeldView<'a> {
+    path: &'a str,
+    /// fuser's letters.
+    access: String,
+    descriptors: &'a [u32],
+}
+
+impl<'a> Answer<'a> {
+    fn new(
+        origin: &'a Origin,
+        files: &'a [DeviceFile],
+        found: &'a [Found],
+        unreadable: &'a Unreadable,
+    ) -> Self {
+        let file = |file: &'a DeviceFile| FileView {
+            path: &file.path,
+            kind: file.kind,
+            sought: file.id.map(|_| true),
+        };
+        Answer {
+            schema: 1,
+            origin,
+            files: files.iter().map(file).collect(),
+            holders: found.iter().map(HolderView::new).collect(),
+            unreadable_processes: unreadable,
+        }
+    }
+}
+
+impl<'a> HolderView<'a> {
+    fn new(found: &'a Found) -> Self {
+        let held = |held: &'a HeldFile| HeldView {
+            path: &held.path,
+            access: held.access.to_string(),
+            descriptors: &held.descriptors,
+        };
+        HolderView {
+            pid: found.pid(),
+            start_ticks: found.holder.process.start,
+            user: found.tell(|info| info.user.as_deref().map_err(|absent| *absent)),
+            uid: found.tell(|info| info.uid),
+            name: found.tell(|info| Ok(info.name.as_str())),
+            command_line: found.tell(|info| info.command_line.as_deref().map_err(|absent| *absent)),
+            through_thread_pid: found.holder.through_thread,
+            held: found.holder.held.iter().map(held).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Access, Error, FileId, MockHost, ProcessFault, ProcessKey};
+
+    fn file(minor: u32) -> DeviceFile {
+        DeviceFile {
+            path: format!("/dev/nvidia{minor}"),
+            kind: DeviceFileKind::Gpu(minor),
+            id: Ok(FileId::Device { major: 195, minor }),
+        }
+    }
+
+    fn holder(pid: u32, letters: &str, descriptors: std::ops::Range<u32>) -> Holder {
+        Holder {
+            process: ProcessKey { pid: Pid(pid), start: Some(StartTime(7)) },
+            held: vec![HeldFile {
+                path: "/dev/nvidia0".into(),
+                kind: DeviceFileKind::Gpu(0),
+                access: Access::from_letters(letters).unwrap(),
+                descriptors: descriptors.collect(),
+            }],
+            through_thread: (pid == 3).then_some(Pid(33)),
+        }
+    }
+
+    fn host() -> MockHost {
+        let mut host = MockHost::new();
+        host.expect_device_files().returning(|| Ok(vec![file(0), file(1)]));
+        host.expect_holders().returning(|_| {
+            let mut scan = HolderScan {
+                holders: vec![
+                    holder(2, "F...m", 7..9),
+                    holder(3, "f....", 0..8),
+                    holder(4, "f....", 5..6),
+                ],
+                unreadable: Unreadable::default(),
+            };
+            scan.unreadable.count(Absent::NotPermitted);
+            Ok(scan)
+        });
+        host.expect_process().returning(|pid| match pid.0 {
+            2 => {
+                let mut info = ProcessInfo::from_name(pid, "python");
+                info.user = Ok("alice".into());
+                info.command_line = Ok(vec!["python".into(), "train\x1b[2J.py".into()]);
+                Ok(info)
+            }
+            3 => {
+                let mut info = ProcessInfo::from_name(pid, "worker");
+                info.uid = Ok(1001);
+                Ok(info)
+            }
+            _ => Err(Error::new(ProcessFault::Gone, "look at process 4")),
+        });
+        host
+    }
+
+    fn global(json: bool, quiet: bool) -> Global {
+        Global { json, quiet, color: crate::args::Color::Never, sim: None }
+    }
+
+    #[test]
+    fn one_table_tells_what_both_tools_tell() {
+        let origin = Origin::Simulated("m".into());
+        let shown = Screen::captured(|screen| {
+            assert_eq!(
+                show(&global(false, false), &origin, &host(), vec![], screen).unwrap(),
+                Exit::Done
+            );
+        });
+        assert_eq!(
+            shown,
+            "\
+simulated machine m
+FILE          USER         PID  ACCESS  FD              COMMAND
+/dev/nvidia0  alice          2  F...m   7,8             python train\\x1b[2J.py
+              1001           3  f....   0,1,2,3,4,5 +2  worker (through thread 33)
+              (not found)    4  f....   5               (not found)
+/dev/nvidia1  nobody
+f open, F open for writing, m mapped, e executed, c current folder, r root folder
+1 processes could not be read: 1 not permitted; root sees them:   sudo gpuws holders
+"
+        );
+    }
+
+    #[test]
+    fn json_tells_absence_with_its_reason() {
+        let shown = Screen::captured(|screen| {
+            show(&global(true, false), &Origin::Live, &host(), vec![], screen).unwrap();
+        });
+        let answer: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(answer["schema"], 1);
+        assert_eq!(answer["holders"][0]["held"][0]["access"], "F...m");
+        assert_eq!(answer["holders"][1]["through_thread_pid"], 33);
+        assert_eq!(answer["holders"][2]["user"]["absent"], "not-found");
+        assert_eq!(answer["unreadable_processes"]["not-permitted"], 1);
+    }
+
+    #[test]
+    fn a_machine_without_device_files_is_told_plainly() {
+        let mut host = MockHost::new();
+        host.expect_device_files().returning(|| Ok(vec![]));
+        let shown = Screen::captured(|screen| {
+            let failure =
+                show(&global(false, false), &Origin::Live, &host, vec![], screen).unwrap_err();
+            assert_eq!(failure.exit(), Exit::CannotObserve);
+            assert!(failure.to_string().contains("\nhint: name a file"));
+        });
+        assert_eq!(shown, "");
+    }
+}

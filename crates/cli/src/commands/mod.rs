@@ -1,0 +1,27 @@
+//! One file per command.
+
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod holders;
+pub(crate) mod man;
+pub(crate) mod parse;
+pub(crate) mod reap;
+pub(crate) mod record;
+pub(crate) mod status;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Makes sure that the machine has the devices that were named by index.
+///
+/// # Errors
+/// When it lacks one, with those that it has.
+fn devices_exist(asked: &[u32], known: &[u32]) -> Result<(), Failure> {
+    let Some(index) = asked.iter().find(|index| !known.contains(index)) else { return Ok(()) };
+    let has = match known {
+        [] => "it has none that can be asked".to_owned(),
+        known => format!("it has {}", crate::words::ranges(known)),
+    };
+    Err(Failure::new(Exit::Usage, format!("find GPU {index} on this machine")).with_hint(has))
+}

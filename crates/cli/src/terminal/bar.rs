@@ -1,0 +1,45 @@
+//! A bar that shows how full something is.
+
+/// How many columns a bar takes.
+const WIDTH: u64 = 16;
+
+/// Returns a bar for `part` of `whole`, in eighths of a column: `██▎░░░░░░░░░░░░░`.
+///
+/// What is not empty shows at least an eighth, and what is not full leaves at least one.
+pub(crate) fn bar(part: u64, whole: u64) -> String {
+    const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let all = u128::from(WIDTH * 8);
+    let exact = (u128::from(part) * all).checked_div(u128::from(whole)).unwrap_or(0);
+    let eighths = match (part, part >= whole) {
+        (0, _) => 0,
+        (_, true) => all,
+        _ => exact.clamp(1, all - 1),
+    };
+    let (full, rest) = ((eighths / 8) as usize, (eighths % 8) as usize);
+    let mut bar = "█".repeat(full);
+    bar.extend(rest.checked_sub(1).and_then(|index| EIGHTHS.get(index)));
+    let drawn = full + usize::from(rest > 0);
+    bar + &"░".repeat(WIDTH as usize - drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bar;
+
+    #[test]
+    fn a_bar_tells_empty_from_nearly_empty_and_full_from_nearly_full() {
+        for (part, whole, drawn) in [
+            (0, 80, "░░░░░░░░░░░░░░░░"),
+            (1, 1_000_000, "▏░░░░░░░░░░░░░░░"),
+            (40, 80, "████████░░░░░░░░"),
+            (14, 99, "██▎░░░░░░░░░░░░░"),
+            (999_999, 1_000_000, "███████████████▉"),
+            (80, 80, "████████████████"),
+            (90, 80, "████████████████"),
+            (u64::MAX - 1, u64::MAX, "███████████████▉"),
+            (0, 0, "░░░░░░░░░░░░░░░░"),
+        ] {
+            assert_eq!(bar(part, whole), drawn, "{part} of {whole}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Standard output: lines made of text with a tone, fitted to the terminal, and JSON.
+//!
+//! Text reaches the terminal through [`Line`] and [`Screen::json`] alone, and both make it
+//! harmless, so no name that a process chose for itself can move the cursor.
+
+mod bar;
+mod clean;
+mod json;
+mod line;
+mod table;
+
+pub(crate) use bar::bar;
+pub(crate) use clean::clean;
+pub(crate) use line::{Line, Tone};
+pub(crate) use table::{Align, Table};
+
+use crate::failure::Failure;
+use anstream::{AutoStream, ColorChoice};
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+
+/// The width taken where there is no terminal to ask.
+const USUAL_WIDTH: usize = 80;
+
+/// Standard output, or what stands for it in a test.
+pub(crate) struct Screen {
+    out: Box<dyn Write>,
+    width: usize,
+    is_terminal: bool,
+    closed: bool,
+}
+
+impl Screen {
+    /// Returns standard output. With [`ColorChoice::Auto`] it is coloured on a terminal, unless
+    /// `NO_COLOR`, `CLICOLOR=0` or `TERM=dumb` say no or `CLICOLOR_FORCE` says yes.
+    pub(crate) fn stdout(choice: ColorChoice) -> Self {
+        let stdout = io::stdout();
+        let width = terminal_size::terminal_size_of(&stdout).map(|(width, _)| width.0.into());
+        Screen {
+            width: width.unwrap_or(USUAL_WIDTH),
+            is_terminal: stdout.is_terminal(),
+            out: Box::new(AutoStream::new(stdout, choice)),
+            closed: false,
+        }
+    }
+
+    /// Returns the columns of the terminal, 80 where there is none.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Returns how many columns are left on a line after `used`. A pipe cuts nothing.
+    pub(crate) fn room(&self, used: usize) -> usize {
+        if self.is_terminal { self.width.saturating_sub(used) } else { usize::MAX }
+    }
+
+    /// Prints a line.
+    ///
+    /// # Errors
+    /// When the output cannot take it. A reader that went away is no failure: what follows is
+    /// dropped.
+    pub(crate) fn print(&mut self, line: &Line) -> Result<(), Failure> {
+        self.write(|out| writeln!(out, "{line}"))
+    }
+
+    /// Prints an object as JSON, and a line end.
+    ///
+    /// # Errors
+    /// As [`print`](Screen::print).
+    pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        self.write(|out| json::write(out, object))
+    }
+
+    /// Prints bytes of our own making: a completion script, a manual page.
+    ///
+    /// # Errors
+    /// As [`print`](Screen::print).
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.write(|out| out.write_all(bytes))
+    }
+
+    fn write(&mut self, put: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        if self.closed {
+            return Ok(());
+        }
+        match put(&mut self.out).and_then(|()| self.out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            result => result.map_err(|error| Failure::io("write to standard output", error)),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Screen {
+    /// Returns what is printed, without colour, 80 columns wide, as through a pipe.
+    pub(crate) fn captured(run: impl FnOnce(&mut Screen)) -> String {
+        use std::cell::RefCell;
+        use std::rc::Rc;
+
+        #[derive(Clone, Default)]
+        struct Kept(Rc<RefCell<Vec<u8>>>);
+
+        impl Write for Kept {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.borrow_mut().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let kept = Kept::default();
+        let out = Box::new(anstream::StripStream::new(Box::new(kept.clone()) as Box<dyn Write>));
+        run(&mut Screen { out, width: USUAL_WIDTH, is_terminal: false, closed: false });
+        String::from_utf8(kept.0.take()).expect("output is UTF-8")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn screen(out: impl Write + 'static) -> Screen {
+        Screen { out: Box::new(out), width: 80, is_terminal: false, closed: false }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is() {
+        let mut gone = screen(Closed);
+        assert!(gone.print(&Line::new().plain("a")).is_ok());
+        assert!(gone.json(&[1, 2]).is_ok());
+        assert!(gone.closed);
+        assert!(screen(Full).print(&Line::new().plain("a")).is_err());
+        assert!(screen(Full).json(&[1, 2]).is_err());
+    }
+}

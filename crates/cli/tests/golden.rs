@@ -1,0 +1,92 @@
+//! What people see, held to the letter: every shipped machine under every command that looks or
+//! acts, and every help text. `SNAPSHOTS=overwrite cargo test -p gpuws` writes them anew.
+
+use snapbox::Data;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn gpuws(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    command.args(words).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
+    command
+}
+
+/// What a command prints on both streams, and its exit code, under the line that was typed.
+fn transcript(words: &[&str]) -> String {
+    let output = gpuws(words).output().expect("gpuws runs");
+    let text = |bytes| String::from_utf8(bytes).expect("gpuws prints UTF-8");
+    let code = output.status.code().expect("gpuws ends by itself");
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    format!("$ gpuws {}\n{stdout}{stderr}=> {code}\n", words.join(" "))
+}
+
+fn hold(name: &str, transcript: String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    snapbox::assert_data_eq!(transcript, Data::read_from(&path, None).raw());
+}
+
+#[test]
+fn every_machine_under_every_command() {
+    let machines = gpu_sim::machines();
+    assert!(machines.len() >= 10, "the taxonomy has more machines than {}", machines.len());
+    for machine in machines {
+        let sim = ["--sim", machine.name];
+        let with = |words: &[&str]| transcript(&[&sim[..], words].concat());
+        let looks = [with(&[]), with(&["doctor"]), with(&["holders"])];
+        hold(&format!("{}.look.txt", machine.name), looks.join("\n"));
+        let acts = [with(&["reap"]), with(&["reap", "--yes"])];
+        hold(&format!("{}.reap.txt", machine.name), acts.join("\n"));
+        hold(&format!("{}.demo.txt", machine.name), transcript(&["demo", machine.name]));
+    }
+}
+
+#[test]
+fn the_words_of_status_are_those_of_no_word() {
+    for machine in gpu_sim::machines() {
+        let printed = |words: &[&str]| gpuws(words).output().expect("gpuws runs").stdout;
+        assert_eq!(printed(&["--sim", machine.name]), printed(&["--sim", machine.name, "status"]));
+    }
+}
+
+#[test]
+fn every_help() {
+    let words =
+        ["status", "doctor", "reap", "holders", "parse", "record", "demo", "completions", "man"];
+    let mut all = vec![transcript(&["--help"]), transcript(&["-h"])];
+    all.extend(words.map(|word| transcript(&[word, "--help"])));
+    hold("help.txt", all.join("\n"));
+}
+
+#[test]
+fn json_of_the_story() {
+    for words in [&["status"][..], &["doctor"], &["reap"], &["reap", "--yes"], &["holders"]] {
+        let name = format!("p100-ghost.{}.json.txt", words.join("-"));
+        hold(&name, transcript(&[&["--sim", "p100-ghost", "--json"], words].concat()));
+    }
+}
+
+/// Nobody reads more than 80 columns in a pipe, but for commands to type.
+#[test]
+fn lines_fit_a_terminal() {
+    for machine in gpu_sim::machines() {
+        for word in ["status", "doctor", "reap"] {
+            let printed = gpuws(&["--sim", machine.name, word]).output().expect("gpuws runs");
+            for line in String::from_utf8_lossy(&printed.stdout).lines() {
+                let fits = line.chars().count() <= 80 || line.contains("gpuws --sim");
+                assert!(fits, "{} {word}: {line}", machine.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn colour_is_for_terminals_and_for_who_asks() {
+    let printed = |words: &[&str]| {
+        let output = gpuws(words).env("NO_COLOR", "1").output().expect("gpuws runs");
+        String::from_utf8(output.stdout).expect("gpuws prints UTF-8")
+    };
+    let plain = gpuws(&["--sim", "p100-ghost", "doctor"]).output().expect("gpuws runs").stdout;
+    assert!(!plain.contains(&b'\x1b'), "a pipe gets no colour");
+    assert!(printed(&["--sim", "p100-ghost", "--color", "always", "doctor"]).contains("\x1b["));
+    assert!(!printed(&["--sim", "p100-ghost", "--color", "never", "doctor"]).contains('\x1b'));
+}
