@@ -1,0 +1,208 @@
+//! What bad input gets: an error that names file and line, the documented code, nothing written.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+struct Ended {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn ended(output: Output) -> Ended {
+    Ended {
+        code: output.status.code().expect("gpuws ends by itself"),
+        stdout: String::from_utf8(output.stdout).expect("gpuws prints UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("gpuws prints UTF-8"),
+    }
+}
+
+fn gpuws(folder: &Path, words: &[&str]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    ended(command.args(words).current_dir(folder).stdin(Stdio::null()).output().expect("gpuws runs"))
+}
+
+fn with_input(words: &[&str], input: &[u8]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("gpuws runs");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // It may have read enough and be gone.
+            let _ = stdin.write_all(input);
+        });
+        ended(child.wait_with_output().expect("gpuws ends"))
+    })
+}
+
+/// A folder with a machine in it, made from the one that is shipped.
+fn machine(change: impl Fn(String) -> String) -> tempfile::TempDir {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
+    let folder = tempfile::tempdir().expect("a folder");
+    let to = folder.path().join("box");
+    fs::create_dir(&to).expect("a folder");
+    for entry in fs::read_dir(shipped).expect("the machine is shipped") {
+        let entry = entry.expect("an entry");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+    let file = to.join("machine.toml");
+    let text = fs::read_to_string(&file).expect("a machine has its file");
+    fs::write(&file, change(text)).expect("written");
+    folder
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_machine_from_a_folder_works_at_all() {
+    let folder = machine(|text| text);
+    let seen = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
+    assert_eq!(seen.code, 1, "{}", seen.stderr);
+    assert!(seen.stdout.starts_with("simulated machine box"), "{}", seen.stdout);
+}
+
+#[test]
+fn an_unknown_field_is_named_with_file_and_line() {
+    let folder = machine(|text| text.replace("on_term", "on_trem"));
+    let line = fs::read_to_string(folder.path().join("box/machine.toml")).expect("a file");
+    let line = 1 + line.lines().position(|line| line.contains("on_trem")).expect("it is there");
+    let refused = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    let expected = format!("machine.toml line {line}: unknown field 'on_trem'; did you mean 'on_term'?");
+    assert!(refused.stderr.starts_with("gpuws: failed to read machine 'box'"), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+}
+
+#[test]
+fn a_recording_outside_of_the_machine_is_refused() {
+    let folder = machine(|text| text.replace("\"nvidia-smi.txt\"", "\"../../etc/passwd\""));
+    let refused = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("passwd"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_truncated_recording_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recorded = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "a.gpuws", "--names"]);
+    assert_eq!(recorded.code, 0, "{}", recorded.stderr);
+    let whole = fs::read(folder.path().join("a.gpuws")).expect("a recording");
+    let replayed = gpuws(folder.path(), &["--sim", "a.gpuws", "doctor"]);
+    assert_eq!(replayed.code, 1, "{}", replayed.stderr);
+    assert!(replayed.stdout.contains("100562  t2t-decoder"), "{}", replayed.stdout);
+    for cut in [1, whole.len() / 3, whole.len() / 2, whole.len() - 2] {
+        fs::write(folder.path().join("cut.gpuws"), &whole[..cut]).expect("written");
+        let refused = gpuws(folder.path(), &["--sim", "cut.gpuws", "doctor"]);
+        assert_eq!(refused.code, 2, "{cut}: {}{}", refused.stdout, refused.stderr);
+        assert!(refused.stderr.contains("cut.gpuws"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("line "), "{cut}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn noise_and_binary_files_are_refused_as_anything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A linear congruential generator: noise that is the same every time.
+    let mut state = 1u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    })
+    .take(1 << 20)
+    .collect();
+    fs::write(folder.path().join("large"), noise.repeat(100)).expect("written");
+    fs::write(folder.path().join("small"), &noise[..4096]).expect("written");
+    fs::copy(env!("CARGO_BIN_EXE_gpuws"), folder.path().join("program")).expect("a copy");
+    fs::write(folder.path().join("empty"), "").expect("written");
+    let before = files(folder.path());
+    for name in ["large", "small", "program", "empty", "missing", "."] {
+        let path = format!("./{name}");
+        for words in [&["parse", &path, "--json"][..], &["--sim", &path, "doctor"]] {
+            let refused = gpuws(folder.path(), words);
+            assert!([2, 3].contains(&refused.code), "{words:?}: {} {}", refused.code, refused.stderr);
+            assert_eq!(refused.stdout, "", "{words:?}");
+            assert!(refused.stderr.contains(name), "{words:?}: {}", refused.stderr);
+            assert!(!refused.stderr.contains('\u{fffd}'), "{words:?}: {}", refused.stderr);
+        }
+    }
+    assert_eq!(files(folder.path()), before, "nothing was written");
+    let refused = with_input(&["doctor", "--paste"], &noise);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+}
+
+#[test]
+fn what_a_paste_shows_is_explained() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
+    let read = |name: &str| fs::read(shipped.join(name)).expect("a recording");
+    let paste = [read("nvidia-smi.txt"), b"\n$ fuser -v /dev/nvidia*\n".to_vec(), read("fuser.txt")];
+    let explained = with_input(&["doctor", "--paste"], &paste.concat());
+    assert_eq!(explained.code, 1, "{}", explained.stderr);
+    assert!(explained.stdout.starts_with("pasted text"), "{}", explained.stdout);
+    for shown in ["GHOST", "100562  t2t-decoder", "67193  argusagent", "a monitor", "confidence: high"] {
+        assert!(explained.stdout.contains(shown), "{shown}: {}", explained.stdout);
+    }
+}
+
+#[test]
+fn a_record_never_replaces_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("mine"), "mine").expect("written");
+    let refused = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "mine"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(folder.path().join("mine")).expect("there"), "mine");
+    let nowhere = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "no/such/folder"]);
+    assert_eq!(nowhere.code, 3, "{}", nowhere.stderr);
+    assert_eq!(files(folder.path()), ["mine"]);
+}
+
+#[test]
+fn a_record_names_nobody_unless_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recorded = gpuws(folder.path(), &["--sim", "labbox", "record", "a"]);
+    assert_eq!(recorded.code, 0, "{}", recorded.stderr);
+    let text = fs::read_to_string(folder.path().join("a")).expect("a recording");
+    for name in ["alice", "bob", "carol", "train.py", "notebook"] {
+        assert!(!text.contains(name), "{name}: {text}");
+    }
+}
+
+#[test]
+fn wrong_words_are_usage() {
+    let here = Path::new(".");
+    for words in [
+        &["no-such-word"][..],
+        &["--sim", "no-such-machine", "doctor"],
+        &["--sim", "p100-ghost", "reap", "--gpu", "7"],
+        &["--sim", "p100-ghost", "reap", "--pid", "x"],
+        &["--sim", "p100-ghost", "doctor", "--looks", "0"],
+        &["--sim", "p100-ghost", "holders", "/dev/nvidia9"],
+        &["demo", "no-such-machine"],
+        &["parse"],
+    ] {
+        let refused = gpuws(here, words);
+        assert_eq!(refused.code, 2, "{words:?}: {}", refused.stderr);
+        assert_eq!(refused.stdout, "", "{words:?}");
+        assert!(!refused.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    command.args(["demo"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("gpuws runs");
+    drop(child.stdout.take());
+    let ended = ended(child.wait_with_output().expect("gpuws ends"));
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+}
