@@ -10,8 +10,9 @@
 //!
 //! What it does not do: it asks no file server (a dead one must not stop a walk), so it finds a
 //! file on one by what the kernel remembers of it; it looks at the current and root directory of
-//! the first thread only; and reading the mappings of a process whose memory map the kernel has
-//! locked waits as long as that lock is held.
+//! the first thread only; before Linux 6.2 it does not notice a thread with descriptors of its
+//! own; and reading the mappings of a process whose memory map the kernel has locked waits as
+//! long as that lock is held.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gpu-host reads Linux's /proc");

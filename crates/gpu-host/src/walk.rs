@@ -42,10 +42,8 @@ impl<'a> Walker<'a> {
     /// Looks at the process with this number.
     ///
     /// Threads share their descriptors unless they asked not to, so the first one speaks for all
-    /// whose table has as many entries as its own (Linux 6.2 tells the number as the size of the
-    /// directory). A thread with another number is looked at too. When the first thread is a
-    /// zombie its tables are empty, and closed to all but root; the first live one takes its
-    /// place.
+    /// but those that surely have a table of their own. When the first thread is a zombie its
+    /// tables are empty, and closed to all but root; the first live one takes its place.
     ///
     /// # Errors
     /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when nothing of it may be seen.
@@ -55,35 +53,29 @@ impl<'a> Walker<'a> {
         if process.has_one_thread() {
             return first.map(|_| seen);
         }
-        let mut lives = match first {
+        let first_lives = match first {
             Err(Errno::ACCESS | Errno::PERM) => false,
             first => first?,
         };
-        let mut sizes = Vec::new();
-        if lives {
-            sizes.push(table_size(process)?);
-        }
+        let mut stand_in = None;
         for tid in process.threads()?.into_iter().filter(|tid| *tid != pid) {
             // A thread that ends in between is no longer one of the process.
             let Ok(thread) = process.thread(tid) else { continue };
-            let Ok(size) = table_size(&thread) else { continue };
-            if sizes.contains(&size) {
+            let speaker = if first_lives { Some(process) } else { stand_in.as_ref() };
+            if speaker.is_some_and(|speaker| !surely_unshared(speaker, &thread)) {
                 continue;
             }
             match self.look_through(&thread, &mut seen) {
-                Ok(true) => {
-                    sizes.push(size);
-                    if !lives {
-                        lives = true;
-                        seen.through_thread = Some(Pid(tid));
-                    }
+                Ok(true) if speaker.is_none() => {
+                    seen.through_thread = Some(Pid(tid));
+                    stand_in = Some(thread);
                 }
                 // A stranger's process: its other threads are closed as well.
                 Err(Errno::ACCESS | Errno::PERM) => break,
                 _ => {}
             }
         }
-        if lives { Ok(seen) } else { first.map(|_| seen) }
+        if stand_in.is_some() { Ok(seen) } else { first.map(|_| seen) }
     }
 
     /// Looks at everything that one thread has, and tells whether it lives: a zombie and a thread
@@ -147,10 +139,10 @@ impl<'a> Walker<'a> {
 }
 
 impl Seen {
-    /// Notes that something may not be seen; what is gone meanwhile needs no note.
+    /// Notes that something could not be seen; what is gone meanwhile needs no note.
     fn block(&mut self, errno: Errno) {
-        if matches!(errno, Errno::ACCESS | Errno::PERM) {
-            self.blocked = Some(errno);
+        if !matches!(errno, Errno::NOENT | Errno::SRCH) {
+            self.blocked.get_or_insert(errno);
         }
     }
 }
@@ -165,9 +157,16 @@ fn open_access(table: &OwnedFd, name: &CStr) -> Access {
     }
 }
 
-/// Returns how many descriptors a thread has open, as the size of its `fd` directory tells since
-/// Linux 6.2; zero before.
-fn table_size(thread: &ProcDir) -> Result<u64> {
-    let flags = AtFlags::STATX_DONT_SYNC;
-    Ok(rustix::fs::statx(thread, c"fd", flags, StatxFlags::SIZE)?.stx_size)
+/// Tells whether two threads surely have tables of their own: their numbers of descriptors
+/// differ, and not only because one was opened or closed between the two looks.
+///
+/// The number is the size of the `fd` directory since Linux 6.2. Before, it is always zero, and
+/// a table of its own goes unnoticed.
+fn surely_unshared(speaker: &ProcDir, other: &ProcDir) -> bool {
+    let size = |thread: &ProcDir| {
+        let size = rustix::fs::statx(thread, c"fd", AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE);
+        size.map(|size| size.stx_size).ok()
+    };
+    let (before, of_other, after) = (size(speaker), size(other), size(speaker));
+    of_other.is_some() && of_other != before && of_other != after
 }
