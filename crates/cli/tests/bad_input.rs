@@ -21,7 +21,9 @@ fn ended(output: Output) -> Ended {
 
 fn gpuws(folder: &Path, words: &[&str]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
-    ended(command.args(words).current_dir(folder).stdin(Stdio::null()).output().expect("gpuws runs"))
+    ended(
+        command.args(words).current_dir(folder).stdin(Stdio::null()).output().expect("gpuws runs"),
+    )
 }
 
 fn with_input(words: &[&str], input: &[u8]) -> Ended {
@@ -40,7 +42,8 @@ fn with_input(words: &[&str], input: &[u8]) -> Ended {
 
 /// A folder with a machine in it, made from the one that is shipped.
 fn machine(change: impl Fn(String) -> String) -> tempfile::TempDir {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
+    let shipped =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
     let folder = tempfile::tempdir().expect("a folder");
     let to = folder.path().join("box");
     fs::create_dir(&to).expect("a folder");
@@ -79,8 +82,13 @@ fn an_unknown_field_is_named_with_file_and_line() {
     let refused = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert_eq!(refused.stdout, "");
-    let expected = format!("machine.toml line {line}: unknown field 'on_trem'; did you mean 'on_term'?");
-    assert!(refused.stderr.starts_with("gpuws: failed to read machine 'box'"), "{}", refused.stderr);
+    let expected =
+        format!("machine.toml line {line}: unknown field 'on_trem'; did you mean 'on_term'?");
+    assert!(
+        refused.stderr.starts_with("gpuws: failed to read machine 'box'"),
+        "{}",
+        refused.stderr
+    );
     assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
 }
 
@@ -116,7 +124,8 @@ fn noise_and_binary_files_are_refused_as_anything() {
     // A linear congruential generator: noise that is the same every time.
     let mut state = 1u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     })
     .take(1 << 20)
@@ -130,7 +139,12 @@ fn noise_and_binary_files_are_refused_as_anything() {
         let path = format!("./{name}");
         for words in [&["parse", &path, "--json"][..], &["--sim", &path, "doctor"]] {
             let refused = gpuws(folder.path(), words);
-            assert!([2, 3].contains(&refused.code), "{words:?}: {} {}", refused.code, refused.stderr);
+            assert!(
+                [2, 3].contains(&refused.code),
+                "{words:?}: {} {}",
+                refused.code,
+                refused.stderr
+            );
             assert_eq!(refused.stdout, "", "{words:?}");
             assert!(refused.stderr.contains(name), "{words:?}: {}", refused.stderr);
             assert!(!refused.stderr.contains('\u{fffd}'), "{words:?}: {}", refused.stderr);
@@ -143,13 +157,17 @@ fn noise_and_binary_files_are_refused_as_anything() {
 
 #[test]
 fn what_a_paste_shows_is_explained() {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
+    let shipped =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
     let read = |name: &str| fs::read(shipped.join(name)).expect("a recording");
-    let paste = [read("nvidia-smi.txt"), b"\n$ fuser -v /dev/nvidia*\n".to_vec(), read("fuser.txt")];
+    let paste =
+        [read("nvidia-smi.txt"), b"\n$ fuser -v /dev/nvidia*\n".to_vec(), read("fuser.txt")];
     let explained = with_input(&["doctor", "--paste"], &paste.concat());
     assert_eq!(explained.code, 1, "{}", explained.stderr);
     assert!(explained.stdout.starts_with("pasted text"), "{}", explained.stdout);
-    for shown in ["GHOST", "100562  t2t-decoder", "67193  argusagent", "a monitor", "confidence: high"] {
+    for shown in
+        ["GHOST", "100562  t2t-decoder", "67193  argusagent", "a monitor", "confidence: high"]
+    {
         assert!(explained.stdout.contains(shown), "{shown}: {}", explained.stdout);
     }
 }

@@ -91,19 +91,3 @@ pub mod reading {
         })
     }
 }
-
-#[cfg(all(test, feature = "serde"))]
-mod tests {
-    use super::{Absent, Reading};
-
-    #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-    struct Line(#[serde(with = "super::reading")] Reading<Vec<String>>);
-
-    #[test]
-    fn a_command_line_cannot_pass_for_an_absence() {
-        for line in [Line(Ok(vec!["failed".into()])), Line(Ok(vec![])), Line(Err(Absent::Failed))] {
-            let json = serde_json::to_string(&line).unwrap();
-            assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line, "{json}");
-        }
-    }
-}

@@ -44,9 +44,10 @@ pub(crate) fn read(line: &str) -> Option<Command> {
     }
 }
 
-/// Tells whether a line is nothing but a prompt, or a command that is none of ours.
-pub(crate) fn is_prompt(line: &str) -> bool {
-    after_prompt(line.trim()).0
+/// Tells whether a line stands between outputs: a command, a prompt, a fence of Markdown.
+pub(crate) fn is_between(line: &str) -> bool {
+    let line = line.trim();
+    line.starts_with("```") || after_prompt(line).0 || read(line).is_some()
 }
 
 /// Splits the prompt off: `user@host:~$ `, `[root@host ~]# `, `(env) C:\>`, `$ `, `+ `.
@@ -173,9 +174,9 @@ mod tests {
         ] {
             assert_eq!(read(line), None, "{line}");
         }
-        assert!(is_prompt("ann@box:~$"));
+        assert!(is_between("ann@box:~$") && is_between("```text"));
         for line in ["# gpu   pwr", "x.cc:1] Created (/device:GPU:0) -> x", "0, 5 %, C:\\a> b"] {
-            assert!(!is_prompt(line), "{line}");
+            assert!(!is_between(line), "{line}");
         }
     }
 
@@ -183,7 +184,7 @@ mod tests {
         #[test]
         fn any_line_is_read(line in "(nvidia-smi|fuser|\\$|#|>|@|~|C:\\\\|-q|--query-gpu=|,| |\\PC){0,30}") {
             read(&line);
-            is_prompt(&line);
+            is_between(&line);
         }
     }
 }

@@ -94,9 +94,22 @@ fn is_xml(line: &str) -> bool {
 /// Tells whether a line is one of nvidia-smi's table: its title, its borders, or a row between
 /// bars with a word that its rows have.
 fn is_table(line: &str) -> bool {
-    const WORDS: [&str; 12] = [
-        "MiB", "N/A", "ERR!", "Default", "Disabled", "Enabled", "GPU", "Process", "Off", "On",
-        "PID", "MB /",
+    const WORDS: [&str; 15] = [
+        "MiB",
+        "MB /",
+        "N/A",
+        "ERR!",
+        "Default",
+        "Disabled",
+        "Enabled",
+        "E. Process",
+        "GPU  Name",
+        "Fan  Temp",
+        "Processes:",
+        "PID   Type",
+        "No running",
+        "Off |",
+        "On |",
     ];
     let title = line
         .split_once("NVIDIA-SMI ")
@@ -109,6 +122,7 @@ fn is_table(line: &str) -> bool {
     let row = line.len() >= 30
         && line.starts_with('|')
         && line.ends_with('|')
+        && line.contains("  ")
         && WORDS.iter().any(|word| line.contains(word));
     title || border || row
 }
@@ -211,6 +225,9 @@ mod tests {
             "\n \n",
             "hello",
             "| a | b |",
+            "| a longer row of | prose about a GPU | in Markdown |",
+            "# gpu memory and other facts",
+            "One paragraph.\n\nAnother one.\n\nIt failed on the GPU.",
             "+---+---+",
             "0, Test K80, 83",
             "Key : value",

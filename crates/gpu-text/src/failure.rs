@@ -4,6 +4,7 @@
 //! same over its versions. A passage that only sounds like a failure and speaks of the subject
 //! is [`ErrorCode::Other`].
 
+use crate::command;
 use crate::document::{Document, ErrorCode, Kind};
 use crate::text::Text;
 
@@ -135,12 +136,20 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
     found
 }
 
-/// Tells whether a text is nothing but a failure: short, and with a passage that complains.
+/// Tells whether a text is a failure: short, and most of it complains.
 pub(crate) fn is_failure(text: &Text) -> bool {
     const MAX_LINES: usize = 60;
     let filled = text.lines().filter(|(_, line)| !line.trim().is_empty());
-    filled.take(MAX_LINES + 1).count() <= MAX_LINES
-        && passages(text).any(|passage| !codes(&passage.joined).is_empty())
+    if filled.take(MAX_LINES + 1).count() > MAX_LINES {
+        return false;
+    }
+    let (mut complaining, mut all) = (0, 0);
+    for passage in passages(text) {
+        let lines = passage.lines.iter().filter(|(_, line)| !command::is_between(line)).count();
+        all += lines;
+        complaining += if codes(&passage.joined).is_empty() { 0 } else { lines };
+    }
+    complaining > 0 && 2 * complaining >= all
 }
 
 /// Reads a failure text.

@@ -98,8 +98,8 @@ fn quantity(cell: &str) -> Reading<(f64, &str)> {
         .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
         .unwrap_or(cell.len());
     let (number, unit) = cell.split_at(end);
-    let number: f64 = number.parse().map_err(|_| Absent::Implausible)?;
-    Ok((number, unit.trim()))
+    let number: Option<f64> = number.parse().ok().filter(|number: &f64| number.is_finite());
+    Ok((number.ok_or(Absent::Implausible)?, unit.trim()))
 }
 
 fn whole(value: f64) -> Reading<u64> {

@@ -12,6 +12,12 @@ use crate::text::Text;
 const MAX_COLUMNS: usize = 128;
 const MAX_NAME: usize = 64;
 
+/// Columns, of which every output has at least one.
+const COLUMNS: [&str; 19] = [
+    "pid", "type", "sm", "mem", "enc", "dec", "fb", "bar1", "ccpm", "pwr", "temp", "gtemp",
+    "mtemp", "mclk", "pclk", "pviol", "sbecc", "rxpci", "command",
+];
+
 /// How many cells are kept.
 const MAX_CELLS: usize = 1_000_000;
 
@@ -58,9 +64,14 @@ pub(crate) fn kind_of_header(line: &str) -> Option<Kind> {
 /// Reads the line of names, `# gpu pwr …`, with `Date` and `Time` before on request.
 fn header(line: &str) -> Option<Vec<String>> {
     let names: Vec<&str> = line.strip_prefix('#')?.split_whitespace().take(MAX_COLUMNS).collect();
-    let known = names.iter().take(3).any(|name| name.eq_ignore_ascii_case("gpu"));
-    (known && names.len() > 1 && names.iter().all(|name| name.len() <= MAX_NAME))
-        .then(|| names.into_iter().map(str::to_owned).collect())
+    let gpu = names.iter().take(3).position(|name| *name == "gpu")?;
+    let is_name = |name: &&str| {
+        name.len() <= MAX_NAME
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
+    };
+    // A heading of prose can begin like one: another column must be known.
+    let known = names.get(gpu + 1..)?.iter().any(|name| COLUMNS.contains(name));
+    (known && names.iter().all(is_name)).then(|| names.into_iter().map(str::to_owned).collect())
 }
 
 /// Tells whether a line is the one of units, `# Idx W …`.

@@ -1,5 +1,6 @@
 //! The entry: bytes to a document.
 
+use crate::command;
 use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
 use crate::text::{self, Text};
@@ -35,6 +36,9 @@ fn known() -> String {
 /// # Errors
 /// [`Unrecognized`] when the hint names no kind and the text has no line that tells it.
 pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
+    if hint.kind.is_none() && is_binary(bytes) {
+        return Err(Unrecognized { what: "a binary file" });
+    }
     let text = text::clean(bytes);
     if let Some(kind) = hint.kind {
         return Ok(of_kind(&text, kind, hint.fields.as_deref()));
@@ -49,6 +53,16 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
         (None, Some(fields)) => Ok(of_kind(&text, csv::kind_of_fields(fields), Some(fields))),
         (None, None) => Err(Unrecognized { what: describe(bytes, &text) }),
     }
+}
+
+/// Tells whether a file is a program, an archive or the like, in which a text that this crate knows
+/// is a string among others: more than a twentieth of its beginning is zero. A crash leaves runs of
+/// zeros in a log too, but a log is longer than they are.
+fn is_binary(bytes: &[u8]) -> bool {
+    let beginning = &bytes[..bytes.len().min(64 << 10)];
+    let is_utf16 = beginning.starts_with(&[0xff, 0xfe]) || beginning.starts_with(&[0xfe, 0xff]);
+    let zeros = beginning.iter().filter(|byte| **byte == 0).count();
+    !is_utf16 && zeros > beginning.len() / 20
 }
 
 /// Says in a word what an unknown text is.
@@ -79,6 +93,8 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         Kind::Lsof => lsof::parse(text),
         Kind::Error => failure::parse(text),
     };
+    // What the shell printed around an output is no part of it.
+    document.unread.retain(|unread| !command::is_between(&unread.text));
     if text.is_cut() {
         let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
         document.note_unread(last, "", "the text goes on beyond what is read");

@@ -53,7 +53,7 @@ fn starts(text: &Text) -> Vec<usize> {
             _ if part.ended => Some(at),
             // Everything up to its end is XML.
             (Some((Kind::Xml, _)), _) => None,
-            (_, None) => is_between(line).then_some(at),
+            (_, None) => command::is_between(line).then_some(at),
             (None, Some(_)) => None,
             (Some((current, _)), Some(kind)) if kind != current => Some(at),
             (Some((_, since)), Some(kind)) => {
@@ -86,11 +86,6 @@ fn title(line: &str, before: &str, kind: Kind, at: usize) -> Option<usize> {
 
 fn is_failure(line: &str) -> bool {
     failure::codes(line).iter().any(|code| *code != ErrorCode::Other)
-}
-
-/// Tells whether a line stands between outputs: a command, a prompt, a fence of Markdown.
-fn is_between(line: &str) -> bool {
-    line.starts_with("```") || command::read(line).is_some() || command::is_prompt(line)
 }
 
 #[cfg(test)]

@@ -113,15 +113,22 @@ impl Reader {
             self.expected = if kept { DeviceRow::Second } else { DeviceRow::First };
             return kept;
         }
+        if matches!(process::row(row, None), Entry::Process(_)) {
+            // Rules and headings between devices and processes are lost.
+            self.expected = DeviceRow::First;
+            return self.process_row(row, None);
+        }
+        let empty = row.cells().next().is_none_or(|cell| cell.trim().is_empty());
         match (self.expected, self.document.gpus.last_mut()) {
-            (DeviceRow::Second, Some(gpu)) => {
+            (DeviceRow::Second, Some(gpu)) if !empty => {
                 if device::second(row, gpu) {
                     self.expected = DeviceRow::Third;
                 }
                 true
             }
-            (DeviceRow::Third, Some(gpu)) => {
+            (DeviceRow::Third, Some(gpu)) if empty => {
                 device::third(row, gpu);
+                self.expected = DeviceRow::First;
                 true
             }
             _ if !row.is_bordered() => true,

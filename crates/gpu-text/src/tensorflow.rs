@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &Text) -> Document {
     let mut in_matrix = false;
     for (number, line) in text.lines() {
         let line = message(line);
-        if line.is_empty() {
+        if line.is_empty() || line == "Device peer to peer matrix" {
             continue;
         }
         if let Some(index) = found(line).filter(|_| gpus.len() < MAX_DEVICES) {

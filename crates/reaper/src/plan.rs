@@ -81,6 +81,7 @@ pub struct Target {
     /// What must still hold before each signal.
     pub membership: Membership,
     /// The process whose scope it is in; itself for the one that the plan is about.
+    #[serde(rename = "on_account_of_pid")]
     pub on_account_of: Pid,
     /// Why, a fragment.
     pub why: String,

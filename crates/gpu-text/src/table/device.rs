@@ -19,7 +19,8 @@ pub(super) fn first(row: Row<'_>, ruled: bool) -> Option<Gpu> {
     let (index, rest) =
         text.split_at_checked(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))?;
     let index = index.parse().ok()?;
-    let rest = rest.strip_prefix('.').unwrap_or(rest);
+    // The oldest drivers number with a point, which Markdown escapes.
+    let rest = rest.trim_start_matches(['\\', '.']);
     if !rest.starts_with([' ', '\t']) || rest.trim_start().starts_with('%') {
         return None;
     }
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(windows.persistence, Err(Absent::NotRecorded));
         assert_eq!(windows.display_active, Ok(true));
 
-        let old = first(row(" 0.  GeForce GT 620    | 0000:01:00.0  N/A  |  N/A  N/A "), false);
+        let old = first(row(" 0\\.  GeForce GT 620    | 0000:01:00.0  N/A  |  N/A  N/A "), false);
         assert_eq!(old.unwrap().name.as_deref(), Some("GeForce GT 620"));
 
         let failed = first(row(" 4  ERR!        On  | 00000000:83:00.0 Off |  ERR! "), false);

@@ -12,19 +12,22 @@ pub(super) fn begins(row: Row<'_>) -> bool {
 /// Reads the versions that a row shows, each once; drivers from 610 name the kernel's and the
 /// user's part apart.
 pub(super) fn read(row: Row<'_>, document: &mut Document) {
-    let driver = version(row, "Driver Version:").or_else(|| version(row, "KMD Version:"));
-    let cuda = version(row, "CUDA Version:").or_else(|| version(row, "CUDA UMD Version:"));
+    let driver = version(row, "Driver").or_else(|| version(row, "KMD"));
+    let cuda = version(row, "CUDA").or_else(|| version(row, "CUDA UMD"));
     document.driver_version = document.driver_version.take().or(driver);
     document.cuda_version = document.cuda_version.take().or(cuda);
 }
 
-fn version(row: Row<'_>, label: &str) -> Option<String> {
-    let (_, rest) = row.text.split_once(label)?;
-    let rest = rest.trim_start();
+/// Reads `Driver Version: 535.54`, or `Driver Ver:535.54` in a table narrowed by hand.
+fn version(row: Row<'_>, of: &str) -> Option<String> {
+    let (_, rest) = row.text.split_once(of)?;
+    let rest = rest.trim_start().strip_prefix("Ver")?;
+    let rest = rest.strip_prefix("sion").unwrap_or(rest).trim_start_matches([' ', '.', ':']);
     let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
     let (version, after) = rest.split_at(end);
     let cut = after.is_empty() && row.last && !row.closed;
-    (version.starts_with(|c: char| c.is_ascii_digit()) && !cut).then(|| version.to_owned())
+    let whole = version.contains('.') && !version.ends_with('.');
+    (whole && !cut).then(|| version.to_owned())
 }
 
 #[cfg(test)]
@@ -47,8 +50,12 @@ mod tests {
         assert_eq!(versions(unlike, true), [some("460.32.03"), some("11.2")]);
         let split = " NVIDIA-SMI 610.5  KMD Version: 610.5  CUDA UMD Version: 13.3 ";
         assert_eq!(versions(split, true), [some("610.5"), some("13.3")]);
+        let narrow = "NVIDIA-SMI 580.1    Driver Ver:580.1  CUDA Ver: 13.0 ";
+        assert_eq!(versions(narrow, true), [some("580.1"), some("13.0")]);
         let hidden = " NVIDIA-SMI 540.3  Driver Version: N/A  CUDA Version: ERR! ";
         assert_eq!(versions(hidden, true), [None, None]);
+        let masked = " NVIDIA-SMI 525.xx.xx    Driver Version: 525.xx.xx    CUDA Version: 12.0 ";
+        assert_eq!(versions(masked, true), [None, some("12.0")]);
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
     if lower.starts_with("no running") && lower.contains("process") {
         return Entry::NoneFound;
     }
-    let Some(Ok(gpu_index)) = rest.word().map(|word| field::number(word.trim_end_matches('.')))
+    let Some(Ok(gpu_index)) =
+        rest.word().map(|word| field::number(word.trim_end_matches(['\\', '.'])))
     else {
         return Entry::Other;
     };
@@ -110,6 +111,7 @@ impl<'a> Rest<'a> {
     /// Tells whether nothing is left but why there are no processes: `Not Supported`.
     fn is_reason(&self) -> bool {
         let rest = self.0.trim();
+        let rest = rest.strip_prefix("ERROR: ").unwrap_or(rest);
         rest.contains(' ') && field::absent(rest).is_some()
     }
 

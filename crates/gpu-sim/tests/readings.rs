@@ -1,0 +1,14 @@
+//! The form in which a recording keeps a value or the reason of its absence.
+
+use gpu_core::{Absent, Reading};
+
+#[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Line(#[serde(with = "gpu_core::reading")] Reading<Vec<String>>);
+
+#[test]
+fn a_command_line_cannot_pass_for_an_absence() {
+    for line in [Line(Ok(vec!["failed".into()])), Line(Ok(vec![])), Line(Err(Absent::Failed))] {
+        let json = serde_json::to_string(&line).unwrap();
+        assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line, "{json}");
+    }
+}
