@@ -190,3 +190,153 @@ fn heading(row: Row<'_>) -> Option<Section> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use gpu_core::Absent;
+
+    const HEAD: &str = "\
+Mon Jan  1 00:00:00 2024
++-----------------------------------------------------------------------------+
+| NVIDIA-SMI 515.1        Driver Version: 515.1        CUDA Version: 11.7     |
+|-------------------------------+----------------------+----------------------+
+| GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | GPU-Util  Compute M. |
+|                               |                      |               MIG M. |
+|===============================+======================+======================|
+";
+    const DEVICES: &str = "\
+|   0  Example 9000        On   | 00000000:0A:00.0 Off |                   On |
+| N/A   31C    P0    44W / 300W |     45MiB / 81920MiB |     N/A      Default |
+|                               |                      |              Enabled |
++-------------------------------+----------------------+----------------------+
+|   1  Example 9000        Off  | 00000000:0B:00.0 Off |                    0 |
+|ERR!   32C    P0    45W / 300W |      7MiB / 81920MiB |      3%      Default |
+|                               |                      |             Disabled |
++-------------------------------+----------------------+----------------------+
+
+";
+    const MIG: &str = "\
++-----------------------------------------------------------------------------+
+| MIG devices:                                                                |
++------------------+----------------------+-----------+-----------------------+
+| GPU  GI  CI  MIG |         Memory-Usage |        Vol|         Shared        |
+|      ID  ID  Dev |           BAR1-Usage | SM     Unc| CE  ENC  DEC  OFA  JPG|
+|                  |                      |        ECC|                       |
+|==================+======================+===========+=======================|
+|  0    7   0   0  |      6MiB /  9728MiB | 14      0 |  1   0    0    0    0 |
+|                  |      0MiB / 16383MiB |           |                       |
++------------------+----------------------+-----------+-----------------------+
+|  0   13   1   1  |     16MiB /  9728MiB | 14      0 |  1   0    0    0    0 |
+|                  |      0MiB / 16383MiB |           |                       |
++------------------+----------------------+-----------+-----------------------+
+
+";
+    const PROCESSES: &str = "\
++-----------------------------------------------------------------------------+
+| Processes:                                                                  |
+|  GPU   GI   CI        PID   Type   Process name                  GPU Memory |
+|        ID   ID                                                   Usage      |
+|=============================================================================|
+";
+    const ROW: &str = "\
+|    0   13    1      16798      C   ...bin/a | 00000000:0C:00.0 Off   74MiB |
+";
+    const END: &str = "\
++-----------------------------------------------------------------------------+
+";
+
+    fn read(text: &str) -> Document {
+        parse(&clean(text.as_bytes()))
+    }
+
+    #[test]
+    fn three_tables_of_one_run() {
+        let document = read(&[HEAD, DEVICES, MIG, PROCESSES, ROW, END].concat());
+        assert_eq!(document.driver_version.as_deref(), Some("515.1"));
+        assert_eq!(document.gpus.len(), 2);
+        let [first, second] = document.gpus.as_slice() else { unreachable!() };
+        assert_eq!((first.persistence, first.mig_enabled), (Ok(true), Ok(true)));
+        assert_eq!((second.persistence, second.mig_enabled), (Ok(false), Ok(false)));
+        assert_eq!(
+            (first.memory_used_mib, first.utilization_percent),
+            (Ok(45), Err(Absent::NotSupported))
+        );
+        let migs: Vec<_> =
+            document.mig_devices.iter().map(|m| (m.gpu_instance_id, m.memory_used_mib)).collect();
+        assert_eq!(migs, [(Some(7), Ok(6)), (Some(13), Ok(16))]);
+        // A process that calls itself a device is none.
+        let [process] = document.processes.as_deref().unwrap() else { panic!("one process") };
+        assert_eq!(process.name.as_deref(), Some("...bin/a | 00000000:0C:00.0 Off"));
+        assert_eq!((process.pid, process.gpu_instance_id), (Some(16_798), Some(13)));
+        assert_eq!(document.unread, []);
+    }
+
+    #[test]
+    fn no_processes_no_table_and_a_cut_table_differ() {
+        let none =
+            "|  No running processes found                                                 |\n";
+        let refused =
+            "|    0            Not Supported                                               |\n";
+        let devices = [HEAD, DEVICES].concat();
+        let processes = |parts: &[&str]| read(&(devices.clone() + &parts.concat())).processes;
+        assert_eq!(processes(&[]), None);
+        assert_eq!(processes(&[PROCESSES, none, END]), Some(Vec::new()));
+        assert_eq!(processes(&[PROCESSES, none]), Some(Vec::new()));
+        assert_eq!(processes(&[PROCESSES, END]), Some(Vec::new()));
+        assert_eq!(processes(&[PROCESSES]), None);
+        assert_eq!(processes(&[PROCESSES, refused, END]), None);
+        assert_eq!(processes(&[PROCESSES, refused, ROW, END]).map(|p| p.len()), Some(1));
+    }
+
+    #[test]
+    fn tables_without_their_beginning() {
+        let document = read(&[DEVICES, MIG, PROCESSES, ROW, END].concat());
+        assert_eq!((document.gpus.len(), document.mig_devices.len()), (2, 2));
+        assert_eq!(document.driver_version, None);
+        let row = ROW.replace(" | 00000000:0C:00.0 Off", "");
+        let rows = [DEVICES.replace('+', " ").replace("-----", "").as_str(), &row].concat();
+        let document = read(&rows);
+        assert_eq!(document.gpus.len(), 2);
+        assert_eq!(document.processes.map(|p| p.len()), Some(1));
+        let mig: String = MIG.lines().skip(7).map(|line| format!("{line}\n")).collect();
+        assert_eq!(read(&mig).mig_devices.len(), 2);
+    }
+
+    #[test]
+    fn tables_that_follow_each_other_all_count() {
+        let one = [HEAD, DEVICES, PROCESSES, ROW, END].concat();
+        let document = read(&[one.as_str(), &one].concat());
+        assert_eq!(document.gpus.len(), 4);
+        assert_eq!(document.processes.map(|p| p.len()), Some(2));
+        let cut = [HEAD, DEVICES, PROCESSES].concat();
+        assert_eq!(read(&[cut.as_str(), &one].concat()).gpus.len(), 4);
+    }
+
+    #[test]
+    fn a_row_that_is_cut_is_said_to_be() {
+        let document = read(&[HEAD, "|   0  Example 90\n"].concat());
+        assert_eq!(document.gpus, []);
+        let [unread] = document.unread.as_slice() else { panic!("{:?}", document.unread) };
+        assert_eq!((unread.line, unread.text.as_str()), (9, "|   0  Example 90"));
+        let document = read(&[PROCESSES, "|    0   N/A  N/A      167"].concat());
+        assert_eq!((document.processes, document.unread.len()), (None, 1));
+    }
+
+    #[test]
+    fn text_around_a_table_is_passed_over() {
+        let text = [
+            "me@host:~$ dmesg | grep 0000:0a\n[ 1.5] nvidia 0000:0a:00.0: enabled\n",
+            "0 1 00000000:0A:00.0 x\nme@host:~$ nvidia-smi\n",
+            HEAD,
+            DEVICES,
+            "me@host:~$ kill 3 100% 4C\nWARNING: infoROM is corrupted at gpu 0000:0A:00.0\n",
+        ]
+        .concat();
+        let document = read(&text);
+        assert_eq!(document.gpus, read(&[HEAD, DEVICES].concat()).gpus);
+        assert_eq!(document.processes, None);
+    }
+}
