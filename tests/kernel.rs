@@ -4,6 +4,7 @@
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
 use gpu_reaper::*;
+use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -80,7 +81,9 @@ impl Bench {
         let path = self.folder.path().join("audit.jsonl");
         let (clock, journal) = (SystemClock::new(), FileJournal::open(&path).unwrap());
         let ports = Ports { backend: self, host: &self.host, clock: &clock, journal: &journal };
-        let report = execute(plan, guard, ports, &ActToken::the_user_asked(), &mut |_| {});
+        let report = execute(plan, guard, ports, &ActToken::the_user_asked(), &mut |_| {
+            ControlFlow::Continue(())
+        });
         (report, std::fs::read_to_string(path).unwrap())
     }
 

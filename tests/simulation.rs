@@ -10,6 +10,7 @@ use gpu_sim::{
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -133,7 +134,9 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let witness = Witness::new(&simulation);
     let ports =
         Ports { backend: &witness, host: &simulation, clock: &simulation, journal: &simulation };
-    let report = execute(&plan, &guard, ports, &ActToken::the_user_asked(), &mut |_| {});
+    let report = execute(&plan, &guard, ports, &ActToken::the_user_asked(), &mut |_| {
+        ControlFlow::Continue(())
+    });
     let (signals, journal) = (simulation.signals(), simulation.journal());
     Some(Walk { plan, report, signals, journal, witness, own, protected })
 }

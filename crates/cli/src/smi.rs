@@ -3,6 +3,7 @@
 //! One run of `nvidia-smi -q -x` answers a whole look; gpu-text reads it. It is run by its full
 //! path from where drivers install it, never through `PATH`, since this program may be root.
 
+use crate::terminal::progress;
 use gpu_core::{
     Absent, ActToken, Clock, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
     Driver, Error, ErrorKind, GpuBackend, MachineFault, MigInstance, Origin, Result, Topology,
@@ -26,6 +27,9 @@ const PLACES: &[&str] = &[
 
 /// A driver without persistence mode takes one to three seconds for each device.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// After this, whoever waits is told for what.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// More than any machine prints: 16 devices take about 400 KiB.
 const MOST_OUTPUT: u64 = 16 << 20;
@@ -121,7 +125,12 @@ fn output_of(command: &mut Command) -> Result<Vec<u8>> {
             let _ = sender.send(read.map(|_| output));
         });
     }
-    let Ok(output) = receiver.recv_timeout(DEADLINE) else {
+    let first = receiver.recv_timeout(PATIENCE);
+    let answer = first.or_else(|_| {
+        progress("waiting for the driver; without persistence mode it takes seconds for each GPU");
+        receiver.recv_timeout(DEADLINE.saturating_sub(PATIENCE))
+    });
+    let Ok(output) = answer else {
         // A child that the driver keeps in state D does not end before the driver lets it go;
         // waiting for it would hang this program as well.
         let _ = child.kill();

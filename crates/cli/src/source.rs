@@ -5,6 +5,7 @@ use crate::args::{Global, Looks, shell_word};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::smi::NvidiaSmi;
+use crate::terminal::progress;
 use gpu_core::{Clock, DeviceFile, GpuBackend, Host, Journal, Origin, Snapshot};
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
 use gpu_reaper::Ports;
@@ -74,7 +75,11 @@ impl Source {
 
     fn several_looks(&self, count: u16, pause: Duration) -> Vec<Snapshot> {
         let mut looks = vec![self.look()];
-        for _ in 1..count {
+        for done in 1..count {
+            if self.simulation.is_none() && pause >= Duration::from_secs(1) {
+                let seconds = pause.as_secs();
+                progress(&format!("look {done} of {count} taken; the next in {seconds} s"));
+            }
             self.clock.sleep(pause);
             looks.push(self.look());
         }

@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Again,
     /// No answer within the time allowed.
     TimedOut,
+    /// Somebody asked to stop.
+    Interrupted,
     /// A process could not be looked at or signalled.
     Process(ProcessFault),
     /// A file could not be read or written.
@@ -107,6 +109,7 @@ impl ErrorKind {
             ErrorKind::Again => Reach::Again,
             ErrorKind::Field(_)
             | ErrorKind::Process(_)
+            | ErrorKind::Interrupted
             | ErrorKind::Io
             | ErrorKind::Invalid
             | ErrorKind::Unsupported => Reach::Field,

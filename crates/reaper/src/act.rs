@@ -10,6 +10,7 @@ use gpu_core::{
     Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
 };
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// How long SIGKILL is given.
@@ -50,12 +51,15 @@ pub enum Event<'a> {
 /// number, start time and user are those of the plan, that nobody protects it, and that it still
 /// holds a device or is still in the scope. Then the audit line is written; when that fails
 /// nothing more is sent to anybody. What cannot be made sure of is not signalled.
+///
+/// `watch` is told each step, and stops everything by [`ControlFlow::Break`]: then nothing more is
+/// sent, and the report says who was sent what.
 pub fn execute(
     plan: &Plan,
     guard: &Guard,
     ports: Ports<'_>,
     token: &ActToken,
-    watch: &mut dyn FnMut(Event<'_>),
+    watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Report {
     let stopped = |error: Error| Report { stopped: Some(error.fault()), ..Report::default() };
     if let Err(error) = same_machine(plan, ports) {
@@ -78,9 +82,8 @@ pub fn execute(
     let watch = ladder.watch;
     let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
     let ended = actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }));
-    let memory = before.memory_after(plan, ports, ended, &mut |waited| {
-        watch(Event::WaitingForMemory(waited));
-    });
+    let memory = before
+        .memory_after(plan, ports, ended, &mut |waited| watch(Event::WaitingForMemory(waited)));
     let newcomers = if ended { before.newcomers(plan, ports) } else { Vec::new() };
     Report { actions, memory, newcomers, stopped }
 }
@@ -100,13 +103,15 @@ struct Rung<'p> {
     target: &'p Target,
     handle: Option<Box<dyn ProcessHandle>>,
     action: Action,
+    /// How long it was waited for after its last signal.
+    waited_ms: u64,
 }
 
 struct Ladder<'a, 'w> {
     ports: Ports<'a>,
     guard: &'a Guard,
     token: &'a ActToken,
-    watch: &'w mut dyn FnMut(Event<'_>),
+    watch: &'w mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     files: &'a [DeviceFile],
     /// Targets of the plan that were found to be no targets: their scopes are spared too.
     spared: BTreeSet<Pid>,
@@ -114,10 +119,10 @@ struct Ladder<'a, 'w> {
 
 impl Ladder<'_, '_> {
     fn open<'p>(&mut self, target: &'p Target) -> Rung<'p> {
-        let mut rung = Rung { target, handle: None, action: Action::new(target) };
+        let mut rung = Rung { target, handle: None, action: Action::new(target), waited_ms: 0 };
         match self.ports.host.open(target.key.pid) {
             Ok(handle) => rung.handle = Some(handle),
-            Err(error) => rung.action.outcome = outcome_of(&error),
+            Err(error) => rung.action.outcome = outcome_of(&rung, &error),
         }
         rung
     }
@@ -133,7 +138,7 @@ impl Ladder<'_, '_> {
                 self.note_spared(rung);
                 continue;
             };
-            match self.may_signal(rung.target, &*handle) {
+            match self.may_signal(rung, &*handle) {
                 Err(outcome) => {
                     self.settle(rung, outcome)?;
                     self.note_spared(rung);
@@ -143,10 +148,10 @@ impl Ladder<'_, '_> {
                     match handle.signal(signal, self.token) {
                         Ok(()) => {
                             rung.action.signals.push(signal);
-                            (self.watch)(Event::Signalled(rung.target, signal));
                             rung.handle = Some(handle);
+                            self.tell(Event::Signalled(rung.target, signal))?;
                         }
-                        Err(error) => self.settle(rung, outcome_of(&error))?,
+                        Err(error) => self.settle(rung, outcome_of(rung, &error))?,
                     }
                 }
             }
@@ -165,10 +170,11 @@ impl Ladder<'_, '_> {
         loop {
             let waited = self.ports.clock.monotonic().saturating_sub(start);
             for rung in rungs.iter_mut() {
-                if rung.handle.as_ref().is_some_and(|handle| handle.has_exited().unwrap_or(false)) {
+                let Some(handle) = &rung.handle else { continue };
+                rung.waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                if handle.has_exited().unwrap_or(false) {
                     rung.handle = None;
-                    let after_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-                    self.settle(rung, Outcome::Ended { after_ms })?;
+                    self.settle(rung, Outcome::Ended { after_ms: rung.waited_ms })?;
                 }
             }
             let left = rungs.iter().filter(|rung| rung.handle.is_some()).count();
@@ -176,22 +182,21 @@ impl Ladder<'_, '_> {
                 return Ok(());
             }
             if waited >= wait {
-                for rung in rungs.iter().filter(|rung| rung.handle.is_some()) {
-                    (self.watch)(Event::StillThere(rung.target, waited));
-                }
-                return Ok(());
+                let mut left = rungs.iter().filter(|rung| rung.handle.is_some());
+                return left.try_for_each(|rung| self.tell(Event::StillThere(rung.target, waited)));
             }
-            (self.watch)(Event::WaitingForEnd(left, waited));
+            self.tell(Event::WaitingForEnd(left, waited))?;
             self.ports.clock.sleep(PAUSE.min(wait.saturating_sub(waited)));
         }
     }
 
     /// Makes sure that a signal would reach whom the plan means, and rightly.
-    fn may_signal(&self, target: &Target, handle: &dyn ProcessHandle) -> Result<(), Outcome> {
+    fn may_signal(&self, rung: &Rung<'_>, handle: &dyn ProcessHandle) -> Result<(), Outcome> {
+        let target = rung.target;
         if self.spared.contains(&target.on_account_of) {
             return Err(Outcome::Spared);
         }
-        let now = handle.look().map_err(|error| outcome_of(&error))?;
+        let now = handle.look().map_err(|error| outcome_of(rung, &error))?;
         if !now.key.surely_same(&target.key) || !same_user(&now, &target.process) {
             return Err(Outcome::NotTheSame);
         }
@@ -202,7 +207,7 @@ impl Ladder<'_, '_> {
             return Err(Outcome::LetGo);
         }
         let Membership::Holds(minors) = &target.membership else { return Ok(()) };
-        let held = handle.held(self.files).map_err(|error| outcome_of(&error))?;
+        let held = handle.held(self.files).map_err(|error| outcome_of(rung, &error))?;
         let holds = held.iter().any(|held| match held.kind {
             DeviceFileKind::Gpu(minor) => minors.contains(&minor),
             _ => false,
@@ -211,20 +216,29 @@ impl Ladder<'_, '_> {
     }
 
     fn settle(&mut self, rung: &mut Rung<'_>, outcome: Outcome) -> Result<()> {
-        (self.watch)(Event::Settled(rung.target, &outcome));
         rung.action.outcome = outcome;
-        audit::outcome(self.ports.journal, self.ports.clock, rung.target, &rung.action.outcome)
+        audit::outcome(self.ports.journal, self.ports.clock, rung.target, &rung.action.outcome)?;
+        self.tell(Event::Settled(rung.target, &rung.action.outcome))
     }
 
-    /// Says of everybody who is still there what state it is in.
+    fn tell(&mut self, event: Event<'_>) -> Result<()> {
+        match (self.watch)(event) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::new(ErrorKind::Interrupted, "carry out the plan")),
+        }
+    }
+
+    /// Says of everybody who was signalled and is still there what became of it.
     fn close(&mut self, rungs: &mut [Rung<'_>]) {
-        for rung in rungs {
-            let Some(handle) = rung.handle.take() else { continue };
-            if rung.action.signals.last() != Some(&Signal::Kill) {
-                continue;
-            }
-            let state = handle.look().map_err(|error| error.kind().absent());
-            let outcome = Outcome::Survived { state: state.and_then(|info| info.state) };
+        for rung in rungs.iter_mut().filter(|rung| rung.action.outcome == Outcome::NotReached) {
+            let outcome = match (rung.action.signals.last(), &rung.handle) {
+                (Some(Signal::Kill), Some(handle)) => {
+                    let state = handle.look().map_err(|error| error.kind().absent());
+                    Outcome::Survived { state: state.and_then(|info| info.state) }
+                }
+                (Some(_), _) => Outcome::Unsettled,
+                (None, _) => continue,
+            };
             // The report says it in any case; a log that fails now has nothing left to prevent.
             let _ = self.settle(rung, outcome);
         }
@@ -236,9 +250,13 @@ fn same_user(now: &ProcessInfo, planned: &ProcessInfo) -> bool {
     now.uid.is_ok() && now.uid == planned.uid
 }
 
-fn outcome_of(error: &gpu_core::Error) -> Outcome {
+/// What an error of a target means: one that is gone after a signal was ended by it.
+fn outcome_of(rung: &Rung<'_>, error: &Error) -> Outcome {
     match error.kind() {
-        ErrorKind::Process(ProcessFault::Gone) => Outcome::AlreadyGone,
+        ErrorKind::Process(ProcessFault::Gone) if rung.action.signals.is_empty() => {
+            Outcome::AlreadyGone
+        }
+        ErrorKind::Process(ProcessFault::Gone) => Outcome::Ended { after_ms: rung.waited_ms },
         _ => Outcome::Failed { why: error.fault() },
     }
 }

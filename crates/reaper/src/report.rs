@@ -74,6 +74,8 @@ pub enum Outcome {
     Protected,
     /// What it was in the scope of was spared, so it was too.
     Spared,
+    /// It was signalled, and everything was stopped before it was seen to end.
+    Unsettled,
     /// It lives on after SIGKILL.
     Survived {
         /// Its state, where it could be read; uninterruptible means that nothing ends it yet.

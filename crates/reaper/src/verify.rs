@@ -5,6 +5,7 @@ use crate::detect::driver_reserve;
 use crate::plan::{Expected, Plan};
 use crate::report::{Freed, Newcomer};
 use gpu_core::{Absent, Bytes, DeviceFile, GpuBackend, Holder, Reading};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// How long memory is waited for once the last target is gone. Drivers give it back within about
@@ -40,7 +41,7 @@ impl Before {
         plan: &Plan,
         ports: Ports<'_>,
         ended: bool,
-        waiting: &mut dyn FnMut(Duration),
+        waiting: &mut dyn FnMut(Duration) -> ControlFlow<()>,
     ) -> Vec<Freed> {
         let patience = if ended { PATIENCE } else { Duration::ZERO };
         let start = ports.clock.monotonic();
@@ -54,10 +55,9 @@ impl Before {
                 }
             }
             let done = freed.iter().flatten().all(|freed| freed.came_back);
-            if done || waited >= patience {
+            if done || waited >= patience || waiting(waited).is_break() {
                 return freed.into_iter().flatten().collect();
             }
-            waiting(waited);
             ports.clock.sleep(PAUSE);
         }
     }

@@ -6,6 +6,7 @@ use gpu_core::*;
 use gpu_reaper::*;
 use mockall::predicate::always;
 use scene::*;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -81,7 +82,9 @@ fn run(
     let clock = clock();
     let guard = Guard::new(host, protect).unwrap();
     let ports = Ports { backend, host, clock: &clock, journal };
-    execute(&ghost_plan(), &guard, ports, &ActToken::the_user_asked(), &mut |_| {})
+    execute(&ghost_plan(), &guard, ports, &ActToken::the_user_asked(), &mut |_| {
+        ControlFlow::Continue(())
+    })
 }
 
 fn still_holding(handle: &mut MockProcessHandle) {
@@ -246,4 +249,33 @@ fn what_a_supervisor_starts_again_is_told() {
     assert!(report.memory[0].came_back);
     assert_eq!(report.newcomers, [Newcomer { pid: Pid(200), name: Some("serve".into()) }]);
     assert!(!report.is_complete());
+}
+
+#[test]
+fn who_asks_to_stop_stops_before_the_next_signal() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(false));
+    });
+    let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let report =
+        execute(
+            &ghost_plan(),
+            &guard,
+            ports,
+            &ActToken::the_user_asked(),
+            &mut |event| match event {
+                Event::WaitingForEnd(_, waited) if waited >= Duration::from_secs(1) => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            },
+        );
+    assert_eq!(report.actions[0].signals, [Signal::Term]);
+    assert_eq!(report.actions[0].outcome, Outcome::Unsettled);
+    assert_eq!(report.stopped.unwrap().kind, ErrorKind::Interrupted);
+    assert!(lines.lock().unwrap().last().unwrap().contains("unsettled"));
 }

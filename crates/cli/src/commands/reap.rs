@@ -7,10 +7,14 @@ use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{ActToken, DeviceId, Snapshot};
+use gpu_core::{ActToken, DeviceId, ErrorKind, Snapshot};
 use gpu_reaper::{
     Diagnosis, Event, Freed, Guard, Membership, Outcome, Plan, Report, Request, Scope, Target,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -49,8 +53,10 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
 
 /// Ends with 0 only when all that was asked for is gone and its memory back.
 fn exit(plan: &Plan, report: &Report) -> Exit {
-    if report.stopped.is_some() {
-        return Exit::CannotObserve;
+    match &report.stopped {
+        Some(fault) if fault.kind == ErrorKind::Interrupted => return Exit::Remains,
+        Some(_) => return Exit::CannotObserve,
+        None => {}
     }
     let denied = report.actions.iter().any(|action| {
         matches!(&action.outcome, Outcome::Failed { why }
@@ -106,7 +112,13 @@ pub(crate) fn carry_out(
     }
     let journal = source.journal()?;
     let token = ActToken::the_user_asked();
-    let mut teller = Teller { screen, told_waiting: false, failure: None };
+    // From here on Ctrl-C does not leave a process half ended without a word.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(|error| Failure::io("watch for Ctrl-C", error))?;
+    }
+    let mut teller = Teller { screen, interrupted, told_waiting: false, failure: None };
     let report = gpu_reaper::execute(plan, guard, source.ports(&*journal), &token, &mut |event| {
         teller.tell(event)
     });
@@ -116,12 +128,22 @@ pub(crate) fn carry_out(
 /// Tells what happens while it happens. An output that fails does not stop an act halfway.
 struct Teller<'a> {
     screen: Option<&'a mut Screen>,
+    interrupted: Arc<AtomicBool>,
     told_waiting: bool,
     failure: Option<Failure>,
 }
 
 impl Teller<'_> {
-    fn tell(&mut self, event: Event<'_>) {
+    /// Tells an event, and whether to go on: not once somebody pressed Ctrl-C.
+    fn tell(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        self.print(event);
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn print(&mut self, event: Event<'_>) {
         let process = |target: &Target| words::process(target.key.pid, &target.process.name);
         let line = match event {
             Event::Signalled(target, signal) => {
@@ -161,6 +183,7 @@ fn became(outcome: &Outcome) -> Line {
     let line = Line::new();
     match outcome {
         Outcome::NotReached => line.accent("was not reached"),
+        Outcome::Unsettled => line.accent("was not waited for to its end"),
         Outcome::AlreadyGone => line.plain("was gone already"),
         Outcome::Ended { after_ms } => {
             line.plain(format!("gone after {:.1} s", *after_ms as f64 / 1000.0))
@@ -264,7 +287,11 @@ fn not_done(
 /// Prints the proof: what came back of what was expected.
 pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Failure> {
     if let Some(fault) = &report.stopped {
-        words::flow(screen, Line::new().accent("stopped: "), &format!("failed to {fault}"))?;
+        let why = match fault.kind {
+            ErrorKind::Interrupted => "you asked to; nothing more was sent".to_owned(),
+            _ => format!("failed to {fault}; nothing more was sent"),
+        };
+        words::flow(screen, Line::new().accent("stopped: "), &why)?;
     }
     report.memory.iter().try_for_each(|freed| screen.print(&proof(freed)))?;
     for newcomer in &report.newcomers {

@@ -22,6 +22,15 @@ use std::io::{self, IsTerminal, Write};
 /// The width taken where there is no terminal to ask.
 const USUAL_WIDTH: usize = 80;
 
+/// Tells somebody at a terminal what is waited for; says nothing to a pipe.
+pub(crate) fn progress(text: &str) {
+    let mut stderr = io::stderr();
+    if stderr.is_terminal() {
+        // Nobody is helped by a failure to say that one has to wait.
+        let _ = writeln!(stderr, "gpuws: {text}");
+    }
+}
+
 /// Standard output, or what stands for it in a test.
 pub(crate) struct Screen {
     out: Box<dyn Write>,
