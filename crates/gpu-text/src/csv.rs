@@ -93,6 +93,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
     if kind == Kind::QueryApps {
         document.processes = Some(Vec::new());
     }
+    let open_line = text.open_line();
     for (number, line) in text.lines() {
         let line = field::without_remark(line).trim();
         if line.is_empty() {
@@ -103,8 +104,12 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
             continue;
         }
         let separator = separator(line, document.columns.len());
-        let cells: Vec<&str> = line.split(separator).take(MAX_COLUMNS).collect();
+        let mut cells: Vec<&str> = line.split(separator).take(MAX_COLUMNS).collect();
         let is_alone = cells.len() == 1;
+        if open_line == Some(number) && (2..document.columns.len()).contains(&cells.len()) {
+            // Cut in the middle of a number, a cell would tell another one.
+            cells.pop();
+        }
         if is_alone && document.columns.len() != 1 {
             if !failure::note(&mut document, line) {
                 document.note_unread(number, line, "no row of the fields above");
@@ -304,10 +309,10 @@ mod tests {
         let fields = ["index", "memory.used", "utilization.gpu [%]"].map(str::to_owned);
         let text = "0, 11, 7   # the first\n\
                     Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n\
-                    [Unknown Error], [Unknown Error], [Unknown Error]\n2, 12\n";
+                    [Unknown Error], [Unknown Error], [Unknown Error]\n2, 12\n3, 1";
         let document = parse(&clean(text.as_bytes()), Kind::QueryGpu, Some(&fields));
         let used: Vec<_> = document.gpus.iter().map(|gpu| gpu.memory_used_mib).collect();
-        assert_eq!(used, [Ok(11), Err(Absent::Failed), Ok(12)]);
+        assert_eq!(used, [Ok(11), Err(Absent::Failed), Ok(12), Err(Absent::NotRecorded)]);
         assert_eq!(document.gpus[0].utilization_percent, Ok(7));
         assert_eq!(document.gpus[2].utilization_percent, Err(Absent::NotRecorded));
         assert_eq!((document.errors.len(), document.unread.len()), (1, 0));

@@ -143,13 +143,16 @@ pub(crate) fn is_failure(text: &Text) -> bool {
     if filled.take(MAX_LINES + 1).count() > MAX_LINES {
         return false;
     }
-    let (mut complaining, mut all) = (0, 0);
+    let (mut complaining, mut all, mut known) = (0, 0, false);
     for passage in passages(text) {
         let lines = passage.lines.iter().filter(|(_, line)| !command::is_between(line)).count();
         all += lines;
-        complaining += if codes(&passage.joined).is_empty() { 0 } else { lines };
+        let codes = codes(&passage.joined);
+        complaining += if codes.is_empty() { 0 } else { lines };
+        known |= codes.iter().any(|code| *code != ErrorCode::Other);
     }
-    complaining > 0 && 2 * complaining >= all
+    // Prose complains too, in fewer of its lines.
+    complaining > 0 && complaining * if known { 4 } else { 2 } >= all
 }
 
 /// Reads a failure text.

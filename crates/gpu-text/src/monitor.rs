@@ -28,6 +28,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
     columns.truncate(MAX_COLUMNS);
     document.columns.clone_from(&columns);
     let mut cells = 0;
+    let open_line = text.open_line();
     for (number, line) in text.lines() {
         let line = field::without_remark(line.trim());
         if line.is_empty() || is_units(line) {
@@ -40,7 +41,12 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
             columns = names;
             continue;
         }
-        let row = read(line, &columns);
+        let mut row = line;
+        if open_line == Some(number) && line.split_whitespace().count() < columns.len() {
+            // Cut in the middle of a number, a cell would tell another one.
+            row = line.rsplit_once(char::is_whitespace).map_or(line, |(whole, _)| whole.trim_end());
+        }
+        let row = read(row, &columns);
         if row.is_empty() {
             if !failure::note(&mut document, line) {
                 document.note_unread(number, line, "no row of the columns above");
@@ -151,6 +157,11 @@ mod tests {
         let document = pmon("    0   4242     C\n");
         assert_eq!(document.rows[0]["type"], Value::Text("C".into()));
         assert_eq!(document.rows[0]["command"], Value::Null);
+        let open = pmon("    0   4242     C    8");
+        assert_eq!(
+            (&open.rows[0]["pid"], &open.rows[0]["sm"]),
+            (&Value::Integer(4242), &Value::Null)
+        );
     }
 
     #[test]

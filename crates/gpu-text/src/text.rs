@@ -49,6 +49,15 @@ impl Text {
         self.cut
     }
 
+    /// Returns the number of the last line when nothing ends it: somebody may have cut the text in
+    /// the middle of a word.
+    pub(crate) fn open_line(&self) -> Option<usize> {
+        if self.clean.ends_with(['\n', '\r']) {
+            return None;
+        }
+        self.lines().last().map(|(number, _)| number)
+    }
+
     /// Iterates over the lines with their number in the original, from 1; the parts of a line
     /// that was broken in the cleaning share its number.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {

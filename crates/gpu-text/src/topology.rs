@@ -39,6 +39,7 @@ pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
     let mut topology = Topology::default();
     let mut header: Option<Header> = None;
     let mut in_legend = false;
+    let open_line = text.open_line();
     for (number, line) in text.lines() {
         let line = field::without_remark(line);
         if line.trim().is_empty() || is_legend(line) {
@@ -52,6 +53,14 @@ pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
             continue;
         }
         let row = header.as_ref().and_then(|header| Row::read(line, header, words));
+        let row = row.map(|mut row| {
+            let devices = topology.columns.len();
+            if open_line == Some(number) && row.cells.len() < devices {
+                // Cut in the middle of a cell, `NV18` would be `NV1`.
+                row.cells.pop();
+            }
+            row
+        });
         match row {
             Some(row) if topology.matrix.len() < MAX_DEVICES => row.keep(&mut topology),
             Some(_) => document.note_unread(number, line, "more rows than are kept"),
@@ -329,6 +338,8 @@ mod tests {
         let (topology, unread) = of(Kind::Topo, "\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\n");
         assert_eq!(topology.matrix["GPU0"].len(), 1);
         assert_eq!(unread, []);
+        let open = "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV1";
+        assert_eq!(of(Kind::Topo, open).0.matrix["GPU0"].len(), 1);
     }
 
     #[test]

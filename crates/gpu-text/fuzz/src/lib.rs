@@ -1,0 +1,59 @@
+//! What every fuzz target holds: the same answer twice, bounded output, no claim from silence.
+
+use gpu_core::Timestamp;
+use gpu_text::{Document, Hint, Kind, parse, sections, snapshot, topology};
+
+/// Reads bytes as a text of one kind.
+///
+/// # Panics
+/// When an invariant is broken.
+pub fn of_kind(bytes: &[u8], kind: Kind) {
+    let hint = Hint { kind: Some(kind), fields: None };
+    let document = parse(bytes, &hint).expect("a kind that is told is never unrecognized");
+    assert_eq!(document.kind, kind);
+    check(&document);
+    assert_eq!(parse(bytes, &hint).ok(), Some(document));
+    let fields = ["gpu", "name", "memory.used", "pid"].map(str::to_owned).to_vec();
+    check(&parse(bytes, &Hint { kind: Some(kind), fields: Some(fields) }).expect("told"));
+}
+
+/// Reads bytes as a text that tells its kind itself.
+///
+/// # Panics
+/// When an invariant is broken.
+pub fn any(bytes: &[u8]) {
+    let first = parse(bytes, &Hint::default());
+    first.iter().for_each(check);
+    assert_eq!(parse(bytes, &Hint::default()), first);
+}
+
+/// Reads bytes as a paste of several outputs.
+///
+/// # Panics
+/// When an invariant is broken.
+pub fn paste(bytes: &[u8]) {
+    let documents = sections(bytes);
+    documents.iter().for_each(check);
+    let snapshot = snapshot(&documents, Timestamp(0));
+    let asked = documents.iter().any(|d| matches!(d.kind, Kind::Fuser | Kind::Lsof));
+    assert_eq!(snapshot.holders.is_ok(), asked, "holders are known where somebody asked");
+    for holder in snapshot.holders() {
+        assert!(snapshot.processes.contains_key(&holder.process.pid));
+    }
+    for device in &snapshot.devices {
+        for process in device.processes.iter().flatten() {
+            assert!(snapshot.processes.contains_key(&process.pid));
+        }
+    }
+}
+
+fn check(document: &Document) {
+    assert!(document.unread.len() <= Document::MAX_UNREAD);
+    assert!(document.gpus.len() <= Document::MAX_ROWS);
+    assert!(document.rows.len() <= Document::MAX_ROWS);
+    assert!(document.holders.len() <= Document::MAX_ROWS);
+    if let Some(links) = topology(document) {
+        assert!(links.links.iter().all(|row| row.len() == links.links.len()));
+    }
+    serde_json::to_string(document).expect("a document is always JSON");
+}
