@@ -88,9 +88,14 @@ fn read_row(row: &str) -> Option<Holder> {
     })?;
     let (user, rest) = words.split_at(at);
     let (pid, access) = (rest.first()?, rest.get(1)?);
+    let user = user.join(" ");
     let command = rest.get(2..).unwrap_or_default().join(" ");
+    // Asked for users with `-u`, it repeats the one of the row before the command.
+    let repeated = command.strip_prefix('(').and_then(|rest| rest.strip_prefix(user.as_str()));
+    let bare = repeated.and_then(|rest| rest.strip_prefix(')')).filter(|_| !user.is_empty());
+    let command = bare.map(str::to_owned).unwrap_or(command);
     Some(Holder {
-        user: (!user.is_empty()).then(|| user.join(" ")),
+        user: (!user.is_empty()).then_some(user),
         pid: pid.parse().ok(),
         access: Some((*access).to_owned()),
         command: (!command.is_empty()).then_some(command),
@@ -162,7 +167,7 @@ mod tests {
     fn the_table_with_mounts_and_several_rows() {
         let document = of("                     USER        PID ACCESS COMMAND\n\
              /dev/nvidia0:        root     kernel mount /dev/nvidia0\n\
-             \x20                    ann         7 F...m my tool\n\n\
+             \x20                    ann         7 F...m (ann)my tool\n\n\
              /dev/nvidia-uvm-tools: bob 12 f.... x\n/dev/nvi");
         assert_eq!(
             rows(&document),

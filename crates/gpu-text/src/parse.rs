@@ -101,3 +101,60 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
     }
     document
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn unknown(bytes: &[u8]) -> String {
+        parse(bytes, &Hint::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_unknown_is_named_with_what_to_try() {
+        assert!(unknown(b"").starts_with("an empty text is no output"));
+        assert!(unknown(b" \n\n").starts_with("an empty text is no output"));
+        assert!(unknown(b"\x7fELF\0\0\0\0").starts_with("a binary file is no output"));
+        let message = unknown(b"0, 7 MiB\n");
+        assert!(message.starts_with("the text is no output"), "{message}");
+        assert!(message.contains("query_apps") && message.contains("the fields"), "{message}");
+    }
+
+    #[test]
+    fn fields_without_a_kind_tell_which_query_it_was() {
+        for (fields, kind) in
+            [(["index", "memory.used"], Kind::QueryGpu), (["pid", "used_memory"], Kind::QueryApps)]
+        {
+            let fields = Some(fields.map(str::to_owned).to_vec());
+            for row in ["0, 7 MiB\n", "0, [Unknown Error]\n"] {
+                let hint = Hint { kind: None, fields: fields.clone() };
+                let document = parse(row.as_bytes(), &hint).unwrap();
+                assert_eq!((document.kind, document.unread), (kind, vec![]), "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_shell_printed_is_not_unread() {
+        let text = "ann@box:~$ nvidia-smi -L\nGPU 0: Test K80 (UUID: GPU-1)\nann@box:~$\nwhat\n";
+        let document = parse(text.as_bytes(), &Hint::default()).unwrap();
+        let unread: Vec<_> = document.unread.iter().map(|unread| unread.text.as_str()).collect();
+        assert_eq!(unread, ["what"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_of_any_kind_give_the_same_bounded_document(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            kind in prop::sample::select(Kind::ALL.to_vec()),
+        ) {
+            let hint = Hint { kind: Some(kind), fields: None };
+            let document = parse(&bytes, &hint).unwrap();
+            prop_assert_eq!(document.kind, kind);
+            let lines = bytes.split(|byte| matches!(byte, b'\n' | b'\r')).count();
+            prop_assert!(document.gpus.len() + document.holders.len() <= bytes.len().max(lines));
+            prop_assert_eq!(parse(&bytes, &hint), Ok(document));
+        }
+    }
+}
