@@ -219,6 +219,19 @@ mod tests {
     }
 
     #[test]
+    fn a_process_in_a_mig_device_is_on_the_device_around_it() {
+        let list = "GPU 0: K (UUID: GPU-a)\nGPU 1: K (UUID: GPU-b)\n  MIG 1g.5gb Device 0: (UUID: MIG-c)\n";
+        let snapshot = of(&format!("{list}{}", APPS.replace("GPU-b", "MIG-c")));
+        let listed: Vec<_> = snapshot
+            .devices
+            .iter()
+            .map(|device| device.processes.as_ref().unwrap().len())
+            .collect();
+        assert_eq!(listed, [0, 2]);
+        assert_eq!(snapshot.devices[1].mig.len(), 1);
+    }
+
+    #[test]
     fn a_process_of_an_unknown_device_leaves_no_list_empty() {
         let snapshot = of(&format!("{GPUS}{}", APPS.replace("GPU-b, 8", "GPU-c, 8")));
         assert_eq!(snapshot.devices.len(), 3, "the list names a third device");

@@ -14,7 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_DEVICES: usize = 256;
 
 /// The devices of the machine.
-pub(super) struct Devices(Vec<Device>);
+pub(super) struct Devices {
+    list: Vec<Device>,
+    /// Of which device the MIG devices are part, by UUID and index.
+    migs: BTreeMap<String, u32>,
+}
 
 /// A device, with what the texts so far say.
 #[derive(Default)]
@@ -27,13 +31,15 @@ struct Device {
 
 impl Devices {
     pub(super) fn read(documents: &[Document]) -> Self {
-        let mut devices = Devices(Vec::new());
+        let migs = documents.iter().flat_map(|document| &document.mig_devices);
+        let migs = migs.filter_map(|mig| Some((mig.uuid.clone()?, mig.gpu_index?))).collect();
+        let mut devices = Devices { list: Vec::new(), migs };
         // Names first, from the texts that have most of them, so that a text with one name
         // finds its device whatever the order of the paste.
         let mut by_names: Vec<&Document> = documents.iter().collect();
         by_names.sort_by_cached_key(|document| Reverse(names_of(document)));
         for document in by_names {
-            let others = devices.0.len();
+            let others = devices.list.len();
             for (position, gpu) in named(document).iter().enumerate() {
                 devices.name(gpu, position, others);
             }
@@ -42,7 +48,7 @@ impl Devices {
         for document in documents {
             for (position, gpu) in gpus(document).iter().enumerate() {
                 if let Some(at) = devices.find(gpu).or_else(|| devices.at_position(gpu, position)) {
-                    devices.0[at].gpu.take(gpu);
+                    devices.list[at].gpu.take(gpu);
                 }
             }
             for mig in &document.mig_devices {
@@ -59,19 +65,19 @@ impl Devices {
         let found = self.find(gpu).or_else(|| {
             // A row without an index stands where its device does in the order of the indices.
             let index = u32::try_from(position).ok()?;
-            let at = self.0.iter().position(|device| device.gpu.index == Some(index))?;
+            let at = self.list.iter().position(|device| device.gpu.index == Some(index))?;
             let unclaimed = gpu.index.is_none() && (at < others || nameless);
-            (unclaimed && !contradicts(&self.0[at].gpu, gpu)).then_some(at)
+            (unclaimed && !contradicts(&self.list[at].gpu, gpu)).then_some(at)
         });
         match found {
-            Some(at) => self.0[at].gpu.take_names(gpu),
-            None if self.0.len() < MAX_DEVICES => {
+            Some(at) => self.list[at].gpu.take_names(gpu),
+            None if self.list.len() < MAX_DEVICES => {
                 let mut device = Device::default();
                 device.gpu.take_names(gpu);
                 if nameless {
                     device.gpu.index = u32::try_from(position).ok();
                 }
-                self.0.push(device);
+                self.list.push(device);
             }
             None => {}
         }
@@ -81,31 +87,31 @@ impl Devices {
     /// which is the driver's, or of their appearance.
     fn number(&mut self) {
         let bus = |device: &Device| device.gpu.bus_id.as_deref().and_then(parse_bus);
-        if self.0.iter().all(|device| device.gpu.index.is_none() && bus(device).is_some()) {
-            self.0.sort_by_key(bus);
+        if self.list.iter().all(|device| device.gpu.index.is_none() && bus(device).is_some()) {
+            self.list.sort_by_key(bus);
         }
-        let taken: BTreeSet<u32> = self.0.iter().filter_map(|device| device.gpu.index).collect();
+        let taken: BTreeSet<u32> = self.list.iter().filter_map(|device| device.gpu.index).collect();
         let mut free = (0..).filter(|index| !taken.contains(index));
-        for device in &mut self.0 {
+        for device in &mut self.list {
             device.gpu.index = device.gpu.index.or_else(|| free.next());
         }
-        self.0.sort_by_key(|device| device.gpu.index);
+        self.list.sort_by_key(|device| device.gpu.index);
     }
 
     /// Returns the device with these names: by UUID, then PCI address, then index.
     fn find(&self, gpu: &Gpu) -> Option<usize> {
-        self.0.iter().position(|device| same(&device.gpu, gpu) == Some(true))
+        self.list.iter().position(|device| same(&device.gpu, gpu) == Some(true))
     }
 
     /// Returns the device that a row without any name stands for.
     fn at_position(&self, gpu: &Gpu, position: usize) -> Option<usize> {
         let index = u32::try_from(position).ok().filter(|_| is_nameless(gpu))?;
-        self.0.iter().position(|device| device.gpu.index == Some(index))
+        self.list.iter().position(|device| device.gpu.index == Some(index))
     }
 
     fn add_mig(&mut self, mig: &MigDevice) {
         let of = |device: &&mut Device| device.gpu.index == mig.gpu_index;
-        let Some(device) = self.0.iter_mut().find(of) else { return };
+        let Some(device) = self.list.iter_mut().find(of) else { return };
         let place = (mig.gpu_instance_id, mig.compute_instance_id);
         let same = |known: &&mut MigInstance| match mig.mig_index {
             Some(index) => known.index == index,
@@ -134,10 +140,10 @@ impl Devices {
     fn add_processes(&mut self, document: &Document) {
         let Some(list) = listed::read(document) else { return };
         let placed: Vec<Option<usize>> =
-            list.processes.iter().map(|process| self.device_of(document, process)).collect();
+            list.processes.iter().map(|process| self.device_of(process)).collect();
         // A list with a process of an unknown device says of no device that nothing else is there.
         let complete = placed.iter().all(Option::is_some);
-        for (at, device) in self.0.iter_mut().enumerate() {
+        for (at, device) in self.list.iter_mut().enumerate() {
             let covers = match &list.devices {
                 Some(devices) => device.gpu.index.is_some_and(|index| devices.contains(&index)),
                 None => {
@@ -153,7 +159,7 @@ impl Devices {
             }
         }
         for (listed, at) in list.processes.into_iter().zip(placed) {
-            let known = at.and_then(|at| self.0.get_mut(at)?.processes.as_mut());
+            let known = at.and_then(|at| self.list.get_mut(at)?.processes.as_mut());
             let Some(known) = known else { continue };
             match known.get_mut(&listed.key()) {
                 Some(known) => listed::take(known, &listed.process),
@@ -165,18 +171,16 @@ impl Devices {
     }
 
     /// Returns the device that a process is listed on.
-    fn device_of(&self, document: &Document, listed: &Listed) -> Option<usize> {
+    fn device_of(&self, listed: &Listed) -> Option<usize> {
         let mut gpu = listed.place.clone();
         if let Some(uuid) = gpu.uuid.take_if(|uuid| uuid.starts_with("MIG-")) {
-            let mut migs = document.mig_devices.iter();
-            gpu.index =
-                migs.find(|mig| mig.uuid.as_ref() == Some(&uuid)).and_then(|mig| mig.gpu_index);
+            gpu.index = self.migs.get(&uuid).copied();
         }
-        self.find(&gpu).or_else(|| (self.0.len() == 1).then_some(0))
+        self.find(&gpu).or_else(|| (self.list.len() == 1).then_some(0))
     }
 
     pub(super) fn into_states(self) -> Vec<DeviceState> {
-        self.0.into_iter().map(Device::into_state).collect()
+        self.list.into_iter().map(Device::into_state).collect()
     }
 }
 
