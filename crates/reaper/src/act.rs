@@ -144,7 +144,7 @@ impl Ladder<'_, '_> {
                     self.note_spared(rung);
                 }
                 Ok(()) => {
-                    audit::intent(self.ports.journal, self.ports.clock, rung.target, signal)?;
+                    audit::intent(self.ports, rung.target, signal)?;
                     match handle.signal(signal, self.token) {
                         Ok(()) => {
                             rung.action.signals.push(signal);
@@ -217,7 +217,7 @@ impl Ladder<'_, '_> {
 
     fn settle(&mut self, rung: &mut Rung<'_>, outcome: Outcome) -> Result<()> {
         rung.action.outcome = outcome;
-        audit::outcome(self.ports.journal, self.ports.clock, rung.target, &rung.action.outcome)?;
+        audit::outcome(self.ports, rung.target, &rung.action.outcome)?;
         self.tell(Event::Settled(rung.target, &rung.action.outcome))
     }
 

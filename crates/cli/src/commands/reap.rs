@@ -40,7 +40,7 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
         } else {
             not_done(screen, args, global, now, &plan)?;
         }
-        return Ok(if plan.refused.is_empty() { Exit::Done } else { Exit::Remains });
+        return Ok(Exit::Done);
     }
     let report = carry_out(&source, &plan, &guard, (!global.json).then_some(&mut *screen))?;
     if global.json {
