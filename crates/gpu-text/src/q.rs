@@ -140,7 +140,10 @@ fn name(key: &str) -> String {
 /// Tells whether a value is complete although the text ends right behind it: a number is only
 /// with its unit, and a name may go on.
 fn is_whole(value: &str) -> bool {
-    let unit = [" MiB", " MB", " W", " %", " C"].iter().any(|unit| value.ends_with(unit));
+    let unit = [" MiB", " MB", " W", " %", " C"].iter().any(|unit| {
+        let number = value.strip_suffix(unit);
+        number.is_some_and(|number| number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'-')))
+    });
     unit || field::absent(value).is_some() || field::switch(value).is_ok_and(|_| value.len() > 1)
 }
 
@@ -336,6 +339,8 @@ GPU 00000000:0B:00.0
         }
         let log = read("GPU 0000:01:00.0\n    Processes\n        Process ID : 74");
         assert_eq!((log.processes, log.unread.len()), (None, 1));
+        let log = read("GPU 0000:01:00.0\n    Product Name : Tesla C");
+        assert_eq!((log.gpus[0].name.as_ref(), log.unread.len()), (None, 1));
         let log = read("GPU 0000:01:00.0\n    FB Memory Usage\n        Used : 7 MiB");
         assert_eq!(log.gpus[0].memory_used_mib, Ok(7));
     }
