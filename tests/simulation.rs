@@ -110,7 +110,12 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let own = Host::own_line(&simulation).ok()?.iter().map(|key| key.pid).collect();
     let machine = random_machine(seed);
     for (call, nth, fault) in random_faults(seed, &machine, asked.faults) {
-        simulation.inject(call, nth, fault);
+        // Between the last check and the signal lies an instant that nobody can close: letting go
+        // exactly there is the one thing that is not asked of the reaper (docs/safety.md).
+        let unseen = matches!(fault, Fault::Meanwhile(Happening::LetGo(..)));
+        if call != gpu_sim::Call::Signal || !unseen {
+            simulation.inject(call, nth, fault);
+        }
     }
     let pids: Vec<Pid> = machine.processes.iter().map(gpu_sim::Process::pid).collect();
     let protected = asked.protect.and_then(|at| pids.get(at % pids.len().max(1)).copied());
@@ -175,7 +180,17 @@ fn check(walk: &Walk) {
                 .any(|(used, signals)| *used == freed.after && *signals == walk.signals.len())
         );
         assert_eq!(bytes, freed.before.unwrap().saturating_sub(freed.after.unwrap()));
-        assert!(!freed.came_back || bytes.0 > 0, "nothing came back");
+        if freed.came_back {
+            // All that was expected but for the driver's share: half of it at the very least.
+            assert!(bytes.0 > 0 && bytes.0 >= freed.expected.map_or(0, |expected| expected.0 / 2));
+            let of_device = |pid: &Pid| {
+                let mut actions = walk.report.actions.iter();
+                actions.any(|action| action.pid == *pid && action.outcome.is_gone())
+            };
+            let mut expected = walk.plan.expected.iter();
+            let expected = expected.find(|expected| expected.device.same_device(&freed.device));
+            assert!(expected.unwrap().targets.iter().all(of_device), "who held it lives");
+        }
     }
     if walk.report.is_complete() {
         let gone = walk.report.actions.iter().all(|action| action.outcome.is_gone());
@@ -195,12 +210,16 @@ proptest! {
 
     #[test]
     fn a_number_used_again_between_plan_and_act_is_never_signalled(asked in asked()) {
+        let simulation_seed = asked.seed;
         let reused = |simulation: &Simulation, plan: &Plan| {
             for target in &plan.targets {
                 simulation.happen(Happening::Exit(target.key.pid));
-                let mut info = target.process.clone();
-                info.key.start = None;
-                simulation.happen(Happening::Start(Box::new(gpu_sim::Process::new(info))));
+                // The successor is of the same name and user, and holds what its predecessor held.
+                let before = random_machine(Seed(simulation_seed)).processes;
+                let before = before.into_iter().find(|process| process.pid() == target.key.pid);
+                let mut successor = before.unwrap_or_else(|| gpu_sim::Process::new(target.process.clone()));
+                successor.info.key.start = None;
+                simulation.happen(Happening::Start(Box::new(successor)));
             }
         };
         if let Some(walk) = walk(&asked, reused) {

@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::terminal::clean;
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
+use rustix::io::Errno;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -60,7 +61,7 @@ impl fmt::Display for Failure {
             write!(f, ": {}", clean(error.to_string().trim_end()))?;
             source = error.source();
         }
-        if let Some(meaning) = self.meaning {
+        if let (Some(meaning), None) = (self.meaning, &self.source) {
             write!(f, ": {meaning}")?;
         }
         match &self.hint {
@@ -85,9 +86,12 @@ impl From<gpu_core::Error> for Failure {
 }
 
 fn exit_of(kind: ErrorKind, source: Option<&(dyn Error + 'static)>) -> Exit {
-    let denied = source
-        .and_then(|source| source.downcast_ref::<io::Error>())
-        .is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    let denied = source.is_some_and(|source| {
+        let by_io = source.downcast_ref::<io::Error>().map(io::Error::kind);
+        let by_number = source.downcast_ref::<rustix::io::Errno>();
+        by_io == Some(io::ErrorKind::PermissionDenied)
+            || by_number.is_some_and(|errno| [Errno::ACCESS, Errno::PERM].contains(errno))
+    });
     match kind {
         ErrorKind::Machine(MachineFault::NotPermitted | MachineFault::Blocked)
         | ErrorKind::Process(ProcessFault::NotPermitted)
@@ -100,42 +104,55 @@ fn exit_of(kind: ErrorKind, source: Option<&(dyn Error + 'static)>) -> Exit {
     }
 }
 
-/// Returns what a failure of the whole machine means; `None` for one that tells itself.
+/// Returns what a failure of a machine or a device means; `None` for one that tells itself.
 pub(crate) fn meaning(kind: ErrorKind) -> Option<&'static str> {
-    let ErrorKind::Machine(fault) = kind else { return None };
-    Some(match fault {
-        MachineFault::NoLibrary => "no NVIDIA driver is installed here",
-        MachineFault::DriverNotLoaded => "the NVIDIA kernel module is not loaded",
-        MachineFault::VersionMismatch => {
+    Some(match kind {
+        ErrorKind::Machine(MachineFault::NoLibrary) => "no NVIDIA driver is installed",
+        ErrorKind::Machine(MachineFault::DriverNotLoaded) => {
+            "the NVIDIA kernel module is not loaded"
+        }
+        ErrorKind::Machine(MachineFault::VersionMismatch) => {
             "driver library and kernel module are of different versions"
         }
-        MachineFault::Blocked => "the devices are blocked for this container or job",
-        MachineFault::NotPermitted => "the device files may not be opened",
-        MachineFault::NoDevices => "the driver is there and finds no device",
-        MachineFault::Unknown(_) => return None,
+        ErrorKind::Machine(MachineFault::Blocked) => {
+            "the devices are blocked for this container or job"
+        }
+        ErrorKind::Machine(MachineFault::NotPermitted) => "the device files may not be opened",
+        ErrorKind::Machine(MachineFault::NoDevices) => "the driver is there and finds no device",
+        ErrorKind::Device(DeviceFault::Lost) => "lost: it does not answer on the bus any more",
+        ErrorKind::Device(DeviceFault::ResetRequired) => "it waits for a reset",
+        ErrorKind::Device(DeviceFault::InsufficientPower) => "its power cables are not connected",
+        ErrorKind::Device(DeviceFault::Interrupt) => "its interrupts cannot be served",
+        ErrorKind::TimedOut => "no answer in time",
+        _ => return None,
     })
+}
+
+/// Says in a few words what a fault is: its meaning, else what failed.
+pub(crate) fn brief(fault: &gpu_core::Fault) -> String {
+    meaning(fault.kind).map_or_else(|| format!("failed to {}", fault.text), str::to_owned)
 }
 
 /// Returns what a person can do about a failure of this kind; `None` where nothing general helps.
 pub(crate) fn remedy(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Machine(MachineFault::NoLibrary) => {
-            "install the NVIDIA driver, or look at a simulated machine: gpuws --sim p100-ghost"
+            "install the driver, or try a simulated machine: gpuws demo"
         }
         ErrorKind::Machine(MachineFault::DriverNotLoaded) => {
-            "load the kernel module as root (modprobe nvidia); dmesg says why it is not loaded"
+            "sudo modprobe nvidia; sudo dmesg tells why it was not loaded"
         }
         ErrorKind::Machine(MachineFault::VersionMismatch) => {
-            "the driver was upgraded under a loaded module: reboot, or unload and load the module"
+            "upgraded without a reboot: reboot, or reload the kernel module"
         }
         ErrorKind::Machine(MachineFault::Blocked) => {
-            "give the device to this container or job (as with --gpus), or ask outside of it"
+            "give the device to this container (--gpus), or ask outside of it"
         }
         ErrorKind::Machine(MachineFault::NotPermitted)
         | ErrorKind::Process(ProcessFault::NotPermitted)
         | ErrorKind::Field(Absent::NotPermitted) => "run the same command with sudo",
         ErrorKind::Machine(MachineFault::NoDevices) => {
-            "check that the machine has a GPU (lspci) and that dmesg shows no error of the driver"
+            "lspci tells whether there is one, sudo dmesg what the driver says"
         }
         ErrorKind::Device(DeviceFault::Lost) => {
             "reboot; when it happens again, check power, seating and cooling of the card"

@@ -24,14 +24,42 @@ use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(&cli) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => {
+            let code = if told.use_stderr() { Exit::Usage } else { Exit::Done };
+            return told.print().map_or(Exit::CannotObserve, |()| code).into();
+        }
+    };
+    match fits(&cli).and_then(|()| run(&cli)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             // Where standard error is closed, only the code is left to tell it.
             let _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit().into()
         }
+    }
+}
+
+/// Makes sure that a global option means something to the command: one that is passed over in
+/// silence misleads.
+fn fits(cli: &Cli) -> Result<(), Failure> {
+    let refused = |option: &str, why: &str| {
+        Err(Failure::new(Exit::Usage, format!("take {option} here")).with_source(why.to_owned()))
+    };
+    match &cli.command {
+        Some(Command::Demo(_)) if cli.global.sim.is_some() => {
+            refused("--sim", "demo takes the name of the machine: gpuws demo NAME")
+        }
+        Some(Command::Parse(_) | Command::Completions(_) | Command::Man(_))
+            if cli.global.sim.is_some() =>
+        {
+            refused("--sim", "this command looks at no machine")
+        }
+        Some(Command::Demo(_) | Command::Completions(_) | Command::Man(_)) if cli.global.json => {
+            refused("--json", "what this command prints is for people, shells and man")
+        }
+        _ => Ok(()),
     }
 }
 

@@ -70,7 +70,7 @@ impl NvidiaSmi {
             } else {
                 Error::new(MachineFault::NoLibrary, "find an NVIDIA driver")
             };
-            fault.with_source("no nvidia-smi is installed")
+            fault.with_source(format!("there is no nvidia-smi at {}", PLACES.join(", ")))
         })?;
         let output = output_of(Command::new(program).args(["-q", "-x"]))?;
         let document = gpu_text::parse(&output, &Hint::default());

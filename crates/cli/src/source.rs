@@ -75,6 +75,10 @@ impl Source {
 
     fn several_looks(&self, count: u16, pause: Duration) -> Vec<Snapshot> {
         let mut looks = vec![self.look()];
+        if looks.iter().any(|look| look.driver.is_err() && look.devices.is_empty()) {
+            // What a second look could tell apart is not there to be seen.
+            return looks;
+        }
         for done in 1..count {
             if self.simulation.is_none() && pause >= Duration::from_secs(1) {
                 let seconds = pause.as_secs();
@@ -144,6 +148,10 @@ fn simulation(machine: &Path) -> Result<Simulation, Failure> {
     }
     if machine.is_dir() {
         return Ok(Simulation::from_dir(machine)?);
+    }
+    if machine.file_name() == Some("machine.toml".as_ref()) && machine.exists() {
+        let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty());
+        return Ok(Simulation::from_dir(folder.unwrap_or(Path::new(".")))?);
     }
     if machine.exists() {
         return Ok(Simulation::from_recording(machine)?);

@@ -16,7 +16,7 @@ pub(crate) fn kind(kind: FindingKind) -> &'static str {
         FindingKind::ForeignNamespace => "FOREIGN PID NAMESPACE",
         FindingKind::ListedButGone => "LISTED BUT GONE",
         FindingKind::ZombieHolder => "ZOMBIE HOLDER",
-        FindingKind::UninterruptibleHolder => "STUCK HOLDER",
+        FindingKind::StuckHolder => "STUCK HOLDER",
         FindingKind::Orphan => "ORPHAN",
         FindingKind::Hoarder => "HOARDER",
         FindingKind::DeviceFault => "DEVICE FAULT",
@@ -30,7 +30,7 @@ pub(crate) fn short(kind: FindingKind) -> &'static str {
         FindingKind::Ghost => "ghost",
         FindingKind::ListedButGone => "gone",
         FindingKind::ZombieHolder => "zombie",
-        FindingKind::UninterruptibleHolder => "stuck",
+        FindingKind::StuckHolder => "stuck",
         FindingKind::Orphan => "orphan",
         FindingKind::Hoarder => "hoarder",
         FindingKind::DriverLeak
@@ -73,8 +73,8 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::LimitVisibleDevices(indexes) => {
             let list = indexes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
             (
-                format!("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={list}"),
-                "in the job's environment: it then takes only what it works on",
+                format!("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={list}"),
+                "before the job starts: it then takes only what it works on",
             )
         }
         Advice::LetMemoryGrow => (
@@ -84,9 +84,14 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::ResetDevice(index) => {
             (format!("nvidia-smi --gpu-reset -i {index}"), "as root, once nobody holds the device")
         }
-        Advice::WaitOrReboot => {
-            ("dmesg".to_owned(), "tells what it waits for; if that never ends, only a reboot helps")
-        }
+        Advice::ReadKernelLog => (
+            "sudo dmesg | grep -i -e NVRM -e Xid".to_owned(),
+            "tells why; a reboot brings it back, and if not, the card has a fault",
+        ),
+        Advice::WaitOrReboot => (
+            "sudo dmesg | tail -40".to_owned(),
+            "tells what it waits for; if that never ends, only a reboot helps",
+        ),
         Advice::StopService(pid) => (
             format!("systemctl status {pid}"),
             "tells its service; stop that, it is never signalled",

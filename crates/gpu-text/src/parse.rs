@@ -18,7 +18,7 @@ pub struct Hint {
 /// The text is of no kind that this crate knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{what} is no output that gpu-text knows ({}); name its kind if it is one, and the fields \
+    "{what} is no output of a known kind ({}); name its kind if it is one, and the fields \
      if it is CSV without a header line",
     known()
 )]

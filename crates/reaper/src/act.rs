@@ -61,7 +61,7 @@ pub fn execute(
     token: &ActToken,
     watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Report {
-    let stopped = |error: Error| Report { stopped: Some(error.fault()), ..Report::default() };
+    let stopped = |error: Error| Report::stopped(Some(error.fault()));
     if let Err(error) = same_machine(plan, ports) {
         return stopped(error);
     }
@@ -81,10 +81,9 @@ pub fn execute(
     ladder.close(&mut rungs);
     let watch = ladder.watch;
     let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
-    let ended = actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }));
     let memory = before
-        .memory_after(plan, ports, ended, &mut |waited| watch(Event::WaitingForMemory(waited)));
-    let newcomers = if ended { before.newcomers(plan, ports) } else { Vec::new() };
+        .memory_after(plan, ports, &actions, &mut |waited| watch(Event::WaitingForMemory(waited)));
+    let newcomers = before.newcomers(plan, ports, &actions);
     Report { actions, memory, newcomers, stopped }
 }
 
@@ -132,7 +131,6 @@ impl Ladder<'_, '_> {
     /// # Errors
     /// When the audit line could not be written: nothing more is sent.
     fn climb(&mut self, rungs: &mut [Rung<'_>], signal: Signal, wait: Duration) -> Result<()> {
-        let start = self.ports.clock.monotonic();
         for rung in rungs.iter_mut() {
             let Some(handle) = rung.handle.take() else {
                 self.note_spared(rung);
@@ -145,6 +143,13 @@ impl Ladder<'_, '_> {
                 }
                 Ok(()) => {
                     audit::intent(self.ports, rung.target, signal)?;
+                    // The line may have taken the disk its time: what was true before it is made
+                    // sure of again.
+                    if let Err(outcome) = self.may_signal(rung, &*handle) {
+                        self.settle(rung, outcome)?;
+                        self.note_spared(rung);
+                        continue;
+                    }
                     match handle.signal(signal, self.token) {
                         Ok(()) => {
                             rung.action.signals.push(signal);
@@ -156,7 +161,8 @@ impl Ladder<'_, '_> {
                 }
             }
         }
-        self.wait(rungs, start, wait)
+        // Whoever was signalled last is given all of the time, and the others a little more.
+        self.wait(rungs, self.ports.clock.monotonic(), wait)
     }
 
     /// Remembers that the process which a scope was to be ended for is no target.

@@ -67,7 +67,7 @@ fn write(
     };
     let line = serde_json::to_string(&line)
         .map_err(|error| Error::new(ErrorKind::Invalid, "word an audit line").with_source(error))?;
-    ports.journal.append(&line)
+    ports.journal.append(&ascii(&line))
 }
 
 /// The name of the machine; one that does not tell its name is still told from a simulated one.
@@ -75,5 +75,32 @@ fn machine(ports: Ports<'_>) -> String {
     match ports.host.origin() {
         Origin::Live => ports.host.hostname().unwrap_or_else(|_| Origin::Live.to_string()),
         origin => origin.to_string(),
+    }
+}
+
+/// Escapes what is not ASCII, so that nothing in a process's name acts on the terminal of whoever
+/// reads the log; to a reader of JSON it is the same text.
+fn ascii(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        if matches!(character, ' '..='~') {
+            escaped.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_cannot_act_on_a_terminal() {
+        let name = "a\u{202e}\u{9b}é\u{e0041}\u{7f}";
+        let escaped = super::ascii(&serde_json::to_string(name).unwrap());
+        assert!(escaped.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{escaped}");
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), name);
     }
 }

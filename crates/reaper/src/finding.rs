@@ -30,7 +30,7 @@ pub enum FindingKind {
     /// A holder whose first thread ended while others live on.
     ZombieHolder,
     /// A holder in an uninterruptible wait: no signal ends it.
-    UninterruptibleHolder,
+    StuckHolder,
     /// A holder whose parent and process-group leader are gone.
     Orphan,
     /// A process that keeps memory and does not compute.
@@ -119,6 +119,8 @@ pub enum Advice {
     LetMemoryGrow,
     /// Reset the device once nobody holds it.
     ResetDevice(u32),
+    /// Read what the driver wrote into the kernel's log.
+    ReadKernelLog,
     /// Wait for input or output to finish; where it never does, only a reboot helps.
     WaitOrReboot,
     /// Stop the service that a monitor or daemon belongs to.

@@ -1,6 +1,6 @@
 //! Whom nobody may end.
 
-use crate::role::Role;
+use crate::role::{Role, kernel_name};
 use gpu_core::{Host, Pid, ProcessInfo, ProcessKey, Result};
 use serde::Serialize;
 use std::fmt;
@@ -42,6 +42,8 @@ pub enum Refusal {
     UnknownIdentity,
     /// It holds no device that was asked for.
     HoldsNothing,
+    /// It belongs to none of the users that were asked for.
+    OtherUser,
     /// It is not here, or could not be read.
     NotSeen,
     /// It leads a session, as a login shell does.
@@ -64,6 +66,7 @@ impl fmt::Display for Refusal {
             Refusal::Protected => "protected by --protect",
             Refusal::UnknownIdentity => "its start time is not known",
             Refusal::HoldsNothing => "it holds no GPU that was asked for",
+            Refusal::OtherUser => "it belongs to none of the users that were asked for",
             Refusal::NotSeen => "no such process can be seen here",
             Refusal::LeadsSession => "it leads a login session",
             Refusal::NoContainer => "it belongs to no container, pod or job",
@@ -106,10 +109,11 @@ impl Guard {
 }
 
 impl Protect {
-    fn covers(&self, process: &ProcessInfo) -> bool {
+    /// Tells whether this protects a process.
+    pub fn covers(&self, process: &ProcessInfo) -> bool {
         match self {
             Protect::Pid(pid) => process.key.pid == *pid,
-            Protect::Name(name) => process.name == *name,
+            Protect::Name(name) => kernel_name(&process.name) == kernel_name(name),
             Protect::User(user) => is_user(process, user),
         }
     }

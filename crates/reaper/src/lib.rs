@@ -27,6 +27,6 @@ pub use detect::diagnose;
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
-pub use report::{Action, Freed, Newcomer, Outcome, Report};
+pub use report::{Action, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
 pub use usage::{Usage, User};

@@ -108,17 +108,26 @@ pub struct Expected {
     /// At most this much; `None` where others share the unexplained memory.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<Bytes>,
+    /// How much of it no list accounts for: some of that may be the driver's own.
+    #[serde(rename = "unexplained_bytes")]
+    pub unexplained: Bytes,
+    /// The targets that hold the device.
+    #[serde(rename = "target_pids")]
+    pub targets: Vec<Pid>,
 }
 
 /// Everything that would be done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plan {
     /// The machine it is for; it can be carried out on no other.
+    #[serde(skip)]
     pub origin: Option<Origin>,
     /// Whom to signal, in order.
     pub targets: Vec<Target>,
     /// Whom not, and why.
     pub refused: Vec<Refused>,
+    /// Whom findings name and the choice of devices or users left out.
+    pub left_out: Vec<Refused>,
     /// What should come back.
     pub expected: Vec<Expected>,
     /// Time from SIGTERM to SIGKILL, in milliseconds.
@@ -148,17 +157,24 @@ pub fn plan(
             continue;
         }
         match targets_for(&case, everyone, guard, request, pid, &why) {
-            Ok(targets) => plan.targets.extend(targets),
-            // Without a number the user asked for whatever fits: what does not is no news.
-            Err(Refusal::HoldsNothing) if request.pids.is_empty() => {}
-            Err(why) => plan.refused.push(Refused {
-                pid,
-                name: case.info(pid).map(|info| info.name.clone()),
-                why,
-            }),
+            Ok(targets) => {
+                for target in targets {
+                    if !plan.targets.iter().any(|other| other.key == target.key) {
+                        plan.targets.push(target);
+                    }
+                }
+            }
+            Err(why) => {
+                // Without a number the user asked for whatever fits: what does not was left out.
+                let narrowed = matches!(why, Refusal::HoldsNothing | Refusal::OtherUser);
+                let list = match narrowed && request.pids.is_empty() {
+                    true => &mut plan.left_out,
+                    false => &mut plan.refused,
+                };
+                list.push(Refused { pid, name: case.info(pid).map(|info| info.name.clone()), why });
+            }
         }
     }
-    plan.targets.dedup_by(|a, b| a.key == b.key);
     plan.expected = expected(&case, diagnosis, &plan.targets);
     plan
 }
@@ -243,8 +259,11 @@ fn targets_for(
             .filter_map(|device| case.now.minor_of(device))
             .collect(),
     };
-    if minors.is_empty() || !by_user {
+    if minors.is_empty() {
         return Err(Refusal::HoldsNothing);
+    }
+    if !by_user {
+        return Err(Refusal::OtherUser);
     }
     // Its role counts on every device that it holds, not only on those asked for.
     let roles: Vec<Role> = match &held[..] {
@@ -358,12 +377,19 @@ fn expected(case: &Case<'_>, diagnosis: &Diagnosis, targets: &[Target]) -> Vec<E
     let is_target = |pid: Pid| targets.iter().any(|target| target.key.pid == pid);
     let mut expected = Vec::new();
     for device in &case.now.devices {
+        let holds = |pid: Pid| {
+            listed(device, pid).is_some() || case.holders_of(device).any(|h| h.process.pid == pid)
+        };
         let minor = case.now.minor_of(device);
-        let concerned = targets.iter().any(|target| match &target.membership {
-            Membership::Holds(minors) => minor.is_some_and(|minor| minors.contains(&minor)),
-            _ => listed(device, target.key.pid).is_some(),
-        });
-        if !concerned {
+        let concerned: Vec<Pid> = targets
+            .iter()
+            .filter(|target| match &target.membership {
+                Membership::Holds(minors) => minor.is_some_and(|minor| minors.contains(&minor)),
+                Membership::Group(_) | Membership::Cgroup(_) => holds(target.key.pid),
+            })
+            .map(|target| target.key.pid)
+            .collect();
+        if concerned.is_empty() {
             continue;
         }
         let on_list = targets.iter().filter_map(|target| listed(device, target.key.pid));
@@ -372,14 +398,18 @@ fn expected(case: &Case<'_>, diagnosis: &Diagnosis, targets: &[Target]) -> Vec<E
             finding.kind == FindingKind::Ghost
                 && finding.devices.iter().any(|id| id.same_device(device.id()))
         });
-        let memory = match unexplained {
+        let (memory, unexplained) = match unexplained {
             Some(ghost) if ghost.suspects.iter().all(|s| is_target(s.process.pid)) => {
-                on_list.and_then(|listed| Some(listed + ghost.memory?))
+                let unexplained = ghost.memory.unwrap_or_default();
+                (on_list.map(|listed| listed + unexplained), unexplained)
             }
-            Some(ghost) if ghost.suspects.iter().any(|s| is_target(s.process.pid)) => None,
-            _ => on_list.filter(|memory| memory.0 > 0),
+            Some(ghost) if ghost.suspects.iter().any(|s| is_target(s.process.pid)) => {
+                (None, Bytes(0))
+            }
+            _ => (on_list.filter(|memory| memory.0 > 0), Bytes(0)),
         };
-        expected.push(Expected { device: device.id().clone(), memory });
+        let device = device.id().clone();
+        expected.push(Expected { device, memory, unexplained, targets: concerned });
     }
     expected
 }

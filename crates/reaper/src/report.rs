@@ -6,24 +6,35 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// What [`execute`](crate::execute) did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// An entry per target.
     pub actions: Vec<Action>,
     /// An entry per device that a target held.
     pub memory: Vec<Freed>,
-    /// Processes that took the devices again.
-    pub newcomers: Vec<Newcomer>,
+    /// Who is there after all and was in no plan, or why that could not be seen.
+    #[serde(with = "gpu_core::reading")]
+    pub newcomers: Reading<Vec<Newcomer>>,
     /// Why everything was stopped before its end, where it was: no audit log, no signal.
     pub stopped: Option<Fault>,
 }
 
 impl Report {
+    /// Returns the report of a plan of which nothing was done.
+    pub(crate) fn stopped(stopped: Option<Fault>) -> Self {
+        Report { actions: Vec::new(), memory: Vec::new(), newcomers: Ok(Vec::new()), stopped }
+    }
+
+    /// Returns the report of an empty plan.
+    pub fn nothing() -> Self {
+        Report::stopped(None)
+    }
+
     /// Tells whether every target is gone, all memory that was expected was seen free, and nobody
     /// took it again.
     pub fn is_complete(&self) -> bool {
         self.stopped.is_none()
-            && self.newcomers.is_empty()
+            && self.newcomers.as_ref().is_ok_and(Vec::is_empty)
             && self.actions.iter().all(|action| action.outcome.is_gone())
             && self.memory.iter().all(|freed| freed.came_back)
     }
@@ -96,14 +107,26 @@ impl Outcome {
     }
 }
 
-/// A process that uses a device since its memory came back, and did not before: a supervisor
-/// started again what was ended, or somebody else was waiting for it.
+/// A process that is there after an act and was in no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Newcomer {
     /// The process.
     pub pid: Pid,
     /// Its name, where it could be read.
     pub name: Option<String>,
+    /// What it did.
+    pub why: Why,
+}
+
+/// What a process did that was in no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// It uses a device since its memory came back: a supervisor started again what was ended, or
+    /// somebody else was waiting for it.
+    TookTheDevice,
+    /// It was born into a scope that was to be ended whole, or moved there.
+    JoinedTheScope,
 }
 
 /// The memory of one device, before and after, both as seen.

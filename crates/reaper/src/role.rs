@@ -111,7 +111,7 @@ impl Role {
 }
 
 /// The first 15 bytes, which are all that the kernel keeps of a name.
-fn kernel_name(name: &str) -> &str {
+pub(crate) fn kernel_name(name: &str) -> &str {
     let mut end = name.len().min(15);
     while !name.is_char_boundary(end) {
         end -= 1;

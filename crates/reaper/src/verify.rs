@@ -2,9 +2,9 @@
 
 use crate::act::Ports;
 use crate::detect::driver_reserve;
-use crate::plan::{Expected, Plan};
-use crate::report::{Freed, Newcomer};
-use gpu_core::{Absent, Bytes, DeviceFile, GpuBackend, Holder, Reading};
+use crate::plan::{Expected, Membership, Plan};
+use crate::report::{Action, Freed, Newcomer, Outcome, Why};
+use gpu_core::{Bytes, DeviceFile, GpuBackend, Holder, MemoryInfo, Pid, ProcessState, Reading};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -21,29 +21,39 @@ const RESPAWN: Duration = Duration::from_secs(2);
 pub(crate) struct Before {
     pub(crate) files: Vec<DeviceFile>,
     memory: Vec<Reading<Bytes>>,
-    /// `None` when it could not be seen: then nobody can be told to be new.
-    holders: Option<Vec<Holder>>,
+    /// Where it could not be seen, nobody can be told to be new.
+    holders: Reading<Vec<Holder>>,
 }
 
 impl Before {
     pub(crate) fn see(plan: &Plan, ports: Ports<'_>, files: Vec<DeviceFile>) -> Self {
         Before {
-            memory: plan.expected.iter().map(|expected| used(ports.backend, expected)).collect(),
-            holders: ports.host.holders(&files).ok().map(|scan| scan.holders),
+            memory: plan
+                .expected
+                .iter()
+                .map(|e| memory(ports.backend, e).and_then(|m| m.used))
+                .collect(),
+            holders: ports
+                .host
+                .holders(&files)
+                .map(|scan| scan.holders)
+                .map_err(|error| error.kind().absent()),
             files,
         }
     }
 
-    /// Looks until everything came back or patience ends; once, where nobody ended and nothing
-    /// will come back however long it is waited for.
+    /// Looks until everything came back or patience ends. Where nobody ended, nothing will come
+    /// back however long it is waited for: one look tells what is.
     pub(crate) fn memory_after(
         &self,
         plan: &Plan,
         ports: Ports<'_>,
-        ended: bool,
+        actions: &[Action],
         waiting: &mut dyn FnMut(Duration) -> ControlFlow<()>,
     ) -> Vec<Freed> {
-        let patience = if ended { PATIENCE } else { Duration::ZERO };
+        let ended =
+            |pid: &Pid| actions.iter().any(|action| action.pid == *pid && action.outcome.is_gone());
+        let patience = if anybody_ended(actions) { PATIENCE } else { Duration::ZERO };
         let start = ports.clock.monotonic();
         let mut freed: Vec<Option<Freed>> = vec![None; plan.expected.len()];
         loop {
@@ -51,7 +61,8 @@ impl Before {
             for ((slot, expected), before) in freed.iter_mut().zip(&plan.expected).zip(&self.memory)
             {
                 if !slot.as_ref().is_some_and(|freed| freed.came_back) {
-                    *slot = Some(account(ports.backend, expected, *before, waited));
+                    let all_ended = expected.targets.iter().all(ended);
+                    *slot = Some(account(ports.backend, expected, *before, all_ended, waited));
                 }
             }
             let done = freed.iter().flatten().all(|freed| freed.came_back);
@@ -62,39 +73,88 @@ impl Before {
         }
     }
 
-    /// Returns who uses memory of the targets' devices a while later, and did not before.
-    pub(crate) fn newcomers(&self, plan: &Plan, ports: Ports<'_>) -> Vec<Newcomer> {
-        let Some(before) = &self.holders else { return Vec::new() };
+    /// Returns who is there a while later and was in no plan: who uses memory of the targets'
+    /// devices and did not before, and who is in a scope that was to be ended whole.
+    pub(crate) fn newcomers(
+        &self,
+        plan: &Plan,
+        ports: Ports<'_>,
+        actions: &[Action],
+    ) -> Reading<Vec<Newcomer>> {
+        if !anybody_ended(actions) {
+            return Ok(Vec::new());
+        }
         ports.clock.sleep(RESPAWN);
-        let holders = ports.host.holders(&self.files).map(|scan| scan.holders).unwrap_or_default();
+        let mut newcomers = self.takers(plan, ports)?;
+        newcomers.extend(joiners(plan, ports)?);
+        Ok(newcomers)
+    }
+
+    fn takers(&self, plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
+        let before = self.holders.as_ref().map_err(|absent| *absent)?;
         let known = |holder: &Holder| before.iter().any(|other| other.process == holder.process);
         let minors: Vec<u32> =
             plan.targets.iter().flat_map(|target| target.membership.minors()).copied().collect();
-        holders
-            .iter()
-            .filter(|holder| {
-                !known(holder) && minors.iter().any(|minor| holder.uses_memory_of(*minor))
-            })
+        let takes = |holder: &Holder| minors.iter().any(|minor| holder.uses_memory_of(*minor));
+        let now = ports.host.holders(&self.files).map_err(|error| error.kind().absent())?;
+        let taken = now.holders.iter().filter(|holder| !known(holder) && takes(holder));
+        Ok(taken
             .map(|holder| Newcomer {
                 pid: holder.process.pid,
                 name: ports.host.process(holder.process.pid).ok().map(|info| info.name),
+                why: Why::TookTheDevice,
             })
-            .collect()
+            .collect())
     }
+}
+
+fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
+    let memberships = plan.targets.iter().map(|target| &target.membership);
+    let scopes: Vec<&Membership> =
+        memberships.filter(|membership| !matches!(membership, Membership::Holds(_))).collect();
+    if scopes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let everyone = ports.host.processes().map_err(|error| error.kind().absent())?.processes;
+    let joined = everyone.into_iter().filter(|process| {
+        let lives = process.state != Ok(ProcessState::Zombie);
+        let planned = plan.targets.iter().any(|target| target.key.surely_same(&process.key));
+        lives && !planned && scopes.iter().any(|scope| scope.covers(process))
+    });
+    Ok(joined
+        .map(|process| Newcomer {
+            pid: process.key.pid,
+            name: Some(process.name),
+            why: Why::JoinedTheScope,
+        })
+        .collect())
+}
+
+fn anybody_ended(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }))
+}
+
+/// What may be missing of what was expected: of what no list accounts for, the driver's own share,
+/// but no more than half; of what is listed, a twentieth, since others take and give meanwhile.
+fn tolerance(expected: &Expected, total: Bytes) -> Bytes {
+    let listed = expected.memory.unwrap_or_default().saturating_sub(expected.unexplained);
+    let driver = driver_reserve(total, false).min(Bytes(expected.unexplained.0 / 2));
+    Bytes(listed.0 / 20) + driver
 }
 
 fn account(
     backend: &dyn GpuBackend,
     expected: &Expected,
     before: Reading<Bytes>,
+    all_ended: bool,
     waited: Duration,
 ) -> Freed {
-    let after = used(backend, expected);
+    let now = memory(backend, expected);
+    let after = now.and_then(|memory| memory.used);
     let freed = before.ok().zip(after.ok()).map(|(before, after)| before.saturating_sub(after));
-    let total = backend.sample(&expected.device).ok().and_then(|sample| sample.memory.total.ok());
-    let reserve = total.map_or(Bytes(0), |total| driver_reserve(total, false));
-    let came_back = match (freed, expected.memory) {
-        (Some(freed), Some(expected)) => freed + reserve >= expected && freed.0 > 0,
+    let total = now.and_then(|memory| memory.total).unwrap_or_default();
+    let enough = match (freed, expected.memory) {
+        (Some(freed), Some(memory)) => freed + tolerance(expected, total) >= memory && freed.0 > 0,
         (Some(freed), None) => freed.0 > 0,
         (None, _) => false,
     };
@@ -105,14 +165,10 @@ fn account(
         freed,
         expected: expected.memory,
         seen_after: waited,
-        came_back,
+        came_back: enough && all_ended,
     }
 }
 
-fn used(backend: &dyn GpuBackend, expected: &Expected) -> Reading<Bytes> {
-    let sample = backend.sample(&expected.device).map_err(|error| match error.kind().absent() {
-        Absent::NotFound => Absent::Failed,
-        reason => reason,
-    })?;
-    sample.memory.used
+fn memory(backend: &dyn GpuBackend, expected: &Expected) -> Reading<MemoryInfo> {
+    Ok(backend.sample(&expected.device).map_err(|error| error.kind().absent())?.memory)
 }

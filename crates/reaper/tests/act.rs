@@ -144,9 +144,16 @@ fn no_log_no_signal() {
 
 /// The handle has no `signal` expectation: one signal and the test fails.
 fn spared(now: impl Fn() -> Result<ProcessInfo> + Send + 'static, holds: bool) -> Outcome {
+    spared_holding(now, if holds { &[0] } else { &[] })
+}
+
+fn spared_holding(
+    now: impl Fn() -> Result<ProcessInfo> + Send + 'static,
+    minors: &'static [u32],
+) -> Outcome {
     let host = host(move |handle| {
         handle.expect_look().returning(now);
-        let held = if holds { context(&process(100, ""), &[0]).held } else { vec![] };
+        let held = context(&process(100, ""), minors).held;
         handle.expect_held().with(always()).returning(move |_| Ok(held.clone()));
     });
     let mut report = run(&host, &backend(0), &journal().0, vec![]);
@@ -172,6 +179,172 @@ fn a_changed_or_unknown_user_is_never_signalled() {
 #[test]
 fn who_let_go_is_never_signalled() {
     assert_eq!(spared(|| Ok(process(100, "t2t-decoder")), false), Outcome::LetGo);
+}
+
+#[test]
+fn another_device_and_the_common_files_are_not_the_device() {
+    // It has nvidia1, nvidiactl and nvidia-uvm; the plan was for nvidia0.
+    assert_eq!(spared_holding(|| Ok(process(100, "t2t-decoder")), &[1]), Outcome::LetGo);
+}
+
+#[test]
+fn what_is_true_before_the_line_must_be_true_after_it() {
+    let looks = AtomicU64::new(0);
+    let host = host(move |handle| {
+        handle.expect_look().returning(|| Ok(process(100, "t2t-decoder")));
+        handle.expect_held().returning(move |_| {
+            let gone = looks.fetch_add(1, Ordering::Relaxed) > 0;
+            Ok(if gone { vec![] } else { context(&process(100, ""), &[0]).held })
+        });
+    });
+    let (journal, lines) = journal();
+    let report = run(&host, &backend(0), &journal, vec![]);
+    assert_eq!(report.actions[0].outcome, Outcome::LetGo);
+    let lines = lines.lock().unwrap();
+    assert!(lines[0].contains("SIGTERM") && lines[1].contains("let-go"), "{lines:?}");
+}
+
+#[test]
+fn an_outcome_that_cannot_be_logged_stops_everything() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+    });
+    let mut journal = MockJournal::new();
+    let lines = AtomicU64::new(0);
+    journal.expect_append().returning(move |_| match lines.fetch_add(1, Ordering::Relaxed) {
+        0 => Ok(()),
+        _ => Err(Error::new(ErrorKind::Io, "append to the audit log")),
+    });
+    let report = run(&host, &backend(1), &journal, vec![]);
+    assert!(report.stopped.is_some() && !report.is_complete());
+}
+
+#[test]
+fn an_unanswered_question_is_no_end() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(2).returning(|_, _| Ok(()));
+        handle
+            .expect_has_exited()
+            .returning(|| Err(Error::new(ErrorKind::Io, "watch process 100")));
+    });
+    let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
+    assert!(matches!(report.actions[0].outcome, Outcome::Survived { .. }), "{report:?}");
+}
+
+#[test]
+fn the_grace_is_given_however_slow_the_log_is() {
+    let (now, at) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (read, wall, slept, late) = (now.clone(), now.clone(), now.clone(), now.clone());
+    let mut clock = MockClock::new();
+    clock.expect_monotonic().returning(move || Duration::from_millis(read.load(Ordering::Relaxed)));
+    clock.expect_wall().returning(move || Timestamp(wall.load(Ordering::Relaxed)));
+    clock.expect_sleep().returning(move |duration| {
+        slept.fetch_add(duration.as_millis() as u64, Ordering::Relaxed);
+    });
+    let mut journal = MockJournal::new();
+    journal.expect_append().returning(move |_| {
+        late.fetch_add(60_000, Ordering::Relaxed);
+        Ok(())
+    });
+    let (sent, when) = (at.clone(), now.clone());
+    let host = host(move |handle| {
+        still_holding(handle);
+        handle.expect_has_exited().returning(|| Ok(false));
+        handle.expect_signal().returning(move |_, _| {
+            sent.lock().unwrap().push(when.load(Ordering::Relaxed));
+            Ok(())
+        });
+    });
+    let backend = backend(u64::MAX);
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let token = ActToken::the_user_asked();
+    execute(&ghost_plan(), &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
+    let at = at.lock().unwrap();
+    assert_eq!(at[1] - at[0], 60_000 + Request::GRACE.as_millis() as u64);
+}
+
+/// A plan for a group of two, and a host on which each is opened by its number.
+fn group(primary_lets_go: bool) -> (Report, Vec<String>) {
+    let member = |pid: u32| {
+        let mut info = process(pid, "worker");
+        info.group = Ok(Pid(100));
+        info
+    };
+    let primary = member(100);
+    let looks =
+        [look(vec![device(0, 9000, 16_280)], vec![context(&primary, &[0])], vec![primary.clone()])];
+    let everyone = [primary, member(101)];
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_origin().returning(|| Origin::Simulated("scene".into()));
+    host.expect_device_files().returning(|| Ok(vec![]));
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_processes().returning(move || {
+        // Born after the plan was made.
+        Ok(ProcessList { processes: vec![member(102)], unreadable: Unreadable::default() })
+    });
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        handle.expect_look().returning(move || Ok(member(pid.0)));
+        let minors: &[u32] = if primary_lets_go { &[] } else { &[0] };
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), minors).held));
+        handle.expect_signal().returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+        Ok(Box::new(handle))
+    });
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let request = Request { scope: Scope::Group, ..Request::default() };
+    let plan = plan(&looks, &diagnose(&looks), &everyone, &guard, &request);
+    assert_eq!(plan.targets.len(), 2);
+    let (clock, backend, (journal, lines)) = (clock(), backend(1), journal());
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let token = ActToken::the_user_asked();
+    let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
+    let lines = lines.lock().unwrap().clone();
+    (report, lines)
+}
+
+#[test]
+fn a_scope_is_spared_with_the_process_that_it_was_to_be_ended_for() {
+    let (report, lines) = group(true);
+    let outcomes: Vec<&Outcome> = report.actions.iter().map(|action| &action.outcome).collect();
+    assert_eq!(outcomes, [&Outcome::LetGo, &Outcome::Spared]);
+    assert!(!lines.iter().any(|line| line.contains("SIG")), "{lines:?}");
+}
+
+#[test]
+fn who_is_born_into_a_scope_meanwhile_is_told() {
+    let (report, _) = group(false);
+    assert!(report.actions.iter().all(|action| action.signals == [Signal::Term]), "{report:?}");
+    let why = Why::JoinedTheScope;
+    assert_eq!(
+        report.newcomers,
+        Ok(vec![Newcomer { pid: Pid(102), name: Some("worker".into()), why }])
+    );
+    assert!(!report.is_complete());
+}
+
+#[test]
+fn a_byte_of_somebody_elses_is_not_what_was_expected() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+    });
+    let looks = AtomicU64::new(0);
+    let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(|| Origin::Simulated("scene".into()));
+    backend.expect_sample().returning(move |_| {
+        let mib = if looks.fetch_add(1, Ordering::Relaxed) > 0 { 8999 } else { 9000 };
+        device(0, mib, 16_280).sample.map_err(|_| unreachable!())
+    });
+    let report = run(&host, &backend, &journal().0, vec![]);
+    assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(1)));
+    assert!(!report.memory[0].came_back && !report.is_complete());
 }
 
 #[test]
@@ -247,7 +420,11 @@ fn what_a_supervisor_starts_again_is_told() {
     });
     let report = run(&host, &backend(1), &journal().0, vec![]);
     assert!(report.memory[0].came_back);
-    assert_eq!(report.newcomers, [Newcomer { pid: Pid(200), name: Some("serve".into()) }]);
+    let why = Why::TookTheDevice;
+    assert_eq!(
+        report.newcomers,
+        Ok(vec![Newcomer { pid: Pid(200), name: Some("serve".into()), why }])
+    );
     assert!(!report.is_complete());
 }
 

@@ -128,22 +128,50 @@ fn a_hoarder_is_only_possible_from_one_look() {
 
 #[test]
 fn an_orphan_lost_its_parent_and_its_group() {
-    let mut worker = process(30, "pt_data_worker");
+    let mut worker = process(30, "python");
     worker.parent = Ok(Pid(1));
     worker.group = Ok(Pid(20));
-    let devices = vec![listing(device(0, 5000, 16_280), 30, 4990)];
-    let mut orphaned = look(devices, vec![context(&worker, &[0])], vec![worker.clone()]);
-    orphaned.processes.insert(Pid(20), Process(Err(Absent::NotFound)));
-    assert!(kinds(&orphaned).contains(&(FindingKind::Orphan, Confidence::High)));
-    orphaned.devices[0] = busy(orphaned.devices[0].clone(), 90);
-    assert!(kinds(&orphaned).contains(&(FindingKind::Orphan, Confidence::Likely)), "it computes");
-    orphaned.processes.insert(Pid(20), Process(Ok(process(20, "launcher"))));
-    assert!(!kinds(&orphaned).iter().any(|(kind, _)| *kind == FindingKind::Orphan));
+    worker.session = Ok(Pid(20));
+    let code = "from multiprocessing.spawn import spawn_main; spawn_main()";
+    worker.command_line = Ok(["python", "-c", code].map(String::from).to_vec());
+    let device = listing(device(0, 5000, 16_280), 30, 4990);
+    let with = |worker: &ProcessInfo, device: &DeviceState, launcher: bool, held: Holder| {
+        let mut snapshot = look(vec![device.clone()], vec![held], vec![worker.clone()]);
+        let launcher = if launcher { Ok(process(20, "launcher")) } else { Err(Absent::NotFound) };
+        snapshot.processes.insert(Pid(20), Process(launcher));
+        let orphan = |(kind, _): &(FindingKind, Confidence)| *kind == FindingKind::Orphan;
+        kinds(&snapshot).into_iter().find(orphan).map(|(_, confidence)| confidence)
+    };
+    let held = context(&worker, &[0]);
+    assert_eq!(with(&worker, &device, false, held.clone()), Some(Confidence::High));
+    assert_eq!(
+        with(&worker, &busy(device.clone(), 90), false, held.clone()),
+        Some(Confidence::Likely)
+    );
+    assert_eq!(with(&worker, &device, true, held.clone()), None, "its launcher lives");
+    // A daemon that forked twice looks the same, but for what it runs.
+    let daemon = ProcessInfo { command_line: Ok(vec!["serve".into()]), ..worker.clone() };
+    assert_eq!(with(&daemon, &device, false, held.clone()), Some(Confidence::Likely));
+    // One that was only handed open files, and has no memory.
+    let mut unlisted = device.clone();
+    unlisted.processes = Ok(vec![]);
+    let handed = holder(&worker, &[("/dev/nvidia0", "F...."), ("/dev/nvidia-uvm", "F....")]);
+    assert_eq!(with(&worker, &unlisted, false, handed), Some(Confidence::Likely));
     // nohup: parent 1, but it leads its own group.
-    worker.group = Ok(Pid(30));
-    orphaned.processes.insert(Pid(30), Process(Ok(worker)));
-    orphaned.processes.insert(Pid(20), Process(Err(Absent::NotFound)));
-    assert!(!kinds(&orphaned).iter().any(|(kind, _)| *kind == FindingKind::Orphan));
+    let own_group = ProcessInfo { group: Ok(Pid(30)), ..worker };
+    assert_eq!(with(&own_group, &device, false, held), None);
+}
+
+#[test]
+fn a_disguise_is_no_leak() {
+    let mut disguised = process(66, "nvidia-cuda-mps");
+    disguised.uid = Ok(1001);
+    let snapshot = look(
+        vec![device(0, 9000, 16_280)],
+        vec![context(&disguised, &[0])],
+        vec![disguised.clone()],
+    );
+    assert_eq!(kinds(&snapshot), [(FindingKind::Ghost, Confidence::Possible)]);
 }
 
 #[test]
@@ -159,7 +187,7 @@ fn the_half_dead_are_told_apart() {
     zombie.live_threads = Ok(0);
     assert_eq!(with(&zombie), [(FindingKind::ZombieHolder, Confidence::Likely)]);
     zombie.state = Ok(ProcessState::Uninterruptible);
-    assert_eq!(with(&zombie), [(FindingKind::UninterruptibleHolder, Confidence::Likely)]);
+    assert_eq!(with(&zombie), [(FindingKind::StuckHolder, Confidence::Likely)]);
 }
 
 #[test]

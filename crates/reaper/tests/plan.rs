@@ -185,3 +185,44 @@ fn whoever_does_not_know_its_own_line_gets_no_guard() {
         .returning(|| Err(Error::new(ProcessFault::NotPermitted, "read own line")));
     assert!(Guard::new(&host, vec![]).is_err());
 }
+
+#[test]
+fn a_long_name_protects_though_the_kernel_cuts_it() {
+    let (mut look, _) = ghost();
+    let info = process(100, "averylongserver");
+    look.holders = Ok(vec![context(&info, &[0])]);
+    look.processes.insert(Pid(100), Process(Ok(info)));
+    let protect = vec![Protect::Name("averylongservername".into())];
+    let plan = planned(&[look], &[], &guard(&[], protect), &Request::default());
+    assert_eq!(plan.refused[0].why, Refusal::Protected);
+}
+
+#[test]
+fn who_is_in_two_scopes_is_one_target() {
+    let within = |pid: u32| {
+        let mut info = process(pid, "python");
+        info.cgroup = Ok("/docker/abc".into());
+        let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
+        info.workload = Some(Workload { kind, id: "abc".into(), cgroup });
+        info
+    };
+    let (a, b, c) = (within(100), within(101), within(102));
+    let devices = vec![device(0, 9000, 16_280), device(1, 9000, 16_280)];
+    let holders = vec![context(&a, &[0]), context(&b, &[1])];
+    let everyone = vec![a, b, c];
+    let look = look(devices, holders, everyone.clone());
+    let request = Request { scope: Scope::Container, ..Request::default() };
+    let plan = planned(&[look], &everyone, &guard(&[], vec![]), &request);
+    assert_eq!(targets(&plan), [100, 101, 102]);
+    assert_eq!(plan.expected.len(), 2, "both devices are looked at afterwards");
+}
+
+#[test]
+fn a_display_is_refused_by_number_too() {
+    let mut x = process(700, "Xorg");
+    x.uid = Ok(0);
+    let snapshot = look(vec![device(0, 9000, 16_280)], vec![context(&x, &[0])], vec![x]);
+    let request = Request { pids: vec![Pid(700)], ..Request::default() };
+    let plan = planned(&[snapshot], &[], &guard(&[], vec![]), &request);
+    assert_eq!(plan.refused[0].why, Refusal::Role(Role::Display));
+}

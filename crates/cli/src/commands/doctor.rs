@@ -7,51 +7,55 @@ use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{Clock, Driver, Origin, Pid, Snapshot};
-use gpu_host::SystemClock;
+use gpu_core::{Driver, Origin, Pid, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, Finding, Suspect};
-use std::path::Path;
 
 pub(crate) fn run(
     args: &DoctorArgs,
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let looks = if args.paste { vec![pasted()?] } else { Source::open(global)?.looks(&args.looks) };
+    if args.paste {
+        return super::paste::run(args, global, screen);
+    }
+    let looks = Source::open(global)?.looks(&args.looks);
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
-        if !global.json {
-            super::status::without_driver(screen, now, fault)?;
+        let failure = Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()));
+        if global.json {
+            return Err(failure);
         }
-        return Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into());
+        if let Some(line) = origin(now) {
+            screen.print(&line)?;
+        }
+        super::status::without_driver(screen, now, fault)?;
+        return Ok(failure.exit());
     }
+    tell(args, global, &looks, screen)
+}
+
+/// Diagnoses the looks, on the devices that were asked for, and tells what comes of it.
+pub(super) fn tell(
+    args: &DoctorArgs,
+    global: &Global,
+    looks: &[Snapshot],
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let Some(now) = looks.last() else { return Ok(Exit::Done) };
     let known = now.devices.iter().map(|device| device.id().index);
     super::devices_exist(&args.gpu, &known.collect::<Vec<_>>())?;
-    let mut diagnosis = gpu_reaper::diagnose(&looks);
+    let mut diagnosis = gpu_reaper::diagnose(looks);
     if !args.gpu.is_empty() {
         let asked = |index: u32| args.gpu.contains(&index);
         diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| asked(id.index)));
         diagnosis.cleared.retain(|cleared| cleared.devices.iter().any(|id| asked(id.index)));
     }
     if global.json {
-        screen.json(&json::Doctor::of(now, &diagnosis))?;
+        screen.json(&json::Doctor::of(now, &diagnosis, &sim_option(&now.origin, global)))?;
     } else {
         show(screen, global, now, &diagnosis)?;
     }
     Ok(if diagnosis.findings.is_empty() { Exit::Done } else { Exit::Remains })
-}
-
-fn pasted() -> Result<Snapshot, Failure> {
-    let bytes = super::parse::read(Path::new("-"))?;
-    let documents = gpu_text::sections(&bytes);
-    if documents.is_empty() {
-        return Err(Failure::new(Exit::Usage, "read the pasted text")
-            .with_source("nothing in it looks like the output of nvidia-smi, fuser or lsof")
-            .with_hint(
-                "paste both: (nvidia-smi; sudo fuser -v /dev/nvidia*) 2>&1 | gpuws doctor --paste",
-            ));
-    }
-    Ok(gpu_text::snapshot(&documents, SystemClock::new().wall()))
 }
 
 /// Prints the diagnosis: findings with their evidence, then what was cleared, then the count.
@@ -65,8 +69,9 @@ pub(crate) fn show(
         screen.print(&line)?;
         screen.print(&Line::new())?;
     }
+    let mut advised = Vec::new();
     for finding in &diagnosis.findings {
-        show_finding(screen, global, snapshot, diagnosis, finding)?;
+        show_finding(screen, global, snapshot, diagnosis, finding, &mut advised)?;
         screen.print(&Line::new())?;
     }
     let told =
@@ -74,18 +79,30 @@ pub(crate) fn show(
     for cleared in diagnosis.cleared.iter().filter(told) {
         show_cleared(screen, snapshot, "fine", cleared)?;
     }
-    let findings = words::count(diagnosis.findings.len(), "finding", "findings");
-    let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
-    let findings = if diagnosis.findings.is_empty() {
-        Line::new().plain(findings)
-    } else {
-        Line::new().accent(findings)
+    if global.quiet {
+        return Ok(());
+    }
+    screen.print(&summary(snapshot, diagnosis))
+}
+
+/// `1 finding. 0 processes could not be read.`
+fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
+    let line = match diagnosis.findings.len() {
+        0 => Line::new().plain("0 findings: nothing is wrong"),
+        n => Line::new().accent(words::count(n, "finding", "findings")),
     };
-    let read = match &snapshot.holders {
-        Ok(_) => format!(". {unread} could not be read."),
-        Err(_) => ". Who holds the devices is not known.".to_owned(),
-    };
-    screen.print(&findings.plain(read))
+    match (&snapshot.holders, &snapshot.origin) {
+        (Err(_), _) => line.plain(". Who holds the devices is not known."),
+        // How much a paste was allowed to see, nobody knows.
+        (Ok(_), Origin::Pasted) => line.plain("."),
+        (Ok(_), _) => {
+            let unread = snapshot.unreadable.total() as usize;
+            line.plain(format!(
+                ". {} could not be read.",
+                words::count(unread, "process", "processes")
+            ))
+        }
+    }
 }
 
 /// Where the snapshot comes from, unless it is this machine.
@@ -106,6 +123,7 @@ fn show_finding(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
     finding: &Finding,
+    advised: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let head = Line::new().accent(words::kind(finding.kind)).plain("  ");
     let head = head.plain(words::devices(snapshot, &finding.devices));
@@ -121,14 +139,22 @@ fn show_finding(
     for cleared in diagnosis.cleared.iter().filter(|cleared| concerns(finding, cleared)) {
         show_cleared(screen, snapshot, "not by", cleared)?;
     }
+    if global.quiet {
+        return Ok(());
+    }
     let sim = sim_option(&snapshot.origin, global);
-    // Nothing can be done to the machine that a paste came from.
-    let possible = if snapshot.origin == Origin::Pasted { "there" } else { "next" };
+    // Nothing can be done from here to the machine that a paste came from.
+    let first = if snapshot.origin == Origin::Pasted { "there" } else { "next" };
     for (at, advice) in finding.advice.iter().enumerate() {
         let (command, what) = words::advice(advice, &sim);
-        let head = Line::new().plain("  ").dim(if at == 0 { possible } else { "or" }).padded_to(11);
-        let head = head.accent(command).plain("   ");
-        words::beside_or_under(screen, head, what)?;
+        let head = Line::new().plain("  ").dim(if at == 0 { first } else { "or" }).padded_to(11);
+        let head = head.accent(&command).plain("   ");
+        if advised.contains(&command) {
+            screen.print(&head.plain("as above"))?;
+        } else {
+            words::beside_or_under(screen, head, what)?;
+            advised.push(command);
+        }
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! `gpuws holders`: what `fuser -v` and `lsof` tell of a file, in one table.
 
-use crate::args::{Global, HoldersArgs};
+use crate::args::{Global, HoldersArgs, shell_word};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::Source;
 use crate::terminal::{Align, Line, Screen, Table};
+use crate::words;
 use gpu_core::{
     Absent, DeviceFile, DeviceFileKind, HeldFile, Holder, HolderScan, Host, Origin, Pid,
     ProcessInfo, Reading, StartTime, Unreadable,
@@ -24,18 +25,29 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let source = Source::open(global)?;
-    let named = args.files.iter().map(|path| source.file(path)).collect::<Result<_, _>>()?;
-    show(global, &source.host.origin(), &*source.host, named, screen)
+    let (named, missing): (Vec<_>, Vec<_>) =
+        args.files.iter().map(|path| source.file(path)).partition(Result::is_ok);
+    // As with fuser and lsof, one file that is not there does not hide the others.
+    let mut missing = missing.into_iter().filter_map(Result::err);
+    let named: Vec<DeviceFile> = named.into_iter().flatten().collect();
+    if named.is_empty()
+        && let Some(failure) = missing.next()
+    {
+        return Err(failure);
+    }
+    show(global, args, &*source.host, named, screen)?;
+    missing.next().map_or(Ok(Exit::Done), Err)
 }
 
 /// Shows who has the files named; the GPU device files when none is.
 fn show(
     global: &Global,
-    origin: &Origin,
+    args: &HoldersArgs,
     host: &dyn Host,
     named: Vec<DeviceFile>,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
+    let origin = &host.origin();
     let files = if named.is_empty() { host.device_files()? } else { named };
     if files.is_empty() {
         return Err(Failure::new(Exit::CannotObserve, "find a GPU device file").with_hint(
@@ -55,7 +67,7 @@ fn show(
         }
         table(&files, &found).print(screen)?;
         if !global.quiet {
-            print_legend(&found, &unreadable, screen)?;
+            print_legend(args, host, &found, &unreadable, screen)?;
         }
     }
     Ok(Exit::Done)
@@ -125,7 +137,8 @@ fn table(files: &[DeviceFile], found: &[Found]) -> Table {
             ]);
         }
         if path != Line::new() {
-            let who = file.id.map_or_else(|absent| format!("({absent})"), |_| "nobody".to_owned());
+            let who =
+                file.id.map_or_else(|absent| format!("({absent})"), |_| "(no holder)".to_owned());
             table.row([path, Line::new().dim(who)]);
         }
     }
@@ -141,24 +154,36 @@ fn descriptors(held: &HeldFile) -> String {
     }
 }
 
+/// Tells whether the one who looks is root already, on this machine or the simulated one.
+fn is_root(host: &dyn Host) -> bool {
+    let own = host.own_line().ok().and_then(|line| line.first().copied());
+    own.and_then(|own| host.process(own.pid).ok()).is_some_and(|info| info.uid == Ok(0))
+}
+
 fn print_legend(
+    args: &HoldersArgs,
+    host: &dyn Host,
     found: &[Found],
     unreadable: &Unreadable,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     if !found.is_empty() {
-        screen.print(&Line::new().dim(
-            "f open, F open for writing, m mapped, e executed, c current folder, r root folder",
-        ))?;
+        let letters = "f open, F open for writing, m mapped, e executed, c current folder, r root";
+        screen.print(&Line::new().dim(letters))?;
     }
     if unreadable.total() > 0 {
         let reasons: Vec<String> =
             unreadable.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        let told =
-            format!("{} processes could not be read: {}", unreadable.total(), reasons.join(", "));
-        let mut line = Line::new().plain(told);
-        if unreadable.0.contains_key(&Absent::NotPermitted) {
-            line = line.plain("; root sees them:").accent("   sudo gpuws holders");
+        let number = words::count(unreadable.total() as usize, "process", "processes");
+        let mut line =
+            Line::new().plain(format!("{number} could not be read: {}", reasons.join(", ")));
+        if unreadable.0.contains_key(&Absent::NotPermitted) && !is_root(host) {
+            let files: String = args
+                .files
+                .iter()
+                .map(|file| format!(" {}", shell_word(&file.to_string_lossy())))
+                .collect();
+            line = line.plain(".   ").accent(format!("sudo gpuws holders{files}"));
         }
         screen.print(&line)?;
     }
@@ -169,33 +194,33 @@ fn print_legend(
 #[derive(Serialize)]
 struct Answer<'a> {
     schema: u32,
-    origin: &'a Origin,
+    /// `live` or `simulated`.
+    origin: &'static str,
+    /// Name of the simulated machine.
+    machine: Option<&'a str>,
     files: Vec<FileView<'a>>,
     holders: Vec<HolderView<'a>>,
-    unreadable_processes: &'a Unreadable,
+    unreadable_process_count: u32,
+    /// How many of them for which reason.
+    unreadable_by_reason: &'a Unreadable,
 }
 
 #[derive(Serialize)]
 struct FileView<'a> {
     path: &'a str,
     kind: DeviceFileKind,
-    /// Whether the file could be told from others, and so be looked for.
-    #[serde(with = "gpu_core::reading")]
-    sought: Reading<bool>,
+    /// The file could be told from others, and so be looked for.
+    sought: bool,
 }
 
 #[derive(Serialize)]
 struct HolderView<'a> {
     pid: Pid,
     start_ticks: Option<StartTime>,
-    #[serde(with = "gpu_core::reading")]
-    user: Reading<&'a str>,
-    #[serde(with = "gpu_core::reading")]
-    uid: Reading<u32>,
-    #[serde(with = "gpu_core::reading")]
-    name: Reading<&'a str>,
-    #[serde(with = "gpu_core::reading")]
-    command_line: Reading<&'a [String]>,
+    user: Option<&'a str>,
+    uid: Option<u32>,
+    name: Option<&'a str>,
+    command_line: Option<&'a [String]>,
     /// The live thread through which the files were found when the first one is a zombie.
     through_thread_pid: Option<Pid>,
     held: Vec<HeldView<'a>>,
@@ -219,14 +244,19 @@ impl<'a> Answer<'a> {
         let file = |file: &'a DeviceFile| FileView {
             path: &file.path,
             kind: file.kind,
-            sought: file.id.map(|_| true),
+            sought: file.id.is_ok(),
         };
         Answer {
             schema: 1,
-            origin,
+            origin: if *origin == Origin::Live { "live" } else { "simulated" },
+            machine: match origin {
+                Origin::Simulated(name) => Some(name),
+                Origin::Live | Origin::Pasted => None,
+            },
             files: files.iter().map(file).collect(),
             holders: found.iter().map(HolderView::new).collect(),
-            unreadable_processes: unreadable,
+            unreadable_process_count: unreadable.total(),
+            unreadable_by_reason: unreadable,
         }
     }
 }
@@ -241,10 +271,12 @@ impl<'a> HolderView<'a> {
         HolderView {
             pid: found.pid(),
             start_ticks: found.holder.process.start,
-            user: found.tell(|info| info.user.as_deref().map_err(|absent| *absent)),
-            uid: found.tell(|info| info.uid),
-            name: found.tell(|info| Ok(info.name.as_str())),
-            command_line: found.tell(|info| info.command_line.as_deref().map_err(|absent| *absent)),
+            user: found.tell(|info| info.user.as_deref().map_err(|absent| *absent)).ok(),
+            uid: found.tell(|info| info.uid).ok(),
+            name: found.tell(|info| Ok(info.name.as_str())).ok(),
+            command_line: found
+                .tell(|info| info.command_line.as_deref().map_err(|absent| *absent))
+                .ok(),
             through_thread_pid: found.holder.through_thread,
             held: found.holder.held.iter().map(held).collect(),
         }
@@ -277,8 +309,10 @@ mod tests {
         }
     }
 
-    fn host() -> MockHost {
+    fn host(origin: Origin) -> MockHost {
         let mut host = MockHost::new();
+        host.expect_origin().return_const(origin);
+        host.expect_own_line().returning(|| Ok(vec![ProcessKey { pid: Pid(2), start: None }]));
         host.expect_device_files().returning(|| Ok(vec![file(0), file(1)]));
         host.expect_holders().returning(|_| {
             let mut scan = HolderScan {
@@ -309,16 +343,20 @@ mod tests {
         host
     }
 
+    fn none() -> HoldersArgs {
+        HoldersArgs { files: vec![] }
+    }
+
     fn global(json: bool, quiet: bool) -> Global {
         Global { json, quiet, color: crate::args::Color::Never, sim: None }
     }
 
     #[test]
     fn one_table_tells_what_both_tools_tell() {
-        let origin = Origin::Simulated("m".into());
+        let host = host(Origin::Simulated("m".into()));
         let shown = Screen::captured(|screen| {
             assert_eq!(
-                show(&global(false, false), &origin, &host(), vec![], screen).unwrap(),
+                show(&global(false, false), &none(), &host, vec![], screen).unwrap(),
                 Exit::Done
             );
         });
@@ -330,33 +368,34 @@ FILE          USER         PID  ACCESS  FD              COMMAND
 /dev/nvidia0  alice          2  F...m   7,8             python train\\x1b[2J.py
               1001           3  f....   0,1,2,3,4,5 +2  worker (through thread 33)
               (not found)    4  f....   5               (not found)
-/dev/nvidia1  nobody
-f open, F open for writing, m mapped, e executed, c current folder, r root folder
-1 processes could not be read: 1 not permitted; root sees them:   sudo gpuws holders
+/dev/nvidia1  (no holder)
+f open, F open for writing, m mapped, e executed, c current folder, r root
+1 process could not be read: 1 not permitted.   sudo gpuws holders
 "
         );
     }
 
     #[test]
-    fn json_tells_absence_with_its_reason() {
+    fn json_says_null_for_what_is_absent() {
         let shown = Screen::captured(|screen| {
-            show(&global(true, false), &Origin::Live, &host(), vec![], screen).unwrap();
+            show(&global(true, false), &none(), &host(Origin::Live), vec![], screen).unwrap();
         });
         let answer: serde_json::Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(answer["schema"], 1);
         assert_eq!(answer["holders"][0]["held"][0]["access"], "F...m");
         assert_eq!(answer["holders"][1]["through_thread_pid"], 33);
-        assert_eq!(answer["holders"][2]["user"]["absent"], "not-found");
-        assert_eq!(answer["unreadable_processes"]["not-permitted"], 1);
+        assert_eq!(answer["holders"][2]["user"], serde_json::Value::Null);
+        assert_eq!(answer["unreadable_process_count"], 1);
+        assert_eq!(answer["unreadable_by_reason"]["not-permitted"], 1);
     }
 
     #[test]
     fn a_machine_without_device_files_is_told_plainly() {
         let mut host = MockHost::new();
+        host.expect_origin().return_const(Origin::Live);
         host.expect_device_files().returning(|| Ok(vec![]));
         let shown = Screen::captured(|screen| {
-            let failure =
-                show(&global(false, false), &Origin::Live, &host, vec![], screen).unwrap_err();
+            let failure = show(&global(false, false), &none(), &host, vec![], screen).unwrap_err();
             assert_eq!(failure.exit(), Exit::CannotObserve);
             assert!(failure.to_string().contains("\nhint: name a file"));
         });

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod holders;
 pub(crate) mod man;
 pub(crate) mod parse;
+mod paste;
 pub(crate) mod reap;
 pub(crate) mod record;
 pub(crate) mod status;

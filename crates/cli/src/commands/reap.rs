@@ -9,7 +9,8 @@ use crate::terminal::{Line, Screen};
 use crate::words;
 use gpu_core::{ActToken, DeviceId, ErrorKind, Snapshot};
 use gpu_reaper::{
-    Diagnosis, Event, Freed, Guard, Membership, Outcome, Plan, Report, Request, Scope, Target,
+    Diagnosis, Event, Freed, Guard, Membership, Outcome, Plan, Protect, Report, Request, Scope,
+    Target, Why,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ops::ControlFlow;
@@ -25,8 +26,9 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
     }
     let diagnosis = gpu_reaper::diagnose(&looks);
-    let guard = Guard::new(&*source.host, args.protect.clone())?;
     let request = request(args, now)?;
+    protects_somebody(&source, &args.protect)?;
+    let guard = Guard::new(&*source.host, args.protect.clone())?;
     let plan = plan(&source, &looks, &diagnosis, &guard, &request)?;
     if !global.json {
         if let Some(line) = super::doctor::origin(now) {
@@ -37,7 +39,7 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
     if !args.yes {
         if global.json {
             screen.json(&json::Reap::of(now, &plan, None))?;
-        } else {
+        } else if !global.quiet {
             not_done(screen, args, global, now, &plan)?;
         }
         return Ok(Exit::Done);
@@ -66,6 +68,27 @@ fn exit(plan: &Plan, report: &Report) -> Exit {
         (true, _) => Exit::Done,
         (false, true) => Exit::NotPermitted,
         (false, false) => Exit::Remains,
+    }
+}
+
+/// Makes sure that whom the user wants protected exists: a name that is mistyped protects nobody.
+fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure> {
+    if protect.is_empty() {
+        return Ok(());
+    }
+    let everyone = source.host.processes()?.processes;
+    match protect.iter().find(|protect| !everyone.iter().any(|process| protect.covers(process))) {
+        None => Ok(()),
+        Some(nobody) => {
+            let word = match nobody {
+                Protect::Pid(pid) => pid.to_string(),
+                Protect::Name(name) => name.clone(),
+                Protect::User(user) => format!("user:{user}"),
+            };
+            Err(Failure::new(Exit::Usage, format!("protect '{word}'"))
+                .with_source("no process that can be seen has that number, name or user")
+                .with_hint("a process is named as ps -e shows it, a user as user:NAME"))
+        }
     }
 }
 
@@ -108,7 +131,7 @@ pub(crate) fn carry_out(
     screen: Option<&mut Screen>,
 ) -> Result<Report, Failure> {
     if plan.targets.is_empty() {
-        return Ok(Report::default());
+        return Ok(Report::nothing());
     }
     let journal = source.journal()?;
     let token = ActToken::the_user_asked();
@@ -241,7 +264,15 @@ pub(crate) fn show_plan(
             &refused.why.to_string(),
         )?;
     }
-    if plan.targets.is_empty() && plan.refused.is_empty() {
+    for left_out in &plan.left_out {
+        let who = words::process(left_out.pid, left_out.name.as_deref().unwrap_or("?"));
+        words::flow(
+            screen,
+            Line::new().dim("left out ").plain(who).plain(": "),
+            &left_out.why.to_string(),
+        )?;
+    }
+    if plan.targets.is_empty() && plan.refused.is_empty() && plan.left_out.is_empty() {
         let line = if diagnosis.findings.is_empty() {
             "nothing to reap: no memory is held that should not be"
         } else {
@@ -294,13 +325,25 @@ pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Fa
         words::flow(screen, Line::new().accent("stopped: "), &why)?;
     }
     report.memory.iter().try_for_each(|freed| screen.print(&proof(freed)))?;
-    for newcomer in &report.newcomers {
+    let mind = || Line::new().accent("mind: ");
+    let newcomers = match &report.newcomers {
+        Ok(newcomers) => newcomers,
+        Err(absent) => {
+            let what =
+                format!("whether somebody took the devices again could not be seen: {absent}");
+            return words::flow(screen, mind(), &what);
+        }
+    };
+    for newcomer in newcomers {
         let who = words::process(newcomer.pid, newcomer.name.as_deref().unwrap_or("?"));
-        let what = format!(
-            "has taken the device since; what starts it is told by systemctl status {}",
-            newcomer.pid
-        );
-        words::flow(screen, Line::new().accent("mind: ").plain(who).plain(" "), &what)?;
+        let what = match newcomer.why {
+            Why::TookTheDevice => format!(
+                "has taken the device since; what starts it is told by systemctl status {}",
+                newcomer.pid
+            ),
+            Why::JoinedTheScope => "came into the scope meanwhile and lives".to_owned(),
+        };
+        words::flow(screen, mind().plain(who).plain(" "), &what)?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::words;
 use gpu_sim::{Anonymizer, RecordingWriter};
+use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
@@ -38,6 +39,15 @@ pub(crate) fn run(
     }
     let bytes = writer.into_inner();
     write_whole(&args.file, &bytes)?;
+    if global.json {
+        screen.json(&Recorded {
+            schema: 1,
+            file: file.to_string(),
+            look_count: looks.len(),
+            names: args.names,
+        })?;
+        return Ok(Exit::Done);
+    }
     let looks = words::count(looks.len(), "look", "looks");
     if global.quiet {
         return Ok(Exit::Done);
@@ -46,6 +56,16 @@ pub(crate) fn run(
     screen.print(&Line::new().plain(format!("{looks} written to {file}{left_out}")))?;
     screen.print(&Line::new().plain("replay it: ").accent(format!("gpuws --sim {file} doctor")))?;
     Ok(Exit::Done)
+}
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Recorded {
+    schema: u32,
+    file: String,
+    look_count: usize,
+    /// Names and command lines are in it.
+    names: bool,
 }
 
 /// Writes under a temporary name, then renames: the file is there whole or not at all.

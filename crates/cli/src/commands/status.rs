@@ -2,12 +2,12 @@
 
 use crate::args::Global;
 use crate::exit::Exit;
-use crate::failure::{Failure, meaning, remedy};
+use crate::failure::{Failure, brief, remedy};
 use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, bar};
 use crate::words;
-use gpu_core::{DeviceState, Driver, Holder, Origin, Snapshot};
+use gpu_core::{DeviceState, Driver, Holder, MigInstance, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, FindingKind, Usage};
 
 pub(crate) fn run(global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -44,6 +44,10 @@ pub(crate) fn show(
         let line = device_line(device, usage.is_free(device.id()));
         let room = screen.room(0);
         screen.print(&line.cut(room))?;
+        for instance in &device.mig {
+            let room = screen.room(0);
+            screen.print(&instance_line(instance).cut(room))?;
+        }
         for user in usage.on(device.id()) {
             print_user(screen, snapshot, user, suspected(diagnosis, user.pid))?;
         }
@@ -91,7 +95,7 @@ fn device_line(device: &DeviceState, free: bool) -> Line {
     let line = line.line(Line::new().plain(name).cut(20)).padded_to(24);
     let sample = match &device.sample {
         Ok(sample) => sample,
-        Err(fault) => return line.accent(fault.text.clone()),
+        Err(fault) => return line.accent(brief(fault)),
     };
     let cell = |text: Option<String>, width: usize| match text {
         Some(text) => Line::new().plain(format!("{text:>width$}")),
@@ -112,6 +116,22 @@ fn device_line(device: &DeviceState, free: bool) -> Line {
         (Err(absent), _) => line.dim(format!("memory {absent}")),
     };
     if free { line.dim(" free") } else { line }
+}
+
+/// `    MIG 0  GI 2 CI 0   0.0/ 39.5 GiB`, under the memory of its device.
+fn instance_line(instance: &MigInstance) -> Line {
+    let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
+    let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
+    let line =
+        Line::new().plain(format!("    MIG {}  GI {gi} CI {ci}", instance.index)).padded_to(43);
+    match (instance.memory.used, instance.memory.total) {
+        (Ok(used), Ok(total)) => line.plain(bar(used.0, total.0)).plain(format!(
+            " {:>5.1}/{:>5.1} GiB",
+            used.gib(),
+            total.gib()
+        )),
+        (Err(absent), _) | (_, Err(absent)) => line.dim(format!("memory {absent}")),
+    }
 }
 
 fn print_user(
@@ -150,13 +170,10 @@ pub(crate) fn without_driver(
     snapshot: &Snapshot,
     fault: &gpu_core::Fault,
 ) -> Result<(), Failure> {
-    let what = match meaning(fault.kind) {
-        Some(meaning) => meaning.to_owned(),
-        None => format!("failed to {}", fault.text),
-    };
-    words::flow(screen, Line::new().accent("no GPU can be asked: "), &what)?;
+    words::flow(screen, Line::new().accent("no GPU can be asked: "), &brief(fault))?;
     if let Some(remedy) = remedy(fault.kind) {
-        words::flow(screen, Line::new().dim("remedy: "), remedy)?;
+        // In one line, so that a command in it can be copied.
+        screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
     }
     match &snapshot.holders {
         Err(fault) => {

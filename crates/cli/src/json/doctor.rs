@@ -1,8 +1,9 @@
 //! `gpuws doctor --json`.
 
-use super::{Head, Process};
+use super::{Device, Head, Process};
+use crate::words;
 use gpu_core::Snapshot;
-use gpu_reaper::{Cleared, Diagnosis, Finding};
+use gpu_reaper::{Confidence, Diagnosis, FindingKind, Role};
 use serde::Serialize;
 
 /// The diagnosis, with the processes that it names.
@@ -10,23 +11,86 @@ use serde::Serialize;
 pub(crate) struct Doctor<'a> {
     #[serde(flatten)]
     head: Head,
-    findings: &'a [Finding],
-    cleared: &'a [Cleared],
-    processes: Vec<Process>,
+    findings: Vec<Finding<'a>>,
+    cleared: Vec<Cleared<'a>>,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    kind: FindingKind,
+    confidence: Confidence,
+    gpus: Vec<Device>,
+    memory_bytes: Option<u64>,
+    suspects: Vec<Suspect<'a>>,
+    evidence: &'a [String],
+    next: Vec<Next>,
+}
+
+#[derive(Serialize)]
+struct Suspect<'a> {
+    #[serde(flatten)]
+    process: Process,
+    confidence: Confidence,
+    evidence: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Cleared<'a> {
+    #[serde(flatten)]
+    process: Process,
+    gpus: Vec<Device>,
+    role: Role,
+    why: &'a str,
+}
+
+/// A command to type, and what it does.
+#[derive(Serialize)]
+struct Next {
+    command: String,
+    what: &'static str,
 }
 
 impl<'a> Doctor<'a> {
-    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &'a Diagnosis) -> Self {
-        let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
-        let cleared = diagnosis.cleared.iter().map(|cleared| cleared.process.pid);
-        let mut pids: Vec<_> = suspects.map(|suspect| suspect.process.pid).chain(cleared).collect();
-        pids.sort();
-        pids.dedup();
+    /// `sim` is the option that names a simulated machine in the next commands.
+    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &'a Diagnosis, sim: &str) -> Self {
         Doctor {
             head: Head::of(snapshot),
-            findings: &diagnosis.findings,
-            cleared: &diagnosis.cleared,
-            processes: pids.into_iter().map(|pid| Process::of(snapshot, pid)).collect(),
+            findings: diagnosis.findings.iter().map(|f| Finding::of(snapshot, f, sim)).collect(),
+            cleared: diagnosis.cleared.iter().map(|c| Cleared::of(snapshot, c)).collect(),
+        }
+    }
+}
+
+impl<'a> Finding<'a> {
+    fn of(snapshot: &Snapshot, finding: &'a gpu_reaper::Finding, sim: &str) -> Self {
+        let suspect = |suspect: &'a gpu_reaper::Suspect| Suspect {
+            process: Process::of(snapshot, suspect.process.pid),
+            confidence: suspect.confidence,
+            evidence: &suspect.evidence,
+        };
+        let next = |advice| {
+            let (command, what) = words::advice(advice, sim);
+            Next { command, what }
+        };
+        Finding {
+            kind: finding.kind,
+            confidence: finding.confidence,
+            gpus: finding.devices.iter().map(Device::of).collect(),
+            memory_bytes: finding.memory.map(|bytes| bytes.0),
+            suspects: finding.suspects.iter().map(suspect).collect(),
+            evidence: &finding.evidence,
+            next: finding.advice.iter().map(next).collect(),
+        }
+    }
+}
+
+impl<'a> Cleared<'a> {
+    fn of(snapshot: &Snapshot, cleared: &'a gpu_reaper::Cleared) -> Self {
+        Cleared {
+            process: Process::of(snapshot, cleared.process.pid),
+            gpus: cleared.devices.iter().map(Device::of).collect(),
+            role: cleared.role,
+            why: &cleared.why,
         }
     }
 }

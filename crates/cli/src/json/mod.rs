@@ -8,7 +8,8 @@ pub(crate) use doctor::Doctor;
 pub(crate) use reap::Reap;
 pub(crate) use status::Status;
 
-use gpu_core::{Origin, Snapshot};
+use crate::failure::{brief, remedy};
+use gpu_core::{DeviceId, Origin, Snapshot};
 use serde::Serialize;
 
 /// Version of the form of every object here.
@@ -26,14 +27,50 @@ struct Head {
     driver_version: Option<String>,
     cuda_version: Option<String>,
     /// Why no driver answers.
-    driver_error: Option<String>,
-    taken_at: String,
-    unreadable_processes: u32,
+    driver_error: Option<Failure>,
+    /// Null for pasted text, which does not say.
+    taken_at: Option<String>,
+    /// Null where nobody knows.
+    unreadable_process_count: Option<u32>,
+}
+
+/// Why something could not be asked, and what to do about it.
+#[derive(Serialize)]
+struct Failure {
+    what: String,
+    remedy: Option<&'static str>,
+}
+
+impl Failure {
+    fn of(fault: &gpu_core::Fault) -> Self {
+        Failure { what: brief(fault), remedy: remedy(fault.kind) }
+    }
+}
+
+/// A device by its names.
+#[derive(Serialize)]
+struct Device {
+    index: u32,
+    uuid: Option<String>,
+    bus_id: Option<String>,
+    minor: Option<u32>,
+}
+
+impl Device {
+    fn of(id: &DeviceId) -> Self {
+        Device {
+            index: id.index,
+            uuid: id.uuid.as_ref().ok().map(ToString::to_string),
+            bus_id: id.bus.ok().map(|bus| bus.to_string()),
+            minor: id.minor.ok(),
+        }
+    }
 }
 
 impl Head {
     fn of(snapshot: &Snapshot) -> Self {
         let driver = snapshot.driver.as_ref().ok();
+        let known = snapshot.origin != Origin::Pasted;
         Head {
             schema: SCHEMA,
             origin: match snapshot.origin {
@@ -48,9 +85,10 @@ impl Head {
             hostname: snapshot.hostname.clone().ok(),
             driver_version: driver.and_then(|driver| driver.version.clone().ok()),
             cuda_version: driver.and_then(|driver| driver.cuda.clone().ok()),
-            driver_error: snapshot.driver.as_ref().err().map(|fault| fault.text.clone()),
-            taken_at: snapshot.taken_at.to_string(),
-            unreadable_processes: snapshot.unreadable.total(),
+            driver_error: snapshot.driver.as_ref().err().map(Failure::of),
+            taken_at: known.then(|| snapshot.taken_at.to_string()),
+            unreadable_process_count: (known && snapshot.holders.is_ok())
+                .then(|| snapshot.unreadable.total()),
         }
     }
 }

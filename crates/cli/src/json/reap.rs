@@ -1,8 +1,8 @@
 //! `gpuws reap --json`.
 
-use super::{Head, Process};
+use super::{Device, Head, Process};
 use gpu_core::Snapshot;
-use gpu_reaper::{Plan, Report};
+use gpu_reaper::{Action, Freed, Membership, Newcomer, Plan, Refused, Report};
 use serde::Serialize;
 
 /// The plan, and what came of it.
@@ -10,25 +10,102 @@ use serde::Serialize;
 pub(crate) struct Reap<'a> {
     #[serde(flatten)]
     head: Head,
-    plan: &'a Plan,
+    targets: Vec<Target<'a>>,
+    refused: &'a [Refused],
+    left_out: &'a [Refused],
+    expected: Vec<Expected>,
+    grace_ms: u64,
     /// Null for a dry run.
-    report: Option<&'a Report>,
+    report: Option<Outcome<'a>>,
+}
+
+#[derive(Serialize)]
+struct Target<'a> {
+    #[serde(flatten)]
+    process: Process,
+    membership: &'a Membership,
+    on_account_of_pid: u32,
+    why: &'a str,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Expected {
+    #[serde(flatten)]
+    gpu: Device,
+    /// At most this much; null where others share it.
+    memory_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    actions: &'a [Action],
+    memory: Vec<Memory>,
+    /// Null where that could not be seen.
+    newcomers: Option<&'a [Newcomer]>,
+    /// Why everything was stopped before its end.
+    stopped: Option<String>,
+    /// Everybody is gone, all memory was seen free, and nobody took it again.
     complete: bool,
-    processes: Vec<Process>,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    #[serde(flatten)]
+    gpu: Device,
+    before_bytes: Option<u64>,
+    after_bytes: Option<u64>,
+    freed_bytes: Option<u64>,
+    expected_bytes: Option<u64>,
+    seen_after_ms: u64,
+    came_back: bool,
 }
 
 impl<'a> Reap<'a> {
     pub(crate) fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
+        let target = |target: &'a gpu_reaper::Target| Target {
+            process: Process::of(snapshot, target.key.pid),
+            membership: &target.membership,
+            on_account_of_pid: target.on_account_of.0,
+            why: &target.why,
+            warnings: &target.warnings,
+        };
+        let expected = |expected: &gpu_reaper::Expected| Expected {
+            gpu: Device::of(&expected.device),
+            memory_bytes: expected.memory.map(|bytes| bytes.0),
+        };
         Reap {
             head: Head::of(snapshot),
-            plan,
-            report,
-            complete: report.is_some_and(Report::is_complete) && plan.refused.is_empty(),
-            processes: plan
-                .targets
-                .iter()
-                .map(|target| Process::of(snapshot, target.key.pid))
-                .collect(),
+            targets: plan.targets.iter().map(target).collect(),
+            refused: &plan.refused,
+            left_out: &plan.left_out,
+            expected: plan.expected.iter().map(expected).collect(),
+            grace_ms: millis(plan.grace),
+            report: report.map(|report| Outcome {
+                actions: &report.actions,
+                memory: report.memory.iter().map(Memory::of).collect(),
+                newcomers: report.newcomers.as_deref().ok(),
+                stopped: report.stopped.as_ref().map(|fault| format!("failed to {fault}")),
+                complete: report.is_complete() && plan.refused.is_empty(),
+            }),
         }
     }
+}
+
+impl Memory {
+    fn of(freed: &Freed) -> Self {
+        Memory {
+            gpu: Device::of(&freed.device),
+            before_bytes: freed.before.ok().map(|bytes| bytes.0),
+            after_bytes: freed.after.ok().map(|bytes| bytes.0),
+            freed_bytes: freed.freed.map(|bytes| bytes.0),
+            expected_bytes: freed.expected.map(|bytes| bytes.0),
+            seen_after_ms: millis(freed.seen_after),
+            came_back: freed.came_back,
+        }
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! `gpuws status --json`.
 
-use super::{Head, Process};
+use super::{Failure, Head, Process};
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
 use serde::Serialize;
@@ -12,7 +12,33 @@ pub(crate) struct Status {
     #[serde(flatten)]
     head: Head,
     gpus: Vec<Gpu>,
-    finding_count: usize,
+    /// Who has a GPU device file; null where that is not known.
+    holders: Option<Vec<Holder>>,
+    /// Null where no device could be asked.
+    finding_count: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Holder {
+    #[serde(flatten)]
+    process: Process,
+    files: Vec<HeldFile>,
+}
+
+#[derive(Serialize)]
+struct HeldFile {
+    path: String,
+    /// fuser's letters.
+    access: String,
+}
+
+#[derive(Serialize)]
+struct MigDevice {
+    mig_index: u32,
+    gpu_instance_id: Option<u32>,
+    compute_instance_id: Option<u32>,
+    memory_used_bytes: Option<u64>,
+    memory_total_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -36,9 +62,10 @@ struct Gpu {
     mig_enabled: Option<bool>,
     /// Nobody but displays, monitors and daemons uses it.
     free: bool,
+    mig_devices: Vec<MigDevice>,
     processes: Vec<DeviceProcess>,
     /// Why the device could not be asked.
-    error: Option<String>,
+    error: Option<Failure>,
     /// For each value above that is null, why.
     absent: BTreeMap<&'static str, Absent>,
 }
@@ -60,7 +87,37 @@ impl Status {
         Status {
             head: Head::of(snapshot),
             gpus: snapshot.devices.iter().map(|device| Gpu::of(snapshot, &usage, device)).collect(),
-            finding_count: diagnosis.findings.len(),
+            holders: snapshot
+                .holders
+                .as_ref()
+                .ok()
+                .map(|holders| holders.iter().map(|holder| Holder::of(snapshot, holder)).collect()),
+            finding_count: (!snapshot.devices.is_empty()).then_some(diagnosis.findings.len()),
+        }
+    }
+}
+
+impl Holder {
+    fn of(snapshot: &Snapshot, holder: &gpu_core::Holder) -> Self {
+        let file = |held: &gpu_core::HeldFile| HeldFile {
+            path: held.path.clone(),
+            access: held.access.to_string(),
+        };
+        Holder {
+            process: Process::of(snapshot, holder.process.pid),
+            files: holder.held.iter().map(file).collect(),
+        }
+    }
+}
+
+impl MigDevice {
+    fn of(instance: &gpu_core::MigInstance) -> Self {
+        MigDevice {
+            mig_index: instance.index,
+            gpu_instance_id: instance.gpu_instance,
+            compute_instance_id: instance.compute_instance,
+            memory_used_bytes: instance.memory.used.ok().map(|bytes| bytes.0),
+            memory_total_bytes: instance.memory.total.ok().map(|bytes| bytes.0),
         }
     }
 }
@@ -99,12 +156,13 @@ impl Gpu {
             display_active: known(&mut absent, "display_active", info.display_active),
             mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
             free: usage.is_free(device.id()),
+            mig_devices: device.mig.iter().map(MigDevice::of).collect(),
             processes: usage
                 .on(device.id())
                 .iter()
                 .map(|user| DeviceProcess::of(snapshot, user))
                 .collect(),
-            error: device.sample.as_ref().err().map(|fault| fault.text.clone()),
+            error: device.sample.as_ref().err().map(Failure::of),
             absent,
         }
     }

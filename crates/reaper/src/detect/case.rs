@@ -56,6 +56,15 @@ impl<'a> Case<'a> {
         device.processes.iter().flatten().filter(move |_| ours)
     }
 
+    /// Tells whether a process surely has memory of a device: NVML lists it there, or it has the
+    /// device mapped. An open file alone can be handed to anybody (SCM_RIGHTS).
+    pub(crate) fn surely_uses(&self, pid: Pid, device: &DeviceState) -> bool {
+        let ours = self.now.sees_host_pids != Ok(false);
+        let mapped = self.now.minor_of(device).zip(self.holder(pid));
+        (ours && listed(device, pid).is_some())
+            || mapped.is_some_and(|(minor, holder)| holder.has_mapped(minor))
+    }
+
     /// Processor time that a process used between the first look that saw it and now, and the
     /// time that passed; `None` with one look.
     pub(crate) fn cpu_time_advance(&self, process: ProcessKey) -> Option<(Duration, Duration)> {
@@ -125,7 +134,7 @@ impl Unexplained {
             n => format!("the {n} processes that NVML lists account for {}", self.listed),
         };
         format!(
-            "{} of {} used; {list}; the driver's own share is at most {}",
+            "{} of {} used; {list}; that leaves more than the {} that a driver may need for itself",
             used.trim_end_matches(" MiB"),
             self.total,
             self.reserve

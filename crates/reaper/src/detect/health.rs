@@ -23,7 +23,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
     let ErrorKind::Device(which) = fault.kind else { return None };
     let advice = match which {
         DeviceFault::ResetRequired => vec![Advice::ResetDevice(device.id().index)],
-        DeviceFault::Lost | DeviceFault::Interrupt => vec![Advice::WaitOrReboot],
+        DeviceFault::Lost | DeviceFault::Interrupt => vec![Advice::ReadKernelLog],
         _ => Vec::new(),
     };
     Some(Finding {
@@ -60,13 +60,14 @@ fn blocked(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     if suspects.is_empty() {
         return None;
     }
-    let advice = suspects
+    let mut advice: Vec<Advice> = suspects
         .iter()
         .map(|suspect| match case.role(suspect.process.pid, device).may_be_signalled() {
             true => Advice::ReapProcess(suspect.process.pid),
             false => Advice::StopService(suspect.process.pid),
         })
         .collect();
+    advice.push(Advice::ResetDevice(device.id().index));
     Some(Finding {
         kind: FindingKind::BlockedReset,
         confidence: Confidence::High,

@@ -78,17 +78,16 @@ fn finding(case: &Case<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Finding
     }];
     evidence.push(seen);
     let mut advice = Vec::new();
-    if busy.is_empty() {
-        if confidence == Confidence::Possible {
-            advice.push(Advice::LookLonger);
-        }
-    } else {
+    if !busy.is_empty() {
         let list = busy.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         evidence.push(format!(
             "works on GPU {list} only: TensorFlow takes nearly all memory of every GPU that it sees"
         ));
         advice.push(Advice::LimitVisibleDevices(busy));
         advice.push(Advice::LetMemoryGrow);
+    }
+    if confidence == Confidence::Possible {
+        advice.push(Advice::LookLonger);
     }
     advice.push(Advice::ReapProcess(pid));
     Finding {

@@ -9,7 +9,7 @@ mod orphan;
 mod stuck;
 mod unexplained;
 
-use crate::finding::{Cleared, Diagnosis, Finding, FindingKind};
+use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind};
 use crate::role::Role;
 pub(crate) use case::{Case, Unexplained, driver_reserve, listed};
 use gpu_core::Snapshot;
@@ -42,6 +42,16 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
         finding.kind != FindingKind::Hoarder
             || !finding.suspects.iter().any(|suspect| explained.contains(&suspect.process))
     });
+    // A reset that is blocked is no advice before what blocks it is gone.
+    let blocked: Vec<Advice> = findings
+        .iter()
+        .filter(|finding| finding.kind == FindingKind::BlockedReset)
+        .flat_map(|finding| &finding.devices)
+        .map(|device| Advice::ResetDevice(device.index))
+        .collect();
+    for finding in findings.iter_mut().filter(|f| f.kind != FindingKind::BlockedReset) {
+        finding.advice.retain(|advice| !blocked.contains(advice));
+    }
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
     let cleared = cleared(&case, &findings);
     Diagnosis { findings, cleared }

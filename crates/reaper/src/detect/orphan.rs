@@ -33,12 +33,22 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
         process.or(device).is_none_or(|utilization| utilization.get() > 0)
     });
     let works = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
+    // A daemon that forked twice, or a program that was left in the background of a shell that has
+    // ended, looks the same from outside. What surely cannot go on without its parent is a worker
+    // of Python's multiprocessing: it lives on what comes through the parent's pipe.
+    let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
+    let session_gone = info.session.is_ok_and(|session| {
+        session != pid && case.now.process(session).err() == Some(Absent::NotFound)
+    });
     let confidence = if computes || works {
         evidence.push("it may still compute".into());
         Confidence::Likely
-    } else {
-        evidence.push("no compute seen".into());
+    } else if uses_memory && session_gone && is_worker(info) {
+        evidence.push("a worker of Python's multiprocessing, which ends with its parent if it can; no compute seen".into());
         Confidence::High
+    } else {
+        evidence.push("no compute seen; a daemon would look the same".into());
+        Confidence::Likely
     };
     let advice = match confidence {
         Confidence::High => Advice::ReapDevice(devices.first()?.id().index),
@@ -52,6 +62,19 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
         suspects: vec![Suspect { process: info.key, confidence, evidence }],
         evidence: Vec::new(),
         advice: vec![advice],
+    })
+}
+
+/// Tells whether a process was started by Python's multiprocessing as a worker: by the code that
+/// `multiprocessing.spawn` and `multiprocessing.forkserver` pass to the interpreter.
+fn is_worker(info: &ProcessInfo) -> bool {
+    info.command_line.as_ref().is_ok_and(|line| {
+        let by_code = line.windows(2).any(|pair| {
+            pair[0] == "-c"
+                && (pair[1].starts_with("from multiprocessing.spawn import spawn_main")
+                    || pair[1].starts_with("from multiprocessing.forkserver import main"))
+        });
+        by_code || line.iter().any(|word| word == "--multiprocessing-fork")
     })
 }
 

@@ -46,11 +46,12 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
         ProcessState::Zombie
             if info.live_threads.is_ok_and(|live| live > 0) || through_thread.is_some() =>
         {
+            let certain = devices.iter().any(|device| case.surely_uses(pid, device));
             (
                 FindingKind::ZombieHolder,
-                Confidence::High,
+                if certain { Confidence::High } else { Confidence::Likely },
                 "its first thread is a zombie, other threads live and hold the device; tools that read only the first thread's files see nothing",
-                Advice::ReapDevice(index),
+                if certain { Advice::ReapDevice(index) } else { Advice::ReapProcess(pid) },
             )
         }
         ProcessState::Zombie => (
@@ -60,7 +61,7 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
             Advice::EndParent(info.parent.ok()?),
         ),
         ProcessState::Uninterruptible => (
-            FindingKind::UninterruptibleHolder,
+            FindingKind::StuckHolder,
             Confidence::Likely,
             "it is in an uninterruptible wait (state D): not even SIGKILL ends it before the wait ends",
             Advice::WaitOrReboot,

@@ -3,7 +3,7 @@
 use super::case::{Case, Unexplained, listed, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{DeviceState, Holder, Origin};
+use gpu_core::{DeviceState, Holder, Origin, Pid, ProcessState};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     if case.now.sees_host_pids == Ok(false) {
@@ -36,7 +36,13 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     if let Some(best) = suspects.iter().map(|suspect| suspect.confidence).max() {
         let more = (device.info.mig_enabled == Ok(true))
             .then(|| "the device is split by MIG, where the lists can lack processes".to_owned());
-        let found = finding(FindingKind::Ghost, best, more, Some(Advice::ReapDevice(index)));
+        let first = suspects.first().map(|suspect| suspect.process.pid);
+        let advice = match (best, first) {
+            (Confidence::High, _) | (_, None) => Advice::ReapDevice(index),
+            (_, Some(pid)) if is_stuck(case, pid) => Advice::WaitOrReboot,
+            (_, Some(pid)) => Advice::ReapProcess(pid),
+        };
+        let found = finding(FindingKind::Ghost, best, more, Some(advice));
         return Some(Finding { suspects, ..found });
     }
     let unreadable = case.now.unreadable.total();
@@ -48,6 +54,19 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     if let Some(daemon) = mps(case, device) {
         let more = format!("held by {daemon}: clients of the MPS server may use it");
         return Some(finding(FindingKind::Ghost, Confidence::Possible, Some(more), None));
+    }
+    let mapped = case
+        .now
+        .minor_of(device)
+        .and_then(|minor| case.holders_of(device).find(|holder| holder.has_mapped(minor)));
+    if let Some(holder) = mapped {
+        let pid = holder.process.pid;
+        let name = case.info(pid).map_or("?", |info| info.name.as_str());
+        let more = format!(
+            "mapped by {pid} {name}, which by its name is a display or a daemon and is never signalled"
+        );
+        let advice = Some(Advice::StopService(pid));
+        return Some(finding(FindingKind::Ghost, Confidence::Possible, Some(more), advice));
     }
     let more = "every process was looked into; none uses memory of the device".to_owned();
     let advice = Some(Advice::ResetDevice(index));
@@ -64,8 +83,10 @@ fn suspects(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
         .filter_map(|holder| {
             let listed_elsewhere =
                 case.now.devices.iter().any(|other| listed(other, holder.process.pid).is_some());
-            // Without privileges NVML does not list what runs in MIG instances.
-            let certain = device.info.mig_enabled != Ok(true);
+            // Without privileges NVML does not list what runs in MIG instances; and what no signal
+            // ends is not to be signalled unasked.
+            let stuck = is_stuck(case, holder.process.pid);
+            let certain = device.info.mig_enabled != Ok(true) && !stuck;
             let confidence = match (holder.has_mapped(minor), listed_elsewhere) {
                 (true, false) if certain => Confidence::High,
                 (true, false) => Confidence::Likely,
@@ -105,11 +126,15 @@ fn evidence_of(case: &Case<'_>, holder: &Holder, minor: u32) -> Vec<String> {
         if let Some(workload) = &info.workload {
             evidence.push(format!("{} {}", crate::report::kind_of(workload.kind), workload.id));
         }
-        if info.state == Ok(gpu_core::ProcessState::Stopped) {
+        if info.state == Ok(ProcessState::Stopped) {
             evidence.push("stopped".into());
         }
     }
     evidence
+}
+
+fn is_stuck(case: &Case<'_>, pid: Pid) -> bool {
+    case.info(pid).is_some_and(|info| info.state == Ok(ProcessState::Uninterruptible))
 }
 
 fn mps(case: &Case<'_>, device: &DeviceState) -> Option<String> {

@@ -1,0 +1,87 @@
+//! `gpuws doctor --paste`: somebody else's machine, from what was printed there.
+
+use crate::args::{DoctorArgs, Global};
+use crate::exit::Exit;
+use crate::failure::{Failure, brief, remedy};
+use crate::terminal::{Line, Screen};
+use crate::words;
+use gpu_core::Clock;
+use gpu_host::SystemClock;
+use gpu_text::ErrorCode;
+use std::path::Path;
+
+const BOTH: &str =
+    "paste both: (nvidia-smi; sudo fuser -v /dev/nvidia*) 2>&1 | gpuws doctor --paste";
+
+pub(super) fn run(
+    args: &DoctorArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let bytes = super::parse::read(Path::new("-"))?;
+    let documents = gpu_text::sections(&bytes);
+    if documents.is_empty() {
+        return Err(Failure::new(Exit::Usage, "read the pasted text")
+            .with_source("nothing in it looks like the output of nvidia-smi, fuser or lsof")
+            .with_hint(BOTH));
+    }
+    let snapshot = gpu_text::snapshot(&documents, SystemClock::new().wall());
+    let failures: Vec<ErrorCode> =
+        documents.iter().flat_map(|d| d.errors.iter().copied()).collect();
+    let judged = snapshot.devices.iter().any(|device| device.memory_used().is_ok());
+    if !judged && failures.is_empty() {
+        return Err(Failure::new(Exit::Usage, "judge the pasted text")
+            .with_source("it has no figures of device memory")
+            .with_hint(BOTH));
+    }
+    if !global.json {
+        for code in &failures {
+            explain(screen, *code)?;
+        }
+    }
+    if !judged && !global.json {
+        if let (Err(fault), true) = (&snapshot.driver, snapshot.devices.is_empty()) {
+            tell_driver(screen, fault)?;
+        }
+        return Ok(Exit::Remains);
+    }
+    let exit = super::doctor::tell(args, global, &[snapshot], screen)?;
+    Ok(if failures.is_empty() { exit } else { Exit::Remains })
+}
+
+fn tell_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Failure> {
+    if !matches!(fault.kind, gpu_core::ErrorKind::Machine(_)) {
+        return Ok(());
+    }
+    words::flow(screen, Line::new().accent("no GPU could be asked there: "), &brief(fault))?;
+    match remedy(fault.kind) {
+        Some(remedy) => screen.print(&Line::new().dim("  there    ").plain(remedy)),
+        None => Ok(()),
+    }
+}
+
+/// What a failure text means and what to type on that machine.
+fn explain(screen: &mut Screen, code: ErrorCode) -> Result<(), Failure> {
+    let (meaning, command) = match code {
+        // The driver's own failures are told with the driver.
+        ErrorCode::DriverNotRunning
+        | ErrorCode::NvmlMismatch
+        | ErrorCode::NoDevices
+        | ErrorCode::NoLibrary
+        | ErrorCode::Blocked
+        | ErrorCode::NotPermitted => return Ok(()),
+        ErrorCode::DeviceHandle => (
+            "the driver cannot reach one of the GPUs: it fell off the bus or waits for a reset",
+            "sudo dmesg | grep -i -e NVRM -e Xid",
+        ),
+        ErrorCode::ResetRefused => (
+            "a reset was refused because somebody has the device open, a monitor perhaps",
+            "sudo fuser -v /dev/nvidia*",
+        ),
+        ErrorCode::Other => {
+            ("nvidia-smi failed, for a reason that it says itself", "nvidia-smi -q")
+        }
+    };
+    words::flow(screen, Line::new().accent("FAILURE  "), meaning)?;
+    screen.print(&Line::new().dim("  there    ").accent(command))
+}
