@@ -1,7 +1,8 @@
 //! The files that a walk looks for.
 
+use crate::proc_dir::identify;
 use gpu_core::{Access, DeviceFile, FileId, HeldFile};
-use rustix::fs::{FileType, Statx, makedev};
+use rustix::fs::{CWD, FileType, Statx, makedev};
 
 /// How many descriptors of one file are named.
 const DESCRIPTORS: usize = 64;
@@ -21,6 +22,10 @@ pub(crate) struct Targets<'a> {
     files: &'a [DeviceFile],
     /// What `files` are compared by, sorted, each once.
     ids: Vec<FileId>,
+    /// One of them may be a folder.
+    pub(crate) folders: bool,
+    /// One of them may be a plain file, and so an executable.
+    pub(crate) plain: bool,
 }
 
 impl<'a> Targets<'a> {
@@ -28,22 +33,29 @@ impl<'a> Targets<'a> {
         let mut ids: Vec<_> = files.iter().filter_map(|file| file.id.ok()).collect();
         ids.sort_unstable();
         ids.dedup();
-        Targets { files, ids }
+        let may_be = |wanted| files.iter().any(|file| may_be(file, wanted));
+        let (folders, plain) = (may_be(FileType::Directory), may_be(FileType::RegularFile));
+        Targets { files, ids, folders, plain }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Tells whether a folder or an executable can be among them.
-    pub(crate) fn has_other_than_devices(&self) -> bool {
-        self.ids.iter().any(|id| !matches!(id, FileId::Device { .. }))
-    }
-
     /// Tells whether this file is among them.
     pub(crate) fn contains(&self, id: FileId) -> bool {
         self.ids.binary_search(&id).is_ok()
     }
+}
+
+/// Tells whether a file can be of a type. What its path leads to counts only while that is still
+/// the file meant.
+fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
+    let Ok(id @ FileId::Inode { .. }) = file.id else { return false };
+    let found = identify(CWD, file.path.as_str());
+    found.map_or(true, |stat| {
+        file_id(&stat) != id || FileType::from_raw_mode(stat.stx_mode.into()) == wanted
+    })
 }
 
 /// What one process was seen to have, by what the files are compared by.
@@ -139,6 +151,26 @@ mod tests {
         assert_eq!(paths, ["/dev/nvidia0", "/container/nvidia0"]);
         assert_eq!(held[0].access.to_string(), "f...m");
         assert_eq!(held[0].descriptors, [7]);
+    }
+
+    #[test]
+    fn what_is_gone_may_have_been_a_folder_or_an_executable() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("nvidia0");
+        std::fs::write(&plain, "").unwrap();
+        let sought = |files: &[DeviceFile]| {
+            let targets = Targets::new(files);
+            (targets.folders, targets.plain)
+        };
+        let plain_file = [crate::resolve(&plain).unwrap()];
+        assert_eq!(sought(&plain_file), (false, true));
+        assert_eq!(sought(&[crate::resolve(folder.path()).unwrap()]), (true, false));
+        assert_eq!(sought(&[crate::resolve("/dev/null").unwrap()]), (false, false));
+        std::fs::rename(&plain, folder.path().join("elsewhere")).unwrap();
+        assert_eq!(sought(&plain_file), (true, true));
+        std::fs::create_dir(&plain).unwrap();
+        assert_eq!(sought(&plain_file), (true, true), "another file has the name");
+        assert_eq!(sought(&[file("/named/by/text", None)]), (false, false));
     }
 
     #[test]

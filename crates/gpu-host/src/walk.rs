@@ -82,9 +82,7 @@ impl<'a> Walker<'a> {
     /// of the kernel have neither descriptors nor mappings.
     fn look_through(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
         let descriptors = self.descriptors(thread, seen)?;
-        if self.targets.has_other_than_devices() {
-            self.links(thread, seen);
-        }
+        self.links(thread, seen);
         let mapped = self.mappings.look(thread, self.targets, &mut seen.findings);
         let mapped = mapped.unwrap_or_else(|errno| {
             seen.block(errno);
@@ -121,12 +119,16 @@ impl<'a> Walker<'a> {
         Ok(any)
     }
 
+    /// Looks at the current directory, the root and the executable, where one of them can be it.
     fn links(&self, thread: &ProcDir, seen: &mut Seen) {
-        for (link, access) in [
-            (c"cwd", Access::CURRENT_DIRECTORY),
-            (c"root", Access::ROOT),
-            (c"exe", Access::EXECUTABLE),
+        for (possible, link, access) in [
+            (self.targets.folders, c"cwd", Access::CURRENT_DIRECTORY),
+            (self.targets.folders, c"root", Access::ROOT),
+            (self.targets.plain, c"exe", Access::EXECUTABLE),
         ] {
+            if !possible {
+                continue;
+            }
             match thread.identify(link) {
                 Ok(stat) if self.targets.contains(file_id(&stat)) => {
                     seen.findings.note(file_id(&stat), access);
