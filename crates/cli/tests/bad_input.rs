@@ -173,6 +173,40 @@ fn what_a_paste_shows_is_explained() {
 }
 
 #[test]
+fn two_machines_in_one_paste_are_told_apart() {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
+    let read = |name: &str| fs::read(machines.join(name).join("nvidia-smi.txt")).expect("recorded");
+    let both = [read("p100-ghost"), read("k80-single")].concat();
+    let refused = with_input(&["doctor", "--paste"], &both);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("one machine at a time"), "{}", refused.stderr);
+    let twice = [read("p100-ghost"), read("p100-ghost")].concat();
+    assert_eq!(with_input(&["doctor", "--paste"], &twice).code, 1);
+}
+
+#[test]
+fn a_paste_that_tells_nothing_is_no_clean_bill() {
+    let list = b"GPU 0: NVIDIA L4 (UUID: GPU-792fe281-9572-edc7-e6f2-4c560560e705)\n";
+    let refused = with_input(&["doctor", "--paste"], list);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
+    let refusal = fs::read(machines.join("p100-ghost/gpu-reset.txt")).expect("recorded");
+    let told = with_input(&["doctor", "--paste"], &refusal);
+    assert_eq!(told.code, 1, "{}", told.stderr);
+    assert!(told.stdout.contains("a reset was refused"), "{}", told.stdout);
+}
+
+#[test]
+fn whom_nobody_is_called_cannot_be_protected() {
+    let here = Path::new(".");
+    let refused = gpuws(here, &["--sim", "labbox", "reap", "--protect", "carol", "--yes"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+    let kept = gpuws(here, &["--sim", "labbox", "reap", "--protect", "user:carol", "--yes"]);
+    assert_eq!(kept.code, 1, "{}", kept.stdout);
+    assert!(kept.stdout.contains("protected by --protect"), "{}", kept.stdout);
+}
+
+#[test]
 fn a_record_never_replaces_a_file() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("mine"), "mine").expect("written");

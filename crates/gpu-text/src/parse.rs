@@ -99,7 +99,26 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
         document.note_unread(last, "", "the text goes on beyond what is read");
     }
+    if says_nothing(&document) {
+        for (number, line) in text.lines().filter(|(_, line)| !line.trim().is_empty()) {
+            document.note_unread(number, line, "nothing of this kind");
+        }
+    }
     document
+}
+
+/// Tells whether a parser found nothing at all of its kind, and did not say so.
+fn says_nothing(document: &Document) -> bool {
+    let Document { gpus, processes, mig_devices, columns, rows, topology, holders, .. } = document;
+    let found = gpus.is_empty() && processes.is_none() && mig_devices.is_empty();
+    found
+        && columns.is_empty()
+        && rows.is_empty()
+        && topology.is_none()
+        && holders.is_empty()
+        && document.errors.is_empty()
+        && document.driver_version.is_none()
+        && document.unread.is_empty()
 }
 
 #[cfg(test)]

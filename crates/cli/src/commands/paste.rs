@@ -5,9 +5,10 @@ use crate::exit::Exit;
 use crate::failure::{Failure, brief, remedy};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::Clock;
+use gpu_core::{Clock, PciBusId};
 use gpu_host::SystemClock;
-use gpu_text::ErrorCode;
+use gpu_text::{Document, ErrorCode};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const BOTH: &str =
@@ -25,6 +26,7 @@ pub(super) fn run(
             .with_source("nothing in it looks like the output of nvidia-smi, fuser or lsof")
             .with_hint(BOTH));
     }
+    one_machine(&documents)?;
     let snapshot = gpu_text::snapshot(&documents, SystemClock::new().wall());
     let failures: Vec<ErrorCode> =
         documents.iter().flat_map(|d| d.errors.iter().copied()).collect();
@@ -47,6 +49,28 @@ pub(super) fn run(
     }
     let exit = super::doctor::tell(args, global, &[snapshot], screen)?;
     Ok(if failures.is_empty() { exit } else { Exit::Remains })
+}
+
+/// Makes sure that no two texts show another device under the same index: joined, the processes of
+/// one machine would be held against the other.
+fn one_machine(documents: &[Document]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
+    for gpu in documents.iter().flat_map(|document| &document.gpus) {
+        let (Some(index), Some(bus_id)) = (gpu.index, gpu.bus_id.as_deref()) else { continue };
+        let before = *seen.entry(index).or_insert(bus_id);
+        let same = match (before.parse::<PciBusId>(), bus_id.parse::<PciBusId>()) {
+            (Ok(before), Ok(now)) => before == now,
+            _ => before == bus_id,
+        };
+        if !same {
+            return Err(Failure::new(Exit::Usage, "join the pasted texts")
+                .with_source(format!(
+                    "GPU {index} is at {before} in one and at {bus_id} in another"
+                ))
+                .with_hint("paste one machine at a time"));
+        }
+    }
+    Ok(())
 }
 
 fn tell_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Failure> {
