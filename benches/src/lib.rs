@@ -1,1 +1,1 @@
-//! Shared by the targets of this package.
+//! Nothing: Cargo wants a library target beside the benches, which are named in `Cargo.toml`.

@@ -46,6 +46,12 @@ impl Failure {
         self
     }
 
+    /// Ends the program in another way than the kind of the failure would.
+    pub(crate) fn ending(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
     /// Returns how the program ends.
     pub(crate) fn exit(&self) -> Exit {
         self.exit

@@ -64,30 +64,39 @@ impl Source {
 
     /// Looks as often as the command line says.
     pub(crate) fn looks(&self, looks: &Looks) -> Vec<Snapshot> {
+        self.each_look(looks).collect()
+    }
+
+    /// Looks as often as the command line says, one look at a time.
+    pub(crate) fn each_look(&self, looks: &Looks) -> impl Iterator<Item = Snapshot> {
         self.several_looks(looks.looks, Duration::from_secs(looks.every))
     }
 
     /// Looks twice, far enough apart for CPU time, counted in hundredths of a second, to advance,
     /// and for a process that was just ending to be gone.
     pub(crate) fn two_looks(&self) -> Vec<Snapshot> {
-        self.several_looks(2, Duration::from_millis(500))
+        self.several_looks(2, Duration::from_millis(500)).collect()
     }
 
-    fn several_looks(&self, count: u16, pause: Duration) -> Vec<Snapshot> {
-        let mut looks = vec![self.look()];
-        if looks.iter().any(|look| look.driver.is_err() && look.devices.is_empty()) {
-            // What a second look could tell apart is not there to be seen.
-            return looks;
-        }
-        for done in 1..count {
-            if self.simulation.is_none() && pause >= Duration::from_secs(1) {
-                let seconds = pause.as_secs();
-                progress(&format!("look {done} of {count} taken; the next in {seconds} s"));
+    /// Looks `count` times, but once where no device can be asked: what a second look could tell
+    /// apart is not there to be seen.
+    fn several_looks(&self, count: u16, pause: Duration) -> impl Iterator<Item = Snapshot> {
+        let mut blind = false;
+        (0..count).map_while(move |done| {
+            if blind {
+                return None;
             }
-            self.clock.sleep(pause);
-            looks.push(self.look());
-        }
-        looks
+            if done > 0 {
+                if self.simulation.is_none() && pause >= Duration::from_secs(1) {
+                    let seconds = pause.as_secs();
+                    progress(&format!("look {done} of {count} taken; the next in {seconds} s"));
+                }
+                self.clock.sleep(pause);
+            }
+            let look = self.look();
+            blind = look.driver.is_err() && look.devices.is_empty();
+            Some(look)
+        })
     }
 
     /// Finds the file that somebody asks about.
@@ -101,7 +110,8 @@ impl Source {
         let files = self.host.device_files()?;
         let names: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         files.into_iter().find(|file| Path::new(&file.path) == path).ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("find '{}' on the simulated machine", path.display()))
+            let what = format!("find '{}' on the simulated machine", path.display());
+            Failure::new(Exit::CannotObserve, what)
                 .with_hint(format!("it has {}", names.join(", ")))
         })
     }
@@ -118,7 +128,12 @@ impl Source {
                 let folder = path.parent().unwrap_or(&path);
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
                 made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
-                Ok(Box::new(FileJournal::open(path)?))
+                let journal = FileJournal::open(path).map_err(|error| {
+                    Failure::from(error)
+                        .ending(Exit::NotPermitted)
+                        .with_hint("without an audit log that can be trusted nothing is signalled")
+                })?;
+                Ok(Box::new(journal))
             }
         }
     }

@@ -50,6 +50,12 @@ pub(crate) fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
+/// Shows who holds the device files, where gpuws is not.
+pub(crate) const FUSER: &str = "sudo fuser -v /dev/nvidia*";
+
+/// Shows what the driver wrote into the kernel's log.
+pub(crate) const KERNEL_LOG: &str = "sudo dmesg | grep -i -e NVRM -e Xid";
+
 /// The next command to type and what it does; `sim` is the option that names a simulated machine.
 pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
     match advice {
@@ -62,10 +68,9 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::LookAsRoot => {
             (format!("sudo gpuws {sim}doctor"), "sees the files of every process")
         }
-        Advice::PasteHolders => (
-            "sudo fuser -v /dev/nvidia* 2>&1".to_owned(),
-            "tells who holds the devices; paste its output as well",
-        ),
+        Advice::PasteHolders => {
+            (format!("{FUSER} 2>&1"), "tells who holds the devices; paste its output as well")
+        }
         Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside of this container"),
         Advice::LookLonger => {
             (format!("gpuws {sim}doctor --looks 3"), "tells an idle process from one that pauses")
@@ -85,7 +90,7 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             (format!("nvidia-smi --gpu-reset -i {index}"), "as root, once nobody holds the device")
         }
         Advice::ReadKernelLog => (
-            "sudo dmesg | grep -i -e NVRM -e Xid".to_owned(),
+            KERNEL_LOG.to_owned(),
             "tells why; a reboot brings it back, and if not, the card has a fault",
         ),
         Advice::WaitOrReboot => (

@@ -238,7 +238,6 @@ fn wrong_words_are_usage() {
         &["--sim", "p100-ghost", "reap", "--gpu", "7"],
         &["--sim", "p100-ghost", "reap", "--pid", "x"],
         &["--sim", "p100-ghost", "doctor", "--looks", "0"],
-        &["--sim", "p100-ghost", "holders", "/dev/nvidia9"],
         &["demo", "no-such-machine"],
         &["parse"],
     ] {
@@ -247,6 +246,22 @@ fn wrong_words_are_usage() {
         assert_eq!(refused.stdout, "", "{words:?}");
         assert!(!refused.stderr.is_empty(), "{words:?}");
     }
+}
+
+#[test]
+fn a_file_that_is_not_there_hides_no_other() {
+    let here = Path::new(".");
+    for sim in [&[][..], &["--sim", "p100-ghost"]] {
+        let none = gpuws(here, &[sim, &["holders", "/dev/nvidia-none"]].concat());
+        assert_eq!((none.code, none.stdout.as_str()), (3, ""), "{}", none.stderr);
+    }
+    let one = gpuws(here, &["--sim", "p100-ghost", "holders", "/dev/nvidia0", "/dev/none"]);
+    assert_eq!(one.code, 3);
+    assert!(
+        one.stdout.contains("t2t-decoder") && one.stderr.contains("/dev/none"),
+        "{}",
+        one.stderr
+    );
 }
 
 #[test]

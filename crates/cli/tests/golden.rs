@@ -65,6 +65,19 @@ fn json_of_the_story() {
     }
 }
 
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let readme = include_str!("../../../README.md");
+    let printed = |words: &[&str]| {
+        String::from_utf8(gpuws(words).output().expect("gpuws runs").stdout).expect("UTF-8")
+    };
+    let doctor = printed(&["--sim", "p100-ghost", "doctor"]);
+    assert!(readme.contains(&doctor), "{doctor}");
+    let reap = printed(&["--sim", "p100-ghost", "reap", "--gpu", "0", "--yes"]);
+    let act = reap.find("SIGTERM  ").map(|at| &reap[at..]).expect("it acts");
+    assert!(readme.contains(act), "{act}");
+}
+
 /// Nobody reads more than 80 columns in a pipe, but for commands to type.
 #[test]
 fn lines_fit_a_terminal() {

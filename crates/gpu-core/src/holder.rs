@@ -262,12 +262,18 @@ pub struct Unreadable(pub BTreeMap<Absent, u32>);
 impl Unreadable {
     /// Counts one more process.
     pub fn count(&mut self, reason: Absent) {
-        *self.0.entry(reason).or_default() += 1;
+        self.add(reason, 1);
+    }
+
+    /// Counts `more` processes.
+    pub fn add(&mut self, reason: Absent, more: u32) {
+        let count = self.0.entry(reason).or_default();
+        *count = count.saturating_add(more);
     }
 
     /// Returns the number of processes, for any reason.
     pub fn total(&self) -> u32 {
-        self.0.values().sum()
+        self.0.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 
@@ -309,6 +315,15 @@ mod tests {
         ] {
             assert_eq!(DeviceFileKind::of_path(path), kind, "{path}");
         }
+    }
+
+    #[test]
+    fn counts_stop_at_the_largest() {
+        let mut unreadable = Unreadable::default();
+        unreadable.add(Absent::NotPermitted, u32::MAX);
+        unreadable.count(Absent::NotPermitted);
+        unreadable.count(Absent::NotFound);
+        assert_eq!(unreadable.total(), u32::MAX);
     }
 
     #[test]

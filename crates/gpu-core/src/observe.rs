@@ -3,7 +3,8 @@
 use crate::absent::Absent;
 use crate::backend::GpuBackend;
 use crate::clock::Clock;
-use crate::error::{Fault, Reach, Result};
+use crate::device::DeviceInfo;
+use crate::error::{ErrorKind, Fault, Reach, Result};
 use crate::host::Host;
 use crate::id::Pid;
 use crate::snapshot::{DeviceState, Process, Snapshot};
@@ -19,21 +20,13 @@ const TRIES: usize = 4;
 pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> Snapshot {
     let taken_at = clock.wall();
     let mut driver = ask(|| backend.driver());
-    let devices = match ask(|| backend.devices()) {
-        Ok(infos) => infos
-            .into_iter()
-            .map(|info| DeviceState {
-                sample: ask(|| backend.sample(&info.id)),
-                processes: ask(|| backend.processes(&info.id)),
-                mig: ask(|| backend.mig_instances(&info.id)).unwrap_or_default(),
-                info,
-            })
-            .collect(),
-        Err(fault) => {
-            driver = Err(fault);
-            Vec::new()
+    let mut devices = Vec::new();
+    if !driver.as_ref().is_err_and(|fault| spoils_all(fault.kind)) {
+        match ask(|| backend.devices()) {
+            Ok(infos) => devices.extend(infos.into_iter().map(|info| look_at(backend, info))),
+            Err(fault) => driver = Err(fault),
         }
-    };
+    }
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
     let scan = files.clone().and_then(|files| ask(|| host.holders(&files)));
@@ -56,6 +49,23 @@ pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> 
     look_up(host, &mut snapshot, named_pids);
     look_up(host, &mut snapshot, relatives);
     snapshot
+}
+
+/// Tells whether after such a failure there is no use in asking for anything else: the machine
+/// does not answer, or keeps whoever asks waiting.
+fn spoils_all(kind: ErrorKind) -> bool {
+    kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut
+}
+
+/// Asks for all of one device; one that did not answer in time is not asked again in this look.
+fn look_at(backend: &dyn GpuBackend, info: DeviceInfo) -> DeviceState {
+    let sample = ask(|| backend.sample(&info.id));
+    let hung = sample.as_ref().err().filter(|fault| spoils_all(fault.kind)).cloned();
+    let processes = hung.clone().map_or_else(|| ask(|| backend.processes(&info.id)), Err);
+    let hung =
+        hung.or_else(|| processes.as_ref().err().filter(|fault| spoils_all(fault.kind)).cloned());
+    let mig = hung.map_or_else(|| ask(|| backend.mig_instances(&info.id)), Err);
+    DeviceState { info, sample, processes, mig }
 }
 
 fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTreeSet<Pid>) {

@@ -3,6 +3,7 @@
 use crate::absent::Reading;
 use crate::clock::Timestamp;
 use crate::id::{Pid, ProcessKey};
+use std::fmt;
 use std::time::Duration;
 
 /// The state of a process, as `/proc/PID/stat` letters it.
@@ -35,6 +36,16 @@ pub enum WorkloadKind {
     Pod,
     /// A Slurm job.
     SlurmJob,
+}
+
+impl fmt::Display for WorkloadKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WorkloadKind::Container => "container",
+            WorkloadKind::Pod => "pod",
+            WorkloadKind::SlurmJob => "Slurm job",
+        })
+    }
 }
 
 /// The container, pod or job that a process belongs to, as its cgroup path tells.
@@ -87,7 +98,7 @@ pub struct ProcessInfo {
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "started_at_unix_ms"))]
     pub started_at: Reading<Timestamp>,
     /// Processor time that it has used, user and system.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    #[cfg_attr(feature = "serde", serde(with = "millis", rename = "cpu_time_ms"))]
     pub cpu_time: Reading<Duration>,
     /// Its numbers from the namespace of the one who looks inward (`NSpid`): more than one means
     /// that it lives in a PID namespace of its own.
@@ -124,5 +135,27 @@ impl ProcessInfo {
             workload: None,
             kernel_thread: false,
         }
+    }
+}
+
+/// Writes a duration as whole milliseconds.
+#[cfg(feature = "serde")]
+mod millis {
+    use crate::absent::{Reading, reading};
+    use serde::{Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Reading<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let millis = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        reading::serialize(&millis, serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Reading<Duration>, D::Error> {
+        Ok(reading::deserialize::<u64, D>(deserializer)?.map(Duration::from_millis))
     }
 }

@@ -44,8 +44,8 @@ pub struct DeviceState {
     pub sample: Result<DeviceSample, Fault>,
     /// Whom NVML lists on it, or why it could not be asked. Empty is not absent.
     pub processes: Result<Vec<DeviceProcess>, Fault>,
-    /// Its MIG instances; none where MIG is off or not told.
-    pub mig: Vec<MigInstance>,
+    /// Its MIG instances, none where MIG is off, or why they could not be asked for.
+    pub mig: Result<Vec<MigInstance>, Fault>,
 }
 
 impl DeviceState {

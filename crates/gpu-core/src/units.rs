@@ -76,7 +76,7 @@ pub struct Milliwatts(pub u64);
 
 impl fmt::Display for Milliwatts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} W", (self.0 + 500) / 1000)
+        write!(f, "{} W", self.0.saturating_add(500) / 1000)
     }
 }
 
@@ -142,6 +142,13 @@ mod tests {
         assert_eq!(Bytes(u64::MAX) + Bytes(1), Bytes(u64::MAX));
         assert_eq!([Bytes(u64::MAX), Bytes(7)].into_iter().sum::<Bytes>(), Bytes(u64::MAX));
         assert_eq!(Bytes(1).saturating_sub(Bytes(2)), Bytes(0));
+    }
+
+    #[test]
+    fn the_largest_values_can_be_written() {
+        assert_eq!(Milliwatts(u64::MAX).to_string(), "18446744073709551 W");
+        assert_eq!(Milliwatts(312_499).to_string(), "312 W");
+        assert_eq!(Bytes(u64::MAX).to_string(), "17,592,186,044,415 MiB");
     }
 
     #[test]

@@ -230,7 +230,7 @@ fn hidden(root: &ProcRoot, pids: &[u32]) -> Unreadable {
 
 fn add(sum: &mut Unreadable, more: Unreadable) {
     for (reason, count) in more.0 {
-        *sum.0.entry(reason).or_default() += count;
+        sum.add(reason, count);
     }
 }
 

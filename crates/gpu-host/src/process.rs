@@ -90,14 +90,16 @@ pub(crate) fn booted_at(stat: &[u8]) -> Reading<Timestamp> {
 
 fn read_stat(dir: &ProcDir) -> Result<Stat> {
     let text = dir.read_status("stat")?;
-    // The parser takes for granted that the name stands in parentheses with spaces around; a
-    // folder that is no true /proc need not have it so.
+    // The parser takes for granted that digits and a space stand before the name in parentheses,
+    // and a space and a letter after it; a folder that is no true /proc need not have it so.
     let open = text.iter().position(|byte| *byte == b'(');
     let close = text.iter().rposition(|byte| *byte == b')');
     let spaced = open.zip(close).is_some_and(|(open, close)| {
+        let before = text[..open].strip_suffix(b" ");
+        let after = text[close..].strip_prefix(b") ");
         open < close
-            && text[..open].ends_with(b" ")
-            && text[close + 1..].trim_ascii_end().starts_with(b" ")
+            && before.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
+            && after.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_alphabetic))
     });
     if text.is_empty() {
         return Err(Errno::SRCH);

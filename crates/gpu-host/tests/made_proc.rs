@@ -266,6 +266,17 @@ fn a_machine_without_anything() {
     assert_eq!(error.to_string(), "open '/nowhere'");
 }
 
+#[test]
+fn a_stat_that_is_none_is_refused() {
+    for stat in
+        [" () 0", "() S 1", "1 ()", "1 ) S (", "\u{2003} (a) S 1", "1 (a) \u{a0}", "1 (a)  "]
+    {
+        let made = MadeProc::new();
+        made.file("50/stat", stat);
+        assert!(made.host().process(Pid(50)).is_err(), "{stat:?}");
+    }
+}
+
 proptest! {
     /// Whatever the files of a process say, it is read or refused, and looked at to the end.
     #[test]

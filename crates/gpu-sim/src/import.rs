@@ -147,7 +147,7 @@ fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Pr
         processes.listed(listed.pid).holdings.push(holding);
     }
     let unaccounted = used.unwrap_or_default().saturating_sub(listed_sum);
-    let unlisted = unlisted_users(state, snapshot);
+    let unlisted = unlisted_users(state, snapshot, processes.foreign);
     let mut reserve = unaccounted;
     if let Some(share) = unaccounted.0.checked_div(unlisted.len() as u64) {
         reserve = Bytes(unaccounted.0 - share * unlisted.len() as u64);
@@ -156,7 +156,7 @@ fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Pr
             processes.seen(*pid).holdings.push(holding);
         }
     }
-    let mut mig = state.mig.clone();
+    let mut mig = state.mig.clone().unwrap_or_default();
     for instance in &mut mig {
         let inside = processes.every().flat_map(|process| &process.holdings);
         let inside = inside.filter(|h| h.device == index && h.gpu_instance.is_some());
@@ -197,11 +197,11 @@ fn listed_holding(device: u32, listed: &DeviceProcess) -> Holding {
     }
 }
 
-fn unlisted_users(state: &DeviceState, snapshot: &Snapshot) -> Vec<Pid> {
-    let minor = state.info.id.minor.unwrap_or(state.info.id.index);
-    let listed = |pid| state.processes.as_ref().is_ok_and(|list| list.iter().any(|p| p.pid == pid));
+fn unlisted_users(state: &DeviceState, snapshot: &Snapshot, foreign: bool) -> Vec<Pid> {
+    let Some(minor) = snapshot.minor_of(state) else { return Vec::new() };
+    let on_list = |pid| state.processes.iter().flatten().any(|process| process.pid == pid);
     let users = snapshot.holders().iter().filter(|holder| holder.uses_memory_of(minor));
-    users.map(|holder| holder.process.pid).filter(|pid| !listed(*pid)).collect()
+    users.map(|holder| holder.process.pid).filter(|pid| foreign || !on_list(*pid)).collect()
 }
 
 /// Gives the part of a device's utilisation that no process states to its largest holder that

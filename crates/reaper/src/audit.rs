@@ -1,7 +1,7 @@
 //! The audit log: what is about to be done, before it is done.
 
 use crate::act::Ports;
-use crate::plan::{Membership, Target, start_ticks};
+use crate::plan::{Membership, Target};
 use gpu_core::{Error, ErrorKind, Origin, Result, Signal};
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ struct Line<'a> {
     name: &'a str,
     membership: &'a Membership,
     why: &'a str,
-    outcome: Option<String>,
+    outcome: Option<&'static str>,
 }
 
 /// Writes that a signal is about to be sent.
@@ -39,9 +39,7 @@ pub(crate) fn outcome(
     target: &Target,
     outcome: &crate::report::Outcome,
 ) -> Result<()> {
-    let text = serde_json::to_value(outcome).ok();
-    let kind = text.and_then(|value| Some(value.get("kind")?.as_str()?.to_owned()));
-    write(ports, target, "outcome", None, kind)
+    write(ports, target, "outcome", None, Some(outcome.name()))
 }
 
 fn write(
@@ -49,7 +47,7 @@ fn write(
     target: &Target,
     event: &str,
     signal: Option<Signal>,
-    outcome: Option<String>,
+    outcome: Option<&'static str>,
 ) -> Result<()> {
     let line = Line {
         schema: 1,
@@ -58,7 +56,7 @@ fn write(
         event,
         signal,
         pid: target.key.pid.0,
-        start_ticks: start_ticks(target.key),
+        start_ticks: target.key.start.map(|start| start.0),
         uid: target.process.uid.ok(),
         name: &target.process.name,
         membership: &target.membership,

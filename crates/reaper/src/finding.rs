@@ -49,7 +49,7 @@ pub enum Confidence {
     Possible,
     /// The evidence points there and something else could explain it.
     Likely,
-    /// Nothing else explains it.
+    /// What was seen of the process leaves no other reading.
     High,
 }
 

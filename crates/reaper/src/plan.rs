@@ -1,12 +1,11 @@
 //! From a diagnosis to a plan: whom to signal, why, and what should come back.
 
-use crate::detect::{Case, diagnose, listed};
+use crate::detect::{Case, diagnose};
 use crate::finding::{Confidence, Diagnosis, FindingKind};
 use crate::guard::{Guard, Refusal, is_user};
 use crate::role::Role;
 use gpu_core::{
     Bytes, DeviceFileKind, DeviceId, DeviceState, Origin, Pid, ProcessInfo, ProcessKey, Snapshot,
-    StartTime,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -378,7 +377,8 @@ fn expected(case: &Case<'_>, diagnosis: &Diagnosis, targets: &[Target]) -> Vec<E
     let mut expected = Vec::new();
     for device in &case.now.devices {
         let holds = |pid: Pid| {
-            listed(device, pid).is_some() || case.holders_of(device).any(|h| h.process.pid == pid)
+            case.listed(device, pid).is_some()
+                || case.holders_of(device).any(|h| h.process.pid == pid)
         };
         let minor = case.now.minor_of(device);
         let concerned: Vec<Pid> = targets
@@ -392,14 +392,18 @@ fn expected(case: &Case<'_>, diagnosis: &Diagnosis, targets: &[Target]) -> Vec<E
         if concerned.is_empty() {
             continue;
         }
-        let on_list = targets.iter().filter_map(|target| listed(device, target.key.pid));
+        let on_list = targets.iter().filter_map(|target| case.listed(device, target.key.pid));
         let on_list: Option<Bytes> = on_list.map(|process| process.memory.ok()).sum();
         let unexplained = diagnosis.findings.iter().find(|finding| {
             finding.kind == FindingKind::Ghost
                 && finding.devices.iter().any(|id| id.same_device(device.id()))
         });
         let (memory, unexplained) = match unexplained {
-            Some(ghost) if ghost.suspects.iter().all(|s| is_target(s.process.pid)) => {
+            // Who could not be looked into may share what no list accounts for.
+            Some(ghost)
+                if ghost.suspects.iter().all(|s| is_target(s.process.pid))
+                    && case.now.unreadable.total() == 0 =>
+            {
                 let unexplained = ghost.memory.unwrap_or_default();
                 (on_list.map(|listed| listed + unexplained), unexplained)
             }
@@ -412,9 +416,4 @@ fn expected(case: &Case<'_>, diagnosis: &Diagnosis, targets: &[Target]) -> Vec<E
         expected.push(Expected { device, memory, unexplained, targets: concerned });
     }
     expected
-}
-
-/// Returns the start time of a key for the audit log.
-pub(crate) fn start_ticks(key: ProcessKey) -> Option<u64> {
-    key.start.map(|StartTime(ticks)| ticks)
 }

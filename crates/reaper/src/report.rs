@@ -1,7 +1,7 @@
 //! What was done and what came of it.
 
 use crate::plan::Target;
-use gpu_core::{Bytes, DeviceId, Fault, Pid, ProcessState, Reading, Signal, WorkloadKind};
+use gpu_core::{Bytes, DeviceId, Fault, Pid, ProcessState, Reading, Signal};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -101,6 +101,22 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the name under which it stands in the audit log and in JSON.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Outcome::NotReached => "not-reached",
+            Outcome::AlreadyGone => "already-gone",
+            Outcome::Ended { .. } => "ended",
+            Outcome::LetGo => "let-go",
+            Outcome::NotTheSame => "not-the-same",
+            Outcome::Protected => "protected",
+            Outcome::Spared => "spared",
+            Outcome::Unsettled => "unsettled",
+            Outcome::Survived { .. } => "survived",
+            Outcome::Failed { .. } => "failed",
+        }
+    }
+
     /// Tells whether the process is gone.
     pub fn is_gone(&self) -> bool {
         matches!(self, Outcome::AlreadyGone | Outcome::Ended { .. })
@@ -151,13 +167,4 @@ pub struct Freed {
     pub seen_after: Duration,
     /// All that was expected came back, the driver's own share aside.
     pub came_back: bool,
-}
-
-/// The word for a workload.
-pub(crate) fn kind_of(kind: WorkloadKind) -> &'static str {
-    match kind {
-        WorkloadKind::Container => "container",
-        WorkloadKind::Pod => "pod",
-        WorkloadKind::SlurmJob => "Slurm job",
-    }
 }

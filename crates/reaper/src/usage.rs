@@ -66,7 +66,7 @@ impl Usage {
 }
 
 fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
-    let listed = device.processes.iter().flatten().map(|process| User {
+    let listed = case.listed_on(device).map(|process| User {
         pid: process.pid,
         name: process.name.clone().ok(),
         memory: process.memory,

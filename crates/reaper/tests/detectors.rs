@@ -205,6 +205,47 @@ fn listed_but_gone_looks_for_heirs() {
 }
 
 #[test]
+fn heirs_are_held_to_what_ghosts_are() {
+    let with = |device: DeviceState, state: ProcessState| {
+        let child = ProcessInfo { state: Ok(state), ..process(51, "python") };
+        let mut gone = look(vec![device], vec![context(&child, &[0])], vec![child]);
+        gone.processes.insert(Pid(50), Process(Err(Absent::NotFound)));
+        let kind = |(kind, _): &(FindingKind, Confidence)| *kind == FindingKind::ListedButGone;
+        kinds(&gone).into_iter().find(kind).map(|(_, confidence)| confidence)
+    };
+    let plain = listing(device(0, 5000, 16_280), 50, 4990);
+    let mut split = plain.clone();
+    split.info.mig_enabled = Ok(true);
+    assert_eq!(with(plain.clone(), ProcessState::Sleeping), Some(Confidence::High));
+    assert_eq!(with(split, ProcessState::Sleeping), Some(Confidence::Likely));
+    assert_eq!(with(plain, ProcessState::Uninterruptible), Some(Confidence::Likely));
+}
+
+#[test]
+fn a_number_of_the_hosts_is_not_a_process_of_ours() {
+    // NVML's 23 is somebody on the host; our 23 is a monitor.
+    let monitor = process(23, "argusagent");
+    let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
+    let device = busy(listing(device(0, 40_970, 81_920), 23, 40_960), 77);
+    let mut inside = look(vec![device], vec![held], vec![monitor]);
+    inside.sees_host_pids = Ok(false);
+    let diagnosis = diagnose(std::slice::from_ref(&inside));
+    assert_eq!(diagnosis.cleared[0].role, Role::Monitor);
+    assert_eq!(Usage::of(&inside).on(inside.devices[0].id()), []);
+}
+
+#[test]
+fn many_holders_of_many_devices_are_no_burden() {
+    // Linear work: with a search per holder this would take hours.
+    let devices: Vec<DeviceState> = (0..64).map(|index| device(index, 15_000, 16_280)).collect();
+    let processes: Vec<ProcessInfo> = (100..20_100).map(|pid| process(pid, "python")).collect();
+    let holders = processes.iter().map(|info| context(info, &[info.key.pid.0 % 64])).collect();
+    let diagnosis = diagnose(&[look(devices, holders, processes)]);
+    assert_eq!(diagnosis.findings.len(), 64);
+    assert_eq!(diagnosis.findings.iter().map(|f| f.suspects.len()).sum::<usize>(), 20_000);
+}
+
+#[test]
 fn displays_and_daemons_are_cleared() {
     let mut x = process(700, "Xorg");
     x.uid = Ok(0);

@@ -226,3 +226,24 @@ fn a_display_is_refused_by_number_too() {
     let plan = planned(&[snapshot], &[], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::Role(Role::Display));
 }
+
+#[test]
+fn who_could_not_be_looked_into_may_share_the_memory() {
+    let (mut look, everyone) = ghost();
+    look.unreadable.count(Absent::NotPermitted);
+    let plan = planned(&[look], &everyone, &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [100]);
+    assert_eq!(plan.expected[0].memory, None);
+}
+
+#[test]
+fn a_monitor_with_a_number_of_the_hosts_stays_a_monitor() {
+    let monitor = process(67, "argusagent");
+    let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
+    let device = listing(device(0, 5000, 16_280), 67, 4990);
+    let mut inside = look(vec![device], vec![held], vec![monitor]);
+    inside.sees_host_pids = Ok(false);
+    let request = Request { pids: vec![Pid(67)], ..Request::default() };
+    let plan = planned(&[inside], &[], &guard(&[], vec![]), &request);
+    assert_eq!(plan.refused[0].why, Refusal::Role(Role::Monitor));
+}

@@ -96,11 +96,11 @@ fn explain(screen: &mut Screen, code: ErrorCode) -> Result<(), Failure> {
         | ErrorCode::NotPermitted => return Ok(()),
         ErrorCode::DeviceHandle => (
             "the driver cannot reach one of the GPUs: it fell off the bus or waits for a reset",
-            "sudo dmesg | grep -i -e NVRM -e Xid",
+            words::KERNEL_LOG,
         ),
         ErrorCode::ResetRefused => (
             "a reset was refused because somebody has the device open, a monitor perhaps",
-            "sudo fuser -v /dev/nvidia*",
+            words::FUSER,
         ),
         ErrorCode::Other => {
             ("nvidia-smi failed, for a reason that it says itself", "nvidia-smi -q")

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::source::{Source, sim_option};
-use crate::terminal::{Line, Screen};
+use crate::terminal::{Line, Screen, clean};
 use crate::words;
 use gpu_core::{ActToken, DeviceId, ErrorKind, Snapshot};
 use gpu_reaper::{
@@ -13,6 +13,7 @@ use gpu_reaper::{
     Target, Why,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
 fn exit(plan: &Plan, report: &Report) -> Exit {
     match &report.stopped {
         Some(fault) if fault.kind == ErrorKind::Interrupted => return Exit::Remains,
+        Some(fault) if fault.kind == ErrorKind::Io => return Exit::NotPermitted,
         Some(_) => return Exit::CannotObserve,
         None => {}
     }
@@ -145,7 +147,18 @@ pub(crate) fn carry_out(
     let report = gpu_reaper::execute(plan, guard, source.ports(&*journal), &token, &mut |event| {
         teller.tell(event)
     });
-    teller.failure.map_or(Ok(report), Err)
+    let Some(failure) = teller.failure else { return Ok(report) };
+    // What was done must be told somewhere, when standard output cannot take it.
+    for action in &report.actions {
+        let _ = writeln!(
+            std::io::stderr(),
+            "gpuws: {} {}: {:?}",
+            action.pid,
+            clean(&action.name),
+            action.outcome
+        );
+    }
+    Err(failure)
 }
 
 /// Tells what happens while it happens. An output that fails does not stop an act halfway.

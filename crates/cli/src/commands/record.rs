@@ -8,9 +8,8 @@ use crate::terminal::{Line, Screen};
 use crate::words;
 use gpu_sim::{Anonymizer, RecordingWriter};
 use serde::Serialize;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
 
 pub(crate) fn run(
     args: &RecordArgs,
@@ -24,31 +23,29 @@ pub(crate) fn run(
             .with_hint("name a file that does not exist yet; nothing was written"));
     }
     let source = Source::open(global)?;
-    let looks = source.looks(&args.looks);
+    let part = Part::beside(&args.file)?;
     let topology = source.backend.topology().map_err(|error| error.kind().absent());
-    let mut writer = RecordingWriter::new(Vec::new(), !args.names, topology)?;
+    let mut writer = RecordingWriter::new(&part.file, !args.names, topology)?;
     let mut anonymizer = Anonymizer::default();
-    let first = looks.first().map(|look| look.taken_at);
-    for look in &looks {
-        let offset = look.taken_at.since(first.unwrap_or(look.taken_at));
-        if args.names {
-            writer.add(offset, look)?;
-        } else {
-            writer.add(offset, &anonymizer.anonymize(look))?;
-        }
+    let mut first = None;
+    let mut look_count = 0;
+    for look in source.each_look(&args.looks) {
+        let offset = look.taken_at.since(*first.get_or_insert(look.taken_at));
+        let look = if args.names { look } else { anonymizer.anonymize(&look) };
+        writer.add(offset, &look)?;
+        look_count += 1;
     }
-    let bytes = writer.into_inner();
-    write_whole(&args.file, &bytes)?;
+    part.finish(&args.file)?;
     if global.json {
         screen.json(&Recorded {
             schema: 1,
             file: file.to_string(),
-            look_count: looks.len(),
+            look_count,
             names: args.names,
         })?;
         return Ok(Exit::Done);
     }
-    let looks = words::count(looks.len(), "look", "looks");
+    let looks = words::count(look_count, "look", "looks");
     if global.quiet {
         return Ok(Exit::Done);
     }
@@ -68,20 +65,34 @@ struct Recorded {
     names: bool,
 }
 
-/// Writes under a temporary name, then renames: the file is there whole or not at all.
-fn write_whole(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
-    let mut name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
-    name.push(format!(".{}.part", std::process::id()));
-    let part: PathBuf = path.with_file_name(name);
-    let failed = |error| Failure::io(format!("write '{}'", path.display()), error);
-    let written =
-        OpenOptions::new().write(true).create_new(true).open(&part).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            // A link fails where the name exists by now; a rename would replace it.
-            std::fs::hard_link(&part, path)
-        });
-    // The part is of no use, whether the link to it was made or not.
-    let _ = std::fs::remove_file(&part);
-    written.map_err(failed)
+/// A file under a temporary name, that gets its own when it is whole and is removed if it never
+/// is.
+struct Part {
+    file: File,
+    path: PathBuf,
+}
+
+impl Part {
+    fn beside(path: &Path) -> Result<Self, Failure> {
+        let mut name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
+        name.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(name);
+        let file = OpenOptions::new().write(true).create_new(true).open(&part);
+        let file =
+            file.map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
+        Ok(Part { file, path: part })
+    }
+
+    fn finish(self, path: &Path) -> Result<(), Failure> {
+        // A link fails where the name exists by now; a rename would replace it.
+        let linked = self.file.sync_all().and_then(|()| std::fs::hard_link(&self.path, path));
+        linked.map_err(|error| Failure::io(format!("write '{}'", path.display()), error))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It is of no use, whether the link to it was made or not.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }

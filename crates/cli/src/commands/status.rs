@@ -44,7 +44,7 @@ pub(crate) fn show(
         let line = device_line(device, usage.is_free(device.id()));
         let room = screen.room(0);
         screen.print(&line.cut(room))?;
-        for instance in &device.mig {
+        for instance in device.mig.iter().flatten() {
             let room = screen.room(0);
             screen.print(&instance_line(instance).cut(room))?;
         }

@@ -62,7 +62,8 @@ struct Gpu {
     mig_enabled: Option<bool>,
     /// Nobody but displays, monitors and daemons uses it.
     free: bool,
-    mig_devices: Vec<MigDevice>,
+    /// Null where they could not be asked for.
+    mig_devices: Option<Vec<MigDevice>>,
     processes: Vec<DeviceProcess>,
     /// Why the device could not be asked.
     error: Option<Failure>,
@@ -156,7 +157,11 @@ impl Gpu {
             display_active: known(&mut absent, "display_active", info.display_active),
             mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
             free: usage.is_free(device.id()),
-            mig_devices: device.mig.iter().map(MigDevice::of).collect(),
+            mig_devices: device
+                .mig
+                .as_ref()
+                .ok()
+                .map(|instances| instances.iter().map(MigDevice::of).collect()),
             processes: usage
                 .on(device.id())
                 .iter()

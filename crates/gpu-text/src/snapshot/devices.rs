@@ -221,7 +221,7 @@ impl Device {
                 kind: absent.into(),
                 text: "find a list of its processes in the text".to_owned(),
             }),
-            mig: self.mig,
+            mig: Ok(self.mig),
         }
     }
 }

@@ -5,32 +5,75 @@ use gpu_core::{
     Bytes, DeviceFileKind, DeviceProcess, DeviceState, Holder, Pid, ProcessInfo, ProcessKey,
     Snapshot,
 };
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The looks, with the last one at hand.
+/// The looks, with the last one at hand and indexed: there can be many holders and many devices.
 pub(crate) struct Case<'a> {
     /// All looks, oldest first.
     pub(crate) looks: &'a [Snapshot],
     /// The last one.
     pub(crate) now: &'a Snapshot,
+    holders: BTreeMap<Pid, &'a Holder>,
+    by_minor: BTreeMap<u32, Vec<&'a Holder>>,
+    lists: BTreeMap<u32, BTreeMap<Pid, &'a DeviceProcess>>,
 }
 
 impl<'a> Case<'a> {
     pub(crate) fn new(looks: &'a [Snapshot]) -> Option<Self> {
-        looks.last().map(|now| Case { looks, now })
+        let now = looks.last()?;
+        let mut by_minor: BTreeMap<u32, Vec<&Holder>> = BTreeMap::new();
+        for holder in now.holders() {
+            let minors = holder.held.iter().filter_map(|held| match held.kind {
+                DeviceFileKind::Gpu(minor) => Some(minor),
+                _ => None,
+            });
+            for minor in minors.collect::<BTreeSet<u32>>() {
+                by_minor.entry(minor).or_default().push(holder);
+            }
+        }
+        // In a PID namespace of our own NVML's numbers name nobody, or a stranger.
+        let ours = now.sees_host_pids != Ok(false);
+        let list = |device: &'a DeviceState| {
+            let processes = device.processes.iter().flatten().filter(|_| ours);
+            (device.id().index, processes.map(|process| (process.pid, process)).collect())
+        };
+        Some(Case {
+            looks,
+            now,
+            holders: now.holders().iter().map(|holder| (holder.process.pid, holder)).collect(),
+            by_minor,
+            lists: now.devices.iter().map(list).collect(),
+        })
     }
 
     /// The processes that have the file of this very device.
-    pub(crate) fn holders_of(
+    pub(crate) fn holders_of(&self, device: &DeviceState) -> impl Iterator<Item = &'a Holder> {
+        let holders = self.now.minor_of(device).and_then(|minor| self.by_minor.get(&minor));
+        holders.into_iter().flatten().copied()
+    }
+
+    /// The processes that NVML lists on a device, by numbers that mean the same here: in a PID
+    /// namespace of our own there are none.
+    pub(crate) fn listed_on(
         &self,
         device: &DeviceState,
-    ) -> impl Iterator<Item = &'a Holder> + use<'a> {
-        let gpu = self.now.minor_of(device).map(DeviceFileKind::Gpu);
-        self.now.holders().iter().filter(move |holder| gpu.is_some_and(|gpu| holder.has(gpu)))
+    ) -> impl Iterator<Item = &'a DeviceProcess> {
+        self.lists.get(&device.id().index).into_iter().flat_map(BTreeMap::values).copied()
+    }
+
+    /// The entry of a process in a device's list.
+    pub(crate) fn listed(&self, device: &DeviceState, pid: Pid) -> Option<&'a DeviceProcess> {
+        self.lists.get(&device.id().index)?.get(&pid).copied()
+    }
+
+    /// Tells whether NVML lists a process on any device.
+    pub(crate) fn is_listed(&self, pid: Pid) -> bool {
+        self.lists.values().any(|list| list.contains_key(&pid))
     }
 
     pub(crate) fn holder(&self, pid: Pid) -> Option<&'a Holder> {
-        self.now.holders().iter().find(|holder| holder.process.pid == pid)
+        self.holders.get(&pid).copied()
     }
 
     pub(crate) fn info(&self, pid: Pid) -> Option<&'a ProcessInfo> {
@@ -42,27 +85,38 @@ impl<'a> Case<'a> {
     }
 
     pub(crate) fn role(&self, pid: Pid, device: &DeviceState) -> Role {
-        let listed = listed(device, pid);
-        Role::of(self.info(pid), self.holder(pid), listed, self.now.minor_of(device))
-    }
-
-    /// The processes that NVML lists on a device, by numbers that mean the same here: in a PID
-    /// namespace of our own none do.
-    pub(crate) fn listed_on(
-        &self,
-        device: &'a DeviceState,
-    ) -> impl Iterator<Item = &'a DeviceProcess> + use<'a> {
-        let ours = self.now.sees_host_pids != Ok(false);
-        device.processes.iter().flatten().filter(move |_| ours)
+        let minor = self.now.minor_of(device);
+        Role::of(self.info(pid), self.holder(pid), self.listed(device, pid), minor)
     }
 
     /// Tells whether a process surely has memory of a device: NVML lists it there, or it has the
     /// device mapped. An open file alone can be handed to anybody (SCM_RIGHTS).
     pub(crate) fn surely_uses(&self, pid: Pid, device: &DeviceState) -> bool {
-        let ours = self.now.sees_host_pids != Ok(false);
         let mapped = self.now.minor_of(device).zip(self.holder(pid));
-        (ours && listed(device, pid).is_some())
+        self.listed(device, pid).is_some()
             || mapped.is_some_and(|(minor, holder)| holder.has_mapped(minor))
+    }
+
+    /// Every process that a device lists or that uses memory of one, with those devices.
+    pub(crate) fn users_of_memory(&self) -> BTreeMap<Pid, Vec<&'a DeviceState>> {
+        let mut users: BTreeMap<Pid, Vec<&DeviceState>> = BTreeMap::new();
+        for device in &self.now.devices {
+            let listed = self.listed_on(device).map(|process| process.pid);
+            let holding = self.holders_of(device).map(|holder| holder.process.pid);
+            for pid in listed.chain(holding).collect::<BTreeSet<Pid>>() {
+                if self.role(pid, device) == Role::MemoryUser {
+                    users.entry(pid).or_default().push(device);
+                }
+            }
+        }
+        users
+    }
+
+    /// The memory that NVML lists for a process on these devices; `None` when it lists none of it.
+    pub(crate) fn listed_memory(&self, pid: Pid, devices: &[&DeviceState]) -> Option<Bytes> {
+        let memory: Vec<Bytes> =
+            devices.iter().filter_map(|device| self.listed(device, pid)?.memory.ok()).collect();
+        (!memory.is_empty()).then(|| memory.into_iter().sum())
     }
 
     /// Processor time that a process used between the first look that saw it and now, and the
@@ -79,11 +133,6 @@ impl<'a> Case<'a> {
         let (last_at, last) = seen(self.now)?;
         (last_at > first_at).then(|| (last.saturating_sub(first), last_at.since(first_at)))
     }
-}
-
-/// The entry of a process in a device's list.
-pub(crate) fn listed(device: &DeviceState, pid: Pid) -> Option<&DeviceProcess> {
-    device.processes.as_ref().ok()?.iter().find(|process| process.pid == pid)
 }
 
 /// The files of a holder by their short names, `nvidia0 nvidiactl`.

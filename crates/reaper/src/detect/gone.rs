@@ -1,9 +1,9 @@
 //! Processes that NVML lists and that do not exist here.
 
-use super::case::{Case, listed};
+use super::case::Case;
+use super::unexplained::suspects;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use crate::role::Role;
-use gpu_core::{Absent, Bytes, DeviceState, Pid};
+use gpu_core::{Absent, Bytes, DeviceState};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
@@ -29,31 +29,23 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
         advice: Vec::new(),
     };
     finding.suspects = heirs(case, device);
-    if finding.suspects.is_empty() {
-        let advice = match case.now.unreadable.total() {
-            0 => Advice::ResetDevice(device.id().index),
-            _ => Advice::LookAsRoot,
-        };
-        finding.advice.push(advice);
-    } else {
-        finding.confidence = Confidence::High;
-        finding.advice.push(Advice::ReapDevice(device.id().index));
-    }
+    let best = finding.suspects.iter().map(|suspect| suspect.confidence).max();
+    finding.advice.push(match (best, finding.suspects.first()) {
+        (Some(Confidence::High), _) => Advice::ReapDevice(device.id().index),
+        (_, Some(suspect)) => Advice::ReapProcess(suspect.process.pid),
+        (_, None) if case.now.unreadable.total() > 0 => Advice::LookAsRoot,
+        (_, None) => Advice::ResetDevice(device.id().index),
+    });
+    finding.confidence = best.unwrap_or(Confidence::Likely);
     Some(finding)
 }
 
-/// Who may have inherited the memory: holders that use the device, are not listed on it and have
-/// it mapped.
+/// Who may have inherited the memory: who surely has some, and that no list accounts for.
 fn heirs(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
     let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
-    let elsewhere = |pid: Pid| case.now.devices.iter().any(|other| listed(other, pid).is_some());
-    case.holders_of(device)
-        .filter(|holder| holder.has_mapped(minor) && !elsewhere(holder.process.pid))
-        .filter(|holder| case.role(holder.process.pid, device) == Role::MemoryUser)
-        .map(|holder| Suspect {
-            process: holder.process,
-            confidence: Confidence::High,
-            evidence: vec![format!("{} mapped, and not listed", super::case::paths(holder))],
-        })
-        .collect()
+    let mut heirs = suspects(case, device);
+    heirs.retain(|heir| {
+        case.holder(heir.process.pid).is_some_and(|holder| holder.has_mapped(minor))
+    });
+    heirs
 }

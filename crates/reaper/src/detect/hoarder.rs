@@ -1,6 +1,6 @@
 //! Processes that keep memory and do not compute.
 
-use super::case::{Case, listed};
+use super::case::Case;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Pid, Snapshot};
@@ -35,7 +35,8 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 /// Tells whether a look saw a process on a device, and saw it not compute there.
 fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
     let Some(device) = look.device(device) else { return false };
-    let Some(process) = listed(device, pid) else { return false };
+    let mut listed = device.processes.iter().flatten();
+    let Some(process) = listed.find(|process| process.pid == pid) else { return false };
     match (process.utilization, device.sample.as_ref().map(|sample| sample.utilization)) {
         (Ok(own), _) => own.get() == 0,
         (Err(_), Ok(Ok(whole))) => whole.get() == 0,
@@ -46,9 +47,9 @@ fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
 fn finding(case: &Case<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Finding {
     let span =
         case.looks.first().map_or(Duration::ZERO, |first| case.now.taken_at.since(first.taken_at));
-    let sampled = held
-        .iter()
-        .all(|(device, _)| listed(device, pid).is_some_and(|process| process.utilization.is_ok()));
+    let sampled = held.iter().all(|(device, _)| {
+        case.listed(device, pid).is_some_and(|process| process.utilization.is_ok())
+    });
     let (confidence, seen) = if span >= LONG_ENOUGH {
         (
             Confidence::Likely,
@@ -68,7 +69,7 @@ fn finding(case: &Case<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Finding
         .now
         .devices
         .iter()
-        .filter(|device| listed(device, pid).is_some())
+        .filter(|device| case.listed(device, pid).is_some())
         .filter(|device| !devices.iter().any(|idle| idle.same_device(device.id())))
         .map(|device| device.id().index)
         .collect();

@@ -11,9 +11,9 @@ mod unexplained;
 
 use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind};
 use crate::role::Role;
-pub(crate) use case::{Case, Unexplained, driver_reserve, listed};
-use gpu_core::Snapshot;
-use std::collections::BTreeMap;
+pub(crate) use case::{Case, Unexplained, driver_reserve};
+use gpu_core::{Pid, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns what `looks` tell, oldest first; the last one is 'now'.
 ///
@@ -33,7 +33,7 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     let mut findings: Vec<Finding> =
         detectors.iter().flat_map(|detector| detector(&case)).collect();
     // Why a process keeps memory idle is told once, by the finding that says more.
-    let explained: Vec<_> = findings
+    let explained: BTreeSet<_> = findings
         .iter()
         .filter(|finding| finding.kind != FindingKind::Hoarder)
         .flat_map(|finding| finding.suspects.iter().map(|suspect| suspect.process))
@@ -60,11 +60,13 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
 /// Names every holder that is not behind a finding and has no listed memory: monitors, displays,
 /// daemons.
 fn cleared(case: &Case<'_>, findings: &[Finding]) -> Vec<Cleared> {
-    let suspected =
-        |pid| findings.iter().flat_map(|f| &f.suspects).any(|suspect| suspect.process.pid == pid);
+    let suspects = findings.iter().flat_map(|finding| &finding.suspects);
+    let suspected: BTreeSet<Pid> = suspects.map(|suspect| suspect.process.pid).collect();
     let mut cleared = BTreeMap::new();
     for device in &case.now.devices {
-        for holder in case.holders_of(device).filter(|holder| !suspected(holder.process.pid)) {
+        for holder in
+            case.holders_of(device).filter(|holder| !suspected.contains(&holder.process.pid))
+        {
             let role = case.role(holder.process.pid, device);
             if role == Role::MemoryUser {
                 continue;

@@ -1,12 +1,11 @@
 //! Holders whose parent and whose job are gone.
 
-use super::case::{Case, listed};
-use super::stuck::{listed_memory, users_of_memory};
+use super::case::Case;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{Absent, DeviceState, Pid, ProcessInfo};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
-    users_of_memory(case)
+    case.users_of_memory()
         .into_iter()
         .filter_map(|(pid, devices)| finding(case, case.info(pid)?, &devices))
         .collect()
@@ -28,7 +27,7 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
         "its parent is gone ({parent} adopted it), and so is {group}, which led its process group"
     )];
     let computes = devices.iter().any(|device| {
-        let process = listed(device, pid).and_then(|process| process.utilization.ok());
+        let process = case.listed(device, pid).and_then(|process| process.utilization.ok());
         let device = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
         process.or(device).is_none_or(|utilization| utilization.get() > 0)
     });
@@ -58,7 +57,7 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
         kind: FindingKind::Orphan,
         confidence,
         devices: devices.iter().map(|device| device.id().clone()).collect(),
-        memory: listed_memory(pid, devices),
+        memory: case.listed_memory(pid, devices),
         suspects: vec![Suspect { process: info.key, confidence, evidence }],
         evidence: Vec::new(),
         advice: vec![advice],

@@ -1,41 +1,14 @@
 //! Holders that are half dead: zombies whose threads live, and uninterruptible waits.
 
-use super::case::{Case, listed};
+use super::case::Case;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use crate::role::Role;
-use gpu_core::{Bytes, DeviceState, Pid, ProcessInfo, ProcessState};
-use std::collections::BTreeMap;
+use gpu_core::{DeviceState, ProcessInfo, ProcessState};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
-    users_of_memory(case)
+    case.users_of_memory()
         .into_iter()
         .filter_map(|(pid, devices)| finding(case, case.info(pid)?, &devices))
         .collect()
-}
-
-/// Every process that a device lists or that uses memory of one, with those devices.
-pub(super) fn users_of_memory<'a>(case: &Case<'a>) -> BTreeMap<Pid, Vec<&'a DeviceState>> {
-    let mut users: BTreeMap<Pid, Vec<&DeviceState>> = BTreeMap::new();
-    for device in &case.now.devices {
-        let listed = case.listed_on(device).map(|process| process.pid);
-        let holding = case.holders_of(device).map(|holder| holder.process.pid);
-        let mut pids: Vec<Pid> = listed.chain(holding).collect();
-        pids.sort();
-        pids.dedup();
-        for pid in pids {
-            if case.role(pid, device) == Role::MemoryUser {
-                users.entry(pid).or_default().push(device);
-            }
-        }
-    }
-    users
-}
-
-/// The memory that NVML lists for a process on these devices; `None` when it lists none of it.
-pub(super) fn listed_memory(pid: Pid, devices: &[&DeviceState]) -> Option<Bytes> {
-    let memory: Vec<Bytes> =
-        devices.iter().filter_map(|device| listed(device, pid)?.memory.ok()).collect();
-    (!memory.is_empty()).then(|| memory.into_iter().sum())
 }
 
 fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Option<Finding> {
@@ -72,7 +45,7 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
         kind,
         confidence,
         devices: devices.iter().map(|device| device.id().clone()).collect(),
-        memory: listed_memory(pid, devices),
+        memory: case.listed_memory(pid, devices),
         suspects: vec![Suspect {
             process: info.key,
             confidence,

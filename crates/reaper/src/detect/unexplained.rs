@@ -1,6 +1,6 @@
 //! Memory that no listed process accounts for: ghosts, driver leaks, and what may not be looked at.
 
-use super::case::{Case, Unexplained, listed, paths};
+use super::case::{Case, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{DeviceState, Holder, Origin, Pid, ProcessState};
@@ -34,8 +34,14 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     }
     let suspects = suspects(case, device);
     if let Some(best) = suspects.iter().map(|suspect| suspect.confidence).max() {
-        let more = (device.info.mig_enabled == Ok(true))
-            .then(|| "the device is split by MIG, where the lists can lack processes".to_owned());
+        let unreadable = case.now.unreadable.total();
+        let more = if device.info.mig_enabled == Ok(true) {
+            Some("the device is split by MIG, where the lists can lack processes".to_owned())
+        } else {
+            (unreadable > 0).then(|| {
+                format!("{unreadable} processes could not be looked into: they may share it")
+            })
+        };
         let first = suspects.first().map(|suspect| suspect.process.pid);
         let advice = match (best, first) {
             (Confidence::High, _) | (_, None) => Advice::ReapDevice(index),
@@ -74,15 +80,14 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
 }
 
 /// Holders that use memory of the device and are not listed on it, the strongest evidence first.
-fn suspects(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
+pub(super) fn suspects(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
     let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
     let unlisted =
-        case.holders_of(device).filter(|holder| listed(device, holder.process.pid).is_none());
+        case.holders_of(device).filter(|holder| case.listed(device, holder.process.pid).is_none());
     let mut suspects: Vec<Suspect> = unlisted
         .filter(|holder| case.role(holder.process.pid, device) == Role::MemoryUser)
         .filter_map(|holder| {
-            let listed_elsewhere =
-                case.now.devices.iter().any(|other| listed(other, holder.process.pid).is_some());
+            let listed_elsewhere = case.is_listed(holder.process.pid);
             // Without privileges NVML does not list what runs in MIG instances; and what no signal
             // ends is not to be signalled unasked.
             let stuck = is_stuck(case, holder.process.pid);
@@ -124,7 +129,7 @@ fn evidence_of(case: &Case<'_>, holder: &Holder, minor: u32) -> Vec<String> {
             evidence.push(format!("PID {inner} inside a PID namespace of its own"));
         }
         if let Some(workload) = &info.workload {
-            evidence.push(format!("{} {}", crate::report::kind_of(workload.kind), workload.id));
+            evidence.push(format!("{} {}", workload.kind, workload.id));
         }
         if info.state == Ok(ProcessState::Stopped) {
             evidence.push("stopped".into());

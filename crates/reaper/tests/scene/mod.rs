@@ -13,7 +13,7 @@ pub(crate) fn device(index: u32, used_mib: u64, total_mib: u64) -> DeviceState {
     sample.memory.total = Ok(Bytes::from_mib(total_mib));
     sample.utilization = Ok(Percent::new(0).unwrap());
     let info = DeviceInfo { name: Ok("Tesla".into()), ..DeviceInfo::unknown(id) };
-    DeviceState { info, sample: Ok(sample), processes: Ok(vec![]), mig: vec![] }
+    DeviceState { info, sample: Ok(sample), processes: Ok(vec![]), mig: Ok(vec![]) }
 }
 
 pub(crate) fn busy(mut device: DeviceState, percent: u64) -> DeviceState {
