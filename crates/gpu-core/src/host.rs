@@ -99,7 +99,8 @@ pub trait Host: Send + Sync {
 /// [`look`]: ProcessHandle::look
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait ProcessHandle: Send {
-    /// Returns the process as it is now.
+    /// Returns the process as it is now, without its command line, which lies in the process's own
+    /// memory: a process could make whoever reads it wait.
     ///
     /// # Errors
     /// `Process(Gone)` when the opened process has ended, even if its number lives on.

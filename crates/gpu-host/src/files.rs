@@ -79,11 +79,22 @@ fn rank(kind: DeviceFileKind) -> (u8, u32) {
 }
 
 /// Returns a file with its identity; `None` when it went away or is a folder.
-fn device_file(path: &Path, kind: DeviceFileKind) -> Option<DeviceFile> {
+/// Returns a device file; none for a folder, and for a device that is not what its name says.
+///
+/// A device's number goes before its name: a node called `nvidia0` can be that of another GPU, and
+/// its holders must not be taken for those of GPU 0.
+fn device_file(path: &Path, named: DeviceFileKind) -> Option<DeviceFile> {
     let stat = identify(CWD.as_fd(), path).ok()?;
     let is_folder = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
+    let id = file_id(&stat);
+    let kind = match (id, named) {
+        (FileId::Device { major, minor }, DeviceFileKind::Gpu(_)) => {
+            DeviceFileKind::of_device(major, minor)?
+        }
+        _ => named,
+    };
     let path = path.to_string_lossy().into_owned();
-    (!is_folder).then(|| DeviceFile { path, kind, id: Ok(file_id(&stat)) })
+    (!is_folder).then_some(DeviceFile { path, kind, id: Ok(id) })
 }
 
 fn is_nvidias(file: &DeviceFile, sys: &Path) -> bool {

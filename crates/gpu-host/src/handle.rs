@@ -44,7 +44,9 @@ impl LinuxProcess {
             Errno::NOSYS => Error::new(ErrorKind::Unsupported, what()).with_source(errno),
             errno => fault::process(what(), errno),
         })?;
-        let dir = root.process(pid.0).map_err(|errno| fault::process(what(), errno))?;
+        let dir = root
+            .process(pid.0)
+            .map_err(|errno| fault::process(what(), unless_hidden(&pidfd, errno)))?;
         let opened = LinuxProcess { pid, pidfd, dir, context };
         opened.still_lives("open")?;
         Ok(opened)
@@ -59,14 +61,14 @@ impl LinuxProcess {
 
     fn failed(&self, act: &str) -> impl Fn(Errno) -> Error {
         let what = format!("{act} process {}", self.pid);
-        move |errno| fault::process(what.clone(), errno)
+        move |errno| fault::process(what.clone(), unless_hidden(&self.pidfd, errno))
     }
 }
 
 impl ProcessHandle for LinuxProcess {
     fn look(&self) -> Result<ProcessInfo> {
         let booted_at = self.context.booted_at();
-        let info = process::read(&self.dir, booted_at, &self.context.users)
+        let info = process::read_known(&self.dir, booted_at, &self.context.users)
             .map_err(self.failed("look at"))?;
         self.still_lives("look at")?;
         Ok(info)
@@ -87,12 +89,8 @@ impl ProcessHandle for LinuxProcess {
     /// A pidfd can be read once every thread has ended; a first thread that is a zombie while
     /// others live does not count.
     fn has_exited(&self) -> Result<bool> {
-        let mut question = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        let at_once = Timespec::default();
-        match poll(&mut question, Some(&at_once)) {
-            Ok(answers) => Ok(answers > 0),
-            Err(errno) => Err(fault::file(format!("watch process {}", self.pid), errno)),
-        }
+        has_ended(&self.pidfd)
+            .map_err(|errno| fault::file(format!("watch process {}", self.pid), errno))
     }
 
     fn signal(&self, signal: Signal, _token: &ActToken) -> Result<()> {
@@ -103,5 +101,19 @@ impl ProcessHandle for LinuxProcess {
         let failed =
             |errno| fault::process(format!("send {signal} to process {}", self.pid), errno);
         pidfd_send_signal(&self.pidfd, number).map_err(failed)
+    }
+}
+
+fn has_ended(pidfd: &OwnedFd) -> rustix::io::Result<bool> {
+    let mut question = [PollFd::new(pidfd, PollFlags::IN)];
+    Ok(poll(&mut question, Some(&Timespec::default()))? > 0)
+}
+
+/// A process that /proc does not show and that has not ended is hidden (`hidepid`, and a program
+/// that gained rights by executing another): not permitted, and by no means gone.
+fn unless_hidden(pidfd: &OwnedFd, errno: Errno) -> Errno {
+    match errno {
+        Errno::NOENT | Errno::SRCH if has_ended(pidfd) != Ok(true) => Errno::PERM,
+        errno => errno,
     }
 }

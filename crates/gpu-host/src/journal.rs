@@ -3,7 +3,8 @@
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Journal, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -29,8 +30,8 @@ impl FileJournal {
     ///
     /// # Errors
     /// `Io` when it cannot be opened; `Invalid` when it is a symbolic link or anything else than
-    /// a file, belongs to somebody else, or can be written by somebody else: such a log proves
-    /// nothing.
+    /// a file, has another name elsewhere, or when it or its folder belongs to somebody else or can
+    /// be written by somebody else: such a log proves nothing.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let flags = OFlags::RDWR
@@ -40,25 +41,27 @@ impl FileJournal {
             | OFlags::NONBLOCK
             | OFlags::CLOEXEC;
         let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
-        let fd = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
-            Err(rustix::io::Errno::LOOP) => return Err(refused(&path, "is a symbolic link")),
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = open_folder(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+        own(&path, &rustix::fs::fstat(&folder).map_err(failed)?, "lies in a folder that")?;
+        let name = path.file_name().ok_or_else(|| refused(&path, "names no file"))?;
+        let fd = match rustix::fs::openat(&folder, name, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::LOOP) => return Err(refused(&path, "is a symbolic link")),
             fd => fd.map_err(failed)?,
         };
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(refused(&path, "is not a file"));
         }
-        if stat.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(refused(&path, "belongs to somebody else"));
-        }
-        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-            return Err(refused(&path, "can be written by somebody else"));
+        own(&path, &stat, "")?;
+        if stat.st_nlink != 1 {
+            return Err(refused(&path, "has another name elsewhere"));
         }
         let torn = ends_inside_a_line(&fd, stat.st_size).map_err(failed)?;
         Ok(FileJournal { path, file: Mutex::new(Opened { fd, torn }) })
     }
 
-    fn failed(&self) -> impl Fn(rustix::io::Errno) -> Error {
+    fn failed(&self) -> impl Fn(Errno) -> Error {
         |errno| fault::file(format!("write journal '{}'", self.path.display()), errno)
     }
 }
@@ -75,11 +78,29 @@ impl Journal for FileJournal {
         opened.torn = true;
         let written = rustix::io::retry_on_intr(|| rustix::io::write(&opened.fd, text.as_bytes()));
         if written.map_err(self.failed())? < text.len() {
-            return Err(self.failed()(rustix::io::Errno::NOSPC));
+            return Err(self.failed()(Errno::NOSPC));
         }
         opened.torn = false;
         rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&opened.fd)).map_err(self.failed())
     }
+}
+
+/// Opens a folder that is no symbolic link: whoever may make one could lead the log elsewhere.
+fn open_folder(folder: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(folder, flags, Mode::empty())
+}
+
+/// Makes sure that a file or folder is the caller's, and that nobody else can write to it.
+fn own(path: &Path, stat: &Stat, what: &str) -> Result<()> {
+    let why = if stat.st_uid != rustix::process::geteuid().as_raw() {
+        "belongs to somebody else"
+    } else if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+        "can be written by somebody else"
+    } else {
+        return Ok(());
+    };
+    Err(refused(path, format!("{what} {why}").trim_start()))
 }
 
 fn refused(path: &Path, why: &str) -> Error {
@@ -113,6 +134,24 @@ mod tests {
         FileJournal::open(&path).unwrap().append("{\"act\":2}").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"act\":1}\n{\"act\":2}\n");
         assert_eq!(permissions(&path), 0o600);
+    }
+
+    #[test]
+    fn a_log_that_can_be_led_elsewhere_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("own")).unwrap();
+        FileJournal::open(at("own/audit.jsonl")).unwrap();
+        symlink(at("own"), at("link")).unwrap();
+        assert!(FileJournal::open(at("link/audit.jsonl")).is_err(), "a folder that is a link");
+        fs::hard_link(at("own/audit.jsonl"), at("own/twin")).unwrap();
+        let twice = FileJournal::open(at("own/audit.jsonl")).unwrap_err().to_string();
+        assert!(twice.contains("another name"), "{twice}");
+        fs::create_dir(at("shared")).unwrap();
+        fs::set_permissions(at("shared"), fs::Permissions::from_mode(0o1777)).unwrap();
+        let shared = FileJournal::open(at("shared/audit.jsonl")).unwrap_err().to_string();
+        assert!(shared.contains("lies in a folder that can be written"), "{shared}");
+        assert!(!at("shared/audit.jsonl").exists());
     }
 
     #[test]
@@ -181,7 +220,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{name}");
             assert!(error.to_string().starts_with("open journal '/"), "{error}");
         }
-        let error = FileJournal::open(folder.path()).unwrap_err();
+        fs::create_dir(at("folder")).unwrap();
+        let error = FileJournal::open(at("folder")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "a folder cannot be opened for writing");
     }
 }

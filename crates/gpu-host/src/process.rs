@@ -16,12 +16,26 @@ const COMMAND_LINE_LIMIT: usize = 4 << 10;
 /// How much of `cgroup` is read: twelve hierarchies with paths of 4 KiB, and more.
 const CGROUP_LIMIT: usize = 64 << 10;
 
-/// Reads one process.
+/// Reads one process, its command line too.
+///
+/// # Errors
+/// As [`read_known`].
+pub(crate) fn read(
+    dir: &ProcDir,
+    booted_at: Reading<Timestamp>,
+    users: &Users,
+) -> Result<ProcessInfo> {
+    let info = read_known(dir, booted_at, users)?;
+    Ok(ProcessInfo { command_line: command_line(dir), ..info })
+}
+
+/// Reads what the kernel itself knows of one process, and nothing out of the process's memory:
+/// there its command line lies, and a process can make whoever reads that wait for ever.
 ///
 /// # Errors
 /// `ENOENT` or `ESRCH` when it does not exist (any more), `EACCES` or `EPERM` when even `stat` is
 /// closed (`hidepid`), `EINVAL` when that makes no sense.
-pub(crate) fn read(
+pub(crate) fn read_known(
     dir: &ProcDir,
     booted_at: Reading<Timestamp>,
     users: &Users,
@@ -40,7 +54,7 @@ pub(crate) fn read(
     let state = state(stat.state);
     Ok(ProcessInfo {
         key: ProcessKey { pid: pid(stat.pid)?, start: Some(StartTime(stat.starttime)) },
-        command_line: command_line(dir),
+        command_line: Err(Absent::NotRecorded),
         uid,
         user: uid.and_then(|uid| users.name(uid)),
         parent: pid(stat.ppid).map_err(fault::absent),
