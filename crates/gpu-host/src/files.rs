@@ -192,6 +192,30 @@ mod tests {
     }
 
     #[test]
+    fn a_nodes_number_goes_before_its_name() {
+        use rustix::fs::{FileType, Mode, makedev, mknodat};
+        use std::io::Write;
+        let folder = tempfile::tempdir().unwrap();
+        let node = |name: &str, major, minor| {
+            let (path, mode) = (folder.path().join(name), Mode::RUSR);
+            mknodat(CWD, path, FileType::CharacterDevice, mode, makedev(major, minor))
+        };
+        if let Err(errno) = node("nvidia0", 195, 3) {
+            // Written past the test harness, which shows nothing of a test that passes.
+            writeln!(io::stderr(), "skipped: a device node cannot be made: {errno}").unwrap();
+            return;
+        }
+        node("nvidia1", 1, 7).unwrap();
+        node("nvidia2", 195, 255).unwrap();
+        fs::write(folder.path().join("nvidia4"), "").unwrap();
+        let files = device_files(folder.path(), Path::new("/nowhere")).unwrap();
+        let kinds: Vec<DeviceFileKind> = files.iter().map(|file| file.kind).collect();
+        // 1:7 is no GPU, whatever it is called.
+        let expected = [DeviceFileKind::Gpu(3), DeviceFileKind::Gpu(4), DeviceFileKind::Control];
+        assert_eq!(kinds, expected);
+    }
+
+    #[test]
     fn devices_go_by_number_and_what_does_not_exist_is_an_error() {
         let null = resolve("/dev/null").unwrap();
         assert_eq!(null.id, Ok(FileId::Device { major: 1, minor: 3 }));
