@@ -161,7 +161,8 @@ impl Host for Here {
         self.0.device_files()
     }
     fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        self.0.holders(files)
+        // A sandbox may hide processes of its own from everybody: none of them is of this test.
+        Ok(HolderScan { unreadable: Unreadable::default(), ..self.0.holders(files)? })
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
         self.0.process(pid)

@@ -165,6 +165,7 @@ pub struct Freed {
     /// Time from the end of the last target until `after` was seen.
     #[serde(rename = "seen_after_ms", serialize_with = "crate::plan::millis")]
     pub seen_after: Duration,
-    /// All that was expected came back, the driver's own share aside.
+    /// All targets of the device ended, and all that was expected came back, the driver's own share
+    /// aside; where it was not known how much that is, more than that share.
     pub came_back: bool,
 }
