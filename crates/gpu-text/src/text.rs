@@ -34,7 +34,7 @@ fn clean_within(bytes: &[u8], bound: usize) -> Text {
     let decoded = decode(head);
     let mut cleaner =
         Cleaner { out: String::with_capacity(decoded.len()), line: 0, bound, cut: false };
-    cleaner.run(&decoded);
+    cleaner.run(&without_comment_sign(&decoded));
     Text { cut: cleaner.cut || bytes.len() > bound, clean: cleaner.out, first_line: 1 }
 }
 
@@ -110,6 +110,27 @@ fn without_cut_character(bytes: &[u8]) -> &[u8] {
         .filter_map(|length| bytes.split_at_checked(bytes.len().checked_sub(length)?))
         .find(|(_, last)| std::str::from_utf8(last).is_err_and(|e| e.error_len().is_none()))
         .map_or(bytes, |(whole, _)| whole)
+}
+
+/// Leaves out the sign that makes a comment of every line, as in notes and scripts.
+///
+/// The monitors of nvidia-smi begin their headings with the same sign; a text of nothing but such
+/// headings keeps it.
+fn without_comment_sign(text: &str) -> Cow<'_, str> {
+    const HEADINGS: [&str; 6] = ["gpu", "Idx", "Date", "Time", "YYYYMMDD", "HH:MM:SS"];
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let all = lines().nth(1).is_some() && lines().all(|line| line.starts_with('#'));
+    let heading = |line: &str| {
+        line.trim_start_matches('#').split_whitespace().next().is_none_or(|w| HEADINGS.contains(&w))
+    };
+    if !all || lines().all(heading) {
+        return Cow::Borrowed(text);
+    }
+    let bare = |line: &str| {
+        let rest = line.strip_prefix('#').unwrap_or(line);
+        rest.strip_prefix(' ').unwrap_or(rest).to_owned()
+    };
+    Cow::Owned(text.split_inclusive('\n').map(bare).collect())
 }
 
 struct Cleaner {
@@ -337,6 +358,16 @@ mod tests {
         assert_eq!(lines(b"<p>a<br>b</p>"), [(1, "a".to_owned()), (1, "b".to_owned())]);
         let xml = "<pci><process_info>a &gt; b</process_info></pci>";
         assert_eq!(only(xml.as_bytes()), xml);
+    }
+
+    #[test]
+    fn a_comment_sign_on_every_line_vanishes_and_a_heading_keeps_its_own() {
+        let text = |bytes: &str| clean(bytes.as_bytes()).as_str().to_owned();
+        assert_eq!(text("# a\n#\n#  b\n"), "a\n\n b\n");
+        assert_eq!(text("# a\nb\n"), "# a\nb\n");
+        assert_eq!(text("# gpu  pwr\n# Idx  W\n"), "# gpu  pwr\n# Idx  W\n");
+        assert_eq!(text("# # gpu  pwr\n#   0   35\n"), "# gpu  pwr\n  0   35\n");
+        assert_eq!(text("# one line\n"), "# one line\n");
     }
 
     #[test]
