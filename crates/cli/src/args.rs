@@ -103,8 +103,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Only this device, by index; may be given again.
-    #[arg(long, value_name = "INDEX")]
+    /// Only these devices, by index; may be given again.
+    #[arg(long, value_name = "INDEX,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<u32>,
     /// Explain somebody else's machine: read pasted output of nvidia-smi and fuser from standard
     /// input.
@@ -129,14 +129,14 @@ pub(crate) struct Looks {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReapArgs {
-    /// Only on this device, by index; may be given again.
-    #[arg(long, value_name = "INDEX")]
+    /// Only on these devices, by index; may be given again.
+    #[arg(long, value_name = "INDEX,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<u32>,
     /// Only processes of this user, by name or number; may be given again.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Vec<String>,
-    /// Exactly this process, even if no finding names it; may be given again.
-    #[arg(long, value_name = "PID", value_parser = pid)]
+    /// Exactly these processes, even if no finding names them; may be given again.
+    #[arg(long, value_name = "PID,…", value_parser = pid, value_delimiter = ',')]
     pub(crate) pid: Vec<Pid>,
     /// Do it. Without this, only the plan is shown.
     #[arg(long, action = ArgAction::SetTrue)]

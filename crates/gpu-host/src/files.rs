@@ -78,8 +78,8 @@ fn rank(kind: DeviceFileKind) -> (u8, u32) {
     }
 }
 
-/// Returns a file with its identity; `None` when it went away or is a folder.
-/// Returns a device file; none for a folder, and for a device that is not what its name says.
+/// Returns a device file with its identity; none for a file that went away, a folder, and a device
+/// that is not what its name says.
 ///
 /// A device's number goes before its name: a node called `nvidia0` can be that of another GPU, and
 /// its holders must not be taken for those of GPU 0.
