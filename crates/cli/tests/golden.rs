@@ -78,6 +78,31 @@ fn the_readme_shows_what_is_printed() {
     assert!(readme.contains(act), "{act}");
 }
 
+/// Every finding ends with a command to type, and each of those of gpuws itself can be typed.
+#[test]
+fn every_finding_has_a_next_command_that_works() {
+    for machine in gpu_sim::machines() {
+        let output = gpuws(&["--sim", machine.name, "--json", "doctor"]).output().expect("it runs");
+        let Ok(doctor) = serde_json::from_slice::<serde_json::Value>(&output.stdout) else {
+            assert_eq!(output.status.code(), Some(3), "{}: no device can be asked", machine.name);
+            continue;
+        };
+        for finding in doctor["findings"].as_array().expect("a list") {
+            let next = finding["next"].as_array().expect("a list");
+            assert!(!next.is_empty(), "{}: {finding}", machine.name);
+            let commands = next.iter().filter_map(|next| next["command"].as_str());
+            for command in commands.filter(|command| command.starts_with("gpuws --sim")) {
+                let words: Vec<&str> = command.split(' ').skip(1).collect();
+                let ended = gpuws(&words).output().expect("it runs");
+                assert!([Some(0), Some(1)].contains(&ended.status.code()), "{command}");
+                let said = String::from_utf8_lossy(&ended.stdout);
+                let useful = !words.contains(&"reap") || said.contains("would send SIGTERM");
+                assert!(useful, "{command}: {said}");
+            }
+        }
+    }
+}
+
 /// Nobody reads more than 80 columns in a pipe, but for commands to type.
 #[test]
 fn lines_fit_a_terminal() {

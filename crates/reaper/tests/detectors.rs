@@ -99,6 +99,9 @@ fn a_leak_has_nobody_and_a_reset_has_its_blockers() {
             (FindingKind::BlockedReset, Confidence::High)
         ]
     );
+    for finding in diagnose(&[leak]).findings {
+        assert_eq!(finding.advice.first(), Some(&Advice::StopService(Pid(67))), "{finding:?}");
+    }
     let mut sick = device(0, 0, 16_280);
     sick.sample = Err(Error::new(DeviceFault::ResetRequired, "sample GPU 0").fault());
     let sick = look(vec![sick], vec![], vec![]);

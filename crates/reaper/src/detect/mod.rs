@@ -42,15 +42,21 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
         finding.kind != FindingKind::Hoarder
             || !finding.suspects.iter().any(|suspect| explained.contains(&suspect.process))
     });
-    // A reset that is blocked is no advice before what blocks it is gone.
-    let blocked: Vec<Advice> = findings
+    // Before a blocked reset comes what unblocks it.
+    let unblocking: Vec<(Advice, Advice)> = findings
         .iter()
         .filter(|finding| finding.kind == FindingKind::BlockedReset)
-        .flat_map(|finding| &finding.devices)
-        .map(|device| Advice::ResetDevice(device.index))
+        .filter_map(|finding| {
+            let device = finding.devices.first()?;
+            Some((Advice::ResetDevice(device.index), finding.advice.first()?.clone()))
+        })
         .collect();
     for finding in findings.iter_mut().filter(|f| f.kind != FindingKind::BlockedReset) {
-        finding.advice.retain(|advice| !blocked.contains(advice));
+        for advice in &mut finding.advice {
+            if let Some((_, first)) = unblocking.iter().find(|(reset, _)| reset == advice) {
+                *advice = first.clone();
+            }
+        }
     }
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
     let cleared = cleared(&case, &findings);
