@@ -29,6 +29,9 @@ const PLACES: &[&str] = &[
 /// A driver without persistence mode takes one to three seconds for each device.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// How long one that has printed everything is given to close its files.
+const LAST_MOMENTS: Duration = Duration::from_secs(2);
+
 /// After this, whoever waits is told for what.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -130,9 +133,12 @@ fn output_of(command: &mut Command, deadline: Duration) -> Result<Vec<u8>> {
     if !matches!(&answer, Ok(Ok(output)) if (output.len() as u64) < MOST_OUTPUT) {
         let _ = child.kill();
     }
-    // A child that the driver keeps in state D ends when the driver lets it go, not before:
-    // whoever waited for it here would hang as well.
-    std::thread::spawn(move || child.wait());
+    // It has the device files open until its very end, and the walk over holders comes next. But a
+    // child that the driver keeps in state D ends when the driver lets it go, not before: whoever
+    // waited for that would hang as well.
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait()));
+    let _ = ended.recv_timeout(LAST_MOMENTS);
     match answer {
         Ok(Ok(output)) if output.len() as u64 >= MOST_OUTPUT => Err(unknown(&output)),
         Ok(output) => output.map_err(failed),
@@ -280,6 +286,14 @@ mod tests {
         assert_eq!(smi.driver().unwrap_err().kind(), MachineFault::Unknown(UNKNOWN).into());
         let (smi, _folder) = scripted("exec cat /no/such/file", DEADLINE);
         assert_eq!(smi.driver().unwrap_err().kind(), MachineFault::Unknown(UNKNOWN).into());
+    }
+
+    #[test]
+    fn it_has_ended_before_anybody_looks_at_holders() {
+        // Its output ends at once, it itself a little later.
+        let (smi, folder) = scripted("cat xml; exec >&-; sleep 0.3; echo done >done", DEADLINE);
+        smi.driver().unwrap();
+        assert!(folder.path().join("done").exists());
     }
 
     #[test]
