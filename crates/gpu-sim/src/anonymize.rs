@@ -1,13 +1,17 @@
 //! Takes out of a look what tells who works on the machine and on what.
 
-use gpu_core::{Absent, ProcessInfo, Snapshot};
+use gpu_core::{Absent, ProcessInfo, Servant, Snapshot};
 use std::collections::BTreeMap;
+
+/// The first number of an ordinary user (`UID_MIN` of login.defs); the system's own stay.
+const FIRST_USER: u32 = 1000;
 
 /// Leaves out process names, command lines, user names and the host's name, and replaces user
 /// ids, cgroups and the names of containers, pods and jobs by numbers.
 ///
 /// The numbers are the same in every look that goes through one anonymizer, so that it stays
-/// visible which processes belong together. Process numbers, times, devices and memory stay.
+/// visible which processes belong together. The names of display servers and of the driver's
+/// daemons stay, and so do the system's own user ids. Process numbers, times, devices and memory stay.
 #[derive(Clone, Debug, Default)]
 pub struct Anonymizer {
     uids: BTreeMap<u32, u32>,
@@ -33,12 +37,15 @@ impl Anonymizer {
     }
 
     fn process(&mut self, info: &mut ProcessInfo) {
-        info.name = "process".to_owned();
+        // Who serves everybody is no secret, and what a holder is there for is told by it.
+        if Servant::named(&info.name).is_none() {
+            info.name = "process".to_owned();
+        }
         info.command_line = Err(Absent::NotRecorded);
         info.user = Err(Absent::NotRecorded);
         let next = u32::try_from(self.uids.len()).unwrap_or(u32::MAX).saturating_add(1001);
         info.uid = info.uid.map(|uid| match uid {
-            0 => 0,
+            uid if uid < FIRST_USER => uid,
             uid => *self.uids.entry(uid).or_insert(next),
         });
         info.cgroup =

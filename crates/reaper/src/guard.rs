@@ -1,7 +1,7 @@
 //! Whom nobody may end.
 
-use crate::role::{Role, kernel_name};
-use gpu_core::{Host, Pid, ProcessInfo, ProcessKey, Result};
+use crate::role::Role;
+use gpu_core::{Host, Pid, ProcessInfo, ProcessKey, Result, kernel_name};
 use serde::Serialize;
 use std::fmt;
 

@@ -389,7 +389,15 @@ fn expected(case: &Case<'_>, diagnosis: &Diagnosis, targets: &[Target]) -> Vec<E
             })
             .map(|target| target.key.pid)
             .collect();
-        if concerned.is_empty() {
+        // A CUDA program opens every device that it sees; what comes back is on those it uses.
+        let suspected = |pid: Pid| {
+            let mut findings = diagnosis.findings.iter();
+            findings.any(|finding| {
+                finding.devices.iter().any(|id| id.same_device(device.id()))
+                    && finding.suspects.iter().any(|suspect| suspect.process.pid == pid)
+            })
+        };
+        if !concerned.iter().any(|pid| case.surely_uses(*pid, device) || suspected(*pid)) {
             continue;
         }
         let on_list = targets.iter().filter_map(|target| case.listed(device, target.key.pid));

@@ -1,6 +1,8 @@
 //! What a holder is there for.
 
-use gpu_core::{DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo};
+use gpu_core::{
+    DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo, Servant, kernel_name,
+};
 use serde::Serialize;
 
 /// What a holder is there for, as far as its files and its name tell.
@@ -16,45 +18,6 @@ pub enum Role {
     /// A daemon of the driver: persistence, MPS, DCGM, fabric manager.
     Daemon,
 }
-
-/// Display servers and compositors, by the kernel's 15-byte name.
-const DISPLAYS: &[&str] = &[
-    "Xorg",
-    "X",
-    "Xwayland",
-    "gnome-shell",
-    "mutter",
-    "kwin_x11",
-    "kwin_wayland",
-    "plasmashell",
-    "sway",
-    "weston",
-    "Hyprland",
-    "gdm-x-session",
-    "sddm-greeter",
-    "lightdm",
-    "cinnamon",
-    "compiz",
-    "xfwm4",
-    "marco",
-    "muffin",
-    "cosmic-comp",
-    "niri",
-];
-
-/// Daemons that serve every user of the devices, by the kernel's 15-byte name.
-const DAEMONS: &[&str] = &[
-    "nvidia-persiste", // nvidia-persistenced
-    "nvidia-cuda-mps", // nvidia-cuda-mps-control and -server
-    "nv-hostengine",   // DCGM
-    "dcgm-exporter",
-    "nv-fabricmanage", // nv-fabricmanager
-    "nvidia-powerd",
-    "nvidia-gridd",
-    "nvidia-vgpu-mgr",
-    "nvidia-imex",
-    "nvidia-device-p", // nvidia-device-plugin of Kubernetes
-];
 
 /// The first ordinary user id (`UID_MIN` of login.defs).
 const FIRST_USER: u32 = 1000;
@@ -98,25 +61,16 @@ impl Role {
     /// Without being asked for by its number nothing of such a name is ended, and no group or
     /// container that has it in it.
     pub(crate) fn claimed(process: &ProcessInfo) -> Option<Role> {
-        let named = |names: &[&str]| {
-            names.iter().any(|name| kernel_name(&process.name) == kernel_name(name))
-        };
-        if named(DAEMONS) { Some(Role::Daemon) } else { named(DISPLAYS).then_some(Role::Display) }
+        Servant::named(&process.name).map(|servant| match servant {
+            Servant::Display => Role::Display,
+            Servant::Daemon => Role::Daemon,
+        })
     }
 
     /// Tells whether a process of this role may ever be signalled.
     pub fn may_be_signalled(self) -> bool {
         matches!(self, Role::MemoryUser)
     }
-}
-
-/// The first 15 bytes, which are all that the kernel keeps of a name.
-pub(crate) fn kernel_name(name: &str) -> &str {
-    let mut end = name.len().min(15);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub struct Usage {
 struct DeviceUsage {
     device: DeviceId,
     users: Vec<User>,
+    /// Its memory and who has it is known.
+    accounted: bool,
     unexplained: Option<Bytes>,
 }
 
@@ -52,11 +54,12 @@ impl Usage {
         self.find(device)?.unexplained
     }
 
-    /// Tells whether nobody uses a device but displays, monitors and daemons.
+    /// Tells whether surely nobody uses a device but displays, monitors and daemons: one of which
+    /// that is not known is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
             let busy = usage.users.iter().any(|user| user.role == Role::MemoryUser);
-            !busy && usage.unexplained.is_none()
+            usage.accounted && !busy && usage.unexplained.is_none()
         })
     }
 
@@ -90,7 +93,11 @@ fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
             });
         }
     }
-    let unexplained =
-        Unexplained::of(device).filter(Unexplained::is_ghost).map(|account| account.bytes);
-    DeviceUsage { device: device.id().clone(), users, unexplained }
+    let account = Unexplained::of(case, device);
+    DeviceUsage {
+        device: device.id().clone(),
+        users,
+        accounted: account.is_some(),
+        unexplained: account.filter(Unexplained::is_ghost).map(|account| account.bytes),
+    }
 }

@@ -93,8 +93,11 @@ impl Before {
     fn takers(&self, plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
         let before = self.holders.as_ref().map_err(|absent| *absent)?;
         let known = |holder: &Holder| before.iter().any(|other| other.process == holder.process);
-        let minors: Vec<u32> =
-            plan.targets.iter().flat_map(|target| target.membership.minors()).copied().collect();
+        let minors: Vec<u32> = match &plan.expected[..] {
+            // Without a list of devices: whatever the targets held.
+            [] => plan.targets.iter().flat_map(|t| t.membership.minors()).copied().collect(),
+            expected => expected.iter().filter_map(|e| e.device.minor.ok()).collect(),
+        };
         let takes = |holder: &Holder| minors.iter().any(|minor| holder.uses_memory_of(*minor));
         let now = ports.host.holders(&self.files).map_err(|error| error.kind().absent())?;
         let taken = now.holders.iter().filter(|holder| !known(holder) && takes(holder));

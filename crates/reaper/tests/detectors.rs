@@ -234,7 +234,26 @@ fn a_number_of_the_hosts_is_not_a_process_of_ours() {
     inside.sees_host_pids = Ok(false);
     let diagnosis = diagnose(std::slice::from_ref(&inside));
     assert_eq!(diagnosis.cleared[0].role, Role::Monitor);
-    assert_eq!(Usage::of(&inside).on(inside.devices[0].id()), []);
+    let usage = Usage::of(&inside);
+    assert_eq!(usage.on(inside.devices[0].id()), []);
+    assert!(!usage.is_free(inside.devices[0].id()), "somebody has 40 GiB of it");
+}
+
+#[test]
+fn what_is_not_known_is_not_free() {
+    let mut unknown = device(0, 0, 16_280);
+    assert!(Usage::of(&look(vec![unknown.clone()], vec![], vec![])).is_free(unknown.id()));
+    unknown.sample.as_mut().unwrap().memory.used = Err(Absent::NotSupported);
+    assert!(!Usage::of(&look(vec![unknown.clone()], vec![], vec![])).is_free(unknown.id()));
+}
+
+#[test]
+fn a_device_that_answers_with_errors_is_at_fault() {
+    let mut failing = device(0, 25, 16_280);
+    failing.sample.as_mut().unwrap().temperature = Err(Absent::Failed);
+    let snapshot = look(vec![failing], vec![], vec![]);
+    assert_eq!(kinds(&snapshot), [(FindingKind::DeviceFault, Confidence::Likely)]);
+    assert!(diagnose(&[snapshot]).findings[0].evidence[0].ends_with("its temperature"));
 }
 
 #[test]

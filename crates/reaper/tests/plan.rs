@@ -247,3 +247,19 @@ fn a_monitor_with_a_number_of_the_hosts_stays_a_monitor() {
     let plan = planned(&[inside], &[], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::Role(Role::Monitor));
 }
+
+#[test]
+fn nothing_is_expected_of_a_device_that_is_merely_open() {
+    let worker = process(101, "python");
+    let held = holder(
+        &worker,
+        &[("/dev/nvidia0", "F...m"), ("/dev/nvidia1", "F...."), ("/dev/nvidia-uvm", "F....")],
+    );
+    let devices = vec![busy(listing(device(0, 5000, 16_280), 101, 4990), 9), device(1, 25, 16_280)];
+    let look = look(devices, vec![held], vec![worker]);
+    let request = Request { pids: vec![Pid(101)], ..Request::default() };
+    let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
+    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![0, 1]));
+    let expected: Vec<u32> = plan.expected.iter().map(|expected| expected.device.index).collect();
+    assert_eq!(expected, [0]);
+}

@@ -102,9 +102,10 @@ fn explain(screen: &mut Screen, code: ErrorCode) -> Result<(), Failure> {
             "a reset was refused because somebody has the device open, a monitor perhaps",
             words::FUSER,
         ),
-        ErrorCode::Other => {
-            ("nvidia-smi failed, for a reason that it says itself", "nvidia-smi -q")
-        }
+        ErrorCode::Other => (
+            "a program failed, for the reason that it says; to see who has the devices:",
+            words::FUSER,
+        ),
     };
     words::flow(screen, Line::new().accent("FAILURE  "), meaning)?;
     screen.print(&Line::new().dim("  there    ").accent(command))

@@ -15,7 +15,7 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 
 fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     let listed = device.processes.as_ref().map_or(0, Vec::len);
-    let unexplained = Unexplained::of(device).filter(Unexplained::is_ghost);
+    let unexplained = Unexplained::of(case, device).filter(Unexplained::is_ghost);
     if listed == 0 && unexplained.is_none() {
         return None;
     }
@@ -26,7 +26,9 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
         let them = if listed == 1 { "one process" } else { "processes" };
         evidence.push(format!("NVML lists {them} by numbers that mean nothing here"));
     }
-    evidence.extend(unexplained.as_ref().map(|account| account.describe(device)));
+    evidence.extend(unexplained.as_ref().map(|account| {
+        format!("{} of {} used", account.used.to_string().trim_end_matches(" MiB"), account.total)
+    }));
     let minor = case.now.minor_of(device);
     let suspects = case
         .holders_of(device)

@@ -2,7 +2,7 @@
 
 use super::case::{Case, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{DeviceFault, DeviceState, ErrorKind};
+use gpu_core::{Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -19,27 +19,53 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 }
 
 fn faulty(device: &DeviceState) -> Option<Finding> {
-    let fault = device.sample.as_ref().err()?;
-    let ErrorKind::Device(which) = fault.kind else { return None };
-    let advice = match which {
-        DeviceFault::ResetRequired => vec![Advice::ResetDevice(device.id().index)],
-        DeviceFault::Lost | DeviceFault::Interrupt => vec![Advice::ReadKernelLog],
-        _ => Vec::new(),
+    let (confidence, evidence, advice) = match &device.sample {
+        Err(fault) => {
+            let ErrorKind::Device(which) = fault.kind else { return None };
+            let advice = match which {
+                DeviceFault::ResetRequired => Advice::ResetDevice(device.id().index),
+                _ => Advice::ReadKernelLog,
+            };
+            (Confidence::High, format!("failed to {fault}"), advice)
+        }
+        Ok(sample) => {
+            let failing = failing(sample);
+            if failing.is_empty() {
+                return None;
+            }
+            let what = format!("it answers with an error instead of its {}", failing.join(", "));
+            (Confidence::Likely, what, Advice::ReadKernelLog)
+        }
     };
     Some(Finding {
         kind: FindingKind::DeviceFault,
-        confidence: Confidence::High,
+        confidence,
         devices: vec![device.id().clone()],
         memory: None,
         suspects: Vec::new(),
-        evidence: vec![format!("failed to {fault}")],
-        advice,
+        evidence: vec![evidence],
+        advice: vec![advice],
     })
+}
+
+/// The values that a device gives an error for (`ERR!`), as one does that is about to be lost.
+fn failing(sample: &DeviceSample) -> Vec<&'static str> {
+    [
+        ("memory", sample.memory.used.err()),
+        ("utilisation", sample.utilization.err()),
+        ("temperature", sample.temperature.err()),
+        ("power draw", sample.power_draw.err()),
+        ("power limit", sample.power_limit.err()),
+    ]
+    .into_iter()
+    .filter_map(|(name, absent)| (absent == Some(Absent::Failed)).then_some(name))
+    .collect()
 }
 
 /// Memory that nobody uses and that only a reset gives back.
 fn leaks(case: &Case<'_>, device: &DeviceState) -> bool {
-    Unexplained::of(device).is_some_and(|account| account.is_ghost())
+    Unexplained::of(case, device).is_some_and(|account| account.is_ghost())
+        && case.now.sees_host_pids != Ok(false)
         && case.now.holders.is_ok()
         && case.now.unreadable.total() == 0
         && case.now.minor_of(device).is_some_and(|minor| {

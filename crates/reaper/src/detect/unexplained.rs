@@ -13,7 +13,7 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 }
 
 fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
-    let account = Unexplained::of(device).filter(Unexplained::is_ghost)?;
+    let account = Unexplained::of(case, device).filter(Unexplained::is_ghost)?;
     let index = device.id().index;
     let finding = |kind, confidence, more: Option<String>, advice: Option<Advice>| Finding {
         kind,

@@ -1,0 +1,87 @@
+//! Programs that serve everybody who uses the devices, known by their names.
+
+/// The kernel keeps this many bytes of a process's name (`TASK_COMM_LEN` less its end).
+const KERNEL_NAME: usize = 15;
+
+/// What kind of servant a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Servant {
+    /// A display server or compositor.
+    Display,
+    /// A daemon of the driver: persistence, MPS, DCGM, fabric manager.
+    Daemon,
+}
+
+const DISPLAYS: &[&str] = &[
+    "Xorg",
+    "X",
+    "Xwayland",
+    "gnome-shell",
+    "mutter",
+    "kwin_x11",
+    "kwin_wayland",
+    "plasmashell",
+    "sway",
+    "weston",
+    "Hyprland",
+    "gdm-x-session",
+    "sddm-greeter",
+    "lightdm",
+    "cinnamon",
+    "compiz",
+    "xfwm4",
+    "marco",
+    "muffin",
+    "cosmic-comp",
+    "niri",
+];
+
+const DAEMONS: &[&str] = &[
+    "nvidia-persiste", // nvidia-persistenced
+    "nvidia-cuda-mps", // nvidia-cuda-mps-control and -server
+    "nv-hostengine",   // DCGM
+    "dcgm-exporter",
+    "nv-fabricmanage", // nv-fabricmanager
+    "nvidia-powerd",
+    "nvidia-gridd",
+    "nvidia-vgpu-mgr",
+    "nvidia-imex",
+    "nvidia-device-p", // nvidia-device-plugin of Kubernetes
+];
+
+impl Servant {
+    /// Returns the servant that a process calls itself. A name proves nothing: anybody can take it.
+    pub fn named(name: &str) -> Option<Self> {
+        let among =
+            |names: &[&str]| names.iter().any(|known| kernel_name(known) == kernel_name(name));
+        if among(DAEMONS) {
+            Some(Servant::Daemon)
+        } else {
+            among(DISPLAYS).then_some(Servant::Display)
+        }
+    }
+}
+
+/// Returns the part of a name that the kernel keeps: its first 15 bytes.
+pub fn kernel_name(name: &str) -> &str {
+    let mut end = name.len().min(KERNEL_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_whole_and_cut() {
+        for name in ["nvidia-persistenced", "nvidia-persiste", "nvidia-cuda-mps-server"] {
+            assert_eq!(Servant::named(name), Some(Servant::Daemon), "{name}");
+        }
+        assert_eq!(Servant::named("Xorg"), Some(Servant::Display));
+        assert_eq!(Servant::named("python"), None);
+        assert_eq!(kernel_name("ééééééééé"), "ééééééé");
+    }
+}
