@@ -87,8 +87,9 @@ pub(crate) fn show(
 
 /// `1 finding. 0 processes could not be read.`
 fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
+    let all_seen = snapshot.holders.is_ok() && snapshot.origin != Origin::Pasted;
     let line = match diagnosis.findings.len() {
-        0 => Line::new().plain("0 findings: nothing is wrong"),
+        0 if all_seen => Line::new().plain("0 findings: nothing is wrong"),
         n => Line::new().accent(words::count(n, "finding", "findings")),
     };
     match (&snapshot.holders, &snapshot.origin) {
