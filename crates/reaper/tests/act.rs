@@ -456,3 +456,60 @@ fn who_asks_to_stop_stops_before_the_next_signal() {
     assert_eq!(report.stopped.unwrap().kind, ErrorKind::Interrupted);
     assert!(lines.lock().unwrap().last().unwrap().contains("unsettled"));
 }
+
+#[test]
+fn a_scope_is_spared_when_what_it_is_for_cannot_be_opened() {
+    let member = |pid: u32| {
+        let mut info = process(pid, "worker");
+        info.group = Ok(Pid(100));
+        info
+    };
+    let primary = member(100);
+    let looks =
+        [look(vec![device(0, 9000, 16_280)], vec![context(&primary, &[0])], vec![primary.clone()])];
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_origin().returning(|| Origin::Simulated("scene".into()));
+    host.expect_device_files().returning(|| Ok(vec![]));
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    // No handle expects a signal: one, and the test fails.
+    host.expect_open().returning(|pid| match pid.0 {
+        100 => Err(Error::new(ProcessFault::Gone, "open process 100")),
+        _ => Ok(Box::new(MockProcessHandle::new())),
+    });
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let request = Request { scope: Scope::Group, ..Request::default() };
+    let plan = plan(&looks, &diagnose(&looks), &[primary, member(101)], &guard, &request);
+    let (clock, backend, (journal, _)) = (clock(), backend(0), journal());
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let token = ActToken::the_user_asked();
+    let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
+    let outcomes: Vec<&Outcome> = report.actions.iter().map(|action| &action.outcome).collect();
+    assert_eq!(outcomes, [&Outcome::AlreadyGone, &Outcome::Spared]);
+}
+
+#[test]
+fn who_takes_another_device_is_no_newcomer() {
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_origin().returning(|| Origin::Simulated("scene".into()));
+    host.expect_device_files().returning(|| Ok(vec![]));
+    let scans = AtomicU64::new(0);
+    host.expect_holders().returning(move |_| {
+        let other = context(&process(300, "other"), &[1]);
+        let new = scans.fetch_add(1, Ordering::Relaxed) > 0;
+        let holders = if new { vec![other] } else { vec![] };
+        Ok(HolderScan { holders, unreadable: Unreadable::default() })
+    });
+    host.expect_process().returning(|pid| Ok(process(pid.0, "other")));
+    host.expect_open().returning(|_| {
+        let mut handle = MockProcessHandle::new();
+        still_holding(&mut handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+        Ok(Box::new(handle))
+    });
+    let report = run(&host, &backend(1), &journal().0, vec![]);
+    assert_eq!(report.newcomers, Ok(vec![]));
+    assert!(report.is_complete(), "{report:?}");
+}
