@@ -513,3 +513,46 @@ fn who_takes_another_device_is_no_newcomer() {
     assert_eq!(report.newcomers, Ok(vec![]));
     assert!(report.is_complete(), "{report:?}");
 }
+
+#[test]
+fn a_member_that_outlives_its_leader_is_killed_all_the_same() {
+    let member = |pid: u32| {
+        let mut info = process(pid, "worker");
+        info.group = Ok(Pid(100));
+        info
+    };
+    let primary = member(100);
+    let looks =
+        [look(vec![device(0, 9000, 16_280)], vec![context(&primary, &[0])], vec![primary.clone()])];
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_origin().returning(|| Origin::Simulated("scene".into()));
+    host.expect_device_files().returning(|| Ok(vec![]));
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_processes().returning(|| Ok(ProcessList::default()));
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+        let killed = Arc::new(AtomicU64::new(0));
+        let dead = killed.clone();
+        handle.expect_signal().returning(move |signal, _| {
+            killed.fetch_add(u64::from(signal == Signal::Kill), Ordering::Relaxed);
+            Ok(())
+        });
+        // The leader obeys SIGTERM, the other nothing but SIGKILL.
+        handle
+            .expect_has_exited()
+            .returning(move || Ok(pid == Pid(100) || dead.load(Ordering::Relaxed) > 0));
+        Ok(Box::new(handle))
+    });
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let request = Request { scope: Scope::Group, ..Request::default() };
+    let plan = plan(&looks, &diagnose(&looks), &[primary, member(101)], &guard, &request);
+    let (clock, backend, (journal, _)) = (clock(), backend(1), journal());
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let token = ActToken::the_user_asked();
+    let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
+    let signals: Vec<&[Signal]> = report.actions.iter().map(|a| &a.signals[..]).collect();
+    assert_eq!(signals, [&[Signal::Term][..], &[Signal::Term, Signal::Kill]]);
+}
