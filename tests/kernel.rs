@@ -139,6 +139,12 @@ impl GpuBackend for Bench {
     fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
         Ok(Vec::new())
     }
+    fn details(&self, _: &DeviceId, _: Groups) -> Result<DeviceDetails> {
+        Ok(DeviceDetails::default())
+    }
+    fn events(&self, _: Duration) -> Result<Vec<DeviceEvent>> {
+        Ok(Vec::new())
+    }
     fn topology(&self) -> Result<Topology> {
         Err(Error::new(Absent::NotSupported, "read the topology"))
     }
@@ -156,6 +162,9 @@ impl Host for Here {
     }
     fn sees_host_pids(&self) -> Reading<bool> {
         Ok(true)
+    }
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
     }
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
         self.0.device_files()

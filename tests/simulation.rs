@@ -57,6 +57,12 @@ impl GpuBackend for Witness {
     fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
         self.simulation.mig_instances(device)
     }
+    fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        self.simulation.details(device, groups)
+    }
+    fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
+        self.simulation.events(wait)
+    }
     fn topology(&self) -> Result<Topology> {
         self.simulation.topology()
     }

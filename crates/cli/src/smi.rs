@@ -5,9 +5,9 @@
 
 use crate::terminal::progress;
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
-    Driver, Error, ErrorKind, Fault, GpuBackend, MachineFault, MigInstance, Origin, Result,
-    Topology,
+    Absent, ActToken, Clock, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceSample, DeviceState, Driver, Error, ErrorKind, Fault, GpuBackend, Groups, MachineFault,
+    MigInstance, Origin, Result, Topology,
 };
 use gpu_text::{Hint, Kind};
 use std::io::Read;
@@ -191,6 +191,14 @@ impl GpuBackend for NvidiaSmi {
         let what = format!("list the MIG instances of {device}");
         let state = self.answer(|look| take(&mut look.migs, device), &what)?;
         state.mig.map_err(|fault| Error::new(fault.kind, fault.text))
+    }
+
+    fn details(&self, device: &DeviceId, _: Groups) -> Result<DeviceDetails> {
+        Err(Error::new(ErrorKind::Unsupported, format!("ask for details of {device}")))
+    }
+
+    fn events(&self, _: Duration) -> Result<Vec<DeviceEvent>> {
+        Err(Error::new(ErrorKind::Unsupported, "wait for events"))
     }
 
     fn topology(&self) -> Result<Topology> {

@@ -1,6 +1,7 @@
 //! The port to the operating system: who holds a file, what a process is, how it is signalled.
 
 use crate::absent::Reading;
+use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::holder::{DeviceFile, HeldFile, HolderScan, Unreadable};
 use crate::id::{Pid, ProcessKey};
@@ -52,6 +53,13 @@ pub trait Host: Send + Sync {
     /// Tells whether the one who looks sees every process by the number that the driver uses:
     /// whether it lives in the first PID namespace.
     fn sees_host_pids(&self) -> Reading<bool>;
+
+    /// Returns the devices that the kernel module names, without asking it for anything else: what
+    /// is left to tell when the driver does not answer. In NVML's order, none without the module.
+    ///
+    /// # Errors
+    /// `Io` when the module's list cannot be read.
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>>;
 
     /// Returns the GPU device files that exist.
     ///

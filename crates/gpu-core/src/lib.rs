@@ -13,11 +13,13 @@
 mod absent;
 mod backend;
 mod clock;
+mod details;
 mod device;
 mod error;
 mod holder;
 mod host;
 mod id;
+mod inventory;
 mod journal;
 mod memory;
 mod observe;
@@ -31,6 +33,11 @@ mod units;
 pub use absent::{Absent, Reading};
 pub use backend::GpuBackend;
 pub use clock::{Clock, Timestamp};
+pub use details::{
+    AccountedProcess, Accounting, Activity, Clocks, ComputeMode, DeviceDetails, DeviceEvent,
+    DeviceEventKind, Group, Groups, MemoryHealth, Modes, NvLink, Pcie, PcieThroughput, Power,
+    Product, Thermal, ThrottleReasons,
+};
 pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
 };
@@ -40,14 +47,15 @@ pub use holder::{
 };
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
+pub use inventory::Inventory;
 pub use journal::Journal;
 pub use memory::{DeviceMemory, Region};
-pub use observe::observe;
+pub use observe::{observe, observe_in_detail};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use servant::{Servant, kernel_name};
 pub use snapshot::{DeviceState, Origin, Process, Snapshot};
 pub use token::ActToken;
-pub use topology::{Link, Topology};
+pub use topology::{Link, PeerAccess, Topology};
 pub use units::{Bytes, Celsius, Milliwatts, Percent};
 #[cfg(feature = "mock")]
 pub use {

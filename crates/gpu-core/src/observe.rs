@@ -3,30 +3,34 @@
 use crate::absent::Absent;
 use crate::backend::GpuBackend;
 use crate::clock::Clock;
-use crate::device::DeviceInfo;
-use crate::error::{ErrorKind, Fault, Reach, Result};
+use crate::details::Groups;
 use crate::host::Host;
 use crate::id::Pid;
-use crate::snapshot::{DeviceState, Process, Snapshot};
+use crate::inventory::{Inventory, ask};
+use crate::snapshot::{Process, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How often a question is put again that the machine could not answer *this* time.
-const TRIES: usize = 4;
 
 /// Looks once at a machine.
 ///
 /// It never fails: what could not be learned is a fault at the place that it spoils, and all else
 /// is kept. A machine without a driver still tells who holds its device files.
 pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> Snapshot {
+    observe_in_detail(backend, host, clock, Groups::NONE)
+}
+
+/// Looks once at a machine, as [`observe`] does, and asks every device for these groups too.
+pub fn observe_in_detail(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    clock: &dyn Clock,
+    groups: Groups,
+) -> Snapshot {
     let taken_at = clock.wall();
-    let mut driver = ask(|| backend.driver());
-    let mut devices = Vec::new();
-    if !driver.as_ref().is_err_and(|fault| spoils_all(fault.kind)) {
-        match ask(|| backend.devices()) {
-            Ok(infos) => devices.extend(infos.into_iter().map(|info| look_at(backend, info))),
-            Err(fault) => driver = Err(fault),
-        }
-    }
+    let Inventory { driver, devices } = backend.look(groups);
+    let unasked = match devices.is_empty() {
+        true => ask(|| host.driver_devices()).unwrap_or_default(),
+        false => Vec::new(),
+    };
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
     let scan = files.clone().and_then(|files| ask(|| host.holders(&files)));
@@ -40,6 +44,7 @@ pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> 
         hostname: host.hostname(),
         driver,
         devices,
+        unasked,
         files: files.unwrap_or_default(),
         holders,
         unreadable,
@@ -49,23 +54,6 @@ pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> 
     look_up(host, &mut snapshot, named_pids);
     look_up(host, &mut snapshot, relatives);
     snapshot
-}
-
-/// Tells whether after such a failure there is no use in asking for anything else: the machine
-/// does not answer, or keeps whoever asks waiting.
-fn spoils_all(kind: ErrorKind) -> bool {
-    kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut
-}
-
-/// Asks for all of one device; one that did not answer in time is not asked again in this look.
-fn look_at(backend: &dyn GpuBackend, info: DeviceInfo) -> DeviceState {
-    let sample = ask(|| backend.sample(&info.id));
-    let hung = sample.as_ref().err().filter(|fault| spoils_all(fault.kind)).cloned();
-    let processes = hung.clone().map_or_else(|| ask(|| backend.processes(&info.id)), Err);
-    let hung =
-        hung.or_else(|| processes.as_ref().err().filter(|fault| spoils_all(fault.kind)).cloned());
-    let mig = hung.map_or_else(|| ask(|| backend.mig_instances(&info.id)), Err);
-    DeviceState { info, sample, processes, mig }
 }
 
 fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTreeSet<Pid>) {
@@ -99,15 +87,4 @@ fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
     let pids = known.flat_map(|info| [info.parent, info.group, info.session]);
     pids.filter_map(|pid| pid.ok().filter(|pid| pid.0 != 0)).collect()
-}
-
-fn ask<T>(question: impl Fn() -> Result<T>) -> Result<T, Fault> {
-    let mut answer = question();
-    for _ in 1..TRIES {
-        match &answer {
-            Err(error) if error.kind().reach() == Reach::Again => answer = question(),
-            _ => break,
-        }
-    }
-    answer.map_err(|error| error.fault())
 }

@@ -2,6 +2,7 @@
 
 use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
+use crate::details::DeviceDetails;
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
 use crate::error::Fault;
 use crate::holder::{DeviceFile, Holder, Unreadable};
@@ -46,6 +47,19 @@ pub struct DeviceState {
     pub processes: Result<Vec<DeviceProcess>, Fault>,
     /// Its MIG instances, none where MIG is off, or why they could not be asked for.
     pub mig: Result<Vec<MigInstance>, Fault>,
+    /// The groups of details that were asked for, or why they could not be.
+    #[cfg_attr(feature = "serde", serde(default = "no_details", skip_serializing_if = "is_empty"))]
+    pub details: Result<DeviceDetails, Fault>,
+}
+
+#[cfg(feature = "serde")]
+fn no_details() -> Result<DeviceDetails, Fault> {
+    Ok(DeviceDetails::default())
+}
+
+#[cfg(feature = "serde")]
+fn is_empty(details: &Result<DeviceDetails, Fault>) -> bool {
+    details.as_ref().is_ok_and(DeviceDetails::is_empty)
 }
 
 impl DeviceState {
@@ -87,6 +101,9 @@ pub struct Snapshot {
     pub driver: Result<Driver, Fault>,
     /// The devices by index; none when the driver does not answer.
     pub devices: Vec<DeviceState>,
+    /// The devices that the kernel module names, where the driver tells of none.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub unasked: Vec<DeviceInfo>,
     /// The GPU device files; empty where there are none.
     pub files: Vec<DeviceFile>,
     /// Who has them, or why that is not known.

@@ -7,8 +7,8 @@ use crate::users::Users;
 use crate::walk::Walker;
 use crate::{crew, fault, files, process};
 use gpu_core::{
-    Absent, DeviceFile, Error, ErrorKind, Holder, HolderScan, Host, Origin, Pid, ProcessHandle,
-    ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, Unreadable,
+    Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, Origin, Pid,
+    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, Unreadable,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -92,6 +92,10 @@ impl Host for LinuxHost {
         let root = ProcRoot::open(&self.context.roots.proc).map_err(fault::absent)?;
         let namespace = root.link("1/ns/pid").or_else(|_| root.link("self/ns/pid"));
         Ok(namespace.map_err(fault::absent)? == FIRST_PID_NAMESPACE)
+    }
+
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        crate::driver::devices(&self.context.roots.proc)
     }
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {

@@ -19,6 +19,7 @@ compile_error!("gpu-host reads Linux's /proc");
 
 mod clock;
 mod crew;
+mod driver;
 mod fault;
 mod files;
 mod handle;

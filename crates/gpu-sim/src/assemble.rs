@@ -147,7 +147,7 @@ fn topology(place: Place<'_>, rows: &[String]) -> Result<Topology> {
         .map(|row| row.filter(|row| row.len() == rows.len()))
         .collect();
     let what = "topology is no square of cells such as 'X NV2 PIX SYS'";
-    Ok(Topology { links: links.ok_or_else(|| place.error(None, what))? })
+    Ok(Topology { links: links.ok_or_else(|| place.error(None, what))?, peers: Vec::new() })
 }
 
 fn link(cell: &str) -> Option<Link> {

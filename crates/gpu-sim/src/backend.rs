@@ -6,9 +6,11 @@ use crate::machine::Device;
 use crate::simulation::Simulation;
 use crate::state::State;
 use gpu_core::{
-    Absent, ActToken, Bytes, DeviceFault, DeviceFileKind, DeviceId, DeviceInfo, DeviceProcess,
-    DeviceSample, Driver, Error, ErrorKind, GpuBackend, MigInstance, Origin, Result, Topology,
+    Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceFault, DeviceFileKind, DeviceId,
+    DeviceInfo, DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups,
+    MigInstance, Origin, Result, Topology,
 };
+use std::time::Duration;
 
 impl GpuBackend for Simulation {
     fn origin(&self) -> Origin {
@@ -45,11 +47,23 @@ impl GpuBackend for Simulation {
         self.call(Call::MigInstances, |state| Ok(state.mig_instances(answering(state, device)?)))
     }
 
+    fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        self.call(Call::Details, |state| Ok(answering(state, device)?.details.clone().only(groups)))
+    }
+
     fn topology(&self) -> Result<Topology> {
         self.call(Call::Topology, |state| {
             state.driver()?;
             let topology = state.machine.topology.clone();
             topology.map_err(|absent| Error::new(absent, Call::Topology.to_string()))
+        })
+    }
+
+    /// Lets time pass until something is reported, for `wait` at most.
+    fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
+        self.call(Call::DeviceEvents, |state| {
+            state.driver()?;
+            Ok(state.await_reports(wait))
         })
     }
 

@@ -4,7 +4,7 @@ use crate::machine::{Device, Holding};
 use crate::state::{Living, State};
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, Error, ErrorKind, Fault,
-    MemoryInfo, MigInstance, Percent, Pid, Result,
+    MachineFault, MemoryInfo, MigInstance, Percent, Pid, Result,
 };
 
 impl State {
@@ -34,6 +34,20 @@ impl State {
     /// The machine's own when no driver answers.
     pub(crate) fn driver(&self) -> Result<gpu_core::Driver> {
         self.machine.driver.clone().map_err(|fault| failure(&fault))
+    }
+
+    /// Returns the devices that the kernel module names: none where no module is loaded.
+    pub(crate) fn module_devices(&self) -> Vec<DeviceInfo> {
+        use MachineFault::{DriverNotLoaded, NoLibrary};
+        let kind = self.machine.driver.as_ref().err().map(|fault| fault.kind);
+        if matches!(kind, Some(ErrorKind::Machine(NoLibrary | DriverNotLoaded))) {
+            return Vec::new();
+        }
+        let named = |device: &Device| DeviceInfo {
+            name: device.info.name.clone(),
+            ..DeviceInfo::unknown(device.info.id.clone())
+        };
+        self.machine.devices.iter().map(named).collect()
     }
 
     /// Returns every holding on a device with its process.

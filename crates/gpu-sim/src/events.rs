@@ -3,7 +3,7 @@
 use crate::machine::{Event, Holding, Machine, Process, Reaction};
 use crate::process_entry::ticks;
 use crate::state::{Due, Living, Returning, Serial, State};
-use gpu_core::{Bytes, DeviceFileKind, Pid, ProcessState, Signal, StartTime};
+use gpu_core::{Bytes, DeviceEvent, DeviceFileKind, Pid, ProcessState, Signal, StartTime};
 use rand::RngExt;
 use std::time::Duration;
 
@@ -44,6 +44,9 @@ impl State {
                 if let Some(device) = self.device_mut(index) {
                     device.fault = Some(fault);
                 }
+            }
+            Event::Reports(index, kind) => {
+                self.reports.push(DeviceEvent { device: Some(index), kind });
             }
             Event::Becomes(look) => {
                 if !self.acted {

@@ -19,14 +19,20 @@ pub enum Call {
     DeviceProcesses,
     /// `GpuBackend::mig_instances`
     MigInstances,
+    /// `GpuBackend::details`
+    Details,
     /// `GpuBackend::topology`
     Topology,
+    /// `GpuBackend::events`
+    DeviceEvents,
     /// `GpuBackend::reset`
     Reset,
     /// `Host::hostname`
     Hostname,
     /// `Host::sees_host_pids`
     SeesHostPids,
+    /// `Host::driver_devices`
+    DriverDevices,
     /// `Host::device_files`
     DeviceFiles,
     /// `Host::holders`
@@ -65,16 +71,19 @@ pub enum Call {
 
 impl Call {
     /// Every call, in the order of the ports.
-    pub const ALL: [Call; 26] = [
+    pub const ALL: [Call; 29] = [
         Call::Driver,
         Call::Devices,
         Call::Sample,
         Call::DeviceProcesses,
         Call::MigInstances,
+        Call::Details,
         Call::Topology,
+        Call::DeviceEvents,
         Call::Reset,
         Call::Hostname,
         Call::SeesHostPids,
+        Call::DriverDevices,
         Call::DeviceFiles,
         Call::Holders,
         Call::Process,
@@ -104,10 +113,13 @@ impl fmt::Display for Call {
             Call::Sample => "sample a device",
             Call::DeviceProcesses => "list the processes of a device",
             Call::MigInstances => "list the MIG instances of a device",
+            Call::Details => "ask for details of a device",
+            Call::DeviceEvents => "wait for events",
             Call::Topology => "ask for the topology",
             Call::Reset => "reset a device",
             Call::Hostname => "ask for the host's name",
             Call::SeesHostPids => "ask for the PID namespace",
+            Call::DriverDevices => "list the devices of the kernel module",
             Call::DeviceFiles => "list the device files",
             Call::Holders => "look for holders",
             Call::Process => "look at a process",

@@ -5,9 +5,9 @@ use crate::machine::Process;
 use crate::simulation::Simulation;
 use crate::state::{Living, SentSignal, Serial, State};
 use gpu_core::{
-    Absent, Access, ActToken, DeviceFile, Error, HeldFile, Holder, HolderScan, Host, Origin, Pid,
-    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState, Reading,
-    Result, Signal,
+    Absent, Access, ActToken, DeviceFile, DeviceInfo, Error, HeldFile, Holder, HolderScan, Host,
+    Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState,
+    Reading, Result, Signal,
 };
 
 impl Host for Simulation {
@@ -25,6 +25,11 @@ impl Host for Simulation {
         let mut state = self.lock();
         state.enter(Call::SeesHostPids).map_err(|error| error.kind().absent())?;
         state.machine.sees_host_pids
+    }
+
+    /// A kernel module that is loaded names its devices, whatever the library says.
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.call(Call::DriverDevices, |state| Ok(state.module_devices()))
     }
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {

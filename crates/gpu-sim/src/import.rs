@@ -177,6 +177,7 @@ fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Pr
         temperature: sample.temperature,
         power_draw: sample.power_draw,
         power_limit: sample.power_limit,
+        details: state.details.clone().unwrap_or_default(),
         mig,
         fault: state.sample.as_ref().err().cloned(),
         list_fault: state.processes.as_ref().err().cloned(),

@@ -4,9 +4,9 @@
 //! live machine comes down to. The engine runs it; nothing here changes by itself.
 
 use gpu_core::{
-    Absent, Bytes, Celsius, DeviceFile, DeviceFileKind, DeviceInfo, DeviceProcessKind, Driver,
-    Fault, FileId, HeldFile, MigInstance, Milliwatts, Pid, ProcessInfo, ProcessState, Reading,
-    Timestamp, Topology, Unreadable,
+    Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceFileKind, DeviceInfo,
+    DeviceProcessKind, Driver, Fault, FileId, HeldFile, MigInstance, Milliwatts, Pid, ProcessInfo,
+    ProcessState, Reading, Timestamp, Topology, Unreadable,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,6 +88,8 @@ pub struct Device {
     pub power_draw: Reading<Milliwatts>,
     /// Power limit.
     pub power_limit: Reading<Milliwatts>,
+    /// Everything else that it tells.
+    pub details: DeviceDetails,
     /// MIG instances; the `used` of each is what it uses with no process in it.
     pub mig: Vec<MigInstance>,
     /// Why it cannot be asked how it is, if it cannot.
@@ -196,6 +198,8 @@ pub enum Event {
     JoinsCgroup(Pid, String),
     /// A device fails.
     Fails(u32, Fault),
+    /// A device reports something by itself.
+    Reports(u32, DeviceEventKind),
     /// The machine is as in a later look of its recording; dropped once somebody has acted.
     Becomes(Box<Machine>),
 }

@@ -84,7 +84,10 @@ fn changes(machine: &Machine, place: Place<'_>, entry: &EventEntry) -> Result<Ve
 
 fn check_gpu(machine: &Machine, event: &Event) -> Result<(), String> {
     let gpu = match event {
-        Event::LetGo(_, Some(gpu)) | Event::Uses(_, gpu, ..) | Event::Fails(gpu, _) => *gpu,
+        Event::LetGo(_, Some(gpu))
+        | Event::Uses(_, gpu, ..)
+        | Event::Fails(gpu, _)
+        | Event::Reports(gpu, _) => *gpu,
         _ => return Ok(()),
     };
     let known = machine.devices.iter().any(|device| device.info.id.index == gpu);

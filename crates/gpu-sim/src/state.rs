@@ -4,7 +4,8 @@ use crate::faults::{Call, Fault, Faults, injected};
 use crate::machine::{Event, Machine, Process, When};
 use crate::seed::Seed;
 use gpu_core::{
-    Absent, Bytes, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime, Timestamp,
+    Absent, Bytes, DeviceEvent, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime,
+    Timestamp,
 };
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
@@ -68,6 +69,8 @@ pub(crate) struct State {
     pub(crate) faults: Faults,
     pub(crate) signals: Vec<SentSignal>,
     pub(crate) journal: Vec<String>,
+    /// What devices reported and nobody has fetched.
+    pub(crate) reports: Vec<DeviceEvent>,
     queue: BTreeMap<(Duration, u64), Due>,
     pub(crate) after_exits: Vec<(Pid, Duration, Event)>,
     /// Somebody has acted, so that the rest of a recording no longer applies.
@@ -95,6 +98,7 @@ impl State {
             faults: Faults::default(),
             signals: Vec::new(),
             journal: Vec::new(),
+            reports: Vec::new(),
             queue: BTreeMap::new(),
             after_exits: Vec::new(),
             acted: false,
@@ -154,6 +158,21 @@ impl State {
             self.fall_due(due);
         }
         self.reach(end);
+    }
+
+    /// Lets time pass until a device has reported something, for `wait` at most, and returns it.
+    pub(crate) fn await_reports(&mut self, wait: Duration) -> Vec<DeviceEvent> {
+        let end = self.now.saturating_add(wait);
+        while self.reports.is_empty() {
+            match self.queue.keys().next().map(|(at, _)| *at).filter(|at| *at <= end) {
+                Some(at) => self.advance(at.saturating_sub(self.now)),
+                None => {
+                    self.advance(end.saturating_sub(self.now));
+                    break;
+                }
+            }
+        }
+        std::mem::take(&mut self.reports)
     }
 
     fn reach(&mut self, at: Duration) {

@@ -2,7 +2,8 @@
 
 use gpu_core::{
     Absent, ActToken, Bytes, Clock, DeviceFault, DeviceId, DeviceMemory, DeviceUuid, ErrorKind,
-    GpuBackend, Host, Journal, MachineFault, Pid, ProcessFault, Reach, Region, Signal, observe,
+    GpuBackend, Groups, Host, Journal, MachineFault, Pid, ProcessFault, Reach, Region, Signal,
+    observe,
 };
 use gpu_sim::{Call, Event, Fault, Simulation};
 use std::time::Duration;
@@ -245,10 +246,13 @@ fn every_call_is_counted_once_and_can_fail_but_the_clock() {
             Call::Sample => simulation.sample(&device).is_err(),
             Call::DeviceProcesses => GpuBackend::processes(&simulation, &device).is_err(),
             Call::MigInstances => simulation.mig_instances(&device).is_err(),
+            Call::Details => simulation.details(&device, Groups::all()).is_err(),
+            Call::DeviceEvents => simulation.events(Duration::ZERO).is_err(),
             Call::Topology => simulation.topology().is_err(),
             Call::Reset => simulation.reset(&device, &token()).unwrap_err().kind() == ErrorKind::Io,
             Call::Hostname => simulation.hostname() == Err(Absent::Failed),
             Call::SeesHostPids => simulation.sees_host_pids() == Err(Absent::Failed),
+            Call::DriverDevices => simulation.driver_devices().is_err(),
             Call::DeviceFiles => simulation.device_files().is_err(),
             Call::Holders => simulation.holders(&[]).is_err(),
             Call::Process => Host::process(&simulation, Pid(1)).is_err(),

@@ -29,6 +29,7 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
         hostname: Err(Absent::NotRecorded),
         driver,
         devices,
+        unasked: Vec::new(),
         files,
         holders,
         unreadable: unreadable(documents),

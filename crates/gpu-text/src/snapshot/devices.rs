@@ -4,8 +4,9 @@ use super::listed::{self, Key, Listed, unsigned};
 use super::take_later;
 use crate::document::{Document, Gpu, Kind, MigDevice, Value};
 use gpu_core::{
-    Absent, Bytes, Celsius, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
-    DeviceUuid, Fault, MemoryInfo, MigInstance, Milliwatts, PciBusId, Percent, Reading,
+    Absent, Bytes, Celsius, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
+    DeviceState, DeviceUuid, Fault, MemoryInfo, MigInstance, Milliwatts, PciBusId, Percent,
+    Reading,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,6 +223,7 @@ impl Device {
                 text: "find a list of its processes in the text".to_owned(),
             }),
             mig: Ok(self.mig),
+            details: Ok(DeviceDetails::default()),
         }
     }
 }

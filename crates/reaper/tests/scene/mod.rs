@@ -13,7 +13,13 @@ pub(crate) fn device(index: u32, used_mib: u64, total_mib: u64) -> DeviceState {
     sample.memory.total = Ok(Bytes::from_mib(total_mib));
     sample.utilization = Ok(Percent::new(0).unwrap());
     let info = DeviceInfo { name: Ok("Tesla".into()), ..DeviceInfo::unknown(id) };
-    DeviceState { info, sample: Ok(sample), processes: Ok(vec![]), mig: Ok(vec![]) }
+    DeviceState {
+        info,
+        sample: Ok(sample),
+        processes: Ok(vec![]),
+        mig: Ok(vec![]),
+        details: Ok(DeviceDetails::default()),
+    }
 }
 
 pub(crate) fn busy(mut device: DeviceState, percent: u64) -> DeviceState {
@@ -86,6 +92,7 @@ pub(crate) fn look(
         origin: Origin::Simulated("scene".into()),
         hostname: Err(Absent::NotRecorded),
         driver: Ok(Driver { version: Ok("535.1".into()), cuda: Err(Absent::NotRecorded) }),
+        unasked: Vec::new(),
         files: (0..devices.len())
             .map(|minor| DeviceFile {
                 path: format!("/dev/nvidia{minor}"),

@@ -1,0 +1,456 @@
+//! Everything that a device tells beyond a sample, in groups that are asked for one by one.
+
+use crate::absent::{Absent, Reading};
+use crate::id::{PciBusId, Pid};
+use crate::units::{Bytes, Celsius, Milliwatts, Percent};
+
+/// A group of values that is asked for as a whole.
+///
+/// Each costs calls of its own, and some take their time: a throughput is measured for 20 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// [`Product`]
+    Product,
+    /// [`Modes`]
+    Modes,
+    /// [`Activity`]
+    Activity,
+    /// [`Clocks`]
+    Clocks,
+    /// [`Power`]
+    Power,
+    /// [`Thermal`]
+    Thermal,
+    /// [`Pcie`]
+    Pcie,
+    /// [`PcieThroughput`]
+    PcieThroughput,
+    /// [`MemoryHealth`]
+    MemoryHealth,
+    /// [`NvLink`]s
+    NvLinks,
+    /// [`Accounting`]
+    Accounting,
+}
+
+/// A set of groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Groups(u16);
+
+impl Groups {
+    /// No group: a look costs what the plain view needs.
+    pub const NONE: Groups = Groups(0);
+
+    /// Returns every group.
+    pub fn all() -> Self {
+        Group::ALL.into_iter().collect()
+    }
+
+    /// Tells whether a group is in the set.
+    pub const fn has(self, group: Group) -> bool {
+        self.0 & (1 << group as u16) != 0
+    }
+
+    /// Tells whether no group is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<Group> for Groups {
+    fn from_iter<I: IntoIterator<Item = Group>>(groups: I) -> Self {
+        Groups(groups.into_iter().fold(0, |set, group| set | (1 << group as u16)))
+    }
+}
+
+impl Group {
+    /// Every group, in the order of `nvidia-smi -q`.
+    pub const ALL: [Group; 11] = [
+        Group::Product,
+        Group::Modes,
+        Group::Activity,
+        Group::Clocks,
+        Group::Power,
+        Group::Thermal,
+        Group::Pcie,
+        Group::PcieThroughput,
+        Group::MemoryHealth,
+        Group::NvLinks,
+        Group::Accounting,
+    ];
+}
+
+/// Defines groups of readings: each field is absent with `NotSupported` until somebody says
+/// otherwise, and so is a field that a file leaves out.
+macro_rules! groups {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident {
+            $( $(#[$field_doc:meta])* $field:ident $(as $key:literal)? : $type:ty ),* $(,)?
+        }
+    )*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+        pub struct $name {
+            $(
+                $(#[$field_doc])*
+                #[cfg_attr(feature = "serde", serde(with = "crate::reading" $(, rename = $key)?))]
+                pub $field: Reading<$type>,
+            )*
+        }
+
+        impl $name {
+            /// Returns the group with every value absent for `reason`.
+            pub fn absent(reason: Absent) -> Self {
+                $name { $( $field: Err(reason), )* }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name::absent(Absent::NotSupported)
+            }
+        }
+    )* };
+}
+
+groups! {
+    /// What the device is and which firmware it runs.
+    Product {
+        /// Product line, such as `Tesla` or `GeForce`.
+        brand: String,
+        /// Architecture, such as `Ampere`.
+        architecture: String,
+        /// Serial number, printed on the board.
+        serial: String,
+        /// Part number of the board.
+        part_number: String,
+        /// Version of the video BIOS.
+        vbios: String,
+        /// CUDA compute capability, major and minor.
+        compute_capability: (u32, u32),
+        /// Number of CUDA cores.
+        cores: u32,
+        /// Width of the memory interface.
+        memory_bus_width as "memory_bus_width_bits": u32,
+        /// NUMA node of the host that is nearest.
+        numa_node: u32,
+    }
+
+    /// How the device is set up.
+    Modes {
+        /// Who may make a CUDA context.
+        compute_mode: ComputeMode,
+        /// A display can be connected (`display_mode`).
+        display_attached: bool,
+        /// Errors in memory are corrected, from the last reset on.
+        ecc: bool,
+        /// The same, from the next reset on.
+        ecc_pending: bool,
+        /// MIG from the next reset on.
+        mig_pending: bool,
+        /// The device records what processes use over their life.
+        accounting: bool,
+    }
+
+    /// How busy the parts of the device are.
+    Activity {
+        /// Share of the sample window in which memory was read or written.
+        memory as "memory_percent": Percent,
+        /// Share in which the video encoder worked.
+        encoder as "encoder_percent": Percent,
+        /// Share in which the video decoder worked.
+        decoder as "decoder_percent": Percent,
+        /// Performance state: 0 is the fastest, 15 the slowest.
+        performance_state: u8,
+        /// Reasons for clocks below what was asked for.
+        throttle: ThrottleReasons,
+        /// Encoder sessions.
+        encoder_sessions: u32,
+        /// Frames per second over all encoder sessions.
+        encoder_fps: u32,
+        /// Mean latency of the encoder.
+        encoder_latency as "encoder_latency_us": u32,
+    }
+
+    /// Clocks, in MHz.
+    Clocks {
+        /// Graphics (shader) clock.
+        graphics as "graphics_mhz": u32,
+        /// Streaming multiprocessors.
+        sm as "sm_mhz": u32,
+        /// Memory.
+        memory as "memory_mhz": u32,
+        /// Video engines.
+        video as "video_mhz": u32,
+        /// Highest graphics clock.
+        graphics_max as "graphics_max_mhz": u32,
+        /// Highest clock of the multiprocessors.
+        sm_max as "sm_max_mhz": u32,
+        /// Highest memory clock.
+        memory_max as "memory_max_mhz": u32,
+        /// Highest clock of the video engines.
+        video_max as "video_max_mhz": u32,
+    }
+
+    /// Power and its limits; draw and the limit in force are in the sample.
+    Power {
+        /// Limit that was asked for.
+        limit as "limit_mw": Milliwatts,
+        /// Limit after a reset.
+        default_limit as "default_limit_mw": Milliwatts,
+        /// Lowest limit that can be set.
+        limit_min as "limit_min_mw": Milliwatts,
+        /// Highest limit that can be set.
+        limit_max as "limit_max_mw": Milliwatts,
+        /// Energy used since the driver was loaded.
+        energy as "energy_mj": u64,
+    }
+
+    /// Fans and temperatures; that of the chip is in the sample.
+    Thermal {
+        /// Speed that the first fan is meant to have, in percent of its highest. Can be above 100.
+        fan_speed as "fan_speed_percent": u32,
+        /// Temperature of the memory.
+        memory as "memory_c": Celsius,
+        /// Clocks fall from here on.
+        slowdown as "slowdown_c": Celsius,
+        /// The device switches itself off.
+        shutdown as "shutdown_c": Celsius,
+    }
+
+    /// The PCI Express link.
+    Pcie {
+        /// Generation in use.
+        generation: u32,
+        /// Highest generation of device and slot.
+        generation_max: u32,
+        /// Lanes in use.
+        width: u32,
+        /// Highest number of lanes.
+        width_max: u32,
+        /// Packets sent again since the last reset.
+        replays: u32,
+        /// Vendor and device number.
+        device_id: u32,
+        /// Vendor and device number of the board.
+        subsystem_id: u32,
+        /// Memory of the device that the processor can reach at once (BAR1).
+        bar1_total as "bar1_total_bytes": Bytes,
+        /// How much of it is mapped.
+        bar1_used as "bar1_used_bytes": Bytes,
+    }
+
+    /// Traffic on the PCI Express link over 20 ms.
+    PcieThroughput {
+        /// To the host.
+        sent as "sent_kib_s": u32,
+        /// From the host.
+        received as "received_kib_s": u32,
+    }
+
+    /// Errors of device memory and what was done about them.
+    MemoryHealth {
+        /// Corrected errors since the driver was loaded.
+        corrected: u64,
+        /// Uncorrected errors since the driver was loaded.
+        uncorrected: u64,
+        /// Corrected errors in the device's life.
+        corrected_lifetime: u64,
+        /// Uncorrected errors in the device's life.
+        uncorrected_lifetime: u64,
+        /// Pages retired after several single-bit errors.
+        retired_single_bit: u32,
+        /// Pages retired after a double-bit error.
+        retired_double_bit: u32,
+        /// A page waits for a reset to be retired.
+        retired_pending: bool,
+        /// Rows remapped after corrected errors.
+        remapped_corrected: u32,
+        /// Rows remapped after uncorrected errors.
+        remapped_uncorrected: u32,
+        /// A row waits for a reset to be remapped.
+        remapped_pending: bool,
+        /// A row could not be remapped: the device is to be replaced.
+        remapped_failure: bool,
+    }
+
+    /// One NVLink; the speed and counters of its own side.
+    NvLink {
+        /// The link works.
+        active: bool,
+        /// Version of NVLink, such as 3.
+        version: u32,
+        /// What is at the other end.
+        remote: PciBusId,
+        /// Packets sent again.
+        replays: u64,
+        /// Recoveries from an error.
+        recoveries: u64,
+        /// CRC errors in flits.
+        crc_errors: u64,
+    }
+
+    /// What a process used over its life, kept by the driver after its end.
+    AccountedProcess {
+        /// Its number on the host, which another one may have got since.
+        pid: Pid,
+        /// It still runs.
+        running: bool,
+        /// Highest use of memory.
+        memory_max as "memory_max_bytes": Bytes,
+        /// Share of its life in which its kernels ran.
+        utilization as "utilization_percent": Percent,
+        /// How long its context lived.
+        time as "time_ms": u64,
+    }
+}
+
+/// Processes that the driver keeps account of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct Accounting {
+    /// How many it can keep; the oldest is overwritten.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub buffer_size: Reading<u32>,
+    /// Those that it has, by number; none where accounting is off.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub processes: Reading<Vec<AccountedProcess>>,
+}
+
+impl Default for Accounting {
+    fn default() -> Self {
+        Accounting { buffer_size: Err(Absent::NotSupported), processes: Err(Absent::NotSupported) }
+    }
+}
+
+/// The groups that were asked for; `None` for one that was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[allow(missing_docs)] // Each is documented at its type.
+pub struct DeviceDetails {
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub product: Option<Product>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub modes: Option<Modes>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub activity: Option<Activity>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub clocks: Option<Clocks>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub power: Option<Power>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub thermal: Option<Thermal>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub pcie: Option<Pcie>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub pcie_throughput: Option<PcieThroughput>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub memory_health: Option<MemoryHealth>,
+    /// By number of the link; empty where there are none.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub nvlinks: Option<Vec<NvLink>>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub accounting: Option<Accounting>,
+}
+
+impl DeviceDetails {
+    /// Tells whether no group was asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == DeviceDetails::default()
+    }
+
+    /// Keeps the groups of a set.
+    #[must_use]
+    pub fn only(mut self, groups: Groups) -> Self {
+        fn drop_unless<T>(keep: bool, group: &mut Option<T>) {
+            if !keep {
+                *group = None;
+            }
+        }
+        drop_unless(groups.has(Group::Product), &mut self.product);
+        drop_unless(groups.has(Group::Modes), &mut self.modes);
+        drop_unless(groups.has(Group::Activity), &mut self.activity);
+        drop_unless(groups.has(Group::Clocks), &mut self.clocks);
+        drop_unless(groups.has(Group::Power), &mut self.power);
+        drop_unless(groups.has(Group::Thermal), &mut self.thermal);
+        drop_unless(groups.has(Group::Pcie), &mut self.pcie);
+        drop_unless(groups.has(Group::PcieThroughput), &mut self.pcie_throughput);
+        drop_unless(groups.has(Group::MemoryHealth), &mut self.memory_health);
+        drop_unless(groups.has(Group::NvLinks), &mut self.nvlinks);
+        drop_unless(groups.has(Group::Accounting), &mut self.accounting);
+        self
+    }
+}
+
+/// Who may make a CUDA context on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum ComputeMode {
+    /// Everybody.
+    Default,
+    /// One thread of one process; no longer made by drivers of today.
+    ExclusiveThread,
+    /// Nobody.
+    Prohibited,
+    /// One process.
+    ExclusiveProcess,
+}
+
+/// Reasons for clocks below what was asked for: a set of bits with NVML's meaning
+/// (`nvmlClocksThrottleReasons`, later `nvmlClocksEventReasons`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct ThrottleReasons(pub u64);
+
+impl ThrottleReasons {
+    /// The reasons that have a name, each with its bit and the name that nvidia-smi gives it.
+    pub const NAMED: [(u64, &'static str); 9] = [
+        (0x001, "idle"),
+        (0x002, "applications clocks setting"),
+        (0x004, "software power cap"),
+        (0x008, "hardware slowdown"),
+        (0x010, "sync boost"),
+        (0x020, "software thermal slowdown"),
+        (0x040, "hardware thermal slowdown"),
+        (0x080, "hardware power brake slowdown"),
+        (0x100, "display clock setting"),
+    ];
+
+    /// Returns the names of the reasons in force; a bit without a name is left out.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let named = Self::NAMED.into_iter();
+        named.filter(move |(bit, _)| self.0 & bit != 0).map(|(_, name)| name)
+    }
+}
+
+/// Something that a device reported by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeviceEvent {
+    /// NVML's index of the device; `None` where the driver did not say which.
+    pub device: Option<u32>,
+    /// What.
+    pub kind: DeviceEventKind,
+}
+
+/// What a device reports by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", tag = "kind", content = "xid"))]
+pub enum DeviceEventKind {
+    /// A critical error, by its number in NVIDIA's list of XIDs.
+    Xid(u64),
+    /// A corrected error of memory.
+    SingleBitEcc,
+    /// An uncorrected error of memory.
+    DoubleBitEcc,
+}

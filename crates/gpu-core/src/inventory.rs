@@ -1,0 +1,99 @@
+//! One look at all devices, as plain data.
+
+use crate::absent::Absent;
+use crate::backend::GpuBackend;
+use crate::details::{DeviceDetails, Groups};
+use crate::device::{DeviceInfo, DeviceProcess, Driver};
+use crate::error::{Error, ErrorKind, Fault, Reach, Result};
+use crate::snapshot::DeviceState;
+
+/// How often a question is put again that the machine could not answer *this* time.
+const TRIES: usize = 4;
+
+/// What the driver tells of all devices at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Inventory {
+    /// The driver, or why nothing can be learned of it.
+    pub driver: Result<Driver, Fault>,
+    /// The devices by index; none when the driver does not answer.
+    pub devices: Vec<DeviceState>,
+}
+
+impl Inventory {
+    /// Returns a look at which nothing was learned.
+    pub fn failed(error: &Error) -> Self {
+        Inventory { driver: Err(error.fault()), devices: Vec::new() }
+    }
+}
+
+/// Asks a backend one question after the other.
+pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inventory {
+    let mut driver = ask(|| backend.driver());
+    let mut devices = Vec::new();
+    if !driver.as_ref().is_err_and(|fault| spoils_all(fault.kind)) {
+        match ask(|| backend.devices()) {
+            Ok(infos) => devices.extend(infos.into_iter().map(|info| state(backend, info, groups))),
+            Err(fault) => driver = Err(fault),
+        }
+    }
+    Inventory { driver, devices }
+}
+
+/// Tells whether after such a failure there is no use in asking for anything else: the machine
+/// does not answer, or keeps whoever asks waiting.
+fn spoils_all(kind: ErrorKind) -> bool {
+    kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut
+}
+
+/// Asks for all of one device; one that did not answer in time is not asked again in this look.
+fn state<B: GpuBackend + ?Sized>(backend: &B, info: DeviceInfo, groups: Groups) -> DeviceState {
+    let sample = ask(|| backend.sample(&info.id));
+    let mut hung = hanging(&sample);
+    let mut processes = unless(&hung, || ask(|| backend.processes(&info.id)));
+    hung = hung.or_else(|| hanging(&processes));
+    let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
+    hung = hung.or_else(|| hanging(&mig));
+    let details = match groups.is_empty() {
+        true => Ok(DeviceDetails::default()),
+        false => unless(&hung, || ask(|| backend.details(&info.id, groups))),
+    };
+    if let (Ok(sample), Ok(processes)) = (&sample, &mut processes) {
+        drop_idle_for_all(sample.utilization.is_ok_and(|busy| busy.get() > 0), processes);
+    }
+    DeviceState { info, sample, processes, mig, details }
+}
+
+/// A busy device on which every listed process is said to be idle: the samples of processes lag
+/// behind or leave out the one that works, so that none of them proves anything.
+fn drop_idle_for_all(busy: bool, processes: &mut [DeviceProcess]) {
+    let idle = |process: &DeviceProcess| process.utilization.is_ok_and(|share| share.get() == 0);
+    if busy && processes.iter().all(idle) {
+        for process in processes {
+            process.utilization = Err(Absent::Implausible);
+        }
+    }
+}
+
+fn hanging<T>(answer: &Result<T, Fault>) -> Option<Fault> {
+    answer.as_ref().err().filter(|fault| spoils_all(fault.kind)).cloned()
+}
+
+fn unless<T>(
+    hung: &Option<Fault>,
+    question: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    hung.clone().map_or_else(question, Err)
+}
+
+/// Puts a question until the answer stands.
+pub(crate) fn ask<T>(question: impl Fn() -> Result<T>) -> Result<T, Fault> {
+    let mut answer = question();
+    for _ in 1..TRIES {
+        match &answer {
+            Err(error) if error.kind().reach() == Reach::Again => answer = question(),
+            _ => break,
+        }
+    }
+    answer.map_err(|error| error.fault())
+}

@@ -1,0 +1,104 @@
+//! The devices that NVIDIA's kernel module names in `/proc/driver/nvidia`, without its library.
+
+use crate::fault;
+use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceUuid, PciBusId, Reading, Result};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::str::FromStr;
+
+/// More than any `information` has: a dozen short lines.
+const MOST: u64 = 4096;
+
+/// Returns the devices below `proc`, in the order of their PCI addresses, which is NVML's; none
+/// without the module.
+///
+/// # Errors
+/// `Io` when the module's folder cannot be listed.
+pub(crate) fn devices(proc: &Path) -> Result<Vec<DeviceInfo>> {
+    let folder = proc.join("driver/nvidia/gpus");
+    let unlisted = |error: &io::Error| {
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        fault::file(format!("list '{}'", folder.display()), errno)
+    };
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| unlisted(&error))?,
+    };
+    let mut devices = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| unlisted(&error))?;
+        let name = entry.file_name();
+        let Some(bus) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        devices.push(device(bus, &read(&entry.path().join("information"))));
+    }
+    devices.sort_by_key(|device: &DeviceInfo| device.id.bus.ok());
+    for (index, device) in (0..).zip(&mut devices) {
+        device.id.index = index;
+    }
+    Ok(devices)
+}
+
+/// Reads what is there to be read; a module that is busy dying may give nothing.
+fn read(path: &Path) -> String {
+    let mut text = Vec::new();
+    let _ = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut text));
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Reads lines such as `Device Minor: \t 0`; a question mark stands for a value that is not known.
+fn device(bus: PciBusId, information: &str) -> DeviceInfo {
+    let value = |name: &str| {
+        let lines = information.lines().filter_map(|line| line.split_once(':'));
+        let mut values = lines.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
+        values.next().filter(|value| !value.is_empty() && !value.contains('?'))
+    };
+    let told = |name: &str| value(name).ok_or(Absent::NotFound);
+    let id = DeviceId {
+        uuid: told("GPU UUID").map(|uuid| DeviceUuid(uuid.to_owned())),
+        index: 0,
+        minor: number(told("Device Minor")),
+        bus: Ok(bus),
+    };
+    DeviceInfo { name: told("Model").map(str::to_owned), ..DeviceInfo::unknown(id) }
+}
+
+fn number<T: FromStr>(text: Reading<&str>) -> Reading<T> {
+    text?.parse().map_err(|_| Absent::Implausible)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_folder_is_a_device_in_the_order_of_addresses() {
+        let proc = tempfile::tempdir().unwrap();
+        for (bus, text) in [
+            ("0000:81:00.0", "Model: \t\t Unknown\nDevice Minor: \t ?\n"),
+            (
+                "0000:04:00.0",
+                "Model: \t\t Tesla P100-PCIE-16GB\nGPU UUID: \t GPU-a\nDevice Minor: \t 3\n",
+            ),
+            ("not-an-address", ""),
+        ] {
+            let folder = proc.path().join("driver/nvidia/gpus").join(bus);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("information"), text).unwrap();
+        }
+        let devices = devices(proc.path()).unwrap();
+        assert_eq!(devices.len(), 2);
+        assert_eq!(devices[0].id.index, 0);
+        assert_eq!(devices[0].id.minor, Ok(3));
+        assert_eq!(devices[0].id.uuid, Ok(DeviceUuid("GPU-a".into())));
+        assert_eq!(devices[0].name.as_deref(), Ok("Tesla P100-PCIE-16GB"));
+        assert_eq!((devices[1].id.index, devices[1].id.minor), (1, Err(Absent::NotFound)));
+    }
+
+    #[test]
+    fn without_the_module_there_are_none() {
+        let proc = tempfile::tempdir().unwrap();
+        assert_eq!(devices(proc.path()).unwrap(), []);
+    }
+}
