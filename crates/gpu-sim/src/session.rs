@@ -71,8 +71,6 @@ pub enum CallEffect {
     DelayMs(u64),
     /// It never returns.
     Hangs,
-    /// The function is missing, as in an old driver: it cannot be found in the library.
-    Missing,
     /// The device falls off the bus, for this process, just before the call.
     LosesGpu(u32),
     /// One more process appears on the device, for this process, just before the call.
