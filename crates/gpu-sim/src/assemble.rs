@@ -3,7 +3,7 @@
 use crate::date::timestamp;
 use crate::file::{DriverEntry, GpuEntry, MachineFile, Place};
 use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
-use crate::machine::{Event, Machine, Process, Viewer, device_file};
+use crate::machine::{Machine, Viewer, device_file};
 use crate::{device_entry, process_entry, script};
 use gpu_core::{
     Absent, Bytes, DeviceFile, DeviceFileKind, Driver, Error, Fault, Link, Pid, Result, Snapshot,
@@ -169,7 +169,7 @@ fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFil
         let gpus = machine.devices.iter().filter_map(|device| device.info.id.minor.ok());
         let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
         let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned);
-        let held = every_process(machine).flat_map(|process| &process.files);
+        let held = machine.ever_has().flat_map(|process| &process.files);
         let held = held.filter(|file| file.kind != DeviceFileKind::Other);
         gpus.chain(shared).chain(held.map(|file| file.path.clone())).collect()
     });
@@ -177,15 +177,6 @@ fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFil
     files.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
     files.dedup();
     files
-}
-
-/// Returns the processes of the start and those that events start.
-fn every_process(machine: &Machine) -> impl Iterator<Item = &Process> {
-    let started = machine.events.iter().filter_map(|scheduled| match &scheduled.event {
-        Event::Start(process) => Some(&**process),
-        _ => None,
-    });
-    machine.processes.iter().chain(started)
 }
 
 fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
@@ -210,7 +201,7 @@ fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
 }
 
 fn check_files(machine: &Machine, place: Place<'_>) -> Result<()> {
-    for process in every_process(machine) {
+    for process in machine.ever_has() {
         for held in &process.files {
             if !machine.files.iter().any(|file| file.path == held.path) {
                 let what = format!(

@@ -26,6 +26,7 @@ mod journal;
 mod load;
 mod machine;
 mod memory;
+mod placeholder;
 mod process_entry;
 #[cfg(feature = "random")]
 mod random;

@@ -3,6 +3,7 @@
 use crate::assemble::{assemble, date, unreadable};
 use crate::file::{MachineFile, Place};
 use crate::machine::Machine;
+use crate::recording::Recording;
 use gpu_core::{Absent, Error, ErrorKind, Result};
 use gpu_text::Hint;
 use include_dir::{Dir, include_dir};
@@ -38,6 +39,37 @@ impl Machine {
             None => Err(Error::new(ErrorKind::Io, format!("there is no file '{file}'"))),
         };
         load(name, &read).map_err(|error| unreadable(name, error))
+    }
+
+    /// Reads the machine that somebody names: an embedded one by its name, else a folder, its
+    /// `machine.toml`, or a file of `gpuws record` by path.
+    ///
+    /// # Errors
+    /// `Invalid`, saying which machines there are, when there is none of this name; else as the
+    /// reader of what was found.
+    pub fn named(machine: &Path) -> Result<Self> {
+        let name = machine.to_str().filter(|name| !name.contains('/'));
+        if let Some(name) = name.filter(|name| names().any(|known| known == *name)) {
+            return Machine::embedded(name);
+        }
+        if machine.is_dir() {
+            return Machine::from_dir(machine);
+        }
+        if machine.file_name() == Some("machine.toml".as_ref()) && machine.exists() {
+            let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty());
+            return Machine::from_dir(folder.unwrap_or(Path::new(".")));
+        }
+        if machine.exists() {
+            let name = machine.file_stem().unwrap_or(machine.as_os_str()).to_string_lossy();
+            return Ok(Machine::from_recording(&name, Recording::open(machine)?));
+        }
+        let known: Vec<&str> = names().collect();
+        let why = format!(
+            "no embedded machine has that name, and no folder or file; there are {}",
+            known.join(", ")
+        );
+        let what = format!("find machine '{}'", machine.display());
+        Err(Error::new(ErrorKind::Invalid, what).with_source(why))
     }
 
     /// Reads a machine from a folder: `machine.toml` and the recordings that it names.

@@ -4,16 +4,27 @@
 //! goes wrong. A simulation is a function of these and of the time, so that every process that
 //! opens the folder sees the same machine at the same moment.
 
+use crate::machine::Machine;
+use crate::seed::Seed;
+use crate::simulation::Simulation;
+use gpu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The most that is read of a session's file, in bytes.
+const MAX_FILE: u64 = 1 << 20;
 
 /// What a session's folder says. The file in it is [`Session::FILE`]; the folder's path is what
 /// the variable [`Session::VARIABLE`] of the environment holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
-    /// The machine: a name, a folder, or a file of `gpuws record`.
+    /// The machine, as [`Machine::named`] takes it. A path is to begin at the root: who opens the
+    /// session may do so from another folder.
     pub machine: PathBuf,
     /// The seed.
     #[serde(default)]
@@ -78,6 +89,11 @@ pub enum CallEffect {
 }
 
 /// A real process that stands for a simulated one.
+///
+/// The simulated process has the number of the real one wherever it is named, as parent or leader
+/// of others too; another simulated process that had this number gets a new one. What happens to
+/// it is up to the real one: no event ends it and nothing starts it again, and of a recording only
+/// the first look is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placeholder {
@@ -96,6 +112,78 @@ impl Session {
     pub const CALLS: &'static str = "calls.jsonl";
     /// The variable of the environment that names the folder.
     pub const VARIABLE: &'static str = "GPUWS_SIM_SESSION";
+
+    /// Reads the session of a folder.
+    ///
+    /// # Errors
+    /// `Io` when its file cannot be read; `Invalid` when that is a link, larger than 1 MiB, or no
+    /// session.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(Self::FILE);
+        let failed = |kind| {
+            let remedy = format!("{} is to name the folder of a 'gpuws sim'", Self::VARIABLE);
+            Error::new(kind, format!("read session '{}' ({remedy})", path.display()))
+        };
+        let io = |error: std::io::Error| failed(ErrorKind::Io).with_source(error);
+        let invalid = |why: String| failed(ErrorKind::Invalid).with_source(why);
+
+        let named = std::fs::symlink_metadata(&path).map_err(io)?;
+        if !named.is_file() {
+            return Err(invalid("it is a link or no regular file".to_owned()));
+        }
+        let file = File::open(&path).map_err(io)?;
+        let opened = file.metadata().map_err(io)?;
+        if (named.dev(), named.ino()) != (opened.dev(), opened.ino()) {
+            return Err(invalid("it was exchanged while it was opened".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(invalid(format!("it is larger than {} MiB", MAX_FILE >> 20)));
+        }
+        serde_json::from_slice(&bytes).map_err(|error| invalid(format!("it is none: {error}")))
+    }
+
+    /// Writes the session into a folder, for its owner only; who reads meanwhile finds the old one
+    /// or the new one, whole.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(Self::FILE);
+        let new = folder.join(format!("{}.{}", Self::FILE, std::process::id()));
+        let write = || -> std::io::Result<()> {
+            let text = serde_json::to_vec(self)?;
+            if text.len() as u64 > MAX_FILE {
+                return Err(std::io::Error::other("it would be larger than is read again"));
+            }
+            match std::fs::remove_file(&new) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            file.write_all(&text)?;
+            std::fs::rename(&new, &path)
+        };
+        write().map_err(|error| {
+            let what = format!("write session '{}'", path.display());
+            Error::new(ErrorKind::Io, what).with_source(error)
+        })
+    }
+
+    /// Starts the session's machine, at its beginning.
+    ///
+    /// Each simulated process that a real one stands for has that one's number, and ends only by
+    /// [`Simulation::happen`]; see [`Placeholder`].
+    ///
+    /// # Errors
+    /// As [`Machine::named`]; `Invalid` when a placeholder stands for no process of the machine.
+    pub fn open(&self) -> Result<Simulation> {
+        let mut machine = Machine::named(&self.machine)?;
+        machine.stand_in(&self.placeholders)?;
+        Ok(Simulation::start(machine, Seed(self.seed)))
+    }
 
     /// Returns how long the session has lasted, by the clock since boot.
     pub fn elapsed(&self, now_ns: u64) -> Duration {

@@ -37,6 +37,14 @@ impl Simulation {
         Ok(Self::start(Machine::embedded(name)?, Seed(0)))
     }
 
+    /// Starts the machine that somebody names, with seed 0.
+    ///
+    /// # Errors
+    /// As [`Machine::named`].
+    pub fn named(machine: &Path) -> Result<Self> {
+        Ok(Self::start(Machine::named(machine)?, Seed(0)))
+    }
+
     /// Starts the machine in a folder, with seed 0.
     ///
     /// # Errors
@@ -136,6 +144,14 @@ impl Simulation {
     /// Returns the time since the start, without counting a call.
     pub fn elapsed(&self) -> Duration {
         self.lock().now
+    }
+
+    /// Lets time pass up to this moment since the start, without counting a call; a moment that
+    /// has passed changes nothing.
+    pub fn advance_to(&self, since_start: Duration) {
+        let mut state = self.lock();
+        let left = since_start.saturating_sub(state.now);
+        state.advance(left);
     }
 
     /// Returns the memory of one device.

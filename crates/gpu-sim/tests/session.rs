@@ -1,0 +1,231 @@
+//! A session is a folder that several processes open; each sees the same machine at the same time.
+
+use gpu_core::{ErrorKind, GpuBackend, Groups, Host, Pid, Snapshot, observe_in_detail};
+use gpu_sim::{CallEffect, CallFault, Event, Machine, Placeholder, Session, Simulation};
+use proptest::prelude::*;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+fn session(machine: &str) -> Session {
+    Session {
+        machine: machine.into(),
+        seed: 7,
+        began_ns: 5_000_000_000,
+        frozen_at_ms: None,
+        latency_us: 0,
+        faults: Vec::new(),
+        placeholders: Vec::new(),
+        counts_calls: false,
+    }
+}
+
+fn look(simulation: &Simulation) -> Snapshot {
+    observe_in_detail(simulation, simulation, simulation, Groups::all())
+}
+
+fn refused(folder: &Path) -> (ErrorKind, String) {
+    let error = Session::read(folder).unwrap_err();
+    (error.kind(), error.fault().text)
+}
+
+#[test]
+fn a_session_is_read_as_it_was_written_and_its_owners_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = session("labbox");
+    for (effect, gpu) in [(CallEffect::Returns(15), Some(1)), (CallEffect::Hangs, None)] {
+        let function = "nvmlDeviceGetMemoryInfo_v2".to_owned();
+        written.faults.push(CallFault { function, gpu, from: 2, times: Some(3), effect });
+    }
+    written.placeholders.push(Placeholder { simulated: 21_044, pid: 7000, start_ticks: 12 });
+    for frozen in [None, Some(1500)] {
+        written.frozen_at_ms = frozen;
+        written.write(folder.path()).unwrap();
+        assert_eq!(Session::read(folder.path()).unwrap(), written);
+    }
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap()).collect();
+    assert_eq!(names.len(), 1, "nothing is left beside it");
+    assert_eq!(names[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(written.elapsed(9_000_000_000), Duration::from_millis(1500));
+    assert_eq!(session("labbox").elapsed(9_000_000_000), Duration::from_secs(4));
+    assert_eq!(session("labbox").elapsed(0), Duration::ZERO);
+}
+
+#[test]
+fn what_is_no_session_is_refused_with_its_name_and_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(Session::FILE);
+    let (kind, told) = refused(folder.path());
+    assert_eq!(kind, ErrorKind::Io);
+    assert!(told.contains(&format!("read session '{}'", file.display())), "{told}");
+    assert!(told.contains("GPUWS_SIM_SESSION is to name the folder of a 'gpuws sim'"), "{told}");
+
+    std::fs::create_dir(&file).unwrap();
+    assert_eq!(refused(folder.path()).0, ErrorKind::Invalid);
+    std::fs::remove_dir(&file).unwrap();
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    session("labbox").write(elsewhere.path()).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join(Session::FILE), &file).unwrap();
+    let (kind, told) = refused(folder.path());
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(told.ends_with("it is a link or no regular file"), "{told}");
+    session("p100-ghost").write(folder.path()).unwrap();
+    assert_eq!(Session::read(elsewhere.path()).unwrap(), session("labbox"), "the link is replaced");
+
+    for text in ["", "{}", "\x7fELF", r#"{"machine":"labbox","began_ns":1,"sed":2}"#] {
+        std::fs::write(&file, text).unwrap();
+        let (kind, told) = refused(folder.path());
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(told.contains("it is none: "), "{told}");
+    }
+    std::fs::File::create(&file).unwrap().set_len(100 << 20).unwrap();
+    let (kind, told) = refused(folder.path());
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(told.ends_with("it is larger than 1 MiB"), "{told}");
+
+    let nowhere = folder.path().join("nowhere");
+    assert_eq!(session("labbox").write(&nowhere).unwrap_err().kind(), ErrorKind::Io);
+    let mut large = session("labbox");
+    large.machine = "x".repeat(2 << 20).into();
+    assert_eq!(large.write(folder.path()).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_machine_is_named_by_name_folder_file_or_recording() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/labbox");
+    let embedded = Machine::embedded("labbox").unwrap();
+    for path in [Path::new("labbox"), &folder, &folder.join("machine.toml")] {
+        assert_eq!(Machine::named(path).unwrap(), embedded, "{}", path.display());
+    }
+    let (kind, told) = {
+        let error = session("labbx").open().unwrap_err();
+        (error.kind(), error.fault().text)
+    };
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(told.starts_with("find machine 'labbx': no embedded machine has that name"), "{told}");
+    for machine in gpu_sim::machines() {
+        assert!(told.contains(machine.name), "{told}");
+    }
+    let no_recording = folder.join("../p100-ghost/fuser.txt");
+    let error = Machine::named(&no_recording).unwrap_err();
+    assert!(error.fault().text.contains("this is no recording"), "{}", error.fault().text);
+}
+
+#[test]
+fn time_goes_on_to_a_moment_and_never_back() {
+    let simulation = session("labbox").open().unwrap();
+    for (to, now) in [(1500, 1500), (700, 1500), (1500, 1500), (60_000, 60_000)] {
+        simulation.advance_to(Duration::from_millis(to));
+        assert_eq!(simulation.elapsed(), Duration::from_millis(now));
+    }
+    assert!(simulation.calls().is_empty(), "that is no call of a port");
+}
+
+#[test]
+fn a_placeholder_lends_its_number_wherever_the_process_is_named() {
+    let mut session = session("respawning-worker");
+    session.placeholders = vec![
+        Placeholder { simulated: 900, pid: 30_900, start_ticks: 1 },
+        // The number of the process that has it on the simulated machine.
+        Placeholder { simulated: 4711, pid: 900, start_ticks: 1 },
+    ];
+    let simulation = session.open().unwrap();
+    let worker = Host::process(&simulation, Pid(900)).unwrap();
+    assert_eq!((worker.name.as_str(), worker.parent), ("python", Ok(Pid(30_900))));
+    assert_eq!(worker.group, Ok(Pid(30_900)));
+    assert_eq!(Host::process(&simulation, Pid(30_900)).unwrap().name, "supervisord");
+    assert!(Host::process(&simulation, Pid(4711)).is_err());
+
+    let used = |simulation: &Simulation| look(simulation).devices[0].memory_used().unwrap().mib();
+    simulation.advance_to(Duration::from_secs(100));
+    assert_eq!(used(&simulation), 8203);
+    simulation.happen(Event::Exit(Pid(900)));
+    simulation.advance_to(Duration::from_secs(200));
+    assert_eq!(used(&simulation), 11, "it comes back, and nobody starts another");
+}
+
+#[test]
+fn a_process_whose_number_is_taken_gets_another() {
+    let mut session = session("labbox");
+    session.placeholders = vec![Placeholder { simulated: 21_044, pid: 18_250, start_ticks: 1 }];
+    let simulation = session.open().unwrap();
+    let listed = |gpu: usize| {
+        let id = simulation.devices().unwrap()[gpu].id.clone();
+        GpuBackend::processes(&simulation, &id).unwrap()[0].pid
+    };
+    assert_eq!(listed(0), Pid(18_250));
+    assert_eq!(Host::process(&simulation, Pid(18_250)).unwrap().user, Ok("alice".to_owned()));
+    assert_eq!(Host::process(&simulation, listed(2)).unwrap().user, Ok("bob".to_owned()));
+    assert!(![18_250, 21_044].contains(&listed(2).0));
+}
+
+#[test]
+fn placeholders_that_stand_for_nobody_are_refused() {
+    let one = Placeholder { simulated: 21_044, pid: 7000, start_ticks: 1 };
+    for wrong in [
+        vec![Placeholder { simulated: 1234, ..one }],
+        vec![Placeholder { pid: 0, ..one }],
+        vec![one, Placeholder { pid: 7001, ..one }],
+        vec![one, Placeholder { simulated: 18_250, ..one }],
+    ] {
+        let mut session = session("labbox");
+        session.placeholders = wrong;
+        let error = session.open().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().starts_with("let process "), "{error}");
+    }
+}
+
+#[test]
+fn what_happens_by_itself_happens_to_placeholders_but_for_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
+        [[gpu]]\nindex = 0\nname = 'G'\nmemory_total_mib = 1000\n\
+        [[process]]\npid = 7\nname = 'a'\nmemory = [{ gpu = 0, mib = 10 }]\n\
+        [[process]]\npid = 8\nname = 'b'\nparent = 7\nmemory = [{ gpu = 0, mib = 20 }]\n\
+        [[event]]\nat_ms = 10\nuses = { pid = 7, gpu = 0, mib = 100, utilization_percent = 5 }\n\
+        [[event]]\nat_ms = 20\nexit = 7\n\
+        [[event]]\nat_ms = 30\nexit = 8\n\
+        [[event]]\nat_ms = 40\njoins_group = { pid = 7, group = 8 }\n\
+        [[event]]\nafter_exit_of = 7\nstart = { pid = 9, name = 'c', parent = 8 }\n";
+    std::fs::write(folder.path().join("machine.toml"), text).unwrap();
+    let mut session = session(folder.path().to_str().unwrap());
+    session.placeholders = vec![Placeholder { simulated: 7, pid: 8, start_ticks: 1 }];
+    let simulation = session.open().unwrap();
+    simulation.advance_to(Duration::from_secs(10));
+    let listed = look(&simulation).devices[0].processes.clone().unwrap();
+    let listed: Vec<_> = listed.iter().map(|p| (p.pid.0, p.memory.unwrap().mib())).collect();
+    assert_eq!(listed, [(8, 100)], "the end of the renumbered one is its own");
+    assert_eq!(Host::process(&simulation, Pid(8)).unwrap().name, "a");
+    assert_eq!(Host::process(&simulation, Pid(8)).unwrap().group, Ok(Pid(10)), "9 comes later");
+    simulation.happen(Event::Exit(Pid(8)));
+    let names = |simulation: &Simulation| -> Vec<String> {
+        let list = Host::processes(simulation).unwrap();
+        list.processes.into_iter().map(|process| process.name).collect()
+    };
+    simulation.advance_to(Duration::from_secs(20));
+    assert!(names(&simulation).contains(&"c".to_owned()), "{:?}", names(&simulation));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Who opens a session early and looks often sees what another sees that opens it late.
+    #[test]
+    fn a_session_is_a_function_of_time(seed: u64, times in prop::collection::vec(0u64..90_000, 1..6)) {
+        let end = Duration::from_millis(times.iter().copied().max().unwrap());
+        for machine in gpu_sim::machines() {
+            let mut session = session(machine.name);
+            session.seed = seed;
+            let (often, once) = (session.open().unwrap(), session.open().unwrap());
+            for time in &times {
+                often.advance_to(Duration::from_millis(*time));
+                look(&often);
+            }
+            once.advance_to(end);
+            prop_assert_eq!(often.elapsed(), end);
+            prop_assert_eq!(look(&often), look(&once), "{}", machine.name);
+        }
+    }
+}
