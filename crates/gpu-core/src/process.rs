@@ -3,6 +3,7 @@
 use crate::absent::Reading;
 use crate::clock::Timestamp;
 use crate::id::{Pid, ProcessKey};
+use crate::units::Bytes;
 use std::fmt;
 use std::time::Duration;
 
@@ -100,6 +101,10 @@ pub struct ProcessInfo {
     /// Processor time that it has used, user and system.
     #[cfg_attr(feature = "serde", serde(with = "millis", rename = "cpu_time_ms"))]
     pub cpu_time: Reading<Duration>,
+    /// Memory of the host that it has in use now (resident set size, shared pages included).
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "resident_bytes"))]
+    #[cfg_attr(feature = "serde", serde(default = "not_recorded"))]
+    pub resident: Reading<Bytes>,
     /// Its numbers from the namespace of the one who looks inward (`NSpid`): more than one means
     /// that it lives in a PID namespace of its own.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
@@ -130,12 +135,19 @@ impl ProcessInfo {
             live_threads: Err(NotRecorded),
             started_at: Err(NotRecorded),
             cpu_time: Err(NotRecorded),
+            resident: Err(NotRecorded),
             namespace_pids: Err(NotRecorded),
             cgroup: Err(NotRecorded),
             workload: None,
             kernel_thread: false,
         }
     }
+}
+
+/// What a recording says of a field that is younger than the recording.
+#[cfg(feature = "serde")]
+fn not_recorded<T>() -> Reading<T> {
+    Err(crate::absent::Absent::NotRecorded)
 }
 
 /// Writes a duration as whole milliseconds.

@@ -4,7 +4,9 @@ use crate::fault;
 use crate::proc_dir::ProcDir;
 use crate::users::Users;
 use crate::workload::place;
-use gpu_core::{Absent, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, Timestamp};
+use gpu_core::{
+    Absent, Bytes, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, Timestamp,
+};
 use procfs::process::{Stat, StatFlags, Status};
 use procfs::{FromBufRead, FromRead, ProcessCGroups};
 use rustix::io::{Errno, Result};
@@ -64,6 +66,7 @@ pub(crate) fn read_known(
         live_threads: live_threads(&stat, state),
         started_at: booted_at.map(|boot| started_at(&stat, boot)),
         cpu_time: Ok(ticks(stat.utime.saturating_add(stat.stime))),
+        resident: Ok(Bytes(stat.rss.saturating_mul(procfs::page_size()))),
         namespace_pids: status.and_then(|status| {
             let pids = status.nspid.ok_or(Absent::NotSupported)?;
             pids.into_iter().map(|number| pid(number).map_err(fault::absent)).collect()
