@@ -108,6 +108,11 @@ macro_rules! groups {
             pub fn absent(reason: Absent) -> Self {
                 $name { $( $field: Err(reason), )* }
             }
+
+            /// Gives `to` as the reason of absence wherever it is `from`.
+            pub fn restate(&mut self, from: Absent, to: Absent) {
+                $( restate(&mut self.$field, from, to); )*
+            }
         }
 
         impl Default for $name {
@@ -116,6 +121,12 @@ macro_rules! groups {
             }
         }
     )* };
+}
+
+fn restate<T>(reading: &mut Reading<T>, from: Absent, to: Absent) {
+    if reading.as_ref().is_err_and(|absent| *absent == from) {
+        *reading = Err(to);
+    }
 }
 
 groups! {
@@ -366,6 +377,21 @@ impl DeviceDetails {
         *self == DeviceDetails::default()
     }
 
+    /// Gives `to` as the reason of absence wherever it is `from`, in the groups that are there.
+    pub fn restate(&mut self, from: Absent, to: Absent) {
+        macro_rules! each {
+            ($($group:ident)*) => { $( self.$group.iter_mut().for_each(|g| g.restate(from, to)); )* };
+        }
+        each!(product modes activity clocks power thermal pcie pcie_throughput memory_health);
+        self.nvlinks.iter_mut().flatten().for_each(|link| link.restate(from, to));
+        if let Some(accounting) = &mut self.accounting {
+            restate(&mut accounting.buffer_size, from, to);
+            restate(&mut accounting.processes, from, to);
+            let kept = accounting.processes.iter_mut().flatten();
+            kept.for_each(|process| process.restate(from, to));
+        }
+    }
+
     /// Keeps the groups of a set.
     #[must_use]
     pub fn only(mut self, groups: Groups) -> Self {
@@ -453,4 +479,34 @@ pub enum DeviceEventKind {
     SingleBitEcc,
     /// An uncorrected error of memory.
     DoubleBitEcc,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_restated_in_every_group() {
+        let untold = |reason| DeviceDetails {
+            product: Some(Product::absent(reason)),
+            modes: Some(Modes::absent(reason)),
+            activity: Some(Activity::absent(reason)),
+            clocks: Some(Clocks::absent(reason)),
+            power: Some(Power::absent(reason)),
+            thermal: Some(Thermal::absent(reason)),
+            pcie: Some(Pcie::absent(reason)),
+            pcie_throughput: Some(PcieThroughput::absent(reason)),
+            memory_health: Some(MemoryHealth::absent(reason)),
+            nvlinks: Some(vec![NvLink::absent(reason)]),
+            accounting: Some(Accounting {
+                buffer_size: Err(reason),
+                processes: Ok(vec![AccountedProcess::absent(reason)]),
+            }),
+        };
+        let mut details = untold(Absent::NotRecorded);
+        details.restate(Absent::TooOld, Absent::Failed);
+        assert_eq!(details, untold(Absent::NotRecorded));
+        details.restate(Absent::NotRecorded, Absent::NotSupported);
+        assert_eq!(details, untold(Absent::NotSupported));
+    }
 }

@@ -3,8 +3,8 @@
 use crate::machine::{Device, Holding};
 use crate::state::{Living, State};
 use gpu_core::{
-    Absent, Bytes, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, Error, ErrorKind, Fault,
-    MachineFault, MemoryInfo, MigInstance, Percent, Pid, Result,
+    Absent, Bytes, DeviceId, DeviceInfo, DeviceSample, Error, ErrorKind, Fault, MachineFault,
+    MemoryInfo, MigInstance, Percent, Pid, Result,
 };
 
 impl State {
@@ -103,29 +103,6 @@ impl State {
             power_draw: device.power_draw,
             power_limit: device.power_limit,
         }
-    }
-
-    /// Returns whom NVML lists on a device: by the numbers of the host, whoever looks.
-    pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
-        let mut listed: Vec<DeviceProcess> = self
-            .holdings_on(device.info.id.index)
-            .filter_map(|(living, holding)| {
-                let info = &living.process.info;
-                let load = Percent::new(u64::from(holding.load)).ok_or(Absent::Implausible);
-                let own_name = Some(info.name.clone()).filter(|name| !name.is_empty());
-                Some(DeviceProcess {
-                    pid: info.key.pid,
-                    kind: holding.listed?,
-                    memory: holding.memory_untold.map_or(Ok(holding.memory), Err),
-                    utilization: holding.load_untold.map_or(load, Err),
-                    name: holding.listed_name.clone().or(own_name.ok_or(Absent::NotFound)),
-                    gpu_instance: holding.gpu_instance,
-                    compute_instance: holding.compute_instance,
-                })
-            })
-            .collect();
-        listed.sort_by_key(|process| process.pid);
-        listed
     }
 
     /// Returns the MIG instances of a device with what is used in each.

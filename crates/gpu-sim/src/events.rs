@@ -213,7 +213,8 @@ impl State {
 
     /// Becomes as in a later look of its recording, keeping the processes that are still there and
     /// the viewer's own.
-    fn become_look(&mut self, look: Machine) {
+    fn become_look(&mut self, mut look: Machine) {
+        look.answer_as_a_driver();
         let own = self.own_line();
         let before = std::mem::take(&mut self.living);
         for process in look.processes {

@@ -190,7 +190,6 @@ fn listed_holding(device: u32, listed: &DeviceProcess) -> Holding {
         memory: listed.memory.unwrap_or_default(),
         listed: Some(listed.kind),
         memory_untold: listed.memory.err(),
-        listed_name: listed.name.clone(),
         load: listed.utilization.map_or(0, |percent| percent.get()),
         load_untold: listed.utilization.err(),
         gpu_instance: listed.gpu_instance,

@@ -10,6 +10,7 @@
 //! every time.
 
 mod anonymize;
+mod answers;
 mod assemble;
 mod backend;
 mod clock;
@@ -23,6 +24,7 @@ mod file;
 mod host;
 mod import;
 mod journal;
+mod list;
 mod load;
 mod machine;
 mod memory;

@@ -134,8 +134,6 @@ pub struct Holding {
     pub listed: Option<DeviceProcessKind>,
     /// Why NVML does not tell the amount, if it does not.
     pub memory_untold: Option<Absent>,
-    /// The name in NVML's list.
-    pub listed_name: Reading<String>,
     /// How much of the device's time its kernels take, in percent.
     pub load: u8,
     /// Why NVML does not tell that share by process, if it does not.
@@ -242,9 +240,8 @@ impl Holding {
             memory,
             listed: Some(DeviceProcessKind::Compute),
             memory_untold: None,
-            listed_name: Err(Absent::NotRecorded),
             load: 0,
-            load_untold: Some(Absent::NotRecorded),
+            load_untold: Some(Absent::NotSupported),
             gpu_instance: None,
             compute_instance: None,
         }

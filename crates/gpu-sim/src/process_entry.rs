@@ -184,11 +184,10 @@ fn holding(
     if load.is_some_and(|load| load > 100) {
         return Err(error(place, entry, "takes more than 100 percent of a device"));
     }
-    let silent = if instance.is_some() { Absent::NotSupported } else { Absent::NotRecorded };
     Ok(Holding {
         listed: memory.listed.then_some(memory.kind),
         load: load.unwrap_or(0),
-        load_untold: load.is_none().then_some(silent),
+        load_untold: load.is_none().then_some(Absent::NotSupported),
         gpu_instance: instance,
         compute_instance: memory.compute_instance,
         ..Holding::new(memory.gpu, Bytes::from_mib(memory.mib))

@@ -85,6 +85,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(mut machine: Machine, seed: Seed) -> Self {
+        machine.answer_as_a_driver();
         let processes = std::mem::take(&mut machine.processes);
         let events = std::mem::take(&mut machine.events);
         let last_pid = processes.iter().map(|process| process.pid().0).max().unwrap_or(0);

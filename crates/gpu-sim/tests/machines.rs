@@ -71,7 +71,7 @@ fn the_hoarder_computes_on_the_first_of_its_eight() {
     assert_eq!(holder.process.pid, Pid(45_479));
     assert!((0..8).all(|minor| holder.has(DeviceFileKind::Gpu(minor))));
     let process = &before.devices[3].processes.as_ref().unwrap()[0];
-    assert_eq!(process.utilization, Err(Absent::NotRecorded), "one look does not tell");
+    assert_eq!(process.utilization, Err(Absent::NotSupported), "one look does not tell");
     simulation
         .open(Pid(45_479))
         .unwrap()
@@ -102,7 +102,7 @@ fn the_k80_has_eleven_mebibytes_of_its_own() {
     let before = look(&start("k80-single"));
     assert_eq!(used_mib(&before), [2259]);
     assert_eq!(before.devices[0].memory_listed(), Some(Bytes::from_mib(2248)));
-    assert_eq!(before.driver.unwrap().version, Err(Absent::NotRecorded));
+    assert_eq!(before.driver.unwrap().version, Err(Absent::NotSupported), "nobody wrote it down");
 }
 
 #[test]

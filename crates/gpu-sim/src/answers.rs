@@ -1,0 +1,76 @@
+//! What a running machine answers where nothing is recorded.
+//!
+//! A driver knows what it can tell and what not: that somebody has written nothing down is no
+//! answer of its own. Whatever is not recorded is therefore not supported, from the start on.
+
+use crate::machine::{Device, Holding, Machine};
+use gpu_core::Absent::{self, NotRecorded, NotSupported};
+use gpu_core::{MemoryInfo, Reading};
+
+impl Machine {
+    /// Lets the driver of this machine, its devices and its lists answer as a driver does.
+    pub(crate) fn answer_as_a_driver(&mut self) {
+        if let Ok(driver) = &mut self.driver {
+            settle(&mut driver.version);
+            settle(&mut driver.cuda);
+        }
+        settle(&mut self.topology);
+        self.devices.iter_mut().for_each(Device::answer_as_a_driver);
+        let holdings = self.processes.iter_mut().flat_map(|process| &mut process.holdings);
+        holdings.for_each(Holding::answer_as_a_driver);
+    }
+}
+
+impl Device {
+    fn answer_as_a_driver(&mut self) {
+        let info = &mut self.info;
+        settle(&mut info.id.uuid);
+        settle(&mut info.id.minor);
+        settle(&mut info.id.bus);
+        settle(&mut info.name);
+        settle(&mut info.persistence);
+        settle(&mut info.display_active);
+        settle(&mut info.mig_enabled);
+        settle(&mut self.total);
+        settle(&mut self.reserved);
+        self.used_untold = self.used_untold.map(settled);
+        settle(&mut self.idle_load);
+        settle(&mut self.temperature);
+        settle(&mut self.power_draw);
+        settle(&mut self.power_limit);
+        for instance in &mut self.mig {
+            let MemoryInfo { total, used, reserved } = &mut instance.memory;
+            [total, used, reserved].into_iter().for_each(settle);
+        }
+        let details = &mut self.details;
+        details.product.get_or_insert_default();
+        details.modes.get_or_insert_default();
+        details.activity.get_or_insert_default();
+        details.clocks.get_or_insert_default();
+        details.power.get_or_insert_default();
+        details.thermal.get_or_insert_default();
+        details.pcie.get_or_insert_default();
+        details.pcie_throughput.get_or_insert_default();
+        details.memory_health.get_or_insert_default();
+        details.nvlinks.get_or_insert_default();
+        details.accounting.get_or_insert_default();
+        details.restate(NotRecorded, NotSupported);
+    }
+}
+
+impl Holding {
+    fn answer_as_a_driver(&mut self) {
+        self.memory_untold = self.memory_untold.map(settled);
+        self.load_untold = self.load_untold.map(settled);
+    }
+}
+
+fn settle<T>(reading: &mut Reading<T>) {
+    if let Err(absent) = reading {
+        *absent = settled(*absent);
+    }
+}
+
+fn settled(absent: Absent) -> Absent {
+    if absent == NotRecorded { NotSupported } else { absent }
+}

@@ -1,0 +1,73 @@
+//! Whom NVML lists on a device.
+
+use crate::machine::{Device, Holding};
+use crate::state::{Living, State};
+use gpu_core::{Absent, DeviceProcess, DeviceProcessKind, Percent, Reading};
+use std::collections::BTreeMap;
+
+impl State {
+    /// Returns whom NVML lists on a device: by the numbers of the host, whoever looks, without
+    /// names, and each process once per instance it is in.
+    ///
+    /// The shares of the processes are told for a whole device or not at all, and never where it
+    /// is split into MIG instances.
+    pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
+        let mut listed = BTreeMap::new();
+        let mut untold = (device.info.mig_enabled == Ok(true)).then_some(Absent::NotSupported);
+        for (living, holding) in self.holdings_on(device.info.id.index) {
+            let Some(entry) = entry(living, holding) else { continue };
+            untold = untold.or(entry.utilization.err());
+            let key = (entry.pid, entry.gpu_instance, entry.compute_instance);
+            match listed.get_mut(&key) {
+                Some(known) => merge(known, &entry),
+                None => {
+                    listed.insert(key, entry);
+                }
+            }
+        }
+        let mut listed: Vec<DeviceProcess> = listed.into_values().collect();
+        if let Some(reason) = untold {
+            listed.iter_mut().for_each(|process| process.utilization = Err(reason));
+        }
+        listed
+    }
+}
+
+fn entry(living: &Living, holding: &Holding) -> Option<DeviceProcess> {
+    let load = Percent::new(u64::from(holding.load)).ok_or(Absent::Implausible);
+    Some(DeviceProcess {
+        pid: living.process.pid(),
+        kind: holding.listed?,
+        memory: holding.memory_untold.map_or(Ok(holding.memory), Err),
+        utilization: holding.load_untold.map_or(load, Err),
+        name: Err(Absent::NotSupported),
+        gpu_instance: holding.gpu_instance,
+        compute_instance: holding.compute_instance,
+    })
+}
+
+/// Adds to a process in the list what it has besides.
+fn merge(known: &mut DeviceProcess, more: &DeviceProcess) {
+    known.kind = both(known.kind, more.kind);
+    known.memory = sum(known.memory, more.memory, |a, b| a + b);
+    known.utilization = sum(known.utilization, more.utilization, |a, b| {
+        Percent::new((u64::from(a.get()) + u64::from(b.get())).min(100)).unwrap_or(a)
+    });
+}
+
+fn sum<T>(a: Reading<T>, b: Reading<T>, add: impl Fn(T, T) -> T) -> Reading<T> {
+    Ok(add(a?, b?))
+}
+
+/// Returns the kind of use of who uses a device in two ways: graphics beside anything else is both.
+fn both(a: DeviceProcessKind, b: DeviceProcessKind) -> DeviceProcessKind {
+    use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps, Unknown};
+    match (a, b) {
+        _ if a == b => a,
+        (Unknown, known) | (known, Unknown) => known,
+        (Graphics | ComputeAndGraphics, _) | (_, Graphics | ComputeAndGraphics) => {
+            ComputeAndGraphics
+        }
+        (Compute | Mps, Compute | Mps) => Mps,
+    }
+}
