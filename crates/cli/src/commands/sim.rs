@@ -1,0 +1,138 @@
+//! `gpuws sim`: any program on a simulated NVML.
+
+use crate::args::{Global, SimArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::session::{Crew, Folder};
+use crate::terminal::progress;
+use gpu_sim::{Machine, Session};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+
+pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
+    let own = |failure: Failure| match failure.exit() {
+        Exit::Usage => failure,
+        _ => failure.ending(Exit::Own),
+    };
+    let machine = Machine::named(&args.machine).map_err(|error| own(error.into()))?;
+    let folder = Folder::make(args.library.as_deref()).map_err(own)?;
+    let crew = match args.live {
+        true => Some(Crew::start(&machine, &folder).map_err(own)?),
+        false => None,
+    };
+    let session = Session {
+        machine: absolute(&args.machine),
+        seed: args.seed,
+        began_ns: since_boot(),
+        frozen_at_ms: args.at,
+        latency_us: args.latency,
+        faults: args.fault.clone(),
+        placeholders: crew.as_ref().map_or(Vec::new(), |crew| crew.placeholders.clone()),
+        counts_calls: args.count_calls.is_some(),
+    };
+    session.write(folder.path()).map_err(|error| own(error.into()))?;
+    if let (Some(crew), false) = (&crew, global.quiet) {
+        progress(&format!(
+            "simulated machine {}; real processes stand for {} of it",
+            machine.name,
+            crew.placeholders.len()
+        ));
+    }
+    let status = attend(args, &folder)?;
+    if let Some(path) = &args.count_calls {
+        keep_counts(&folder.path().join(Session::CALLS), path).map_err(own)?;
+    }
+    Ok(Exit::Passed(code_of(status)))
+}
+
+/// Runs the command and waits for its end. Ctrl-C at the terminal reaches it by itself; a request
+/// to end that reaches gpuws is passed on, and gpuws stays to clean up.
+fn attend(args: &SimArgs, folder: &Folder) -> Result<ExitStatus, Failure> {
+    let (program, rest) = args
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::new(Exit::Usage, "run a command").with_hint("name one after --"))?;
+    let watch = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
+    let (mut ended, ends) = UnixStream::pair().map_err(watch)?;
+    for signal in [SIGTERM, SIGHUP] {
+        let ends = ends.try_clone().map_err(watch)?;
+        signal_hook::low_level::pipe::register(signal, ends).map_err(watch)?;
+    }
+    for signal in [SIGINT, SIGQUIT] {
+        signal_hook::flag::register(signal, Arc::default()).map_err(watch)?;
+    }
+    let mut command = Command::new(program);
+    let mut child = command.args(rest).envs(folder.environment()).spawn().map_err(|error| {
+        let exit = match error.kind() {
+            io::ErrorKind::NotFound => Exit::CommandNotFound,
+            _ => Exit::CommandNotRun,
+        };
+        Failure::io(format!("run '{}'", Path::new(program).display()), error).ending(exit)
+    })?;
+    wait(&mut child, &mut ended)
+        .map_err(|error| Failure::io("wait for the command", error).ending(Exit::Own))
+}
+
+fn wait(child: &mut Child, asked: &mut UnixStream) -> io::Result<ExitStatus> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        let mut ends = [PollFd::new(&process, PollFlags::IN), PollFd::new(&*asked, PollFlags::IN)];
+        match poll(&mut ends, None) {
+            Err(Errno::INTR) => continue,
+            waited => waited?,
+        };
+        let (has_ended, is_asked) = (!ends[0].revents().is_empty(), !ends[1].revents().is_empty());
+        if has_ended {
+            return child.wait();
+        }
+        if is_asked {
+            let _ = asked.read(&mut [0; 64])?;
+            match pidfd_send_signal(&process, Signal::TERM) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+/// Returns the code with which a shell would end in the command's place.
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+/// Appends what was counted to the file that the user named; nothing where no program called.
+fn keep_counts(counted: &Path, kept: &Path) -> Result<(), Failure> {
+    let what = |error| Failure::io(format!("write '{}'", kept.display()), error);
+    let mut to = OpenOptions::new().create(true).append(true).open(kept).map_err(what)?;
+    match std::fs::File::open(counted) {
+        Ok(mut from) => io::copy(&mut from, &mut to).map(drop).map_err(what),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::io("read the counted calls", error)),
+    }
+}
+
+/// Returns a machine's path so that it means the same in every folder; names stay names.
+fn absolute(machine: &Path) -> PathBuf {
+    let is_name = gpu_sim::machines().iter().any(|known| Path::new(known.name) == machine);
+    let path = machine.canonicalize().ok().filter(|_| !is_name);
+    path.unwrap_or_else(|| machine.to_owned())
+}
+
+fn since_boot() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    seconds.saturating_mul(1_000_000_000) + u64::try_from(now.tv_nsec).unwrap_or_default()
+}

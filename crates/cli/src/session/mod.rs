@@ -1,0 +1,106 @@
+//! A simulated machine that other programs see too: the private folder that they share.
+
+mod crew;
+mod host;
+
+pub(crate) use crew::Crew;
+pub(crate) use host::SessionHost;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use gpu_sim::Session;
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+use tempfile::TempDir;
+
+/// The simulated NVML, as cargo names it.
+const LIBRARY: &str = "libnvml_sim.so";
+
+/// The names by which programs load NVML.
+const NVML: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
+
+/// Where the simulated device files lie in a session's folder.
+const DEVICE_FILES: &str = "dev";
+
+/// A session's folder, closed to others and gone at the end: the simulated NVML under NVIDIA's
+/// names, `session.json`, and stand-ins of the device files where real processes hold them.
+pub(crate) struct Folder {
+    folder: TempDir,
+    library: PathBuf,
+}
+
+impl Folder {
+    /// Makes a folder for the simulated NVML at `library`, or for the one that lies beside this
+    /// program.
+    ///
+    /// # Errors
+    /// When there is no such library, or no folder can be made.
+    pub(crate) fn make(library: Option<&Path>) -> Result<Self, Failure> {
+        let library = match library {
+            Some(path) => path.canonicalize().map_err(|error| {
+                Failure::io(format!("find '{}'", path.display()), error).ending(Exit::Usage)
+            })?,
+            None => beside_this_program(LIBRARY)?,
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("gpuws-sim-");
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let made = match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
+            Some(runtime) => builder.tempdir_in(runtime),
+            None => builder.tempdir(),
+        };
+        let folder = made.map_err(|error| Failure::io("make a private folder", error))?;
+        for name in NVML {
+            symlink(&library, folder.path().join(name))
+                .map_err(|error| Failure::io("link the simulated NVML", error))?;
+        }
+        Ok(Folder { folder, library })
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Returns where the stand-in of a device file such as `/dev/nvidia0` lies; `None` for a path
+    /// that is not one below `/dev`, as a machine made by somebody else could name it.
+    pub(crate) fn device_file(&self, path: &str) -> Option<PathBuf> {
+        let inside = Path::new(path.strip_prefix("/dev/")?);
+        let plain = |part| matches!(part, Component::Normal(_));
+        (!path.contains('\n') && inside.components().all(plain))
+            .then(|| self.path().join(DEVICE_FILES).join(inside))
+    }
+
+    /// Returns the program that stands for a simulated process; it lies beside the library.
+    pub(crate) fn actor(&self) -> Result<PathBuf, Failure> {
+        let beside = self.library.with_file_name(crew::ACTOR);
+        if beside.is_file() { Ok(beside) } else { beside_this_program(crew::ACTOR) }
+    }
+
+    /// Returns the variables that let a program see the session.
+    pub(crate) fn environment(&self) -> [(&'static str, OsString); 2] {
+        let mut path = self.path().as_os_str().to_owned();
+        if let Some(before) = std::env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty()) {
+            path.push(":");
+            path.push(before);
+        }
+        [("LD_LIBRARY_PATH", path), (Session::VARIABLE, self.path().as_os_str().to_owned())]
+    }
+}
+
+/// Finds what was built together with this program: beside it, beside the program that a test
+/// was built for, or where a package puts libraries.
+fn beside_this_program(name: &str) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().and_then(|own| own.canonicalize());
+    let own = own.map_err(|error| Failure::io("find this program", error))?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let places = [folder.to_owned(), folder.join("deps"), folder.join("../lib/gpuws")];
+    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        Failure::new(Exit::Own, format!("find {name} beside {}", own.display())).with_hint(format!(
+            "build it with the same profile (cargo build -p gpu-nvml-sim), or name the library: \
+             --library {LIBRARY}"
+        ))
+    })
+}

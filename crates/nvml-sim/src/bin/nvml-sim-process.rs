@@ -1,0 +1,120 @@
+//! Stands for a process of a simulated machine: a real process with its name and command line
+//! that has stand-ins of the device files open and mapped, and takes SIGTERM as that one does.
+//!
+//! Who starts it says on its standard input what it is, a line each, and `start` last:
+//! `name NAME`, `file PATH`, `map PATH`, `term ignored`, `term MILLISECONDS`, `state stopped`. It
+//! answers with a line on standard output once it is all that. When its standard input ends, the
+//! simulation is over, and so is the process.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::process::{Signal, getpid, kill_process};
+use signal_hook::consts::SIGTERM;
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How much of a file is mapped: a page.
+const MAPPED: usize = 4096;
+
+/// What the process is to be.
+#[derive(Default)]
+struct Part {
+    name: String,
+    files: Vec<File>,
+    /// How long after SIGTERM it ends; `None` where it ignores that.
+    ends_after: Option<Duration>,
+    stopped: bool,
+}
+
+fn main() -> ExitCode {
+    match play() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Whoever started it waits for a line and gets the end of the output instead.
+            let _ = writeln!(io::stderr(), "nvml-sim-process: failed to start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn play() -> io::Result<()> {
+    let part = read_part(&mut io::stdin().lock())?;
+    // Not while reading: the name is what tells that it is ready.
+    let name = CString::new(part.name).map_err(io::Error::other)?;
+    rustix::thread::set_name(&name)?;
+    let (mut asked, asks) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(SIGTERM, asks)?;
+    writeln!(io::stdout(), "ready")?;
+    if part.stopped {
+        kill_process(getpid(), Signal::STOP)?;
+    }
+    loop {
+        let stdin = io::stdin();
+        let mut ends = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&asked, PollFlags::IN)];
+        match poll(&mut ends, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            waited => waited?,
+        };
+        if !ends[0].revents().is_empty() {
+            return Ok(());
+        }
+        let mut word = [0; 64];
+        let _ = asked.read(&mut word)?;
+        if let Some(delay) = part.ends_after {
+            wait(delay)?;
+            return Ok(());
+        }
+    }
+}
+
+fn wait(delay: Duration) -> io::Result<()> {
+    let delay = Timespec::try_from(delay).map_err(io::Error::other)?;
+    match poll(&mut [], Some(&delay)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn read_part(input: &mut impl BufRead) -> io::Result<Part> {
+    let mut part = Part { ends_after: Some(Duration::ZERO), ..Part::default() };
+    for line in input.lines() {
+        let line = line?;
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        match (word, rest) {
+            ("start", "") => return Ok(part),
+            ("name", name) => part.name = name.to_owned(),
+            ("file", path) => part.files.push(open(path)?),
+            ("map", path) => {
+                let file = open(path)?;
+                map(&file)?;
+                part.files.push(file);
+            }
+            ("term", "ignored") => part.ends_after = None,
+            ("term", millis) => {
+                let millis = millis.parse().map_err(io::Error::other)?;
+                part.ends_after = Some(Duration::from_millis(millis));
+            }
+            ("state", "stopped") => part.stopped = true,
+            _ => return Err(io::Error::other(format!("'{line}' says nothing known"))),
+        }
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+fn open(path: &str) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    Ok(file)
+}
+
+/// Maps the beginning of a file for as long as the process lives.
+fn map(file: &File) -> io::Result<()> {
+    let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
+    // SAFETY: the kernel chooses an address where nothing is mapped, and nobody reads or writes
+    // there: the mapping is only there to be seen in /proc/PID/maps.
+    unsafe { mmap(std::ptr::null_mut(), MAPPED, protection, flags, file, 0) }?;
+    Ok(())
+}
