@@ -109,6 +109,11 @@ macro_rules! groups {
                 $name { $( $field: Err(reason), )* }
             }
 
+            /// Takes what `told` tells: its values, and its reasons of absence but `NotSupported`.
+            pub fn overlay(&mut self, told: &Self) {
+                $( overlay(&mut self.$field, &told.$field); )*
+            }
+
             /// Gives `to` as the reason of absence wherever it is `from`.
             pub fn restate(&mut self, from: Absent, to: Absent) {
                 $( restate(&mut self.$field, from, to); )*
@@ -121,6 +126,12 @@ macro_rules! groups {
             }
         }
     )* };
+}
+
+fn overlay<T: Clone>(reading: &mut Reading<T>, told: &Reading<T>) {
+    if !matches!(told, Err(Absent::NotSupported)) {
+        reading.clone_from(told);
+    }
 }
 
 fn restate<T>(reading: &mut Reading<T>, from: Absent, to: Absent) {
@@ -377,6 +388,27 @@ impl DeviceDetails {
         *self == DeviceDetails::default()
     }
 
+    /// Takes what `told` tells: its values, and its reasons of absence but `NotSupported`; its
+    /// NVLinks all together.
+    pub fn overlay(&mut self, told: &DeviceDetails) {
+        macro_rules! each {
+            ($($group:ident)*) => { $(
+                if let Some(told) = &told.$group {
+                    self.$group.get_or_insert_default().overlay(told);
+                }
+            )* };
+        }
+        each!(product modes activity clocks power thermal pcie pcie_throughput memory_health);
+        if told.nvlinks.is_some() {
+            self.nvlinks.clone_from(&told.nvlinks);
+        }
+        if let Some(told) = &told.accounting {
+            let accounting = self.accounting.get_or_insert_default();
+            overlay(&mut accounting.buffer_size, &told.buffer_size);
+            overlay(&mut accounting.processes, &told.processes);
+        }
+    }
+
     /// Gives `to` as the reason of absence wherever it is `from`, in the groups that are there.
     pub fn restate(&mut self, from: Absent, to: Absent) {
         macro_rules! each {
@@ -485,9 +517,8 @@ pub enum DeviceEventKind {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_reason_is_restated_in_every_group() {
-        let untold = |reason| DeviceDetails {
+    fn untold(reason: Absent) -> DeviceDetails {
+        DeviceDetails {
             product: Some(Product::absent(reason)),
             modes: Some(Modes::absent(reason)),
             activity: Some(Activity::absent(reason)),
@@ -502,7 +533,31 @@ mod tests {
                 buffer_size: Err(reason),
                 processes: Ok(vec![AccountedProcess::absent(reason)]),
             }),
-        };
+        }
+    }
+
+    #[test]
+    fn what_is_told_goes_before_what_is_not_supported() {
+        let (not, old) = (untold(Absent::NotSupported), untold(Absent::TooOld));
+        for (below, above, expected) in [
+            (&not, &old, &old),
+            (&not, &DeviceDetails::default(), &not),
+            (&DeviceDetails::default(), &old, &old),
+        ] {
+            let mut details = below.clone();
+            details.overlay(above);
+            assert_eq!(details, *expected);
+        }
+        let told = |mhz| Clocks { graphics: mhz, ..Clocks::default() };
+        let mut clocks = told(Ok(1410));
+        clocks.overlay(&told(Err(Absent::NotSupported)));
+        assert_eq!(clocks, told(Ok(1410)));
+        clocks.overlay(&told(Ok(210)));
+        assert_eq!(clocks, told(Ok(210)));
+    }
+
+    #[test]
+    fn a_reason_is_restated_in_every_group() {
         let mut details = untold(Absent::NotRecorded);
         details.restate(Absent::TooOld, Absent::Failed);
         assert_eq!(details, untold(Absent::NotRecorded));
