@@ -29,15 +29,24 @@ impl Inventory {
 
 /// Asks a backend one question after the other.
 pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inventory {
-    let mut driver = ask(|| backend.driver());
-    let mut devices = Vec::new();
-    if !driver.as_ref().is_err_and(|fault| spoils_all(fault.kind)) {
-        match ask(|| backend.devices()) {
-            Ok(infos) => devices.extend(infos.into_iter().map(|info| state(backend, info, groups))),
-            Err(fault) => driver = Err(fault),
-        }
-    }
+    let (driver, infos) = begin_look(backend);
+    let devices = infos.into_iter().map(|info| DeviceState::ask(backend, info, groups)).collect();
     Inventory { driver, devices }
+}
+
+/// Returns the beginning of a look: the driver, and which devices there are to ask.
+///
+/// With [`DeviceState::ask`] for each device this is a look, for who must hand on each part as
+/// soon as it is known.
+pub fn begin_look<B: GpuBackend + ?Sized>(backend: &B) -> (Result<Driver, Fault>, Vec<DeviceInfo>) {
+    let driver = ask(|| backend.driver());
+    if driver.as_ref().is_err_and(|fault| spoils_all(fault.kind)) {
+        return (driver, Vec::new());
+    }
+    match ask(|| backend.devices()) {
+        Ok(infos) => (driver, infos),
+        Err(fault) => (Err(fault), Vec::new()),
+    }
 }
 
 /// Tells whether after such a failure there is no use in asking for anything else: the machine
@@ -46,22 +55,38 @@ fn spoils_all(kind: ErrorKind) -> bool {
     kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut
 }
 
-/// Asks for all of one device; one that did not answer in time is not asked again in this look.
-fn state<B: GpuBackend + ?Sized>(backend: &B, info: DeviceInfo, groups: Groups) -> DeviceState {
-    let sample = ask(|| backend.sample(&info.id));
-    let mut hung = hanging(&sample);
-    let mut processes = unless(&hung, || ask(|| backend.processes(&info.id)));
-    hung = hung.or_else(|| hanging(&processes));
-    let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
-    hung = hung.or_else(|| hanging(&mig));
-    let details = match groups.is_empty() {
-        true => Ok(DeviceDetails::default()),
-        false => unless(&hung, || ask(|| backend.details(&info.id, groups))),
-    };
-    if let (Ok(sample), Ok(processes)) = (&sample, &mut processes) {
-        drop_idle_for_all(sample.utilization.is_ok_and(|busy| busy.get() > 0), processes);
+impl DeviceState {
+    /// Asks for all of one device; one that did not answer in time is not asked again.
+    pub fn ask<B: GpuBackend + ?Sized>(backend: &B, info: DeviceInfo, groups: Groups) -> Self {
+        let sample = ask(|| backend.sample(&info.id));
+        let mut hung = hanging(&sample);
+        let mut processes = unless(&hung, || ask(|| backend.processes(&info.id)));
+        hung = hung.or_else(|| hanging(&processes));
+        let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
+        hung = hung.or_else(|| hanging(&mig));
+        let details = match groups.is_empty() {
+            true => Ok(DeviceDetails::default()),
+            false => unless(&hung, || ask(|| backend.details(&info.id, groups))),
+        };
+        if let (Ok(sample), Ok(processes)) = (&sample, &mut processes) {
+            drop_idle_for_all(sample.utilization.is_ok_and(|busy| busy.get() > 0), processes);
+        }
+        DeviceState { info, sample, processes, mig, details }
     }
-    DeviceState { info, sample, processes, mig, details }
+
+    /// Returns a device that was not asked, or did not answer, because of `fault`.
+    pub fn unanswered(info: DeviceInfo, groups: Groups, fault: &Fault) -> Self {
+        DeviceState {
+            info,
+            sample: Err(fault.clone()),
+            processes: Err(fault.clone()),
+            mig: Err(fault.clone()),
+            details: match groups.is_empty() {
+                true => Ok(DeviceDetails::default()),
+                false => Err(fault.clone()),
+            },
+        }
+    }
 }
 
 /// A busy device on which every listed process is said to be idle: the samples of processes lag
