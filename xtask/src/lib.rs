@@ -1,14 +1,20 @@
-//! Checks of the repository itself: what no compiler and no lint sees.
+//! Checks of the repository itself, which no compiler and no lint makes, and two errands that need
+//! more than the repository: the tools of others, and machines with a GPU.
 //!
-//! The main decision is that a check is a function from the tree of files, as plain data, to
-//! violations. So each check is shown to fail by a few lines of made-up files beside it, and one
-//! run names every violation with its place and its remedy before it fails.
+//! The main decision is that a check is a function from plain data to violations: from the tree of
+//! files, or from the figures that a tool showed. So each check is shown to fail by a few lines of
+//! made-up data beside it, and one run names every violation before it fails.
 
+mod cargo;
 mod code;
+mod hw;
 pub mod layering;
+mod peers;
 mod tidy;
 mod tree;
 
+pub use hw::hw;
+pub use peers::peers;
 pub use tidy::{Report, tidy};
 pub use tree::Tree;
 

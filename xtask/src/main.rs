@@ -1,16 +1,32 @@
-//! `cargo xtask tidy`: prints every violation of the repository's rules, then fails.
+//! `cargo xtask tidy | peers | hw`: prints every violation or difference, then fails.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+const USAGE: &str = "usage: cargo xtask tidy
+       cargo xtask peers [--install-only]
+       cargo xtask hw";
+
 fn main() -> io::Result<ExitCode> {
-    let mut arguments = std::env::args().skip(1);
-    if (arguments.next().as_deref(), arguments.next()) != (Some("tidy"), None) {
-        writeln!(io::stderr(), "usage: cargo xtask tidy")?;
-        return Ok(ExitCode::from(2));
-    }
-    let report = xtask::tidy(xtask::workspace_root())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let root = xtask::workspace_root();
     let mut out = io::stdout().lock();
+    let well = match arguments[..] {
+        ["tidy"] => tidy(&mut out)?,
+        ["peers"] => xtask::peers(root, false, &mut out)?,
+        ["peers", "--install-only"] => xtask::peers(root, true, &mut out)?,
+        ["hw"] => xtask::hw(root, &mut out)?,
+        _ => {
+            writeln!(io::stderr(), "{USAGE}")?;
+            return Ok(ExitCode::from(2));
+        }
+    };
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tidy(out: &mut dyn Write) -> io::Result<bool> {
+    let report = xtask::tidy(xtask::workspace_root())?;
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
     }
@@ -24,5 +40,5 @@ fn main() -> io::Result<ExitCode> {
         report.files,
         report.violations.len()
     )?;
-    Ok(if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(report.violations.is_empty())
 }

@@ -1,0 +1,101 @@
+//! What cargo builds, and where it puts it.
+
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn cargo(root: &Path) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.current_dir(root);
+    command
+}
+
+/// Returns the folder that cargo builds into.
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root.join(folder),
+        None => root.join("target"),
+    }
+}
+
+/// A file that cargo built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Built {
+    /// Name of the target in its manifest.
+    pub(crate) target: String,
+    /// What kind of target: `bin`, `test`, `bench`, `cdylib`.
+    pub(crate) kind: String,
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+}
+
+/// Runs cargo with these arguments, and returns the programs and C libraries that it built.
+///
+/// # Errors
+/// When cargo cannot be run or fails; it has said why on standard error.
+pub(crate) fn build(root: &Path, arguments: &[&str]) -> io::Result<Vec<Built>> {
+    let output = cargo(root)
+        .args(arguments)
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("failed to run cargo {}", arguments.join(" "))));
+    }
+    Ok(built(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Reads what `cargo --message-format=json` prints, a line for each message.
+fn built(messages: &str) -> Vec<Built> {
+    let mut all = Vec::new();
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let (Some(target), Some(kind)) =
+            (message["target"]["name"].as_str(), message["target"]["kind"].as_array())
+        else {
+            continue;
+        };
+        let mut push = |kind: &str, path: &str| {
+            let (target, kind) = (target.to_owned(), kind.to_owned());
+            all.push(Built { target, kind, path: PathBuf::from(path) });
+        };
+        let kinds: Vec<&str> = kind.iter().filter_map(Value::as_str).collect();
+        if let Some(path) = message["executable"].as_str() {
+            push(kinds.first().unwrap_or(&"bin"), path);
+        } else if kinds.contains(&"cdylib") {
+            let files = message["filenames"].as_array().into_iter().flatten();
+            let library = files.filter_map(Value::as_str).find(|path| path.ends_with(".so"));
+            library.into_iter().for_each(|path| push("cdylib", path));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_libraries_are_read_from_messages() {
+        let messages = r#"
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"gpu_core"},"filenames":["/t/libgpu_core.rlib"],"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["cdylib","rlib"],"name":"nvml_sim"},"filenames":["/t/libnvml_sim.rlib","/t/libnvml_sim.so"],"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"contract"},"filenames":["/t/contract-1"],"executable":"/t/contract-1"}
+not json
+{"reason":"build-finished","success":true}"#;
+        let names: Vec<_> = built(messages)
+            .into_iter()
+            .map(|built| (built.target, built.kind, built.path.display().to_string()))
+            .collect();
+        let built = |target: &str, kind: &str, path: &str| (target.into(), kind.into(), path.into());
+        assert_eq!(
+            names,
+            [
+                built("nvml_sim", "cdylib", "/t/libnvml_sim.so"),
+                built("contract", "test", "/t/contract-1"),
+            ]
+        );
+    }
+}

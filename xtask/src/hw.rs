@@ -1,0 +1,158 @@
+//! What a machine with a GPU and no Rust needs to test gpuws, in one folder.
+
+use crate::cargo::{self, Built};
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::Path;
+
+/// Bytes that the folder may have at most.
+const MOST: u64 = 60 << 20;
+
+/// What is built, for one folder of programs.
+const BUILDS: &[&[&str]] = &[
+    &["build", "--release", "--package=gpuws", "--package=gpu-nvml-sim", "--package=gpu-nvidia"],
+    &[
+        "test",
+        "--release",
+        "--no-run",
+        "--package=gpuws-tests",
+        "--features=gpuws-tests/hw",
+        "--test=contract",
+    ],
+    &["bench", "--no-run", "--package=gpuws-benches", "--bench=status"],
+];
+
+/// What must be among what was built.
+const NEEDED: &[&str] =
+    &["gpuws", "libnvml_sim.so", "contract-test", "nvml-helper", "status-bench", "plain-loop"];
+
+/// The scripts, from the folder `hw`.
+const SCRIPTS: &[&str] = &["run.sh", "ghosts.py", "ghost.py"];
+
+/// Builds and packs it into `hw-pack` of the build folder; tells whether that is whole and small
+/// enough.
+///
+/// # Errors
+/// When cargo fails, or a file cannot be written.
+pub fn hw(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
+    let mut all = Vec::new();
+    for arguments in BUILDS {
+        writeln!(out, "hw: cargo {}", arguments.join(" "))?;
+        all.extend(cargo::build(root, arguments)?);
+    }
+    let pack = cargo::target_folder(root).join("hw-pack");
+    let violations = fill(&pack, &all, &root.join("hw"))?;
+    for violation in &violations {
+        writeln!(out, "hw: {violation}")?;
+    }
+    if violations.is_empty() {
+        let mib = size(&pack)?.div_ceil(1 << 20);
+        writeln!(out, "hw: {} has {mib} MiB; run run.sh in it", pack.display())?;
+    }
+    Ok(violations.is_empty())
+}
+
+/// Fills the folder anew; returns what is wrong with it.
+fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>> {
+    if pack.exists() {
+        fs::remove_dir_all(pack)?;
+    }
+    let bin = pack.join("bin");
+    fs::create_dir_all(&bin)?;
+    let mut packed: Vec<String> = Vec::new();
+    for built in built {
+        let Some(name) = name_of(built) else { continue };
+        copy(&built.path, &bin.join(&name))?;
+        packed.push(name);
+    }
+    for script in SCRIPTS {
+        copy(&scripts.join(script), &pack.join(script))?;
+    }
+    let missing = NEEDED.iter().filter(|needed| !packed.iter().any(|name| name == *needed));
+    let mut violations: Vec<String> =
+        missing.map(|name| format!("cargo built no '{name}'")).collect();
+    let size = size(pack)?;
+    if size > MOST {
+        violations.push(format!("the folder has {size} bytes, past {MOST}"));
+    }
+    Ok(violations)
+}
+
+/// Returns the name under which something is packed; `None` for what is not.
+fn name_of(built: &Built) -> Option<String> {
+    match built.kind.as_str() {
+        "bin" => Some(built.target.clone()),
+        "test" | "bench" => Some(format!("{}-{}", built.target, built.kind)),
+        "cdylib" => Some(format!("lib{}.so", built.target)),
+        _ => None,
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from, to).map(drop).map_err(|error| {
+        Error::new(error.kind(), format!("failed to copy '{}': {error}", from.display()))
+    })
+}
+
+/// Returns the bytes of all files in a folder.
+fn size(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        bytes += match entry.file_type()?.is_dir() {
+            true => size(&entry.path())?,
+            false => entry.metadata()?.len(),
+        };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn built(folder: &Path, target: &str, kind: &str) -> Built {
+        let path = folder.join(format!("{target}-{kind}"));
+        fs::write(&path, target).unwrap();
+        Built { target: target.into(), kind: kind.into(), path }
+    }
+
+    #[test]
+    fn a_pack_is_whole_and_small_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pack, scripts) = (folder.path().join("pack"), crate::workspace_root().join("hw"));
+        let mut all = vec![
+            built(folder.path(), "gpuws", "bin"),
+            built(folder.path(), "nvml_sim", "cdylib"),
+            built(folder.path(), "contract", "test"),
+            built(folder.path(), "nvml-helper", "bin"),
+            built(folder.path(), "status", "bench"),
+        ];
+        let missing = fill(&pack, &all, &scripts).unwrap();
+        assert_eq!(missing, ["cargo built no 'plain-loop'"]);
+        all.push(built(folder.path(), "plain-loop", "bin"));
+        fs::File::create(&all[0].path).unwrap().set_len(MOST).unwrap();
+        assert!(fill(&pack, &all, &scripts).unwrap()[0].contains("past 62914560"));
+        fs::File::create(&all[0].path).unwrap();
+        assert_eq!(fill(&pack, &all, &scripts).unwrap(), Vec::<String>::new());
+        assert!(pack.join("bin/libnvml_sim.so").is_file() && pack.join("run.sh").is_file());
+    }
+
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+    fn ghosts_are_made_as_they_are_described() {
+        let scripts = crate::workspace_root().join("hw");
+        let tests = Command::new("python3")
+            .args(["-B", "-W", "error", "-m", "unittest", "test_ghosts"])
+            .current_dir(scripts)
+            .output();
+        match tests {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{said}");
+            }
+            Err(error) => eprintln!("skipped: python3 cannot be run: {error}"),
+        }
+    }
+}

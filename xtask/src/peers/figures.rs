@@ -1,0 +1,166 @@
+//! Figures by name, so that tools that show different things can be held against each other.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What a tool shows: a device's figures as `DEVICE FIELD`, a process's as
+/// `DEVICE pid PID FIELD`; null is what it shows as not available.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Figures(BTreeMap<String, Value>);
+
+impl Figures {
+    /// Adds a figure.
+    pub(super) fn put(&mut self, name: String, value: impl Into<Value>) {
+        self.0.insert(name, value.into());
+    }
+
+    /// Reads the object that the scripts beside this print.
+    pub(super) fn from_json(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().map(Figures)
+    }
+
+    /// Returns how many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns what `gpuws status --json` says, with each amount also as others round it.
+    ///
+    /// `real` maps simulated processes to those that stand for them.
+    pub(super) fn of_status(status: &Value, real: &BTreeMap<u64, u64>) -> Self {
+        let mut figures = Figures::default();
+        for gpu in array(&status["gpus"]) {
+            let index = &gpu["index"];
+            for field in ["name", "uuid", "utilization_percent", "temperature_c"] {
+                figures.put(format!("{index} {field}"), gpu[field].clone());
+            }
+            for field in ["memory_used", "memory_total"] {
+                figures.put_memory(&format!("{index} {field}"), &gpu[format!("{field}_bytes")]);
+            }
+            let power = &gpu["power_draw_mw"];
+            figures.put(format!("{index} power_draw_mw"), power.clone());
+            let rounded = |by| power.as_u64().map(|power| f64::round(power as f64 / by) as u64);
+            figures.put(format!("{index} power_draw_10mw"), rounded(10.0));
+            figures.put(format!("{index} power_draw_w"), power.as_u64().map(|power| power / 1000));
+            for process in array(&gpu["processes"]).iter().filter(|one| one["listed"] == true) {
+                let Some(pid) = process["pid"].as_u64() else { continue };
+                let pid = real.get(&pid).copied().unwrap_or(pid);
+                figures.put_memory(&format!("{index} pid {pid} memory"), &process["memory_bytes"]);
+            }
+        }
+        figures
+    }
+
+    fn put_memory(&mut self, name: &str, bytes: &Value) {
+        self.put(format!("{name}_bytes"), bytes.clone());
+        self.put(format!("{name}_mib"), bytes.as_u64().map(|bytes| bytes >> 20));
+    }
+
+    /// Keeps the figures of these fields.
+    pub(super) fn of_fields(mut self, fields: &[&str]) -> Self {
+        self.0.retain(|name, _| fields.iter().any(|field| name.ends_with(&format!(" {field}"))));
+        self
+    }
+
+    /// Leaves out the figures of processes that are not in `alive`.
+    pub(super) fn without_gone(mut self, alive: &dyn Fn(u64) -> bool) -> Self {
+        self.0.retain(|name, _| pid_of(name).is_none_or(alive));
+        self
+    }
+
+    /// Returns every figure that `shown` has otherwise, lacks, or has beyond these.
+    pub(super) fn differences(&self, shown: &Figures) -> Vec<Difference> {
+        let names: BTreeSet<&String> = self.0.keys().chain(shown.0.keys()).collect();
+        let differs = |name: &&String| self.0.get(*name) != shown.0.get(*name);
+        let difference = |name: &String| Difference {
+            name: name.clone(),
+            expected: self.0.get(name).cloned(),
+            shown: shown.0.get(name).cloned(),
+        };
+        names.into_iter().filter(differs).map(difference).collect()
+    }
+}
+
+/// A figure that two tools do not agree on; `None` where one does not have it at all.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Difference {
+    pub(super) name: String,
+    pub(super) expected: Option<Value>,
+    pub(super) shown: Option<Value>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |value: &Option<Value>| match value {
+            None => "not there".to_owned(),
+            Some(Value::Null) => "not available".to_owned(),
+            Some(value) => value.to_string(),
+        };
+        let (shown, expected) = (word(&self.shown), word(&self.expected));
+        write!(f, "GPU {}: {shown}, gpuws says {expected}", self.name)
+    }
+}
+
+/// Returns the process that a figure is about.
+fn pid_of(name: &str) -> Option<u64> {
+    name.split_once(" pid ")?.1.split(' ').next()?.parse().ok()
+}
+
+/// Returns the elements of an array; none of anything else.
+pub(super) fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn status() -> Value {
+        json!({ "gpus": [{
+            "index": 0, "name": "A", "uuid": null, "utilization_percent": 3, "temperature_c": 30,
+            "memory_used_bytes": 3 << 20, "memory_total_bytes": (5 << 20) + 1,
+            "power_draw_mw": 1996,
+            "processes": [
+                { "pid": 7, "listed": true, "memory_bytes": 1 << 20 },
+                { "pid": 8, "listed": true, "memory_bytes": null },
+                { "pid": 9, "listed": false, "memory_bytes": null },
+            ],
+        }]})
+    }
+
+    #[test]
+    fn a_status_becomes_figures_in_the_units_of_others() {
+        let figures = Figures::of_status(&status(), &BTreeMap::from([(7, 70)]));
+        let fields = ["memory_total_mib", "power_draw_w", "power_draw_10mw", "memory_mib", "uuid"];
+        let expected = json!({
+            "0 memory_total_mib": 5, "0 power_draw_w": 1, "0 power_draw_10mw": 200, "0 uuid": null,
+            "0 pid 70 memory_mib": 1, "0 pid 8 memory_mib": null,
+        });
+        assert_eq!(
+            figures.of_fields(&fields),
+            Figures::from_json(&expected.to_string()).unwrap()
+        );
+    }
+
+    #[test]
+    fn what_is_other_missing_or_more_is_a_difference() {
+        let figures = |value: Value| Figures::from_json(&value.to_string()).unwrap();
+        let ours = figures(json!({ "0 name": "A", "0 uuid": "U", "0 pid 7 memory_mib": 5 }));
+        assert_eq!(ours.differences(&ours), []);
+        let theirs = figures(json!({ "0 name": "B", "0 uuid": null, "0 pid 8 memory_mib": 5 }));
+        let told: Vec<_> = ours.differences(&theirs).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "GPU 0 name: \"B\", gpuws says \"A\"",
+                "GPU 0 pid 7 memory_mib: not there, gpuws says 5",
+                "GPU 0 pid 8 memory_mib: 5, gpuws says not there",
+                "GPU 0 uuid: not available, gpuws says \"U\"",
+            ]
+        );
+        let left = theirs.without_gone(&|pid| pid == 7);
+        assert_eq!(left, figures(json!({ "0 name": "B", "0 uuid": null })));
+    }
+}

@@ -1,0 +1,279 @@
+//! The tools of others, in a folder of the project's own.
+//!
+//! pip and apt fetch them from where this machine is set up to fetch from, into the build folder;
+//! nothing is installed in the system and nothing needs root.
+
+use super::sources;
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The Python tools and what they need, with their checksums.
+const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
+
+/// A Debian package, as apt is asked for it.
+struct Package {
+    /// Its name, with the version where only one will do.
+    asked: &'static str,
+    /// The program in it that is wanted.
+    program: &'static str,
+}
+
+const PACKAGES: &[Package] = &[
+    Package { asked: "nvtop", program: NVTOP },
+    Package { asked: "nvidia-smi=535.261.03-1", program: NVIDIA_SMI },
+];
+
+const NVTOP: &str = "usr/bin/nvtop";
+const NVIDIA_SMI: &str = "usr/lib/nvidia/current/nvidia-smi";
+
+/// The sha256 of packages, by file name.
+const PINNED: &[(&str, &str)] = &[
+    (
+        "nvidia-smi_535.261.03-1_amd64.deb",
+        "9b4392fa97957603d96f3cf1141fe78d871f5bcdd2e6bf810bce278cc14cb6d4",
+    ),
+    (
+        "nvtop_3.0.1-1_amd64.deb",
+        "cbb1158617a8a8429836539cf91b2d98f22189f24d2fb2da1ea58743398fd266",
+    ),
+];
+
+/// The folder that the tools lie in.
+#[derive(Clone, Debug)]
+pub(super) struct Peers {
+    folder: PathBuf,
+}
+
+impl Peers {
+    /// Returns the peers in a folder, installed or not.
+    pub(super) fn in_folder(folder: PathBuf) -> Self {
+        Peers { folder }
+    }
+
+    /// Returns the Python that has the tools; `None` when it is not installed.
+    pub(super) fn python(&self) -> Option<PathBuf> {
+        self.stamped().then(|| self.folder.join("venv/bin/python"))
+    }
+
+    /// Returns the program `gpustat`.
+    pub(super) fn gpustat(&self) -> Option<PathBuf> {
+        self.stamped().then(|| self.folder.join("venv/bin/gpustat"))
+    }
+
+    /// Returns the program `nvtop`.
+    pub(super) fn nvtop(&self) -> Option<PathBuf> {
+        self.unpacked(NVTOP)
+    }
+
+    /// Returns the program `nvidia-smi`.
+    pub(super) fn nvidia_smi(&self) -> Option<PathBuf> {
+        self.unpacked(NVIDIA_SMI)
+    }
+
+    fn unpacked(&self, program: &str) -> Option<PathBuf> {
+        Some(self.folder.join("root").join(program)).filter(|path| path.is_file())
+    }
+
+    /// Tells whether the Python tools are there as they are pinned today.
+    fn stamped(&self) -> bool {
+        fs::read_to_string(self.stamp()).is_ok_and(|stamp| stamp == REQUIREMENTS)
+    }
+
+    fn stamp(&self) -> PathBuf {
+        self.folder.join("venv/requirements.txt")
+    }
+
+    /// Installs what is missing, and says what was done and what could not be.
+    ///
+    /// # Errors
+    /// When the folder or `out` cannot be written.
+    pub(super) fn install(&self, out: &mut dyn Write) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        if self.stamped() {
+            writeln!(out, "peers: gpustat, nvitop and nvidia-ml-py are installed")?;
+        } else {
+            writeln!(out, "peers: installing gpustat, nvitop and nvidia-ml-py with pip …")?;
+            if let Err(error) = self.install_python() {
+                writeln!(out, "peers: not installed: gpustat, nvitop, nvidia-ml-py: {error}")?;
+            }
+        }
+        let missing: Vec<&Package> =
+            PACKAGES.iter().filter(|package| self.unpacked(package.program).is_none()).collect();
+        if missing.is_empty() {
+            return writeln!(out, "peers: nvtop and nvidia-smi are unpacked");
+        }
+        writeln!(out, "peers: asking apt for its lists …")?;
+        if let Err(error) = self.set_up_apt() {
+            return writeln!(out, "peers: not installed: nvtop, nvidia-smi: {error}");
+        }
+        for package in missing {
+            writeln!(out, "peers: fetching {} …", package.asked)?;
+            match self.unpack(package) {
+                Ok(said) => writeln!(out, "peers: {said}")?,
+                Err(error) => writeln!(out, "peers: not installed: {}: {error}", package.asked)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn install_python(&self) -> io::Result<()> {
+        let venv = self.folder.join("venv");
+        output_of(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+        let requirements = self.folder.join("requirements.txt");
+        fs::write(&requirements, REQUIREMENTS)?;
+        let mut pip = Command::new(venv.join("bin/python"));
+        pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]);
+        output_of(pip.args(["--require-hashes", "--requirement"]).arg(&requirements))?;
+        fs::write(self.stamp(), REQUIREMENTS)
+    }
+
+    fn apt(&self) -> PathBuf {
+        self.folder.join("apt")
+    }
+
+    /// Gives apt a state of its own, with the sources of this machine, and reads their lists.
+    fn set_up_apt(&self) -> io::Result<()> {
+        let apt = self.apt();
+        for folder in ["state/lists/partial", "cache/archives/partial", "sources", "debs"] {
+            fs::create_dir_all(apt.join(folder))?;
+        }
+        let release = fs::read_to_string("/etc/os-release")?;
+        let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+        let release = release.ok_or_else(|| Error::other("/etc/os-release names no release"))?;
+        let (lines, paragraphs) = read_sources(Path::new("/etc/apt"), release.trim_matches('"'))?;
+        fs::write(apt.join("sources/machine.list"), lines)?;
+        fs::write(apt.join("sources/machine.sources"), paragraphs)?;
+        fs::write(apt.join("state/status"), "")?;
+        fs::write(apt.join("apt.conf"), configuration(&apt))?;
+        self.apt_get(&["update"]).map(drop)
+    }
+
+    fn apt_get(&self, arguments: &[&str]) -> io::Result<String> {
+        let mut command = Command::new("apt-get");
+        command.current_dir(self.apt().join("debs"));
+        command.arg("-qq").arg("-c").arg(self.apt().join("apt.conf")).args(arguments);
+        output_of(&mut command)
+    }
+
+    /// Fetches a package, checks it, and unpacks it; returns what was unpacked.
+    fn unpack(&self, package: &Package) -> io::Result<String> {
+        let debs = self.apt().join("debs");
+        self.apt_get(&["download", package.asked])?;
+        let name = package.asked.split('=').next().unwrap_or(package.asked);
+        let file = fs::read_dir(&debs)?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .find(|file| file.starts_with(&format!("{name}_")))
+            .ok_or_else(|| Error::other("apt-get download left no file"))?;
+        let path = debs.join(&file);
+        let sum = output_of(Command::new("sha256sum").arg(&path))?;
+        let sum = sum.split_whitespace().next().unwrap_or_default();
+        let said = match PINNED.iter().find(|(pinned, _)| *pinned == file) {
+            Some((_, expected)) if *expected != sum => {
+                fs::remove_file(&path)?;
+                return Err(Error::other(format!("{file} has sha256 {sum}, not {expected}")));
+            }
+            Some(_) => format!("{file} is the one that is pinned"),
+            None => format!("{file} is not pinned (its sha256 is {sum}); apt has checked it"),
+        };
+        output_of(Command::new("dpkg").arg("-x").arg(&path).arg(self.folder.join("root")))?;
+        match self.unpacked(package.program) {
+            Some(_) => Ok(said),
+            None => Err(Error::other(format!("{file} has no {}", package.program))),
+        }
+    }
+}
+
+/// Reads the sources of a machine: those in one-line form, those in paragraphs.
+fn read_sources(etc: &Path, release: &str) -> io::Result<(String, String)> {
+    let mut files = vec![etc.join("sources.list")];
+    if let Ok(parts) = fs::read_dir(etc.join("sources.list.d")) {
+        files.extend(parts.filter_map(|part| Some(part.ok()?.path())));
+    }
+    files.sort();
+    let (mut lines, mut paragraphs) = (String::new(), String::new());
+    for file in files {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        match file.extension().and_then(|extension| extension.to_str()) {
+            Some("list") => lines.push_str(&sources::of_lines(&text, release)),
+            Some("sources") => paragraphs.push_str(&sources::of_paragraphs(&text, release)),
+            _ => {}
+        }
+    }
+    if lines.is_empty() && paragraphs.is_empty() {
+        return Err(Error::other(format!("apt has no sources of the release '{release}'")));
+    }
+    Ok((lines, paragraphs))
+}
+
+/// Returns settings for apt that keep it in a folder; read after those of the machine.
+fn configuration(apt: &Path) -> String {
+    let apt = apt.display();
+    // What the machine does after an update is about the machine's own lists.
+    format!(
+        "#clear APT::Update::Post-Invoke;\n\
+         #clear APT::Update::Post-Invoke-Success;\n\
+         #clear DPkg::Post-Invoke;\n\
+         APT::Sandbox::User \"root\";\n\
+         Acquire::Languages \"none\";\n\
+         Dir::State \"{apt}/state\";\n\
+         Dir::State::lists \"{apt}/state/lists\";\n\
+         Dir::State::status \"{apt}/state/status\";\n\
+         Dir::Cache \"{apt}/cache\";\n\
+         Dir::Etc::SourceList \"/dev/null\";\n\
+         Dir::Etc::SourceParts \"{apt}/sources\";\n"
+    )
+}
+
+/// Runs a program to its end and returns what it printed.
+fn output_of(command: &mut Command) -> io::Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Error::other(format!("failed to run {program}: {error}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim();
+    Err(Error::other(format!("{program} failed: {last}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_sources_are_read_and_none_is_an_error() {
+        let etc = tempfile::tempdir().unwrap();
+        let parts = etc.path().join("sources.list.d");
+        fs::create_dir(&parts).unwrap();
+        assert!(read_sources(etc.path(), "bookworm").is_err());
+        fs::write(etc.path().join("sources.list"), "deb http://a.example bookworm main\n").unwrap();
+        let paragraph = "Types: deb\nURIs: http://b.example\nSuites: bookworm\nComponents: main\n";
+        fs::write(parts.join("b.sources"), paragraph).unwrap();
+        fs::write(parts.join("c.list.old"), "deb http://c.example bookworm main\n").unwrap();
+        let (lines, paragraphs) = read_sources(etc.path(), "bookworm").unwrap();
+        assert_eq!(lines, "deb http://a.example bookworm main contrib non-free\n");
+        assert!(paragraphs.contains("http://b.example"), "{paragraphs}");
+    }
+
+    #[test]
+    fn a_program_that_fails_or_is_not_there_says_so() {
+        let failed = output_of(Command::new("sh").args(["-c", "echo no >&2; exit 3"]));
+        assert_eq!(failed.unwrap_err().to_string(), "sh failed: no");
+        let missing = output_of(&mut Command::new("/no/such/program"));
+        assert!(missing.unwrap_err().to_string().starts_with("failed to run /no/such/program: "));
+    }
+
+    #[test]
+    fn tools_count_as_installed_only_as_they_are_pinned() {
+        let folder = tempfile::tempdir().unwrap();
+        let peers = Peers::in_folder(folder.path().to_owned());
+        fs::create_dir(folder.path().join("venv")).unwrap();
+        fs::write(peers.stamp(), "gpustat==1.0.0\n").unwrap();
+        assert_eq!((peers.gpustat(), peers.nvidia_smi()), (None, None));
+        fs::write(peers.stamp(), REQUIREMENTS).unwrap();
+        assert!(peers.gpustat().is_some());
+    }
+}

@@ -1,0 +1,212 @@
+//! Do the tools that people use show on a simulated machine what gpuws shows?
+//!
+//! Each tool runs unmodified on the simulated NVML, on every shipped machine, and the figures that
+//! it shows are held against `gpuws --sim MACHINE status --json`. Where the machine has no driver
+//! that answers, a tool must fail.
+
+mod figures;
+mod install;
+mod session;
+mod sources;
+mod tools;
+
+use crate::cargo;
+use figures::Figures;
+use install::Peers;
+use serde_json::Value;
+use session::Session;
+use std::collections::BTreeMap;
+use std::io::{self, Error, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tools::{Outcome, TOOLS, Tool};
+
+/// Installs the peers and, unless only that was asked for, compares them with gpuws on every
+/// shipped machine; tells whether all show the same.
+///
+/// # Errors
+/// When gpuws cannot be built or run, or `out` not be written.
+pub fn peers(root: &Path, install_only: bool, out: &mut dyn Write) -> io::Result<bool> {
+    let peers = Peers::in_folder(cargo::target_folder(root).join("peers"));
+    peers.install(out)?;
+    if install_only {
+        return Ok(true);
+    }
+    writeln!(out, "peers: building gpuws and its simulated NVML …")?;
+    let gpuws = build(root)?;
+    let mut all = Vec::new();
+    for machine in tools::machines(root)? {
+        write!(out, "peers: {machine} …")?;
+        out.flush()?;
+        let row = compare(&gpuws, &peers, &machine)?;
+        writeln!(out, " {}", row.summary())?;
+        all.push(row);
+    }
+    show(&all, out)?;
+    Ok(all.iter().all(Row::agrees))
+}
+
+/// Builds gpuws and the library that it simulates NVML with; returns the program.
+fn build(root: &Path) -> io::Result<PathBuf> {
+    let built = cargo::build(root, &["build", "--package=gpuws", "--package=gpu-nvml-sim"])?;
+    let gpuws = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
+    gpuws.map(|gpuws| gpuws.path).ok_or_else(|| Error::other("cargo built no gpuws"))
+}
+
+/// What a tool showed on a machine, beside gpuws.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// So many figures, all the same.
+    Same(usize),
+    /// What is not the same.
+    Differs(Vec<String>),
+    /// The machine has no driver that answers, and the tool said so.
+    FailsAsExpected,
+    NotInstalled,
+}
+
+/// A machine, and the verdict for each tool.
+struct Row {
+    machine: String,
+    verdicts: Vec<Verdict>,
+}
+
+impl Row {
+    fn agrees(&self) -> bool {
+        !self.verdicts.iter().any(|verdict| matches!(verdict, Verdict::Differs(_)))
+    }
+
+    fn summary(&self) -> String {
+        let differ = TOOLS.iter().zip(&self.verdicts);
+        let differ = differ.filter(|(_, verdict)| matches!(verdict, Verdict::Differs(_)));
+        let names: Vec<&str> = differ.map(|(tool, _)| tool.name).collect();
+        match names.is_empty() {
+            true => "agrees".to_owned(),
+            false => format!("differs: {}", names.join(", ")),
+        }
+    }
+}
+
+fn compare(gpuws: &Path, peers: &Peers, machine: &str) -> io::Result<Row> {
+    let output = Command::new(gpuws)
+        .args(["--sim", machine, "status", "--json"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    let status: Value = serde_json::from_slice(&output.stdout)?;
+    let session = Session::start(gpuws, machine)?;
+    let real = session.placeholders()?;
+    let verdict = |tool: &Tool| judge(tool, &status, &real, (tool.look)(peers, &session));
+    let verdicts = TOOLS.iter().map(verdict).collect();
+    Ok(Row { machine: machine.to_owned(), verdicts })
+}
+
+/// Holds what a tool showed against what gpuws says of the machine.
+fn judge(tool: &Tool, status: &Value, real: &BTreeMap<u64, u64>, outcome: Outcome) -> Verdict {
+    let silent = !status["driver_error"].is_null();
+    match outcome {
+        Outcome::NotInstalled => Verdict::NotInstalled,
+        Outcome::Failed(_) if silent => Verdict::FailsAsExpected,
+        Outcome::Failed(said) => Verdict::Differs(vec![format!("fails: {said}")]),
+        Outcome::Shown(_) if silent => {
+            Verdict::Differs(vec!["it shows devices, though no driver answers".to_owned()])
+        }
+        Outcome::Shown(shown) => {
+            let mut expected = Figures::of_status(status, real).of_fields(tool.fields);
+            if tool.drops_gone {
+                expected = expected.without_gone(&|pid| real.values().any(|real| *real == pid));
+            }
+            let differences = expected.differences(&shown.of_fields(tool.fields));
+            match differences.is_empty() {
+                true => Verdict::Same(expected.len()),
+                false => Verdict::Differs(differences.iter().map(ToString::to_string).collect()),
+            }
+        }
+    }
+}
+
+/// Prints the table, and below it every difference.
+fn show(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    let first = rows.iter().map(|row| row.machine.len()).max().unwrap_or(0);
+    write!(out, "\n{:first$}", "")?;
+    for tool in TOOLS {
+        write!(out, "  {:16}", tool.name)?;
+    }
+    for row in rows {
+        write!(out, "\n{:first$}", row.machine)?;
+        for verdict in &row.verdicts {
+            let word = match verdict {
+                Verdict::Same(count) => format!("same ({count})"),
+                Verdict::Differs(all) => format!("DIFFERS ({})", all.len()),
+                Verdict::FailsAsExpected => "error, rightly".to_owned(),
+                Verdict::NotInstalled => "not installed".to_owned(),
+            };
+            write!(out, "  {word:16}")?;
+        }
+    }
+    writeln!(out, "\n\nIn brackets: how many figures were compared, or differ.")?;
+    for row in rows {
+        for (tool, verdict) in TOOLS.iter().zip(&row.verdicts) {
+            if let Verdict::Differs(all) = verdict {
+                for what in all {
+                    writeln!(out, "{}: {}: {}", row.machine, tool.name, plain(what))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out control characters and what is too long of another program's words.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const TOOL: Tool = Tool {
+        name: "tool",
+        fields: &["memory_used_mib", "memory_mib"],
+        drops_gone: true,
+        look: |_, _| Outcome::NotInstalled,
+    };
+
+    fn judged(status: Value, outcome: Outcome) -> Verdict {
+        judge(&TOOL, &status, &BTreeMap::from([(7, 70)]), outcome)
+    }
+
+    fn shown(value: Value) -> Outcome {
+        Outcome::Shown(Figures::from_json(&value.to_string()).unwrap())
+    }
+
+    #[test]
+    fn a_tool_must_show_the_same_and_fail_where_there_is_no_driver() {
+        let status = json!({ "driver_error": null, "gpus": [{
+            "index": 0, "memory_used_bytes": 9 << 20,
+            "processes": [
+                { "pid": 7, "listed": true, "memory_bytes": 8 << 20 },
+                { "pid": 9, "listed": true, "memory_bytes": 1 << 20 },
+            ],
+        }]});
+        let same = json!({ "0 memory_used_mib": 9, "0 pid 70 memory_mib": 8, "0 fan": 5 });
+        assert_eq!(judged(status.clone(), shown(same)), Verdict::Same(2));
+        let other = json!({ "0 memory_used_mib": 9, "0 pid 70 memory_mib": 7 });
+        assert!(matches!(judged(status.clone(), shown(other)), Verdict::Differs(all) if all.len() == 1));
+        let fails = Outcome::Failed("no".into());
+        assert!(matches!(judged(status, fails.clone()), Verdict::Differs(_)));
+
+        let silent = json!({ "driver_error": { "what": "none" }, "gpus": [] });
+        assert_eq!(judged(silent.clone(), fails), Verdict::FailsAsExpected);
+        assert!(matches!(judged(silent.clone(), shown(json!({}))), Verdict::Differs(_)));
+        assert_eq!(judged(silent, Outcome::NotInstalled), Verdict::NotInstalled);
+    }
+
+    #[test]
+    fn another_programs_words_are_printed_without_control_characters() {
+        assert_eq!(plain("a\u{1b}[31mb\n"), "a[31mb");
+        assert_eq!(plain(&"x".repeat(1000)).len(), 300);
+    }
+}
