@@ -14,6 +14,7 @@ impl Machine {
             settle(&mut driver.version);
             settle(&mut driver.cuda);
         }
+        self.connect();
         settle(&mut self.topology);
         self.devices.iter_mut().for_each(Device::answer_as_a_driver);
         let holdings = self.processes.iter_mut().flat_map(|process| &mut process.holdings);

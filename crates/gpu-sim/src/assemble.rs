@@ -3,13 +3,13 @@
 use crate::date::timestamp;
 use crate::file::{DriverEntry, GpuEntry, MachineFile, Place};
 use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
-use crate::machine::{Machine, Viewer, device_file};
-use crate::{device_entry, process_entry, script};
+use crate::machine::{Device, Machine, Viewer, device_file};
+use crate::{details, device_entry, process_entry, product, script, topology};
 use gpu_core::{
-    Absent, Bytes, DeviceFile, DeviceFileKind, Driver, Error, Fault, Link, Pid, Result, Snapshot,
-    Timestamp, Topology, Unreadable,
+    Absent, Bytes, DeviceFile, DeviceFileKind, Driver, Error, Fault, Pid, Result, Snapshot,
+    Timestamp, Unreadable,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml::value::Datetime;
 
 /// Returns the machine that `base`, the recordings, shows, with all that the file adds or sets
@@ -25,7 +25,7 @@ pub(crate) fn assemble(
 ) -> Result<Machine> {
     let place = Place(text);
     let mut machine = base.map_or_else(|| empty(name), |base| machine_from_snapshot(name, base));
-    machine.description = file.description;
+    machine.description = file.description.clone();
     machine.clock = date(place, "clock", &file.clock)?;
     machine.booted = match &file.booted {
         Some(booted) => date(place, "booted", booted)?,
@@ -33,16 +33,17 @@ pub(crate) fn assemble(
     };
     // Who holds what is told here, whether a recording shows it or not.
     machine.holders_fault = None;
-    machine.hostname = file.hostname.ok_or(Absent::NotRecorded);
+    machine.hostname = file.hostname.clone().ok_or(Absent::NotRecorded);
     overlay_driver(&mut machine, &file.driver);
-    if let Some(rows) = &file.topology {
-        machine.topology = Ok(topology(place, rows)?);
-    }
-
+    let recorded: BTreeSet<u32> = machine.devices.iter().map(|d| d.info.id.index).collect();
     for entry in &file.gpus {
         device_entry::overlay(&mut machine.devices, place, entry)?;
     }
+    tell(&mut machine.devices, place, &file, &recorded)?;
     machine.devices.sort_by_key(|device| device.info.id.index);
+    if let Some(topology) = topology::read(place, &file, machine.devices.len())? {
+        machine.topology = Ok(topology);
+    }
     for device in &mut machine.devices {
         device_entry::complete(device, name);
     }
@@ -140,26 +141,31 @@ fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
     }
 }
 
-fn topology(place: Place<'_>, rows: &[String]) -> Result<Topology> {
-    let links: Option<Vec<Vec<Link>>> = rows
-        .iter()
-        .map(|row| row.split_whitespace().map(link).collect::<Option<Vec<_>>>())
-        .map(|row| row.filter(|row| row.len() == rows.len()))
-        .collect();
-    let what = "topology is no square of cells such as 'X NV2 PIX SYS'";
-    Ok(Topology { links: links.ok_or_else(|| place.error(None, what))?, peers: Vec::new() })
-}
-
-fn link(cell: &str) -> Option<Link> {
-    Some(match cell {
-        "X" => Link::Itself,
-        "PIX" => Link::Pix,
-        "PXB" => Link::Pxb,
-        "PHB" => Link::Phb,
-        "NODE" => Link::Node,
-        "SYS" => Link::Sys,
-        _ => Link::NvLink(cell.strip_prefix("NV")?.parse().ok()?),
-    })
+/// Lets each device tell what its product and its own entry say.
+fn tell(
+    devices: &mut [Device],
+    place: Place<'_>,
+    file: &MachineFile,
+    recorded: &BTreeSet<u32>,
+) -> Result<()> {
+    product::check(devices, &file.products, place)?;
+    for device in devices {
+        let index = device.info.id.index;
+        let recorded = recorded.contains(&index);
+        product::overlay(device, &file.products, recorded);
+        let entry = file.gpus.iter().find(|entry| *entry.index.get_ref() == index);
+        if let Some(entry) = entry {
+            entry.tells().lay_over(device);
+        }
+        if !recorded {
+            details::complete(device);
+        }
+        if let Some(what) = details::contradiction(device) {
+            let span = entry.map(|entry| entry.index.span());
+            return Err(place.error(span, &format!("{}: {what}", device.info.id)));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the device files: those that the file lists, or else one per device, the two that every

@@ -48,7 +48,7 @@ impl GpuBackend for Simulation {
     }
 
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
-        self.call(Call::Details, |state| Ok(answering(state, device)?.details.clone().only(groups)))
+        self.call(Call::Details, |state| Ok(state.details(answering(state, device)?).only(groups)))
     }
 
     fn topology(&self) -> Result<Topology> {

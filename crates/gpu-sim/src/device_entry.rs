@@ -127,7 +127,8 @@ pub(crate) fn made(index: u32) -> Device {
         temperature: Ok(Celsius(32)),
         power_draw: Ok(Milliwatts(40_000)),
         power_limit: Ok(Milliwatts(250_000)),
-        details: untold(),
+        details: DeviceDetails::default(),
+        busy: DeviceDetails::default(),
         mig: Vec::new(),
         fault: None,
         list_fault: None,
@@ -152,22 +153,5 @@ pub(crate) fn complete(device: &mut Device, machine: &str) {
             b >> 48,
             b & 0xffff_ffff_ffff,
         )));
-    }
-}
-
-/// Returns details of which none is told.
-pub(crate) fn untold() -> DeviceDetails {
-    DeviceDetails {
-        product: Some(Default::default()),
-        modes: Some(Default::default()),
-        activity: Some(Default::default()),
-        clocks: Some(Default::default()),
-        power: Some(Default::default()),
-        thermal: Some(Default::default()),
-        pcie: Some(Default::default()),
-        pcie_throughput: Some(Default::default()),
-        memory_health: Some(Default::default()),
-        nvlinks: Some(Default::default()),
-        accounting: Some(Default::default()),
     }
 }

@@ -3,8 +3,8 @@
 use crate::machine::{Device, Holding};
 use crate::state::{Living, State};
 use gpu_core::{
-    Absent, Bytes, DeviceId, DeviceInfo, DeviceSample, Error, ErrorKind, Fault, MachineFault,
-    MemoryInfo, MigInstance, Percent, Pid, Result,
+    Absent, Accounting, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceSample, Error, ErrorKind,
+    Fault, MachineFault, MemoryInfo, MigInstance, Percent, Pid, Result,
 };
 
 impl State {
@@ -91,11 +91,7 @@ impl State {
     }
 
     pub(crate) fn sample(&self, device: &Device) -> DeviceSample {
-        let load = device.idle_load.map(|idle| {
-            let holdings = self.holdings_on(device.info.id.index);
-            let sum = holdings.fold(u64::from(idle), |sum, (_, h)| sum + u64::from(h.load));
-            sum.min(100)
-        });
+        let load = device.idle_load.map(|_| self.load(device).min(100));
         DeviceSample {
             memory: self.memory_info(device),
             utilization: load.and_then(|load| Percent::new(load).ok_or(Absent::Implausible)),
@@ -103,6 +99,28 @@ impl State {
             power_draw: device.power_draw,
             power_limit: device.power_limit,
         }
+    }
+
+    /// Returns what a device tells beyond a sample.
+    pub(crate) fn details(&self, device: &Device) -> DeviceDetails {
+        let mut details = device.details.clone();
+        if self.load(device) > 0 {
+            details.overlay(&device.busy);
+        }
+        if let Some(Accounting { processes: Ok(kept), .. }) = &mut details.accounting {
+            for process in kept {
+                let lives = |pid| self.held_by(pid, device.info.id.index) > Bytes(0);
+                process.running = process.pid.map(lives);
+            }
+        }
+        details
+    }
+
+    /// Returns the share of a device's time, in percent, that everybody's kernels ask for; it can
+    /// be above 100.
+    pub(crate) fn load(&self, device: &Device) -> u64 {
+        let idle = u64::from(device.idle_load.unwrap_or(0));
+        self.holdings_on(device.info.id.index).fold(idle, |sum, (_, h)| sum + u64::from(h.load))
     }
 
     /// Returns the MIG instances of a device with what is used in each.

@@ -3,7 +3,8 @@
 //! The reference for people is `sim-fixtures/README.md`. An unknown field is an error everywhere:
 //! a misspelt reaction that silently did nothing would make a test pass for the wrong reason.
 
-use gpu_core::{DeviceProcessKind, ErrorKind, MachineFault, ProcessState, Result};
+use crate::product::{Products, Tells};
+use gpu_core::{DeviceDetails, DeviceProcessKind, ErrorKind, MachineFault, ProcessState, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -25,6 +26,9 @@ pub(crate) struct MachineFile {
     pub(crate) viewer: ViewerEntry,
     pub(crate) device_files: Option<Vec<String>>,
     pub(crate) topology: Option<Vec<String>>,
+    pub(crate) peers: Option<Vec<String>>,
+    #[serde(default, rename = "product")]
+    pub(crate) products: Products,
     #[serde(default, rename = "gpu")]
     pub(crate) gpus: Vec<GpuEntry>,
     #[serde(default, rename = "process")]
@@ -88,6 +92,17 @@ pub(crate) struct GpuEntry {
     pub(crate) unsupported: Vec<Unsupported>,
     #[serde(default)]
     pub(crate) mig: Vec<MigEntry>,
+    #[serde(default)]
+    pub(crate) details: DeviceDetails,
+    #[serde(default)]
+    pub(crate) busy: DeviceDetails,
+}
+
+impl GpuEntry {
+    /// Returns what it tells beyond a sample.
+    pub(crate) fn tells(&self) -> Tells {
+        Tells { details: self.details.clone(), busy: self.busy.clone() }
+    }
 }
 
 /// What a device does not tell.

@@ -3,7 +3,8 @@
 use crate::machine::{Device, Event, Holding, Machine, Process, Scheduled, Viewer, When};
 use crate::recording::Recording;
 use gpu_core::{
-    Absent, Bytes, DeviceProcess, DeviceSample, DeviceState, Pid, ProcessInfo, Reading, Snapshot,
+    Absent, Bytes, DeviceDetails, DeviceProcess, DeviceSample, DeviceState, Pid, ProcessInfo,
+    Reading, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -178,6 +179,7 @@ fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Pr
         power_draw: sample.power_draw,
         power_limit: sample.power_limit,
         details: state.details.clone().unwrap_or_default(),
+        busy: DeviceDetails::default(),
         mig,
         fault: state.sample.as_ref().err().cloned(),
         list_fault: state.processes.as_ref().err().cloned(),

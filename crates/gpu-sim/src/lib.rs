@@ -16,6 +16,7 @@ mod backend;
 mod clock;
 mod complaint;
 mod date;
+mod details;
 mod device_entry;
 mod devices;
 mod events;
@@ -30,6 +31,7 @@ mod machine;
 mod memory;
 mod placeholder;
 mod process_entry;
+mod product;
 #[cfg(feature = "random")]
 mod random;
 mod recording;
@@ -38,6 +40,7 @@ mod seed;
 mod session;
 mod simulation;
 mod state;
+mod topology;
 mod viewer;
 
 pub use anonymize::Anonymizer;

@@ -90,6 +90,8 @@ pub struct Device {
     pub power_limit: Reading<Milliwatts>,
     /// Everything else that it tells.
     pub details: DeviceDetails,
+    /// What it tells instead while something computes on it.
+    pub busy: DeviceDetails,
     /// MIG instances; the `used` of each is what it uses with no process in it.
     pub mig: Vec<MigInstance>,
     /// Why it cannot be asked how it is, if it cannot.

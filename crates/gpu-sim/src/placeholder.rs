@@ -29,6 +29,7 @@ impl Machine {
             }
             renumber(process, &new);
         }
+        self.renumber_accounts(&new);
         let real: BTreeSet<Pid> = placeholders.iter().map(|p| Pid(p.pid)).collect();
         self.viewer.pid = new(self.viewer.pid);
         self.events.retain_mut(|scheduled| {

@@ -40,6 +40,18 @@ fn an_unknown_field_is_named_with_its_line_and_the_one_meant() {
             "machine.toml line 5: unknown field 'memory_totl_mib'; did you mean 'memory_total_mib'?",
         ),
         (
+            format!("{HEAD}{gpu}[gpu.details.clocks]\ngraphic_mhz = 1\n"),
+            "machine.toml line 6: unknown field 'graphic_mhz'; did you mean 'graphics_mhz'?",
+        ),
+        (
+            format!("{HEAD}{gpu}[gpu.busy.clock]\ngraphics_mhz = 1\n"),
+            "machine.toml line 5: unknown field 'clock'; did you mean 'clocks'?",
+        ),
+        (
+            format!("{HEAD}{gpu}[product.'G'.detail]\n"),
+            "machine.toml line 5: unknown field 'detail'; did you mean 'details'?",
+        ),
+        (
             format!("{HEAD}[viewer]\nuids = 1\n"),
             "machine.toml line 4: unknown field 'uids'; did you mean 'uid'?",
         ),
@@ -130,13 +142,71 @@ fn what_contradicts_itself_is_refused() {
     );
     refused(
         &format!("{HEAD}topology = ['X PIX', 'PIX']\n"),
-        "machine.toml: topology is no square of cells such as 'X NV2 PIX SYS'",
+        "machine.toml: topology is no square of cells such as 'X NV2 PIX SYS', a row for each GPU",
     );
+    for (rows, message) in [
+        ("topology = ['X NV1', 'NV1 X']", "topology is no square of cells such as 'X NV2 PIX SYS'"),
+        ("topology = ['X']\npeers = ['OK OK']", "peers is no square of cells such as 'X OK CNS'"),
+        ("topology = ['X']\npeers = ['GOOD']", "peers is no square of cells such as 'X OK CNS'"),
+    ] {
+        let message = format!("machine.toml: {message}, a row for each GPU");
+        refused(&format!("{HEAD}{rows}\n{gpu}"), &message);
+    }
+    refused(&format!("{HEAD}peers = ['X']\n{gpu}"), "machine.toml: 'peers' goes with a 'topology'");
     refused(
         "description = ''\nclock = 2025-03-03\n",
         "machine.toml: clock '2025-03-03' is no date with a time, such as 2026-11-21T09:00:00Z",
     );
     refused("clock = 2025-03-03T10:00:00Z\n", "machine.toml line 1: missing field 'description'");
+}
+
+#[test]
+fn details_that_contradict_each_other_are_refused() {
+    let gpu = "[[gpu]]\nindex = 0\nname = 'G'\nmemory_total_mib = 100\n";
+    for (details, message) in [
+        (
+            "power_limit_mw = 9\ndetails.power = { limit_min_mw = 10 }",
+            "its power limit is below the lowest",
+        ),
+        ("details.power = { limit_max_mw = 10 }", "its power limit is above the highest"),
+        (
+            "details.clocks = { sm_mhz = 2, sm_max_mhz = 1 }",
+            "its clock of the multiprocessors is above the highest",
+        ),
+        (
+            "details.clocks = { graphics_max_mhz = 1 }\nbusy.clocks = { graphics_mhz = 2 }",
+            "its graphics clock is above the highest",
+        ),
+        ("details.pcie = { width = 16, width_max = 8 }", "it has more PCIe lanes than the most"),
+        ("details.activity = { performance_state = 16 }", "a performance state is 0 to 15"),
+        (
+            "display_active = true\ndetails.modes = { display_attached = false }",
+            "a display is active on it and none can be connected",
+        ),
+        (
+            "details.accounting = { processes = [{ pid = 1 }] }",
+            "it keeps account of processes and accounting is off",
+        ),
+        (
+            "details.memory_health = { corrected = 0 }",
+            "it counts errors that ECC corrects and has no ECC",
+        ),
+    ] {
+        let message = format!("machine.toml line 4: GPU 0: {message}");
+        refused(&format!("{HEAD}{gpu}{details}\n"), &message);
+        // Nor by way of the product, but for what is no detail.
+        if details.starts_with("details") && !details.contains("busy") {
+            let product = format!("[product.G]\n{details}\n");
+            refused(&format!("{HEAD}{gpu}{product}"), &message);
+        }
+    }
+    refused(
+        &format!("{HEAD}{gpu}[product.'H'.details.clocks]\nsm_mhz = 1\n"),
+        "machine.toml line 7: no GPU of this machine is a 'H'",
+    );
+    let (_, told) =
+        read(&format!("{HEAD}{gpu}[gpu.details.clocks]\nsm_mhz = 'fast'\n")).unwrap_err();
+    assert!(told.starts_with("read machine 'x': machine.toml line 8: "), "{told}");
 }
 
 #[test]

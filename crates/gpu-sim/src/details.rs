@@ -1,0 +1,80 @@
+//! What follows from other things that a device tells, and what must not contradict them.
+
+use crate::machine::{Device, Machine};
+use gpu_core::{DeviceDetails, Pid, Reading};
+
+/// Fills in the details of a device that no recording shows: what follows from the rest of it.
+pub(crate) fn complete(device: &mut Device) {
+    let info = &device.info;
+    let modes = device.details.modes.get_or_insert_default();
+    modes.ecc_pending = modes.ecc_pending.or(modes.ecc);
+    modes.mig_pending = modes.mig_pending.or(info.mig_enabled);
+    modes.display_attached = modes.display_attached.or(info.display_active);
+    let power = device.details.power.get_or_insert_default();
+    power.limit = power.limit.or(device.power_limit);
+}
+
+/// Says what in a device's details contradicts the rest of it, if anything does.
+pub(crate) fn contradiction(device: &Device) -> Option<&'static str> {
+    let mut busy = device.details.clone();
+    busy.overlay(&device.busy);
+    [&device.details, &busy].into_iter().find_map(|details| wrong(device, details))
+}
+
+fn wrong(device: &Device, details: &DeviceDetails) -> Option<&'static str> {
+    let power = details.power.clone().unwrap_or_default();
+    let clocks = details.clocks.clone().unwrap_or_default();
+    let pcie = details.pcie.clone().unwrap_or_default();
+    let modes = details.modes.clone().unwrap_or_default();
+    let activity = details.activity.clone().unwrap_or_default();
+    let product = details.product.clone().unwrap_or_default();
+    let accounted = details.accounting.as_ref().and_then(|a| a.processes.as_ref().ok());
+    let wrong = [
+        (above(power.limit_min, device.power_limit), "its power limit is below the lowest"),
+        (above(device.power_limit, power.limit_max), "its power limit is above the highest"),
+        (above(power.limit_min, power.default_limit), "its first power limit is below the lowest"),
+        (above(power.default_limit, power.limit_max), "its first power limit is above the highest"),
+        (above(clocks.graphics, clocks.graphics_max), "its graphics clock is above the highest"),
+        (above(clocks.sm, clocks.sm_max), "its clock of the multiprocessors is above the highest"),
+        (above(clocks.memory, clocks.memory_max), "its memory clock is above the highest"),
+        (above(clocks.video, clocks.video_max), "its video clock is above the highest"),
+        (above(pcie.generation, pcie.generation_max), "its PCIe generation is above the highest"),
+        (above(pcie.width, pcie.width_max), "it has more PCIe lanes than the most"),
+        (above(pcie.bar1_used, pcie.bar1_total), "more of its BAR1 is used than there is"),
+        (
+            activity.performance_state.is_ok_and(|state| state > 15),
+            "a performance state is 0 to 15",
+        ),
+        (
+            device.info.display_active == Ok(true) && modes.display_attached == Ok(false),
+            "a display is active on it and none can be connected",
+        ),
+        (
+            accounted.is_some_and(|list| !list.is_empty()) && modes.accounting != Ok(true),
+            "it keeps account of processes and accounting is off",
+        ),
+        (
+            modes.ecc.is_err()
+                && details.memory_health.as_ref().is_some_and(|health| health.corrected.is_ok()),
+            "it counts errors that ECC corrects and has no ECC",
+        ),
+        (
+            product.compute_capability.is_ok_and(|(major, _)| major == 0),
+            "a compute capability begins at 1.0",
+        ),
+    ];
+    wrong.into_iter().find_map(|(is_wrong, what)| is_wrong.then_some(what))
+}
+
+fn above<T: PartialOrd>(least: Reading<T>, most: Reading<T>) -> bool {
+    matches!((least, most), (Ok(least), Ok(most)) if least > most)
+}
+
+impl Machine {
+    /// Gives the processes that devices keep account of the numbers that they have now.
+    pub(crate) fn renumber_accounts(&mut self, new: &impl Fn(Pid) -> Pid) {
+        let accounting = self.devices.iter_mut().filter_map(|d| d.details.accounting.as_mut());
+        let kept = accounting.flat_map(|accounting| accounting.processes.iter_mut().flatten());
+        kept.for_each(|process| process.pid = process.pid.map(new));
+    }
+}

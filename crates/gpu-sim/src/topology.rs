@@ -1,0 +1,128 @@
+//! How the devices of a machine are connected, and what follows from it.
+
+use crate::file::{MachineFile, Place};
+use crate::machine::{Device, Machine};
+use gpu_core::{Absent, Link, NvLink, PciBusId, PeerAccess, Reading, Result, Topology};
+
+/// Reads the topology of a `machine.toml`, if it has one.
+///
+/// # Errors
+/// `Invalid` when it is not a square of cells, a row for each of the devices.
+pub(crate) fn read(
+    place: Place<'_>,
+    file: &MachineFile,
+    devices: usize,
+) -> Result<Option<Topology>> {
+    let Some(rows) = &file.topology else {
+        return match &file.peers {
+            Some(_) => Err(place.error(None, "'peers' goes with a 'topology'")),
+            None => Ok(None),
+        };
+    };
+    let what = "topology is no square of cells such as 'X NV2 PIX SYS', a row for each GPU";
+    let links = square(rows, devices, link).ok_or_else(|| place.error(None, what))?;
+    let peers = match &file.peers {
+        Some(rows) => {
+            let what = "peers is no square of cells such as 'X OK CNS', a row for each GPU";
+            square(rows, devices, peer).ok_or_else(|| place.error(None, what))?
+        }
+        None => Vec::new(),
+    };
+    Ok(Some(Topology { links, peers }))
+}
+
+fn square<T>(rows: &[String], size: usize, cell: fn(&str) -> Option<T>) -> Option<Vec<Vec<T>>> {
+    let row = |row: &String| row.split_whitespace().map(cell).collect::<Option<Vec<_>>>();
+    let cells: Vec<Vec<T>> = rows.iter().map(row).collect::<Option<_>>()?;
+    (cells.len() == size && cells.iter().all(|row| row.len() == size)).then_some(cells)
+}
+
+fn link(cell: &str) -> Option<Link> {
+    Some(match cell {
+        "X" => Link::Itself,
+        "PIX" => Link::Pix,
+        "PXB" => Link::Pxb,
+        "PHB" => Link::Phb,
+        "NODE" => Link::Node,
+        "SYS" => Link::Sys,
+        _ => Link::NvLink(cell.strip_prefix("NV")?.parse().ok()?),
+    })
+}
+
+fn peer(cell: &str) -> Option<PeerAccess> {
+    Some(match cell {
+        "X" => PeerAccess::Itself,
+        "OK" => PeerAccess::Ok,
+        "CNS" => PeerAccess::ChipsetNotSupported,
+        "GNS" => PeerAccess::DeviceNotSupported,
+        "TNS" => PeerAccess::TopologyNotSupported,
+        "DR" => PeerAccess::Disabled,
+        "NS" => PeerAccess::NotSupported,
+        "U" => PeerAccess::Unknown,
+        _ => return None,
+    })
+}
+
+impl Machine {
+    /// Fills in what a driver tells of connections and nobody wrote down: that a lone device is
+    /// only connected to itself, who reaches whose memory, and which NVLinks there are.
+    pub(crate) fn connect(&mut self) {
+        if self.topology == Err(Absent::NotRecorded) && self.devices.len() == 1 {
+            let links = vec![vec![Link::Itself]];
+            self.topology = Ok(Topology { links, peers: Vec::new() });
+        }
+        let Ok(topology) = &mut self.topology else { return };
+        if topology.peers.is_empty() {
+            let reach = |row: &Vec<Link>| row.iter().map(|link| reach(*link)).collect();
+            topology.peers = topology.links.iter().map(reach).collect();
+        }
+        let buses: Vec<Reading<PciBusId>> = self.devices.iter().map(|d| d.info.id.bus).collect();
+        for (device, row) in self.devices.iter_mut().zip(&topology.links) {
+            if device.details.nvlinks.as_ref().is_none_or(Vec::is_empty) {
+                device.details.nvlinks = Some(nvlinks(device, row, &buses));
+            }
+        }
+    }
+}
+
+/// Tells whether a device reaches the memory of another: over NVLink and below one host bridge.
+/// Between host bridges it takes a platform that forwards such traffic, which is the exception.
+fn reach(link: Link) -> PeerAccess {
+    match link {
+        Link::Itself => PeerAccess::Itself,
+        Link::NvLink(_) | Link::Pix | Link::Pxb | Link::Phb => PeerAccess::Ok,
+        Link::Node | Link::Sys => PeerAccess::TopologyNotSupported,
+        Link::Unknown => PeerAccess::Unknown,
+    }
+}
+
+/// Returns the links that a row of the topology counts, those to the first device first.
+fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<NvLink> {
+    let version = version(device);
+    let to = |(link, bus): (&Link, &Reading<PciBusId>)| {
+        let count = if let Link::NvLink(count) = link { usize::from(*count) } else { 0 };
+        let active = NvLink {
+            active: Ok(true),
+            version,
+            remote: *bus,
+            replays: Ok(0),
+            recoveries: Ok(0),
+            crc_errors: Ok(0),
+        };
+        std::iter::repeat_n(active, count)
+    };
+    row.iter().zip(buses).flat_map(to).collect()
+}
+
+/// Returns the version of NVLink that devices of an architecture have.
+fn version(device: &Device) -> Reading<u32> {
+    let product = device.details.product.as_ref();
+    match product.and_then(|product| product.architecture.as_deref().ok()) {
+        Some("Pascal") => Ok(1),
+        Some("Volta" | "Turing") => Ok(2),
+        Some("Ampere") => Ok(3),
+        Some("Hopper") => Ok(4),
+        Some("Blackwell") => Ok(5),
+        _ => Err(Absent::NotSupported),
+    }
+}
