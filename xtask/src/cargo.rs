@@ -89,7 +89,8 @@ not json
             .into_iter()
             .map(|built| (built.target, built.kind, built.path.display().to_string()))
             .collect();
-        let built = |target: &str, kind: &str, path: &str| (target.into(), kind.into(), path.into());
+        let built =
+            |target: &str, kind: &str, path: &str| (target.into(), kind.into(), path.into());
         assert_eq!(
             names,
             [

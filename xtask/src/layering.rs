@@ -39,7 +39,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         }
         // Only the program on top, the tests and the benches choose adapters.
         "gpuws" => BELOW_THE_PROGRAM,
-        "gpuws-benches" => BELOW_THE_PROGRAM,
+        "gpuws-benches" => BELOW_THE_TESTS,
         "gpuws-tests" => BELOW_THE_TESTS,
         "xtask" => &[],
         _ => return None,

@@ -138,10 +138,7 @@ mod tests {
             "0 memory_total_mib": 5, "0 power_draw_w": 1, "0 power_draw_10mw": 200, "0 uuid": null,
             "0 pid 70 memory_mib": 1, "0 pid 8 memory_mib": null,
         });
-        assert_eq!(
-            figures.of_fields(&fields),
-            Figures::from_json(&expected.to_string()).unwrap()
-        );
+        assert_eq!(figures.of_fields(&fields), Figures::from_json(&expected.to_string()).unwrap());
     }
 
     #[test]

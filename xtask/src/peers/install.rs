@@ -34,10 +34,7 @@ const PINNED: &[(&str, &str)] = &[
         "nvidia-smi_535.261.03-1_amd64.deb",
         "9b4392fa97957603d96f3cf1141fe78d871f5bcdd2e6bf810bce278cc14cb6d4",
     ),
-    (
-        "nvtop_3.0.1-1_amd64.deb",
-        "cbb1158617a8a8429836539cf91b2d98f22189f24d2fb2da1ea58743398fd266",
-    ),
+    ("nvtop_3.0.1-1_amd64.deb", "cbb1158617a8a8429836539cf91b2d98f22189f24d2fb2da1ea58743398fd266"),
 ];
 
 /// The folder that the tools lie in.
@@ -230,7 +227,8 @@ fn configuration(apt: &Path) -> String {
 fn output_of(command: &mut Command) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| Error::other(format!("failed to run {program}: {error}")))?;
+    let output =
+        output.map_err(|error| Error::other(format!("failed to run {program}: {error}")))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

@@ -194,7 +194,9 @@ mod tests {
         let same = json!({ "0 memory_used_mib": 9, "0 pid 70 memory_mib": 8, "0 fan": 5 });
         assert_eq!(judged(status.clone(), shown(same)), Verdict::Same(2));
         let other = json!({ "0 memory_used_mib": 9, "0 pid 70 memory_mib": 7 });
-        assert!(matches!(judged(status.clone(), shown(other)), Verdict::Differs(all) if all.len() == 1));
+        assert!(
+            matches!(judged(status.clone(), shown(other)), Verdict::Differs(all) if all.len() == 1)
+        );
         let fails = Outcome::Failed("no".into());
         assert!(matches!(judged(status, fails.clone()), Verdict::Differs(_)));
 

@@ -64,7 +64,9 @@ impl Session {
         let text = fs::read_to_string(Path::new(folder).join("session.json"))?;
         let session: Value = serde_json::from_str(&text)?;
         let pairs = super::figures::array(&session["placeholders"]).iter();
-        Ok(pairs.filter_map(|one| Some((one["simulated"].as_u64()?, one["pid"].as_u64()?))).collect())
+        Ok(pairs
+            .filter_map(|one| Some((one["simulated"].as_u64()?, one["pid"].as_u64()?)))
+            .collect())
     }
 
     /// Runs a program on the machine and returns what it printed; what it said where it failed.

@@ -37,7 +37,8 @@ pub(super) fn of_paragraphs(text: &str, release: &str) -> String {
             suites.split_whitespace().filter(|suite| is_of(suite, release)).collect()
         });
         let off = field("Enabled").is_some_and(|enabled| enabled.eq_ignore_ascii_case("no"));
-        let binary = field("Types").is_some_and(|types| types.split_whitespace().any(|t| t == "deb"));
+        let binary =
+            field("Types").is_some_and(|types| types.split_whitespace().any(|t| t == "deb"));
         if suites.is_empty() || off || !binary {
             continue;
         }

@@ -1,0 +1,310 @@
+//! One look at a whole machine, from start to end of a process: gpuws beside a plain loop over
+//! nvml-wrapper and the tools that people use, on an NVML without latency.
+//!
+//! Machines of 1, 8 and 64 GPUs with 32 processes each (one of 2 with 4 in test mode) behind the
+//! simulated NVML, which stands still. Before anything is timed, gpuws and the plain loop must
+//! both see every process. Calls of NVML and peak memory are measured apart, since counting them
+//! costs time. With GPUWS_BENCH_LIVE set, this machine's own NVML is looked at instead.
+//!
+//! The peers lie where `cargo xtask peers --install-only` puts them.
+#![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
+
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, criterion_group, measurement::WallTime};
+use gpu_sim::Session;
+use nix::sys::resource::{UsageWho, getrusage};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A command line without its program.
+type Words = &'static [&'static str];
+
+/// Returns the folder that this bench was built into, or brought to.
+fn beside() -> PathBuf {
+    let own = std::env::current_exe().expect("a running program has a path");
+    own.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+/// Returns a file beside this bench or in the folder above, where cargo puts programs.
+fn built(name: &str) -> Option<PathBuf> {
+    let folder = beside();
+    let above = folder.parent().unwrap_or(&folder);
+    [folder.join(name), above.join(name)].into_iter().find(|path| path.is_file())
+}
+
+/// Returns a program of `cargo xtask peers`.
+fn peer(path: &str) -> Option<PathBuf> {
+    let folder = beside();
+    Some(folder.ancestors().nth(2)?.join("peers").join(path)).filter(|path| path.is_file())
+}
+
+/// Who is timed: a name, the program where it is there, and its arguments.
+struct Runner {
+    name: &'static str,
+    program: Option<PathBuf>,
+    arguments: Words,
+}
+
+const SMI: &str = "root/usr/lib/nvidia/current/nvidia-smi";
+
+fn runner(name: &'static str, program: Option<PathBuf>, arguments: Words) -> Runner {
+    Runner { name, program, arguments }
+}
+
+fn gpuws(name: &'static str, arguments: Words) -> Runner {
+    runner(name, built("gpuws"), arguments)
+}
+
+fn plain_loop() -> Runner {
+    runner("plain loop", built("plain-loop"), &[])
+}
+
+/// An NVML to look at: a simulated machine's, or this machine's own.
+struct Stage {
+    folder: Option<tempfile::TempDir>,
+}
+
+impl Stage {
+    /// Makes a session of a machine that stands still, with `latency_us` for each call.
+    fn of(machine: &str, counts_calls: bool, latency_us: u64) -> Option<Self> {
+        let library = built("libnvml_sim.so")?;
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let session = Session {
+            machine: machine.into(),
+            seed: 0,
+            began_ns: 0,
+            frozen_at_ms: Some(0),
+            latency_us,
+            faults: Vec::new(),
+            placeholders: Vec::new(),
+            counts_calls,
+        };
+        session.write(folder.path()).expect("a session can be written");
+        symlink(library, folder.path().join("libnvidia-ml.so.1")).expect("a link can be made");
+        Some(Stage { folder: Some(folder) })
+    }
+
+    fn command(&self, runner: &Runner) -> Option<Command> {
+        let mut command = Command::new(runner.program.as_ref()?);
+        command.args(runner.arguments).stdin(Stdio::null()).stderr(Stdio::null());
+        command.env("NO_COLOR", "1").env("TERM", "dumb");
+        if let Some(folder) = &self.folder {
+            command.env(Session::VARIABLE, folder.path()).env("LD_LIBRARY_PATH", folder.path());
+        }
+        Some(command)
+    }
+
+    /// Runs a program to its end and returns what it printed; `None` when it is not there.
+    fn run(&self, runner: &Runner) -> Option<String> {
+        let output = self.command(runner)?.output().expect("a program that is there can be run");
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Returns how often each function of NVML was called.
+    fn calls(&self) -> BTreeMap<String, u64> {
+        let path = self.folder.as_ref().map(|folder| folder.path().join(Session::CALLS));
+        let text = path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+        let mut all = BTreeMap::new();
+        for line in text.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect("counts are JSON");
+            for (function, count) in line["calls"].as_object().into_iter().flatten() {
+                *all.entry(function.clone()).or_default() += count.as_u64().unwrap_or_default();
+            }
+        }
+        all
+    }
+}
+
+/// Makes sure that gpuws and the plain loop see every process: a fast look that misses them would
+/// show nothing. Returns whether both are there.
+fn sees_everything(stage: &Stage, gpus: usize, processes: usize) -> bool {
+    let status = stage.run(&gpuws("gpuws", &["status", "--json"]));
+    let plain = stage.run(&plain_loop());
+    let (Some(status), Some(plain)) = (status, plain) else {
+        eprintln!("skipped: there is no gpuws or no plain-loop: cargo build --release");
+        return false;
+    };
+    let status: serde_json::Value = serde_json::from_str(&status).expect("gpuws answers in JSON");
+    let shown = status["gpus"].as_array().expect("it shows devices");
+    assert_eq!(shown.len(), gpus);
+    for gpu in shown {
+        let listed = gpu["processes"].as_array().expect("a device has processes");
+        let listed = listed.iter().filter(|process| process["listed"] == true).count();
+        assert_eq!(listed, processes, "of GPU {}", gpu["index"]);
+    }
+    assert_eq!(plain.lines().filter(|line| line.contains(" pid ")).count(), gpus * processes);
+    true
+}
+
+/// Times a program; says so when it is not there.
+fn time(group: &mut BenchmarkGroup<'_, WallTime>, stage: &Stage, runner: &Runner) {
+    if runner.program.is_none() {
+        eprintln!("skipped: {} is not there", runner.name);
+        return;
+    }
+    group.bench_function(runner.name, |bencher| bencher.iter(|| stage.run(runner)));
+}
+
+/// Says how often a program calls NVML: for each device, process lists apart.
+fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
+    let Some(stage) = Stage::of(machine, true, 0) else { return };
+    if stage.run(runner).is_none() {
+        return;
+    }
+    let calls = stage.calls();
+    let all: u64 = calls.values().sum();
+    let is_list = |name: &str| name.contains("RunningProcesses");
+    let lists: u64 = calls.iter().filter(|(name, _)| is_list(name)).map(|(_, count)| count).sum();
+    let per_gpu: u64 = calls.values().filter(|count| **count >= gpus as u64).sum::<u64>() - lists;
+    eprintln!(
+        "{machine}: {} makes {all} calls of NVML: {:.1} for each GPU and {:.1} for its lists of \
+         processes",
+        runner.name,
+        per_gpu as f64 / gpus as f64,
+        lists as f64 / gpus as f64,
+    );
+    if std::env::var_os("GPUWS_BENCH_CALLS").is_some() {
+        eprintln!("{calls:#?}");
+    }
+}
+
+/// The variable that tells this program to run a command and to print the peak memory of it.
+const MEASURES: &str = "GPUWS_BENCH_MEASURES";
+
+/// Says how much memory a program and its children have at their peak.
+///
+/// The kernel tells exactly what the largest of them had; each one's share is read from /proc
+/// while it runs on an NVML that takes its time.
+fn peak_memory(machine: &str, runner: &Runner) {
+    let Some(stage) = Stage::of(machine, false, 200) else { return };
+    let Some(command) = stage.command(runner) else { return };
+    let mut own = Command::new(std::env::current_exe().expect("a running program has a path"));
+    own.env(MEASURES, "1").arg(command.get_program()).args(command.get_args());
+    own.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = own.output().expect("this program can be run again");
+    let said = String::from_utf8_lossy(&output.stderr);
+    eprintln!("{machine}: {}: {}", runner.name, said.trim());
+}
+
+/// Runs the command that is named by the arguments, and prints the peak memory of each process.
+fn measure() {
+    let mut arguments = std::env::args_os().skip(1);
+    let program = arguments.next().expect("a program is named");
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove(MEASURES).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("it can be run");
+    let mut peaks = BTreeMap::new();
+    while child.try_wait().expect("it can be waited for").is_none() {
+        for (depth, pid) in descendants(child.id(), 0) {
+            if let Some(kib) = peak_of(pid) {
+                peaks.insert((depth, pid), kib);
+            }
+        }
+    }
+    let largest = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel tells").max_rss();
+    let own: Vec<String> = peaks
+        .iter()
+        .map(|((depth, _), kib)| {
+            format!("{} {kib} KiB", if *depth == 0 { "itself" } else { "child" })
+        })
+        .collect();
+    eprintln!("peak memory: {largest} KiB in the largest process ({})", own.join(", "));
+}
+
+/// Returns a process and those below it, with how far below.
+fn descendants(pid: u32, depth: u32) -> Vec<(u32, u32)> {
+    let mut all = vec![(depth, pid)];
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    for child in children.unwrap_or_default().split_whitespace() {
+        all.extend(child.parse().map(|child| descendants(child, depth + 1)).unwrap_or_default());
+    }
+    all
+}
+
+/// Returns the most KiB that a process had in memory, as /proc says.
+fn peak_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn settle(group: &mut BenchmarkGroup<'_, WallTime>) {
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    group.measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_millis(500));
+}
+
+fn bench_simulated(criterion: &mut Criterion) {
+    let small = std::env::args().any(|argument| argument == "--test");
+    let sizes: &[(usize, usize)] = if small { &[(2, 4)] } else { &[(1, 32), (8, 32), (64, 32)] };
+    for &(gpus, processes) in sizes {
+        let machine = format!("crowd:{gpus}x{processes}");
+        let Some(stage) = Stage::of(&machine, false, 0) else {
+            eprintln!("skipped: libnvml_sim.so is not there: cargo build --release");
+            return;
+        };
+        if !sees_everything(&stage, gpus, processes) {
+            return;
+        }
+        let lookers = [
+            plain_loop(),
+            gpuws("gpuws status", &["status"]),
+            runner("gpustat", peer("venv/bin/gpustat"), &[]),
+            runner("nvitop -1", peer("venv/bin/nvitop"), &["-1"]),
+            runner("nvidia-smi", peer(SMI), &[]),
+        ];
+        for looker in &lookers {
+            count_calls(&machine, gpus, looker);
+        }
+        peak_memory(&machine, &lookers[0]);
+        peak_memory(&machine, &lookers[1]);
+        let mut group = criterion.benchmark_group(format!("status/{gpus}x{processes}"));
+        settle(&mut group);
+        lookers.iter().for_each(|looker| time(&mut group, &stage, looker));
+        group.finish();
+
+        let mut group = criterion.benchmark_group(format!("doctor/{gpus}x{processes}"));
+        settle(&mut group);
+        time(&mut group, &stage, &gpuws("gpuws doctor", &["doctor"]));
+        time(&mut group, &stage, &runner("nvidia-smi -q -x", peer(SMI), &["-q", "-x"]));
+        group.finish();
+    }
+}
+
+/// Looks at this machine's own NVML.
+fn bench_live(criterion: &mut Criterion) {
+    let stage = Stage { folder: None };
+    let smi = ["/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"];
+    let smi = || smi.iter().map(PathBuf::from).find(|path| path.is_file());
+    let mut group = criterion.benchmark_group("this-machine");
+    settle(&mut group);
+    for looker in [
+        plain_loop(),
+        gpuws("gpuws status", &["status"]),
+        gpuws("gpuws doctor", &["doctor"]),
+        runner("nvidia-smi", smi(), &[]),
+        runner("nvidia-smi -q -x", smi(), &["-q", "-x"]),
+    ] {
+        time(&mut group, &stage, &looker);
+    }
+    group.finish();
+}
+
+fn bench(criterion: &mut Criterion) {
+    match std::env::var_os("GPUWS_BENCH_LIVE") {
+        Some(_) => bench_live(criterion),
+        None => bench_simulated(criterion),
+    }
+}
+
+criterion_group!(benches, bench);
+
+fn main() {
+    if std::env::var_os(MEASURES).is_some() {
+        return measure();
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}
