@@ -20,7 +20,7 @@ mkdir -p "$RAW" || exit 1
 say() { printf 'hw: %s\n' "$*"; }
 left() { printf '%s' "$((WHOLE - SECONDS))"; }
 # Keeps what other programs say on its line and in its cell.
-cell() { tr -d '\000-\010\013-\037\177' | tr '|\n\t' '/  ' | cut -c 1-160; }
+cell() { tr -d '\000-\010\013-\037\177' | tr '|\n\t' '/  ' | sed 's/ *$//' | cut -c 1-160; }
 
 # A step that was told to end and hangs in the driver is left behind, not waited for.
 end_current() {
