@@ -91,14 +91,17 @@ impl State {
     }
 
     pub(crate) fn sample(&self, device: &Device) -> DeviceSample {
-        let load = device.idle_load.map(|_| self.load(device).min(100));
-        DeviceSample {
+        let drift = self.drift(device);
+        let percent = || Percent::new(drift.utilization()).ok_or(Absent::Implausible);
+        let mut sample = DeviceSample {
             memory: self.memory_info(device),
-            utilization: load.and_then(|load| Percent::new(load).ok_or(Absent::Implausible)),
+            utilization: device.idle_load.and_then(|_| percent()),
             temperature: device.temperature,
             power_draw: device.power_draw,
             power_limit: device.power_limit,
-        }
+        };
+        drift.sample(&mut sample);
+        sample
     }
 
     /// Returns what a device tells beyond a sample.
@@ -107,6 +110,7 @@ impl State {
         if self.load(device) > 0 {
             details.overlay(&device.busy);
         }
+        self.drift(device).details(&mut details, device.power_draw);
         if let Some(Accounting { processes: Ok(kept), .. }) = &mut details.accounting {
             for process in kept {
                 let lives = |pid| self.held_by(pid, device.info.id.index) > Bytes(0);

@@ -242,6 +242,7 @@ impl State {
                 self.living.insert(serial, living);
             }
         }
+        self.described_at = self.now;
         self.machine.devices = look.devices;
         self.machine.driver = look.driver;
         self.machine.files = look.files;

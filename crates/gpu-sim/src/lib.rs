@@ -19,6 +19,7 @@ mod date;
 mod details;
 mod device_entry;
 mod devices;
+mod drift;
 mod events;
 mod faults;
 mod file;

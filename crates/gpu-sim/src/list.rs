@@ -1,5 +1,6 @@
 //! Whom NVML lists on a device.
 
+use crate::drift::Drift;
 use crate::machine::{Device, Holding};
 use crate::state::{Living, State};
 use gpu_core::{Absent, DeviceProcess, DeviceProcessKind, Percent, Reading};
@@ -14,8 +15,9 @@ impl State {
     pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
         let mut listed = BTreeMap::new();
         let mut untold = (device.info.mig_enabled == Ok(true)).then_some(Absent::NotSupported);
+        let drift = self.drift(device);
         for (living, holding) in self.holdings_on(device.info.id.index) {
-            let Some(entry) = entry(living, holding) else { continue };
+            let Some(entry) = entry(living, holding, drift) else { continue };
             untold = untold.or(entry.utilization.err());
             let key = (entry.pid, entry.gpu_instance, entry.compute_instance);
             match listed.get_mut(&key) {
@@ -33,8 +35,9 @@ impl State {
     }
 }
 
-fn entry(living: &Living, holding: &Holding) -> Option<DeviceProcess> {
-    let load = Percent::new(u64::from(holding.load)).ok_or(Absent::Implausible);
+fn entry(living: &Living, holding: &Holding, drift: Drift) -> Option<DeviceProcess> {
+    let load = drift.part(u64::from(holding.load));
+    let load = Percent::new(load).ok_or(Absent::Implausible);
     Some(DeviceProcess {
         pid: living.process.pid(),
         kind: holding.listed?,

@@ -62,6 +62,10 @@ pub(crate) struct State {
     /// The machine as it is now, but for its processes and events.
     pub(crate) machine: Machine,
     pub(crate) now: Duration,
+    pub(crate) seed: Seed,
+    /// When the devices were as they are described: at the start, or at a later look of a
+    /// recording.
+    pub(crate) described_at: Duration,
     pub(crate) living: BTreeMap<Serial, Living>,
     pub(crate) returning: Vec<Returning>,
     pub(crate) regions: BTreeMap<(u32, u64), Region>,
@@ -92,6 +96,8 @@ impl State {
         let mut state = State {
             machine,
             now: Duration::ZERO,
+            seed,
+            described_at: Duration::ZERO,
             living: BTreeMap::new(),
             returning: Vec::new(),
             regions: BTreeMap::new(),

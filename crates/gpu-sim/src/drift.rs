@@ -1,0 +1,152 @@
+//! Values that move with time.
+//!
+//! A device at work is never twice the same: its utilisation, temperature, power, clocks, fan and
+//! traffic move about what is described, and its energy grows. What they are is a function of seed,
+//! device and second, so that every process that looks at a simulated machine sees the same, and so
+//! does a test that runs again. Two things do not move: a device that rests, and the first second,
+//! in which a recorded machine is to the letter what was recorded.
+
+use crate::machine::Device;
+use crate::seed::{Seed, fnv1a};
+use crate::state::State;
+use gpu_core::{Celsius, DeviceDetails, DeviceSample, Milliwatts, Percent, Reading};
+
+/// How far a device is from what is described, in one second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drift {
+    seed: Seed,
+    device: u32,
+    /// Whole seconds since the description held.
+    second: u64,
+    /// What everybody's kernels ask for, in percent.
+    load: u64,
+}
+
+/// Furthest that a value moves to either side: utilisation and fan in percent of the whole,
+/// temperature in degrees, power and traffic in thousandths of themselves.
+const UTILIZATION: i64 = 4;
+const MEMORY_ACTIVITY: i64 = 3;
+const FAN: i64 = 2;
+const TEMPERATURE: i64 = 2;
+const POWER: i64 = 40;
+const TRAFFIC: i64 = 250;
+/// The step in which clocks change, in MHz, and how many steps they fall at most.
+const CLOCK_STEP: u32 = 15;
+const CLOCK_STEPS: u64 = 4;
+
+impl State {
+    /// Returns how far a device is from its description now.
+    pub(crate) fn drift(&self, device: &Device) -> Drift {
+        let second = self.now.saturating_sub(self.described_at).as_secs();
+        let (seed, device_index) = (self.seed, device.info.id.index);
+        Drift { seed, device: device_index, second, load: self.load(device) }
+    }
+}
+
+impl Drift {
+    fn moves(self) -> bool {
+        self.second > 0 && self.load > 0
+    }
+
+    /// Draws the number of this second for one value: the same every time.
+    fn draw(self, value: &str) -> u64 {
+        let numbers = [self.seed.0, u64::from(self.device), self.second];
+        let mut bytes = value.as_bytes().to_vec();
+        numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        // The low bits of the hash alone would follow the last byte.
+        let hash = fnv1a(&bytes);
+        (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
+    }
+
+    /// Draws from `-most` to `most`.
+    fn sway(self, value: &str, most: i64) -> i64 {
+        let span = most.unsigned_abs() * 2 + 1;
+        i64::try_from(self.draw(value) % span).unwrap_or(0) - most
+    }
+
+    /// Moves a value by so many thousandths of itself at most.
+    fn scaled(self, name: &str, value: u64, most: i64) -> u64 {
+        let thousandths = u64::try_from(1000 + self.sway(name, most)).unwrap_or(1000);
+        value.saturating_mul(thousandths) / 1000
+    }
+
+    /// Moves a share of a device's time, but neither to nothing nor above the whole.
+    fn share(self, name: &str, value: u64, most: i64) -> u64 {
+        let moved = i64::try_from(value).unwrap_or(100) + self.sway(name, most);
+        u64::try_from(moved.clamp(1, 100)).unwrap_or(1)
+    }
+
+    /// Returns a device's utilisation, in percent.
+    pub(crate) fn utilization(self) -> u64 {
+        let load = self.load.min(100);
+        if self.moves() { self.share("utilization", load, UTILIZATION) } else { load }
+    }
+
+    /// Returns the share of one of those at work on the device, which moves with its utilisation.
+    pub(crate) fn part(self, load: u64) -> u64 {
+        if !self.moves() || load == 0 {
+            return load;
+        }
+        (load * self.utilization() / self.load.max(1)).clamp(1, 100)
+    }
+
+    /// Moves what a sample tells.
+    pub(crate) fn sample(self, sample: &mut DeviceSample) {
+        if !self.moves() {
+            return;
+        }
+        let limit = sample.power_limit.unwrap_or(Milliwatts(u64::MAX));
+        let power = |draw: Milliwatts| Milliwatts(self.scaled("power", draw.0, POWER));
+        sample.power_draw = sample.power_draw.map(|draw| power(draw).min(limit));
+        sample.temperature = self.warmth(sample.temperature, "temperature");
+    }
+
+    fn warmth(self, told: Reading<Celsius>, name: &str) -> Reading<Celsius> {
+        let sway = i32::try_from(self.sway(name, TEMPERATURE)).unwrap_or(0);
+        told.map(|degrees| Celsius(degrees.0.saturating_add(sway)))
+    }
+
+    /// Moves what the details tell; `power` is what the device is described to draw.
+    pub(crate) fn details(self, details: &mut DeviceDetails, power: Reading<Milliwatts>) {
+        if let (Some(told), Ok(power)) = (&mut details.power, power) {
+            let used = power.0.saturating_mul(self.second);
+            told.energy = told.energy.map(|energy| energy.saturating_add(used));
+        }
+        if !self.moves() {
+            return;
+        }
+        if let Some(activity) = &mut details.activity {
+            let moved = |percent: Percent| match u64::from(percent.get()) {
+                0 => percent,
+                told => {
+                    Percent::new(self.share("memory", told, MEMORY_ACTIVITY)).unwrap_or(percent)
+                }
+            };
+            activity.memory = activity.memory.map(moved);
+        }
+        if let Some(clocks) = &mut details.clocks {
+            let steps = u32::try_from(self.draw("clocks") % (CLOCK_STEPS + 1)).unwrap_or(0);
+            let slower = |mhz: u32| match mhz.saturating_sub(steps * CLOCK_STEP) {
+                0 => mhz,
+                slower => slower,
+            };
+            clocks.graphics = clocks.graphics.map(slower);
+            clocks.sm = clocks.sm.map(slower);
+        }
+        if let Some(thermal) = &mut details.thermal {
+            thermal.fan_speed = thermal.fan_speed.map(|told| match told {
+                // A fan that stands still or turns faster than meant is left alone.
+                0 | 101.. => told,
+                _ => u32::try_from(self.share("fan", u64::from(told), FAN)).unwrap_or(told),
+            });
+            thermal.memory = self.warmth(thermal.memory, "memory temperature");
+        }
+        if let Some(traffic) = &mut details.pcie_throughput {
+            let moved = |name: &str, told: u32| {
+                u32::try_from(self.scaled(name, u64::from(told), TRAFFIC)).unwrap_or(told)
+            };
+            traffic.sent = traffic.sent.map(|told| moved("sent", told));
+            traffic.received = traffic.received.map(|told| moved("received", told));
+        }
+    }
+}
