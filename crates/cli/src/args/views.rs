@@ -1,0 +1,201 @@
+//! Arguments of the commands that show devices, some in the words of other tools.
+
+use crate::formats::csv;
+use crate::selector::Selector;
+use clap::{ArgGroup, Args};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A form of output that another tool has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// What `gpustat --json` prints.
+    GpustatJson,
+    /// What `nvidia-smi --query-gpu=… --format=csv` prints.
+    Csv(csv::Style),
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct StatusArgs {
+    /// Only these devices, by index, UUID or PCI address.
+    #[arg(
+        short = 'i',
+        long = "gpu",
+        visible_alias = "id",
+        value_name = "GPU,…",
+        value_delimiter = ','
+    )]
+    pub(crate) devices: Vec<Selector>,
+    /// Show everything that is known of each device, in the order of `nvidia-smi -q`.
+    #[arg(short = 'q', long)]
+    pub(crate) details: bool,
+    /// Print in the form of another tool: `gpustat-json`, or `csv[,noheader][,nounits]` with
+    /// --query-gpu or --query-compute-apps.
+    #[arg(long, value_name = "FORM", value_parser = format, conflicts_with = "details")]
+    pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) fields: Fields,
+    #[command(flatten)]
+    pub(crate) repeat: Repeat,
+}
+
+/// What one row of CSV is made of; the names are those of nvidia-smi.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Fields {
+    /// Fields of a row per device; --help-query-gpu of `gpuws query` lists them.
+    #[arg(long, value_name = "FIELD,…", requires = "format")]
+    pub(crate) query_gpu: Option<String>,
+    /// Fields of a row per process that computes.
+    #[arg(long, value_name = "FIELD,…", requires = "format", conflicts_with = "query_gpu")]
+    pub(crate) query_compute_apps: Option<String>,
+}
+
+/// How often a view is shown.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Repeat {
+    /// Show it again and again, so many seconds apart, until Ctrl-C.
+    #[arg(short = 'l', long = "loop", value_name = "SECONDS", num_args = 0..=1,
+          default_missing_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
+    /// The same in milliseconds; also -lms.
+    #[arg(long = "loop-ms", value_name = "MS", conflicts_with = "seconds",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    millis: Option<u32>,
+}
+
+impl Repeat {
+    /// Returns the time between two views; `None` for a single one.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let seconds = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        seconds.or(self.millis.map(|millis| Duration::from_millis(millis.into())))
+    }
+}
+
+/// What `gpuws query` is asked for.
+const WHAT: [&str; 4] =
+    ["query_gpu", "query_compute_apps", "help_query_gpu", "help_query_compute_apps"];
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(WHAT))]
+pub(crate) struct QueryArgs {
+    #[command(flatten)]
+    pub(crate) fields: Fields,
+    /// List the fields of --query-gpu.
+    #[arg(long)]
+    pub(crate) help_query_gpu: bool,
+    /// List the fields of --query-compute-apps.
+    #[arg(long)]
+    pub(crate) help_query_compute_apps: bool,
+    /// The form of the rows: `csv`, `csv,noheader`, `csv,nounits`, `csv,noheader,nounits`.
+    #[arg(long, value_name = "FORM", value_parser = csv::Style::parse)]
+    pub(crate) format: Option<csv::Style>,
+    /// Only these devices, by index, UUID or PCI address.
+    #[arg(
+        short = 'i',
+        long = "id",
+        visible_alias = "gpu",
+        value_name = "GPU,…",
+        value_delimiter = ','
+    )]
+    pub(crate) devices: Vec<Selector>,
+    /// Write to this file instead of standard output.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) filename: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) repeat: Repeat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResetArgs {
+    /// The device, by index, UUID or PCI address.
+    pub(crate) gpu: Selector,
+    /// Do it. Without this, only what is in the way is shown.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    match text {
+        "gpustat-json" => Ok(Format::GpustatJson),
+        _ => csv::Style::parse(text).map(Format::Csv).map_err(|why| format!("{why}, gpustat-json")),
+    }
+}
+
+/// Spells nvidia-smi's `-lms`, a long option behind a single dash, in the usual way.
+pub(crate) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let usual = |word: OsString| match word.to_str() {
+        Some("-lms") => OsStr::new("--loop-ms").to_owned(),
+        Some(text) => match text.strip_prefix("-lms=") {
+            Some(value) => format!("--loop-ms={value}").into(),
+            None => word,
+        },
+        None => word,
+    };
+    // Only for the commands that have it, and never in the words of a command to run.
+    let (mut views, mut ours) = (false, true);
+    words
+        .map(|word| {
+            views |= word == "query" || word == "status";
+            ours &= word != "--";
+            if views && ours { usual(word) } else { word }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(usual_spelling(line.split(' ').map(OsString::from)))
+    }
+
+    #[test]
+    fn the_words_of_nvidia_smi_are_understood() {
+        for (line, millis, devices) in [
+            ("gpuws query --query-gpu=index --format=csv", None, 0),
+            ("gpuws query --query-gpu=index --format=csv,noheader,nounits -i 0", None, 1),
+            ("gpuws query --id=0,GPU-1,04:00.0 --format=csv --query-gpu=index -l 2", Some(2000), 3),
+            ("gpuws query --query-gpu=a,b --format=csv --loop=2", Some(2000), 0),
+            ("gpuws query --query-gpu=index --format=csv -l", Some(5000), 0),
+            ("gpuws query --query-gpu=index --format=csv -lms 500", Some(500), 0),
+            ("gpuws query --query-gpu=index --format=csv -lms=500 -f out", Some(500), 0),
+            ("gpuws query --query-gpu index --format csv --loop-ms=7 --filename=out", Some(7), 0),
+        ] {
+            let Ok(Cli { command: Some(Command::Query(query)), .. }) = read(line) else {
+                panic!("{line}: {:?}", read(line).err())
+            };
+            assert_eq!(query.repeat.pause(), millis.map(Duration::from_millis), "{line}");
+            assert_eq!(query.devices.len(), devices, "{line}");
+            assert!(query.format.is_some() && query.fields.query_gpu.is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_asked_for_rightly_is_refused() {
+        for line in [
+            "gpuws query",
+            "gpuws query --query-gpu=index --format=xml",
+            "gpuws query --query-gpu=index --query-compute-apps=pid --format=csv",
+            "gpuws query --query-gpu=index --format=csv -l 0",
+            "gpuws query --query-gpu=index --format=csv -l 1 -lms 5",
+            "gpuws status --query-gpu=index",
+            "gpuws status -q --format gpustat-json",
+            "gpuws status -i x",
+            "gpuws reset",
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn words_of_others_are_never_respelled() {
+        for line in ["gpuws parse -lms", "gpuws sim labbox -- gpuws query -lms"] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(usual_spelling(words.clone().into_iter()), words);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The lines of a device, its MIG instances and its users, fitted to the terminal.
+
+use crate::failure::brief;
+use crate::terminal::{Line, bar};
+use crate::words;
+use gpu_core::{Access, DeviceFileKind, DeviceState, HeldFile, MemoryInfo, MigInstance, Snapshot};
+use gpu_reaper::{FindingKind, User};
+
+/// Where the columns are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Columns of a device's name.
+    name: usize,
+    /// There is room for bars, and for the power and its limit.
+    is_wide: bool,
+}
+
+/// The columns of everything on a device's line but its name, on a wide terminal and on a narrow
+/// one.
+const WIDE: usize = 60;
+const NARROW: usize = 31;
+
+/// What a user's line is set in by.
+const INDENT: &str = "    ";
+
+impl Layout {
+    /// Fits the lines to so many columns.
+    pub(super) fn of(columns: usize, snapshot: &Snapshot) -> Self {
+        let is_wide = columns >= 80;
+        let names = snapshot.devices.iter().map(|device| name(device).width());
+        let longest = names.max().unwrap_or(0);
+        let room = columns.saturating_sub(if is_wide { WIDE } else { NARROW });
+        Layout { name: longest.min(room).clamp(4, 20), is_wide }
+    }
+
+    /// ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.
+    pub(super) fn device(&self, device: &DeviceState, is_free: bool) -> Line {
+        let line = Line::new().plain(format!("{:>2}  ", device.id().index));
+        let line = line.line(name(device).cut(self.name)).padded_to(4 + self.name);
+        let sample = match &device.sample {
+            Ok(sample) => sample,
+            Err(fault) => return line.plain("  ").accent(brief(fault)),
+        };
+        let line = line.line(cell(sample.temperature.ok().map(|t| t.to_string()), 6));
+        let power = match (sample.power_draw, sample.power_limit) {
+            (Ok(draw), Ok(limit)) => {
+                Some(format!("{}/{limit}", draw.to_string().trim_end_matches(" W")))
+            }
+            (Ok(draw), Err(_)) => Some(draw.to_string()),
+            (Err(_), _) => None,
+        };
+        let line = if self.is_wide { line.line(cell(power, 10)) } else { line };
+        let line = line.line(cell(sample.utilization.ok().map(|u| u.to_string()), 6)).plain(" ");
+        let line = self.memory(line, &sample.memory);
+        if is_free && self.is_wide { line.dim(" free") } else { line }
+    }
+
+    /// `    MIG 0  GI 2 CI 0 …`, its memory under that of its device.
+    pub(super) fn instance(&self, instance: &MigInstance) -> Line {
+        let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
+        let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
+        let line = Line::new().plain(format!("{INDENT}MIG {}  GI {gi} CI {ci}", instance.index));
+        let column = 4 + self.name + if self.is_wide { 23 } else { 13 };
+        self.memory(line.padded_to(column), &instance.memory)
+    }
+
+    fn memory(&self, line: Line, memory: &MemoryInfo) -> Line {
+        match (memory.used, memory.total) {
+            (Ok(used), Ok(total)) if self.is_wide => line.plain(format!(
+                " {} {:>5.1}/{:>5.1} GiB",
+                bar(used.0, total.0),
+                used.gib(),
+                total.gib()
+            )),
+            (Ok(used), Ok(total)) => {
+                line.plain(format!("{:>5.1}/{:.1} GiB", used.gib(), total.gib()))
+            }
+            (Ok(used), Err(_)) => line.plain(format!(" {:>5.1} GiB used", used.gib())),
+            (Err(absent), _) => line.dim(format!(" memory {absent}")),
+        }
+    }
+
+    /// `    alice      21044 python train.py      71.0 GiB   98 %  3 h  hoarder`.
+    pub(super) fn user(
+        &self,
+        snapshot: &Snapshot,
+        user: &User,
+        finding: Option<FindingKind>,
+    ) -> Line {
+        let process = snapshot.process(user.pid);
+        let name = words::command(process, user.name.as_deref());
+        let who = Line::new().plain(words::user(process)).cut(10);
+        let what = Line::new().plain(format!("{} ", user.pid)).plain(name);
+        let line = Line::new().plain(INDENT).line(who).padded_to(15);
+        let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
+        if !self.is_wide {
+            return line.line(what.cut(15)).padded_to(30).line(cell(memory, 10));
+        }
+        let mut line = line.line(what.cut(34)).padded_to(50).line(cell(memory, 10));
+        if let Ok(utilization) = user.utilization {
+            line = line.plain(format!("{:>6}", utilization.to_string()));
+        }
+        if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
+            line = line.padded_to(68).dim(words::age(snapshot.taken_at.since(at)));
+        }
+        match finding {
+            Some(kind) => line.plain("  ").accent(words::short(kind)),
+            None => line,
+        }
+    }
+
+    /// `    nobody listed       15.4 GiB   ← unexplained`.
+    pub(super) fn unexplained(&self, gib: f64) -> Line {
+        let line = Line::new().plain(INDENT).accent("nobody listed");
+        let line =
+            line.padded_to(if self.is_wide { 50 } else { 30 }).plain(format!("{gib:>6.1} GiB"));
+        if self.is_wide { line.padded_to(67).accent("← unexplained") } else { line }
+    }
+}
+
+/// Says under a user whom NVML does not list by which files it was found, of those that the device
+/// is used through.
+pub(super) fn unlisted(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<Line> {
+    let holder = snapshot.holders().iter().find(|holder| holder.process.pid == user.pid)?;
+    let gpu = snapshot.minor_of(device).map(DeviceFileKind::Gpu);
+    let used = |held: &&HeldFile| {
+        [DeviceFileKind::Control, DeviceFileKind::Uvm].contains(&held.kind)
+            || Some(held.kind) == gpu
+    };
+    let (mapped, open): (Vec<&HeldFile>, Vec<_>) =
+        holder.held.iter().filter(used).partition(|held| held.access.contains(Access::MAPPED));
+    let names = |files: &[&HeldFile], how: &str| {
+        let names = files.iter().map(|held| held.path.rsplit('/').next().unwrap_or_default());
+        let names: Vec<&str> = names.collect();
+        (!names.is_empty()).then(|| format!("{} {how}", names.join(" ")))
+    };
+    let ways: Vec<String> =
+        [names(&mapped, "mapped"), names(&open, "open")].into_iter().flatten().collect();
+    Some(Line::new().padded_to(15).dim(format!("not listed; {}", ways.join(", "))))
+}
+
+fn name(device: &DeviceState) -> Line {
+    Line::new().plain(device.info.name.as_deref().map_or("?", words::product))
+}
+
+fn cell(text: Option<String>, width: usize) -> Line {
+    match text {
+        Some(text) => Line::new().plain(format!("{text:>width$}")),
+        None => Line::new().dim(format!("{:>width$}", "–")),
+    }
+}

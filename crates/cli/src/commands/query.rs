@@ -1,0 +1,136 @@
+//! `gpuws query`: rows of CSV in the words of nvidia-smi, for scripts that read those.
+
+use crate::args::{Fields, Global, QueryArgs, Repeat};
+use crate::commands::repeat;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::formats::csv::{Query, Seen, Style, Subject};
+use crate::selector::Selector;
+use crate::source::Source;
+use crate::terminal::{Line, Screen};
+use crate::words;
+use gpu_core::{Absent, ErrorKind, Inventory, Pid};
+use std::io::Write;
+
+pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    for (asked, subject) in
+        [(args.help_query_gpu, Subject::Gpu), (args.help_query_compute_apps, Subject::ComputeApp)]
+    {
+        if asked {
+            return help(screen, subject);
+        }
+    }
+    let Some(style) = args.format else {
+        return Err(Failure::new(Exit::Usage, "know the form of the rows")
+            .with_source("--format=csv is mandatory")
+            .with_hint("--format=csv, csv,noheader or csv,noheader,nounits"));
+    };
+    match &args.filename {
+        Some(path) => {
+            rows(&args.fields, style, &args.devices, &args.repeat, global, &mut Screen::file(path)?)
+        }
+        None => rows(&args.fields, style, &args.devices, &args.repeat, global, screen),
+    }
+}
+
+/// Prints the rows that are asked for, once or again and again.
+///
+/// # Errors
+/// When a field is none, or no device can be asked.
+pub(super) fn rows(
+    fields: &Fields,
+    style: Style,
+    asked: &[Selector],
+    repeat: &Repeat,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let (subject, names) = match (&fields.query_gpu, &fields.query_compute_apps) {
+        (Some(names), _) => (Subject::Gpu, names),
+        (None, Some(names)) => (Subject::ComputeApp, names),
+        (None, None) => {
+            return Err(Failure::new(Exit::Usage, "know which fields to print")
+                .with_hint("--query-gpu=index,name,memory.used, or --query-compute-apps=pid"));
+        }
+    };
+    let query = match Query::parse(subject, names) {
+        Ok(query) => query,
+        Err(name) => return no_such_field(screen, subject, &name),
+    };
+    let source = Source::open(global)?;
+    repeat::name_origin(&source);
+    let mut is_first = true;
+    repeat::show(repeat, &source, screen, |screen| {
+        let at = source.clock.wall();
+        let machine = source.backend.look(query.groups());
+        let devices = match shown(&machine, asked)? {
+            devices if devices.is_empty() => {
+                screen.print(&Line::new().plain("No devices were found"))?;
+                return Ok(Exit::CannotObserve);
+            }
+            devices => devices,
+        };
+        if std::mem::take(&mut is_first) && !style.noheader {
+            screen.print(&query.head())?;
+        }
+        let process = |pid| look_up(&source, pid);
+        let seen = Seen { machine: &machine, devices: &devices, at, process: &process };
+        for row in query.rows(&seen, style) {
+            screen.print(&row)?;
+        }
+        Ok(Exit::Done)
+    })
+}
+
+/// Returns the devices that are asked for; none where the machine has none, or none of those.
+///
+/// # Errors
+/// When no driver answers.
+pub(super) fn shown(
+    machine: &Inventory,
+    asked: &[Selector],
+) -> Result<Vec<gpu_core::DeviceState>, Failure> {
+    match &machine.driver {
+        Err(fault) if machine.devices.is_empty() => {
+            Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())))
+        }
+        _ => {
+            let is_asked = |device: &&gpu_core::DeviceState| {
+                asked.is_empty() || asked.iter().any(|one| one.names(device.id()))
+            };
+            Ok(machine.devices.iter().filter(is_asked).cloned().collect())
+        }
+    }
+}
+
+/// Returns a process that the driver lists. The driver's numbers are the host's: in a PID
+/// namespace of our own they would name strangers.
+pub(super) fn look_up(source: &Source, pid: Pid) -> gpu_core::Reading<gpu_core::ProcessInfo> {
+    if source.host.sees_host_pids() == Ok(false) {
+        return Err(Absent::NotFound);
+    }
+    source.host.process(pid).map_err(|error| match error.kind() {
+        ErrorKind::Process(gpu_core::ProcessFault::Gone) => Absent::NotFound,
+        kind => kind.absent(),
+    })
+}
+
+/// Says it as nvidia-smi does, on standard output and with its code, and where the names are.
+fn no_such_field(screen: &mut Screen, subject: Subject, name: &str) -> Result<Exit, Failure> {
+    screen.print(&Line::new().plain(format!("Field \"{name}\" is not a valid field to query.")))?;
+    let option = match subject {
+        Subject::Gpu => "--help-query-gpu",
+        Subject::ComputeApp => "--help-query-compute-apps",
+    };
+    // Where standard error is closed, the first line is left to tell it.
+    let _ = writeln!(std::io::stderr(), "hint: gpuws query {option} lists the fields");
+    Ok(Exit::Usage)
+}
+
+fn help(screen: &mut Screen, subject: Subject) -> Result<Exit, Failure> {
+    for (names, about) in subject.help() {
+        let head = Line::new().accent(names);
+        words::beside_or_under(screen, head.plain("  "), about)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,43 @@
+//! What the device is and how it is set up.
+
+use super::{Entry, enabled, group, group_of, known, value};
+use gpu_core::{DeviceState, Modes, Product};
+
+/// Returns the entries from the name of the product on.
+pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
+    let info = &device.info;
+    let product = group_of(device, |details| details.product.as_ref(), Product::absent);
+    let modes = group_of(device, |details| details.modes.as_ref(), Modes::absent);
+    let buffer = match &device.details {
+        Ok(details) => details.accounting.as_ref().ok_or(gpu_core::Absent::NotRecorded),
+        Err(fault) => Err(fault.kind.absent()),
+    };
+    let capability = product.compute_capability;
+    vec![
+        value("Product Name", info.name.clone()),
+        value("Product Brand", product.brand),
+        value("Product Architecture", product.architecture),
+        value("Compute Capability", capability.map(|(major, minor)| format!("{major}.{minor}"))),
+        value("CUDA Cores", product.cores),
+        value("Display Mode", enabled(modes.display_attached)),
+        value("Display Active", enabled(info.display_active)),
+        value("Persistence Mode", enabled(info.persistence)),
+        group(
+            "MIG Mode",
+            [
+                value("Current", enabled(info.mig_enabled)),
+                value("Pending", enabled(modes.mig_pending)),
+            ],
+        ),
+        value("Accounting Mode", enabled(modes.accounting)),
+        value("Accounting Mode Buffer Size", buffer.and_then(|accounting| accounting.buffer_size)),
+        value("Serial Number", product.serial),
+        known("Index", info.id.index),
+        value("GPU UUID", info.id.uuid.clone()),
+        value("Minor Number", info.id.minor),
+        value("VBIOS Version", product.vbios),
+        value("Board Part Number", product.part_number),
+        value("Memory Bus Width", super::unit(product.memory_bus_width, "bit")),
+        value("NUMA Node", product.numa_node),
+    ]
+}

@@ -1,0 +1,73 @@
+//! The PCI Express link and the NVLinks.
+
+use super::{Entry, group, group_of, unit, value};
+use gpu_core::{Absent, DeviceState, NvLink, Pcie, PcieThroughput};
+
+/// Returns the groups `PCI` and `NVLink`.
+pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
+    let bus = device.id().bus;
+    let pcie = group_of(device, |details| details.pcie.as_ref(), Pcie::absent);
+    let flow = group_of(device, |details| details.pcie_throughput.as_ref(), PcieThroughput::absent);
+    let hex = |number: u32| format!("0x{number:08X}");
+    let lanes = |width: u32| format!("{width}x");
+    let pci = group(
+        "PCI",
+        [
+            value("Bus", bus.map(|bus| format!("0x{:02X}", bus.bus))),
+            value("Device", bus.map(|bus| format!("0x{:02X}", bus.device))),
+            value("Domain", bus.map(|bus| format!("0x{:04X}", bus.domain))),
+            value("Device Id", pcie.device_id.map(hex)),
+            value("Bus Id", bus),
+            value("Sub System Id", pcie.subsystem_id.map(hex)),
+            group(
+                "GPU Link Info",
+                [
+                    group(
+                        "PCIe Generation",
+                        [value("Max", pcie.generation_max), value("Current", pcie.generation)],
+                    ),
+                    group(
+                        "Link Width",
+                        [
+                            value("Max", pcie.width_max.map(lanes)),
+                            value("Current", pcie.width.map(lanes)),
+                        ],
+                    ),
+                ],
+            ),
+            value("Replays Since Reset", pcie.replays),
+            value("Tx Throughput", unit(flow.sent, "KB/s")),
+            value("Rx Throughput", unit(flow.received, "KB/s")),
+        ],
+    );
+    vec![pci, nvlinks(device)]
+}
+
+fn nvlinks(device: &DeviceState) -> Entry {
+    let links = match &device.details {
+        Ok(details) => details.nvlinks.as_ref().ok_or(Absent::NotRecorded),
+        Err(fault) => Err(fault.kind.absent()),
+    };
+    match links {
+        Ok(links) => {
+            let links = links.iter().enumerate();
+            group("NVLink", links.map(|(number, link)| nvlink(number, link)).collect::<Vec<_>>())
+        }
+        Err(absent) => value("NVLink", Err::<String, _>(absent)),
+    }
+}
+
+fn nvlink(number: usize, link: &NvLink) -> Entry {
+    let state = link.active.map(|active| if active { "Active" } else { "Inactive" });
+    group(
+        format!("Link {number}"),
+        [
+            value("State", state),
+            value("Version", link.version),
+            value("Remote Bus Id", link.remote),
+            value("Replay Errors", link.replays),
+            value("Recovery Errors", link.recoveries),
+            value("CRC Errors", link.crc_errors),
+        ],
+    )
+}

@@ -1,0 +1,199 @@
+//! How the device is now.
+
+use super::{Entry, enabled, group, group_of, mib, unit, value, watts, yes};
+use gpu_core::{
+    Activity, Clocks, ComputeMode, DeviceSample, DeviceState, MemoryHealth, MemoryInfo, Modes,
+    Pcie, Power, Reading, Thermal, ThrottleReasons,
+};
+
+/// Returns the groups from the fan to the clocks.
+pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
+    let sample =
+        device.sample.clone().unwrap_or_else(|fault| DeviceSample::absent(fault.kind.absent()));
+    let activity = group_of(device, |details| details.activity.as_ref(), Activity::absent);
+    let thermal = group_of(device, |details| details.thermal.as_ref(), Thermal::absent);
+    let modes = group_of(device, |details| details.modes.as_ref(), Modes::absent);
+    let pcie = group_of(device, |details| details.pcie.as_ref(), Pcie::absent);
+    let state = activity.performance_state;
+    vec![
+        value("Fan Speed", unit(thermal.fan_speed, "%")),
+        value("Performance State", state.map(|state| format!("P{state}"))),
+        reasons(activity.throttle),
+        memory("FB Memory Usage", &sample.memory),
+        group(
+            "BAR1 Memory Usage",
+            [value("Total", mib(pcie.bar1_total)), value("Used", mib(pcie.bar1_used))],
+        ),
+        value("Compute Mode", modes.compute_mode.map(compute_mode)),
+        group(
+            "Utilization",
+            [
+                value("Gpu", sample.utilization),
+                value("Memory", activity.memory),
+                value("Encoder", activity.encoder),
+                value("Decoder", activity.decoder),
+            ],
+        ),
+        group(
+            "Encoder Stats",
+            [
+                value("Active Sessions", activity.encoder_sessions),
+                value("Average FPS", activity.encoder_fps),
+                value("Average Latency", unit(activity.encoder_latency, "us")),
+            ],
+        ),
+        group(
+            "ECC Mode",
+            [value("Current", enabled(modes.ecc)), value("Pending", enabled(modes.ecc_pending))],
+        ),
+    ]
+    .into_iter()
+    .chain(health(device))
+    .chain(heat_and_power(device, &sample, &thermal))
+    .chain(clocks(device))
+    .collect()
+}
+
+fn reasons(throttle: Reading<ThrottleReasons>) -> Entry {
+    let active = |bit: u64| {
+        throttle.map(|reasons| if reasons.0 & bit != 0 { "Active" } else { "Not Active" })
+    };
+    let names = ThrottleReasons::NAMED.into_iter();
+    let entries = names.map(|(bit, name)| value(titled(name), active(bit)));
+    group("Clocks Event Reasons", entries.collect::<Vec<_>>())
+}
+
+/// `software power cap` as nvidia-smi heads it: `SW Power Cap`.
+fn titled(name: &str) -> String {
+    let word = |word: &str| match word {
+        "software" => "SW".to_owned(),
+        "hardware" => "HW".to_owned(),
+        _ => {
+            let mut letters = word.chars();
+            let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+            first.unwrap_or_default() + letters.as_str()
+        }
+    };
+    name.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn memory(name: &str, memory: &MemoryInfo) -> Entry {
+    let free = memory.total.and_then(|total| {
+        let rest = total.saturating_sub(memory.used?);
+        Ok(rest.saturating_sub(memory.reserved.unwrap_or_default()))
+    });
+    group(
+        name,
+        [
+            value("Total", mib(memory.total)),
+            value("Reserved", mib(memory.reserved)),
+            value("Used", mib(memory.used)),
+            value("Free", mib(free)),
+        ],
+    )
+}
+
+fn compute_mode(mode: ComputeMode) -> &'static str {
+    match mode {
+        ComputeMode::Default => "Default",
+        ComputeMode::ExclusiveThread => "Exclusive_Thread",
+        ComputeMode::Prohibited => "Prohibited",
+        ComputeMode::ExclusiveProcess => "Exclusive_Process",
+    }
+}
+
+fn health(device: &DeviceState) -> [Entry; 3] {
+    let health = group_of(device, |details| details.memory_health.as_ref(), MemoryHealth::absent);
+    [
+        group(
+            "ECC Errors",
+            [
+                group(
+                    "Volatile",
+                    [
+                        value("Corrected", health.corrected),
+                        value("Uncorrected", health.uncorrected),
+                    ],
+                ),
+                group(
+                    "Aggregate",
+                    [
+                        value("Corrected", health.corrected_lifetime),
+                        value("Uncorrected", health.uncorrected_lifetime),
+                    ],
+                ),
+            ],
+        ),
+        group(
+            "Retired Pages",
+            [
+                value("Single Bit ECC", health.retired_single_bit),
+                value("Double Bit ECC", health.retired_double_bit),
+                value("Pending Page Blacklist", yes(health.retired_pending)),
+            ],
+        ),
+        group(
+            "Remapped Rows",
+            [
+                value("Correctable Error", health.remapped_corrected),
+                value("Uncorrectable Error", health.remapped_uncorrected),
+                value("Pending", yes(health.remapped_pending)),
+                value("Remapping Failure Occurred", yes(health.remapped_failure)),
+            ],
+        ),
+    ]
+}
+
+fn heat_and_power(device: &DeviceState, sample: &DeviceSample, thermal: &Thermal) -> [Entry; 2] {
+    let power = group_of(device, |details| details.power.as_ref(), Power::absent);
+    let celsius = |reading: Reading<gpu_core::Celsius>| reading.map(|at| format!("{} C", at.0));
+    let energy = power.energy.map(|millijoules| format!("{:.1} kJ", millijoules as f64 / 1e6));
+    [
+        group(
+            "Temperature",
+            [
+                value("GPU Current Temp", celsius(sample.temperature)),
+                value("GPU Shutdown Temp", celsius(thermal.shutdown)),
+                value("GPU Slowdown Temp", celsius(thermal.slowdown)),
+                value("Memory Current Temp", celsius(thermal.memory)),
+            ],
+        ),
+        group(
+            "GPU Power Readings",
+            [
+                value("Power Draw", watts(sample.power_draw)),
+                value("Current Power Limit", watts(sample.power_limit)),
+                value("Requested Power Limit", watts(power.limit)),
+                value("Default Power Limit", watts(power.default_limit)),
+                value("Min Power Limit", watts(power.limit_min)),
+                value("Max Power Limit", watts(power.limit_max)),
+                value("Energy Since Driver Load", energy),
+            ],
+        ),
+    ]
+}
+
+fn clocks(device: &DeviceState) -> [Entry; 2] {
+    let clocks = group_of(device, |details| details.clocks.as_ref(), Clocks::absent);
+    let clock = |name: &str, reading| value(name, unit(reading, "MHz"));
+    [
+        group(
+            "Clocks",
+            [
+                clock("Graphics", clocks.graphics),
+                clock("SM", clocks.sm),
+                clock("Memory", clocks.memory),
+                clock("Video", clocks.video),
+            ],
+        ),
+        group(
+            "Max Clocks",
+            [
+                clock("Graphics", clocks.graphics_max),
+                clock("SM", clocks.sm_max),
+                clock("Memory", clocks.memory_max),
+                clock("Video", clocks.video_max),
+            ],
+        ),
+    ]
+}

@@ -1,0 +1,96 @@
+//! A device as people name it.
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::words;
+use gpu_core::{DeviceId, DeviceState, PciBusId};
+use std::fmt;
+use std::str::FromStr;
+
+/// A device named by index, UUID or PCI address, as `nvidia-smi -i` takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selector {
+    /// NVML's index.
+    Index(u32),
+    /// The whole UUID.
+    Uuid(String),
+    /// The PCI address.
+    Bus(PciBusId),
+}
+
+impl FromStr for Selector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if let Ok(index) = text.parse() {
+            return Ok(Selector::Index(index));
+        }
+        if text.starts_with("GPU-") {
+            return Ok(Selector::Uuid(text.to_owned()));
+        }
+        let bus = text.parse().map(Selector::Bus);
+        bus.map_err(|_| "neither an index, nor a UUID (GPU-…), nor a PCI address (04:00.0)".into())
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Selector::Index(index) => write!(f, "{index}"),
+            Selector::Uuid(uuid) => f.write_str(uuid),
+            Selector::Bus(bus) => write!(f, "{bus}"),
+        }
+    }
+}
+
+impl Selector {
+    /// Tells whether this names the device.
+    pub(crate) fn names(&self, id: &DeviceId) -> bool {
+        match self {
+            Selector::Index(index) => id.index == *index,
+            Selector::Uuid(uuid) => id.uuid.as_ref().is_ok_and(|known| known.0 == *uuid),
+            Selector::Bus(bus) => id.bus == Ok(*bus),
+        }
+    }
+}
+
+/// Returns the devices that are named, in the machine's order; all of them where none is named.
+///
+/// # Errors
+/// When one that is named does not exist, with those that do.
+pub(crate) fn select(
+    devices: Vec<DeviceState>,
+    asked: &[Selector],
+) -> Result<Vec<DeviceState>, Failure> {
+    let unknown = asked.iter().find(|one| !devices.iter().any(|device| one.names(device.id())));
+    if let Some(unknown) = unknown {
+        let known: Vec<u32> = devices.iter().map(|device| device.id().index).collect();
+        return Err(Failure::new(Exit::Usage, format!("find GPU {unknown} on this machine"))
+            .with_hint(words::machine_has(&known)));
+    }
+    let is_asked = |device: &DeviceState| asked.iter().any(|one| one.names(device.id()));
+    Ok(devices.into_iter().filter(|device| asked.is_empty() || is_asked(device)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::DeviceUuid;
+
+    #[test]
+    fn a_device_has_three_names() {
+        let mut id = DeviceId::from_index(3);
+        id.uuid = Ok(DeviceUuid("GPU-8ae3".into()));
+        id.bus = "00000000:3B:00.0".parse().map_err(|_| gpu_core::Absent::Failed);
+        for name in ["3", " 3 ", "GPU-8ae3", "3b:00.0", "0000:3B:00.0", "00000000:3b:00.0"] {
+            assert!(name.parse::<Selector>().unwrap().names(&id), "{name}");
+        }
+        for name in ["2", "GPU-8ae", "GPU-8AE3", "3c:00.0"] {
+            assert!(!name.parse::<Selector>().unwrap().names(&id), "{name}");
+        }
+        for wrong in ["", "x", "-1", "gpu-8ae3", "4294967296"] {
+            assert!(wrong.parse::<Selector>().is_err(), "{wrong}");
+        }
+    }
+}
