@@ -262,6 +262,15 @@ def shown_by_status(answer, gpu, pid):
     return "not shown"
 
 
+def refusals(report):
+    """Returns why gpuws reap left processes alone, and what became of the others."""
+    refused = [str(one.get("why")) for one in report.get("refused", [])]
+    actions = (report.get("report") or {}).get("actions", [])
+    return (
+        "; ".join(refused + [json.dumps(action.get("outcome")) for action in actions]) or "no word"
+    )
+
+
 def word(value):
     return "?" if value is None else str(value)
 
@@ -292,8 +301,8 @@ def try_ghost(looks, started, title, make, elsewhere=False):
     report, code = looks.gpuws(
         f"{name}-8-reap", ["reap", "--pid", str(pid), "--grace", "5", "--yes"], seconds=60
     )
-    outcomes = [str(action.get("outcome")) for action in (report.get("report") or {}).get("actions", [])]
-    reaped = f"exit {code}, {'gone' if ghost.start_of(pid) != start else 'still there'}"
+    reaped = f"{'gone' if ghost.start_of(pid) != start else 'still there'}, exit {code}"
+    reaped += f": {refusals(report)}" if code else ""
     after = looks.memory_used(f"{name}-9-after")
     back = None not in (before, held, after) and held > before and after <= before + SLACK_MIB
     started.signal(pid, start, signal.SIGKILL)
@@ -302,18 +311,29 @@ def try_ghost(looks, started, title, make, elsewhere=False):
         nvml,
         shown_by_status(status, looks.gpu, pid),
         called,
-        reaped + (f" ({'; '.join(outcomes)})" if code else ""),
+        reaped,
         f"{word(before)} → {word(held)} → {word(after)}",
         "yes" if back else "NO",
     ]
 
 
-HEAD = ["ghost", "NVML (nvidia-smi)", "gpuws status", "gpuws doctor", "gpuws reap", "MiB before → held → after", "memory back"]
+HEAD = [
+    "ghost",
+    "NVML (nvidia-smi)",
+    "gpuws status",
+    "gpuws doctor",
+    "gpuws reap",
+    "MiB before → held → after",
+    "memory back",
+]
 
 
 def table(rows):
     """Returns rows as a table; what other programs said is kept on its line and in its cell."""
-    clean = lambda cell: "".join(c for c in str(cell) if c.isprintable()).replace("|", "/")
+
+    def clean(cell):
+        return "".join(c for c in str(cell) if c.isprintable()).replace("|", "/")
+
     rows = [[*row, *[""] * (len(HEAD) - len(row))][: len(HEAD)] for row in rows]
     lines = [HEAD, ["---"] * len(HEAD), *rows]
     return "".join(f"| {' | '.join(map(clean, line))} |\n" for line in lines)
