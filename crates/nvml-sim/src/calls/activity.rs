@@ -1,0 +1,123 @@
+//! How busy a device is, and how fast it runs.
+
+use crate::code::{Answer, Code};
+use crate::entry::exports;
+use crate::layout::Utilization;
+use crate::pointer::Out;
+use crate::view::Subject;
+use gpu_core::{Percent, Reading};
+use std::ffi::{c_uint, c_ulonglong};
+
+/// How long the driver looks at the video engines, in microseconds.
+const SAMPLING_PERIOD: c_uint = 167_000;
+
+/// Kinds of clocks (`nvmlClockType_t`).
+const GRAPHICS: c_uint = 0;
+const SM: c_uint = 1;
+const MEMORY: c_uint = 2;
+const VIDEO: c_uint = 3;
+/// Which clock of a kind (`nvmlClockId_t`): that of now.
+const CURRENT: c_uint = 0;
+/// The kinds of video sessions (`nvmlEncoderType_t`).
+const ENCODER_TYPES: c_uint = 3;
+
+fn clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
+    let clocks = gpu.clocks()?;
+    Ok(match kind {
+        GRAPHICS => clocks.graphics?,
+        SM => clocks.sm?,
+        MEMORY => clocks.memory?,
+        VIDEO => clocks.video?,
+        _ => return Err(Code::INVALID_ARGUMENT),
+    })
+}
+
+fn highest_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
+    let clocks = gpu.clocks()?;
+    Ok(match kind {
+        GRAPHICS => clocks.graphics_max?,
+        SM => clocks.sm_max?,
+        MEMORY => clocks.memory_max?,
+        VIDEO => clocks.video_max?,
+        _ => return Err(Code::INVALID_ARGUMENT),
+    })
+}
+
+fn engine(share: Reading<Percent>, out: Out<c_uint>, period: Out<c_uint>) -> Answer {
+    let share = share?.get();
+    if out.is_null() || period.is_null() {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    out.put(share.into())?;
+    period.put(SAMPLING_PERIOD)
+}
+
+exports! {
+    gpu [nvmlDeviceGetUtilizationRates](rates: Out<Utilization>) |gpu| {
+        let share = gpu.sample()?.utilization?.get();
+        // Both are one struct: what is not told of memory cannot be left out of it.
+        let memory = gpu.activity().ok().and_then(|activity| activity.memory.ok());
+        let memory = memory.map_or(0, Percent::get);
+        rates.put(Utilization { gpu: share.into(), memory: memory.into() })
+    }
+
+    gpu [nvmlDeviceGetEncoderUtilization](share: Out<c_uint>, period: Out<c_uint>) |gpu| {
+        engine(gpu.activity()?.encoder, share, period)
+    }
+
+    gpu [nvmlDeviceGetDecoderUtilization](share: Out<c_uint>, period: Out<c_uint>) |gpu| {
+        engine(gpu.activity()?.decoder, share, period)
+    }
+
+    gpu [nvmlDeviceGetEncoderStats](sessions: Out<c_uint>, fps: Out<c_uint>, latency: Out<c_uint>)
+        |gpu| {
+        let activity = gpu.activity()?;
+        let (of_sessions, of_fps) = (activity.encoder_sessions?, activity.encoder_fps?);
+        let of_latency = activity.encoder_latency?;
+        if sessions.is_null() || fps.is_null() || latency.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        sessions.put(of_sessions)?;
+        fps.put(of_fps)?;
+        latency.put(of_latency)
+    }
+
+    gpu [nvmlDeviceGetEncoderCapacity](kind: c_uint, _capacity: Out<c_uint>) |_| {
+        Err(if kind < ENCODER_TYPES { Code::NOT_SUPPORTED } else { Code::INVALID_ARGUMENT })
+    }
+
+    gpu [nvmlDeviceGetPerformanceState, nvmlDeviceGetPowerState](state: Out<c_uint>) |gpu| {
+        state.put(gpu.activity()?.performance_state?.into())
+    }
+
+    gpu [nvmlDeviceGetCurrentClocksThrottleReasons, nvmlDeviceGetCurrentClocksEventReasons](
+        reasons: Out<c_ulonglong>,
+    ) |gpu| {
+        reasons.put(gpu.activity()?.throttle?.0)
+    }
+
+    gpu [nvmlDeviceGetSupportedClocksThrottleReasons, nvmlDeviceGetSupportedClocksEventReasons](
+        reasons: Out<c_ulonglong>,
+    ) |gpu| {
+        let _told = gpu.activity()?.throttle?;
+        let named = gpu_core::ThrottleReasons::NAMED;
+        reasons.put(named.iter().fold(0, |set, (bit, _)| set | bit))
+    }
+
+    gpu [nvmlDeviceGetClockInfo](kind: c_uint, clock_mhz: Out<c_uint>) |gpu| {
+        clock_mhz.put(clock(gpu, kind)?)
+    }
+
+    gpu [nvmlDeviceGetMaxClockInfo](kind: c_uint, clock_mhz: Out<c_uint>) |gpu| {
+        clock_mhz.put(highest_clock(gpu, kind)?)
+    }
+
+    gpu [nvmlDeviceGetClock](kind: c_uint, which: c_uint, clock_mhz: Out<c_uint>) |gpu| {
+        match which {
+            CURRENT => clock_mhz.put(clock(gpu, kind)?),
+            // Nothing is told of the clocks that applications set.
+            1..=3 => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_ARGUMENT),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What a device is.
+
+use crate::code::Code;
+use crate::entry::exports;
+use crate::layout::{PciInfo1, PciInfo2, PciInfo3, field_text};
+use crate::pointer::Out;
+use crate::view::Subject;
+use gpu_core::{Absent, PciBusId, Reading};
+use std::ffi::{c_char, c_int, c_uint};
+
+/// Product lines by their numbers (`nvmlBrandType_t`).
+const BRANDS: &[(&str, c_uint)] = &[
+    ("Quadro", 1),
+    ("Tesla", 2),
+    ("NVS", 3),
+    ("GRID", 4),
+    ("GeForce", 5),
+    ("Titan", 6),
+    ("Quadro RTX", 12),
+    ("NVIDIA RTX", 13),
+    ("NVIDIA", 14),
+    ("GeForce RTX", 15),
+    ("Titan RTX", 16),
+];
+const BRAND_UNKNOWN: c_uint = 0;
+
+/// Architectures by their numbers (`NVML_DEVICE_ARCH_*`).
+const ARCHITECTURES: &[(&str, c_uint)] = &[
+    ("Kepler", 2),
+    ("Maxwell", 3),
+    ("Pascal", 4),
+    ("Volta", 5),
+    ("Turing", 6),
+    ("Ampere", 7),
+    ("Ada", 8),
+    ("Hopper", 9),
+    ("Blackwell", 10),
+];
+const ARCHITECTURE_UNKNOWN: c_uint = c_uint::MAX;
+
+/// Returns the number of a name, compared by its letters.
+fn number(names: &[(&str, c_uint)], name: &str) -> Option<c_uint> {
+    let found = names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, number)| *number)
+}
+
+/// Returns the text of a reading.
+pub(super) fn text(reading: &Reading<String>) -> Result<&str, Absent> {
+    reading.as_deref().map_err(|absent| *absent)
+}
+
+fn bus(subject: Subject<'_>) -> Result<PciBusId, Absent> {
+    subject.state.info.id.bus
+}
+
+/// Returns the numbers of device and board; zero where the machine does not tell, as for a device
+/// that cannot be asked.
+fn pci_ids(subject: Subject<'_>) -> (c_uint, c_uint) {
+    let pcie = subject.pcie().ok();
+    let id = |of: fn(&gpu_core::Pcie) -> Reading<u32>| pcie.and_then(|pcie| of(pcie).ok());
+    (id(|pcie| pcie.device_id).unwrap_or(0), id(|pcie| pcie.subsystem_id).unwrap_or(0))
+}
+
+/// Returns an address with four digits of domain, as the first versions wrote it.
+fn legacy(bus: PciBusId) -> String {
+    format!("{:04X}:{:02X}:{:02X}.{:X}", bus.domain & 0xffff, bus.bus, bus.device, bus.function)
+}
+
+exports! {
+    named [nvmlDeviceGetIndex](index: Out<c_uint>) |subject| {
+        index.put(subject.mig.map_or(subject.index(), |mig| mig.index))
+    }
+
+    named [nvmlDeviceGetMinorNumber](minor: Out<c_uint>) |subject| {
+        if subject.mig.is_some() {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        minor.put(subject.state.info.id.minor?)
+    }
+
+    named [nvmlDeviceGetPciInfo_v3](pci: Out<PciInfo3>) |subject| {
+        let bus = bus(subject)?;
+        let (device_id, subsystem_id) = pci_ids(subject);
+        pci.put(PciInfo3 {
+            bus_id_legacy: field_text(&legacy(bus)),
+            domain: bus.domain,
+            bus: bus.bus.into(),
+            device: bus.device.into(),
+            pci_device_id: device_id,
+            pci_sub_system_id: subsystem_id,
+            bus_id: field_text(&bus.to_string()),
+        })
+    }
+
+    named [nvmlDeviceGetPciInfo_v2](pci: Out<PciInfo2>) |subject| {
+        let bus = bus(subject)?;
+        let (device_id, subsystem_id) = pci_ids(subject);
+        pci.put(PciInfo2 {
+            bus_id: field_text(&legacy(bus)),
+            domain: bus.domain,
+            bus: bus.bus.into(),
+            device: bus.device.into(),
+            pci_device_id: device_id,
+            pci_sub_system_id: subsystem_id,
+            reserved: [0; 4],
+        })
+    }
+
+    named [nvmlDeviceGetPciInfo](pci: Out<PciInfo1>) |subject| {
+        let bus = bus(subject)?;
+        pci.put(PciInfo1 {
+            bus_id: field_text(&legacy(bus)),
+            domain: bus.domain,
+            bus: bus.bus.into(),
+            device: bus.device.into(),
+            pci_device_id: pci_ids(subject).0,
+        })
+    }
+
+    device [nvmlDeviceGetName](name: Out<c_char>, length: c_uint) |subject| {
+        name.put_text(length, text(&subject.state.info.name)?)
+    }
+
+    device [nvmlDeviceGetUUID](uuid: Out<c_char>, length: c_uint) |subject| {
+        uuid.put_text(length, &subject.uuid()?)
+    }
+
+    device [nvmlDeviceGetSerial](serial: Out<c_char>, length: c_uint) |subject| {
+        serial.put_text(length, text(&subject.product()?.serial)?)
+    }
+
+    device [nvmlDeviceGetBoardPartNumber](number: Out<c_char>, length: c_uint) |subject| {
+        number.put_text(length, text(&subject.product()?.part_number)?)
+    }
+
+    device [nvmlDeviceGetVbiosVersion](version: Out<c_char>, length: c_uint) |subject| {
+        version.put_text(length, text(&subject.product()?.vbios)?)
+    }
+
+    device [nvmlDeviceGetBrand](brand: Out<c_uint>) |subject| {
+        let name = text(&subject.product()?.brand)?;
+        brand.put(number(BRANDS, name).unwrap_or(BRAND_UNKNOWN))
+    }
+
+    device [nvmlDeviceGetArchitecture](architecture: Out<c_uint>) |subject| {
+        let name = text(&subject.product()?.architecture)?;
+        // nvidia-smi writes 'Ada Lovelace', others 'Ada'.
+        let first = name.split_whitespace().next().unwrap_or_default();
+        architecture.put(number(ARCHITECTURES, first).unwrap_or(ARCHITECTURE_UNKNOWN))
+    }
+
+    device [nvmlDeviceGetCudaComputeCapability](major: Out<c_int>, minor: Out<c_int>) |subject| {
+        let (of_major, of_minor) = subject.product()?.compute_capability?;
+        if major.is_null() || minor.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        major.put(c_int::try_from(of_major).map_err(|_| Code::UNKNOWN)?)?;
+        minor.put(c_int::try_from(of_minor).map_err(|_| Code::UNKNOWN)?)
+    }
+
+    gpu [nvmlDeviceGetNumGpuCores](cores: Out<c_uint>) |gpu| {
+        cores.put(gpu.product()?.cores?)
+    }
+
+    gpu [nvmlDeviceGetMemoryBusWidth](bits: Out<c_uint>) |gpu| {
+        bits.put(gpu.product()?.memory_bus_width?)
+    }
+
+    gpu [nvmlDeviceGetNumaNodeId](node: Out<c_uint>) |gpu| {
+        node.put(gpu.product()?.numa_node?)
+    }
+}

@@ -1,0 +1,45 @@
+//! How much memory there is.
+
+use crate::code::{Answer, Code};
+use crate::entry::exports;
+use crate::layout::{Bar1Memory, Memory1, Memory2, Versioned};
+use crate::pointer::Out;
+use crate::view::Subject;
+use gpu_core::Bytes;
+
+/// Returns all memory and what is used of it.
+fn total_and_used(subject: Subject<'_>) -> Answer<(Bytes, Bytes)> {
+    let memory = subject.memory()?;
+    Ok((memory.total?, memory.used?))
+}
+
+exports! {
+    device [nvmlDeviceGetMemoryInfo](memory: Out<Memory1>) |subject| {
+        let (total, used) = total_and_used(subject)?;
+        // The first version knows no reserve of the driver: it is used like any other.
+        let used = used + subject.memory()?.reserved.unwrap_or_default();
+        let free = total.saturating_sub(used);
+        memory.put(Memory1 { total: total.0, free: free.0, used: used.0 })
+    }
+
+    device [nvmlDeviceGetMemoryInfo_v2](memory: Out<Memory2>) |subject| {
+        memory.check_version()?;
+        let (total, used) = total_and_used(subject)?;
+        // Whose driver does not tell the reserve apart is older than this function.
+        let reserved = subject.memory()?.reserved.map_err(|_| Code::FUNCTION_NOT_FOUND)?;
+        let free = total.saturating_sub(used + reserved);
+        memory.put(Memory2 {
+            version: Memory2::VERSION,
+            total: total.0,
+            reserved: reserved.0,
+            free: free.0,
+            used: used.0,
+        })
+    }
+
+    gpu [nvmlDeviceGetBAR1MemoryInfo](memory: Out<Bar1Memory>) |gpu| {
+        let (total, used) = (gpu.pcie()?.bar1_total?, gpu.pcie()?.bar1_used?);
+        let free = total.saturating_sub(used);
+        memory.put(Bar1Memory { total: total.0, free: free.0, used: used.0 })
+    }
+}

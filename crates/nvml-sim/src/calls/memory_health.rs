@@ -1,0 +1,82 @@
+//! Errors of device memory and what was done about them.
+
+use crate::code::{Answer, Code};
+use crate::entry::exports;
+use crate::pointer::Out;
+use crate::view::Subject;
+use std::ffi::{c_uint, c_ulonglong};
+
+/// Kinds of errors (`nvmlMemoryErrorType_t`).
+const CORRECTED: c_uint = 0;
+const UNCORRECTED: c_uint = 1;
+/// Since when errors are counted (`nvmlEccCounterType_t`).
+const VOLATILE: c_uint = 0;
+const AGGREGATE: c_uint = 1;
+/// Why pages were retired (`nvmlPageRetirementCause_t`).
+const SINGLE_BIT: c_uint = 0;
+const DOUBLE_BIT: c_uint = 1;
+/// The locations that can be named (`nvmlMemoryLocation_t`).
+const LOCATIONS: c_uint = 8;
+
+fn errors(gpu: Subject<'_>, kind: c_uint, since: c_uint) -> Answer<u64> {
+    let health = gpu.memory_health()?;
+    Ok(match (kind, since) {
+        (CORRECTED, VOLATILE) => health.corrected?,
+        (UNCORRECTED, VOLATILE) => health.uncorrected?,
+        (CORRECTED, AGGREGATE) => health.corrected_lifetime?,
+        (UNCORRECTED, AGGREGATE) => health.uncorrected_lifetime?,
+        _ => return Err(Code::INVALID_ARGUMENT),
+    })
+}
+
+/// Returns the addresses of pages that were retired: NVML tells how many there are by them, so
+/// that they are made up, one page after the other from the end of the first GiB.
+fn pages(gpu: Subject<'_>, cause: c_uint) -> Answer<Vec<c_ulonglong>> {
+    let health = gpu.memory_health()?;
+    let (number, first) = match cause {
+        SINGLE_BIT => (health.retired_single_bit?, 0x4000_0000),
+        DOUBLE_BIT => (health.retired_double_bit?, 0x8000_0000),
+        _ => return Err(Code::INVALID_ARGUMENT),
+    };
+    Ok((0..u64::from(number)).map(|page| first + page * 0x1_0000).collect())
+}
+
+exports! {
+    gpu [nvmlDeviceGetTotalEccErrors](kind: c_uint, since: c_uint, count: Out<c_ulonglong>) |gpu| {
+        count.put(errors(gpu, kind, since)?)
+    }
+
+    gpu [nvmlDeviceGetMemoryErrorCounter](
+        kind: c_uint, since: c_uint, location: c_uint, _count: Out<c_ulonglong>,
+    ) |_| {
+        // Nobody tells them by place.
+        let known = kind <= UNCORRECTED && since <= AGGREGATE && location < LOCATIONS;
+        Err(if known { Code::NOT_SUPPORTED } else { Code::INVALID_ARGUMENT })
+    }
+
+    gpu [nvmlDeviceGetRetiredPages](cause: c_uint, count: Out<c_uint>, addresses: Out<c_ulonglong>)
+        |gpu| {
+        addresses.put_list(count, &pages(gpu, cause)?)
+    }
+
+    gpu [nvmlDeviceGetRetiredPagesPendingStatus](pending: Out<c_uint>) |gpu| {
+        pending.put(gpu.memory_health()?.retired_pending?.into())
+    }
+
+    gpu [nvmlDeviceGetRemappedRows](
+        corrected: Out<c_uint>, uncorrected: Out<c_uint>, pending: Out<c_uint>,
+        failure: Out<c_uint>,
+    ) |gpu| {
+        let health = gpu.memory_health()?;
+        let values = [
+            (corrected, health.remapped_corrected?),
+            (uncorrected, health.remapped_uncorrected?),
+            (pending, health.remapped_pending?.into()),
+            (failure, health.remapped_failure?.into()),
+        ];
+        if values.iter().any(|(out, _)| out.is_null()) {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        values.into_iter().try_for_each(|(out, value)| out.put(value))
+    }
+}

@@ -1,0 +1,49 @@
+//! MIG instances.
+
+use crate::code::Code;
+use crate::entry::exports;
+use crate::pointer::{Handle, Out};
+use gpu_core::Absent;
+use std::ffi::c_uint;
+
+exports! {
+    gpu [nvmlDeviceGetMigMode](current: Out<c_uint>, pending: Out<c_uint>) |gpu| {
+        let now = gpu.state.info.mig_enabled?;
+        let next = gpu.modes().ok().and_then(|modes| modes.mig_pending.ok()).unwrap_or(now);
+        if current.is_null() || pending.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        current.put(now.into())?;
+        pending.put(next.into())
+    }
+
+    device [nvmlDeviceIsMigDeviceHandle](is_mig: Out<c_uint>) |subject| {
+        is_mig.put(subject.mig.is_some().into())
+    }
+
+    gpu [nvmlDeviceGetMaxMigDeviceCount](count: Out<c_uint>) |gpu| {
+        // As many as there are: nobody tells how many there could be.
+        let numbers = gpu.instances()?.iter().map(|mig| mig.index + 1);
+        count.put(numbers.max().unwrap_or(0))
+    }
+
+    gpu [nvmlDeviceGetMigDeviceHandleByIndex](index: c_uint, mig: Out<Handle>) |gpu| {
+        let found = gpu.instances()?.iter().find(|mig| mig.index == index);
+        mig.put(Handle::of_mig(gpu.index(), found.ok_or(Code::NOT_FOUND)?.index))
+    }
+
+    device [nvmlDeviceGetDeviceHandleFromMigDeviceHandle](device: Out<Handle>) |subject| {
+        subject.mig.ok_or(Code::INVALID_ARGUMENT)?;
+        device.put(Handle::of_gpu(subject.index()))
+    }
+
+    device [nvmlDeviceGetGpuInstanceId](id: Out<c_uint>) |subject| {
+        let mig = subject.mig.ok_or(Code::INVALID_ARGUMENT)?;
+        id.put(mig.gpu_instance.ok_or(Absent::NotSupported)?)
+    }
+
+    device [nvmlDeviceGetComputeInstanceId](id: Out<c_uint>) |subject| {
+        let mig = subject.mig.ok_or(Code::INVALID_ARGUMENT)?;
+        id.put(mig.compute_instance.ok_or(Absent::NotSupported)?)
+    }
+}

@@ -1,0 +1,20 @@
+//! The exported functions, by what they are about.
+
+mod accounting;
+mod activity;
+mod events;
+mod fields;
+mod identity;
+mod initialisation;
+mod marker;
+mod memory;
+mod memory_health;
+mod mig;
+mod modes;
+mod nvlink;
+mod pcie;
+mod power;
+mod processes;
+mod system;
+mod topology;
+mod unsupported;

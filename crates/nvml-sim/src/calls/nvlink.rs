@@ -1,0 +1,87 @@
+//! NVLinks.
+
+use crate::code::{Answer, Code};
+use crate::entry::exports;
+use crate::layout::{PciInfo3, field_text};
+use crate::pointer::Out;
+use crate::view::Subject;
+use gpu_core::NvLink;
+use std::ffi::{c_uint, c_ulonglong};
+
+/// Counters of errors (`nvmlNvLinkErrorCounter_t`).
+pub(super) const REPLAY: c_uint = 0;
+pub(super) const RECOVERY: c_uint = 1;
+pub(super) const CRC_FLIT: c_uint = 2;
+const COUNTERS: c_uint = 5;
+/// What the other end can be (`nvmlIntNvLinkDeviceType_t`).
+const TYPE_GPU: c_uint = 0;
+const TYPE_UNKNOWN: c_uint = 255;
+/// What can be asked about a link (`nvmlNvLinkCapability_t`).
+const CAPABILITIES: c_uint = 6;
+
+/// Returns a link of a device.
+///
+/// # Errors
+/// `NOT_SUPPORTED` for a device that has none; `INVALID_ARGUMENT` for one that has others.
+pub(super) fn link(gpu: Subject<'_>, number: c_uint) -> Answer<&NvLink> {
+    let links = gpu.nvlinks()?;
+    if links.is_empty() {
+        return Err(Code::NOT_SUPPORTED);
+    }
+    links.get(number as usize).ok_or(Code::INVALID_ARGUMENT)
+}
+
+/// Returns an error counter of a link.
+pub(super) fn errors(link: &NvLink, counter: c_uint) -> Answer<u64> {
+    Ok(match counter {
+        REPLAY => link.replays?,
+        RECOVERY => link.recoveries?,
+        CRC_FLIT => link.crc_errors?,
+        other if other < COUNTERS => return Err(Code::NOT_SUPPORTED),
+        _ => return Err(Code::INVALID_ARGUMENT),
+    })
+}
+
+exports! {
+    gpu [nvmlDeviceGetNvLinkState](number: c_uint, active: Out<c_uint>) |gpu| {
+        active.put(link(gpu, number)?.active?.into())
+    }
+
+    gpu [nvmlDeviceGetNvLinkVersion](number: c_uint, version: Out<c_uint>) |gpu| {
+        version.put(link(gpu, number)?.version?)
+    }
+
+    gpu [nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkRemotePciInfo_v2](
+        number: c_uint, pci: Out<PciInfo3>,
+    ) |gpu| {
+        let bus = link(gpu, number)?.remote?;
+        let text = bus.to_string();
+        pci.put(PciInfo3 {
+            bus_id_legacy: field_text(text.get(4..).unwrap_or(&text)),
+            domain: bus.domain,
+            bus: bus.bus.into(),
+            device: bus.device.into(),
+            pci_device_id: 0,
+            pci_sub_system_id: 0,
+            bus_id: field_text(&text),
+        })
+    }
+
+    gpu [nvmlDeviceGetNvLinkRemoteDeviceType](number: c_uint, kind: Out<c_uint>) |gpu| {
+        let bus = link(gpu, number)?.remote?;
+        let device = gpu.view.subjects().any(|other| other.state.info.id.bus == Ok(bus));
+        kind.put(if device { TYPE_GPU } else { TYPE_UNKNOWN })
+    }
+
+    gpu [nvmlDeviceGetNvLinkErrorCounter](
+        number: c_uint, counter: c_uint, value: Out<c_ulonglong>,
+    ) |gpu| {
+        value.put(errors(link(gpu, number)?, counter)?)
+    }
+
+    gpu [nvmlDeviceGetNvLinkCapability](number: c_uint, capability: c_uint, _has: Out<c_uint>)
+        |gpu| {
+        link(gpu, number)?;
+        Err(if capability < CAPABILITIES { Code::NOT_SUPPORTED } else { Code::INVALID_ARGUMENT })
+    }
+}

@@ -1,0 +1,108 @@
+//! Power, temperatures, fans.
+
+use crate::code::{Answer, Code};
+use crate::entry::exports;
+use crate::layout::{Temperature1, Versioned};
+use crate::pointer::Out;
+use crate::view::Subject;
+use gpu_core::{Celsius, Milliwatts, Reading};
+use std::ffi::{c_int, c_uint, c_ulonglong};
+
+/// The one sensor that can be named: the chip.
+const SENSOR_GPU: c_uint = 0;
+/// Kinds of thresholds (`nvmlTemperatureThresholds_t`).
+const SHUTDOWN: c_uint = 0;
+const SLOWDOWN: c_uint = 1;
+const THRESHOLDS: c_uint = 9;
+
+/// Returns a power as NVML counts it, in milliwatts.
+pub(super) fn milliwatts(power: Reading<Milliwatts>) -> Answer<c_uint> {
+    c_uint::try_from(power?.0).map_err(|_| Code::UNKNOWN)
+}
+
+/// Returns a temperature; NVML has none below zero.
+pub(super) fn degrees(temperature: Reading<Celsius>) -> Answer<c_uint> {
+    Ok(c_uint::try_from(temperature?.0).unwrap_or(0))
+}
+
+fn chip(gpu: Subject<'_>, sensor: c_uint) -> Answer<Celsius> {
+    if sensor != SENSOR_GPU {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    Ok(gpu.sample()?.temperature?)
+}
+
+exports! {
+    gpu [nvmlDeviceGetPowerUsage](power: Out<c_uint>) |gpu| {
+        power.put(milliwatts(gpu.sample()?.power_draw)?)
+    }
+
+    gpu [nvmlDeviceGetEnforcedPowerLimit](limit: Out<c_uint>) |gpu| {
+        limit.put(milliwatts(gpu.sample()?.power_limit)?)
+    }
+
+    gpu [nvmlDeviceGetPowerManagementMode](mode: Out<c_uint>) |gpu| {
+        let told = gpu.power()?.limit.is_ok() || gpu.sample()?.power_limit.is_ok();
+        if told { mode.put(1) } else { Err(Code::NOT_SUPPORTED) }
+    }
+
+    gpu [nvmlDeviceGetPowerManagementLimit](limit: Out<c_uint>) |gpu| {
+        limit.put(milliwatts(gpu.power()?.limit)?)
+    }
+
+    gpu [nvmlDeviceGetPowerManagementDefaultLimit](limit: Out<c_uint>) |gpu| {
+        limit.put(milliwatts(gpu.power()?.default_limit)?)
+    }
+
+    gpu [nvmlDeviceGetPowerManagementLimitConstraints](lowest: Out<c_uint>, highest: Out<c_uint>)
+        |gpu| {
+        let (min, max) = (gpu.power()?.limit_min, gpu.power()?.limit_max);
+        let (min, max) = (milliwatts(min)?, milliwatts(max)?);
+        if lowest.is_null() || highest.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        lowest.put(min)?;
+        highest.put(max)
+    }
+
+    gpu [nvmlDeviceGetTotalEnergyConsumption](energy: Out<c_ulonglong>) |gpu| {
+        energy.put(gpu.power()?.energy?)
+    }
+
+    gpu [nvmlDeviceGetTemperature](sensor: c_uint, temperature: Out<c_uint>) |gpu| {
+        temperature.put(degrees(Ok(chip(gpu, sensor)?))?)
+    }
+
+    gpu [nvmlDeviceGetTemperatureV](temperature: Out<Temperature1>) |gpu| {
+        temperature.check_version()?;
+        let sensor_type = temperature.get()?.sensor_type;
+        let degrees: c_int = chip(gpu, sensor_type)?.0;
+        let version = Temperature1::VERSION;
+        temperature.put(Temperature1 { version, sensor_type, temperature: degrees })
+    }
+
+    gpu [nvmlDeviceGetTemperatureThreshold](kind: c_uint, temperature: Out<c_uint>) |gpu| {
+        match kind {
+            SHUTDOWN => temperature.put(degrees(gpu.thermal()?.shutdown)?),
+            SLOWDOWN => temperature.put(degrees(gpu.thermal()?.slowdown)?),
+            kind if kind < THRESHOLDS => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_ARGUMENT),
+        }
+    }
+
+    gpu [nvmlDeviceGetFanSpeed](speed: Out<c_uint>) |gpu| {
+        speed.put(gpu.thermal()?.fan_speed?)
+    }
+
+    gpu [nvmlDeviceGetFanSpeed_v2](fan: c_uint, speed: Out<c_uint>) |gpu| {
+        // Only the first fan is told of.
+        if fan > 0 {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        speed.put(gpu.thermal()?.fan_speed?)
+    }
+
+    gpu [nvmlDeviceGetNumFans](fans: Out<c_uint>) |gpu| {
+        fans.put(gpu.thermal()?.fan_speed.map(|_| 1)?)
+    }
+}

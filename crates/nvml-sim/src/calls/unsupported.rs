@@ -1,0 +1,1 @@
+//! Functions that callers need to find, of whose subject no simulated machine tells anything.

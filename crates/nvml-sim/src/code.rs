@@ -1,0 +1,132 @@
+//! NVML's return codes, and which of them stands for what a machine does not tell.
+
+use gpu_core::{Absent, DeviceFault, ErrorKind, Fault, MachineFault, ProcessFault};
+use std::ffi::CStr;
+
+/// A return code other than success (`nvmlReturn_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(pub(crate) u32);
+
+/// What a function has to say: done, or the code that it returns.
+pub(crate) type Answer<T = ()> = Result<T, Code>;
+
+pub(crate) const SUCCESS: u32 = 0;
+
+impl Code {
+    pub(crate) const UNINITIALIZED: Code = Code(1);
+    pub(crate) const INVALID_ARGUMENT: Code = Code(2);
+    pub(crate) const NOT_SUPPORTED: Code = Code(3);
+    pub(crate) const NO_PERMISSION: Code = Code(4);
+    pub(crate) const ALREADY_INITIALIZED: Code = Code(5);
+    pub(crate) const NOT_FOUND: Code = Code(6);
+    pub(crate) const INSUFFICIENT_SIZE: Code = Code(7);
+    pub(crate) const INSUFFICIENT_POWER: Code = Code(8);
+    pub(crate) const DRIVER_NOT_LOADED: Code = Code(9);
+    pub(crate) const TIMEOUT: Code = Code(10);
+    pub(crate) const IRQ_ISSUE: Code = Code(11);
+    pub(crate) const LIBRARY_NOT_FOUND: Code = Code(12);
+    pub(crate) const FUNCTION_NOT_FOUND: Code = Code(13);
+    pub(crate) const GPU_IS_LOST: Code = Code(15);
+    pub(crate) const RESET_REQUIRED: Code = Code(16);
+    pub(crate) const OPERATING_SYSTEM: Code = Code(17);
+    pub(crate) const LIB_RM_VERSION_MISMATCH: Code = Code(18);
+    pub(crate) const IN_USE: Code = Code(19);
+    pub(crate) const MEMORY: Code = Code(20);
+    pub(crate) const ARGUMENT_VERSION_MISMATCH: Code = Code(25);
+    pub(crate) const UNKNOWN: Code = Code(999);
+}
+
+impl From<Absent> for Code {
+    fn from(absent: Absent) -> Self {
+        match absent {
+            Absent::NotSupported | Absent::NotRecorded => Code::NOT_SUPPORTED,
+            Absent::NotPermitted => Code::NO_PERMISSION,
+            Absent::NotFound => Code::NOT_FOUND,
+            Absent::TooOld => Code::FUNCTION_NOT_FOUND,
+            Absent::DeviceLost => Code::GPU_IS_LOST,
+            Absent::Failed | Absent::Implausible => Code::UNKNOWN,
+        }
+    }
+}
+
+impl From<ErrorKind> for Code {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            // A library that is there cannot show that there is none; this code makes its callers
+            // say so all the same.
+            ErrorKind::Machine(MachineFault::NoLibrary) => Code::LIBRARY_NOT_FOUND,
+            ErrorKind::Machine(MachineFault::DriverNotLoaded) => Code::DRIVER_NOT_LOADED,
+            ErrorKind::Machine(MachineFault::VersionMismatch) => Code::LIB_RM_VERSION_MISMATCH,
+            ErrorKind::Machine(MachineFault::Blocked) => Code::OPERATING_SYSTEM,
+            ErrorKind::Machine(MachineFault::NotPermitted)
+            | ErrorKind::Process(ProcessFault::NotPermitted) => Code::NO_PERMISSION,
+            ErrorKind::Machine(MachineFault::NoDevices)
+            | ErrorKind::Process(ProcessFault::Gone) => Code::NOT_FOUND,
+            ErrorKind::Machine(MachineFault::Unknown(code))
+            | ErrorKind::Device(DeviceFault::Unknown(code)) => Code::kept(code),
+            ErrorKind::Device(DeviceFault::Lost) => Code::GPU_IS_LOST,
+            ErrorKind::Device(DeviceFault::ResetRequired) => Code::RESET_REQUIRED,
+            ErrorKind::Device(DeviceFault::InsufficientPower) => Code::INSUFFICIENT_POWER,
+            ErrorKind::Device(DeviceFault::Interrupt) => Code::IRQ_ISSUE,
+            ErrorKind::Device(DeviceFault::OutOfMemory) => Code::MEMORY,
+            ErrorKind::Device(DeviceFault::InUse) => Code::IN_USE,
+            ErrorKind::Field(absent) => absent.into(),
+            ErrorKind::Again => Code::INSUFFICIENT_SIZE,
+            ErrorKind::TimedOut => Code::TIMEOUT,
+            ErrorKind::Unsupported => Code::NOT_SUPPORTED,
+            ErrorKind::Invalid => Code::INVALID_ARGUMENT,
+            ErrorKind::Interrupted | ErrorKind::Io => Code::UNKNOWN,
+        }
+    }
+}
+
+impl From<&Fault> for Code {
+    fn from(fault: &Fault) -> Self {
+        fault.kind.into()
+    }
+}
+
+impl Code {
+    /// Returns a code that was recorded; a failure is never success.
+    fn kept(code: u32) -> Self {
+        if code == SUCCESS { Code::UNKNOWN } else { Code(code) }
+    }
+}
+
+/// Returns what a code means.
+pub(crate) fn text(code: u32) -> &'static CStr {
+    match code {
+        0 => c"Success",
+        1 => c"Uninitialized",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported",
+        4 => c"Insufficient Permissions",
+        5 => c"Already Initialized",
+        6 => c"Not Found",
+        7 => c"Insufficient Size",
+        8 => c"Insufficient External Power",
+        9 => c"Driver Not Loaded",
+        10 => c"Timeout",
+        11 => c"Interrupt Request Issue",
+        12 => c"NVML Shared Library Not Found",
+        13 => c"Function Not Found",
+        14 => c"Corrupted infoROM",
+        15 => c"GPU is lost",
+        16 => c"GPU requires reset",
+        17 => c"Operating System Blocked Request",
+        18 => c"RM has detected an NVML/RM version mismatch.",
+        19 => c"In use by another client",
+        20 => c"Insufficient Memory",
+        21 => c"No data",
+        22 => c"Operation not supported on vGPU with ECC",
+        23 => c"Insufficient resources",
+        24 => c"Requested frequency not supported",
+        25 => c"Argument version mismatch",
+        26 => c"Deprecated function",
+        27 => c"System not ready",
+        28 => c"GPU not found",
+        29 => c"Invalid state",
+        30 => c"Reset type not supported",
+        _ => c"Unknown Error",
+    }
+}

@@ -1,0 +1,100 @@
+//! How often each function was called.
+
+use gpu_sim::Session;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+unsafe extern "C" {
+    /// Calls a function when the process exits or this library is unloaded.
+    safe fn atexit(function: extern "C" fn()) -> c_int;
+}
+
+/// How often each function was called, and where that is written down in the end.
+pub(crate) struct Counts {
+    calls: BTreeMap<&'static str, u64>,
+    folder: Option<PathBuf>,
+    /// The process that will write them down. A fork of it must not do so a second time.
+    registered: Option<u32>,
+}
+
+impl Counts {
+    pub(crate) const fn new() -> Self {
+        Counts { calls: BTreeMap::new(), folder: None, registered: None }
+    }
+
+    pub(crate) fn add(&mut self, function: &'static str) {
+        *self.calls.entry(function).or_default() += 1;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.calls.clear();
+        self.folder = None;
+    }
+
+    /// Returns how often a function was called; all of them together where none is named.
+    pub(crate) fn get(&self, function: Option<&str>) -> u64 {
+        match function {
+            Some(function) => self.calls.get(function).copied().unwrap_or(0),
+            None => self.calls.values().sum(),
+        }
+    }
+
+    /// Has the counts written into this folder when the process ends.
+    pub(crate) fn append_to(&mut self, folder: &Path) {
+        self.folder = Some(folder.to_owned());
+        if self.registered.is_none() && atexit(write_down) == 0 {
+            self.registered = Some(std::process::id());
+        }
+    }
+
+    /// Returns the line for this process. Names of functions need no escape in JSON.
+    fn line(&self, pid: u32) -> String {
+        let mut line = format!("{{\"pid\":{pid},\"calls\":{{");
+        for (number, (function, calls)) in self.calls.iter().enumerate() {
+            let comma = if number > 0 { "," } else { "" };
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{comma}\"{function}\":{calls}");
+        }
+        line.push_str("}}\n");
+        line
+    }
+
+    fn write_down(&self) {
+        let pid = std::process::id();
+        let Some(folder) = self.folder.as_ref().filter(|_| self.registered == Some(pid)) else {
+            return;
+        };
+        let file = OpenOptions::new().append(true).create(true).open(folder.join(Session::CALLS));
+        if let Ok(mut file) = file {
+            // In one piece, so that lines of several processes do not mix. The session may be over
+            // and its folder gone; nobody is left then who would read it.
+            let _ = file.write_all(self.line(pid).as_bytes());
+        }
+    }
+}
+
+extern "C" fn write_down() {
+    let _ = std::panic::catch_unwind(|| crate::library::lock().counts.write_down());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_each_function_once() {
+        let mut counts = Counts::new();
+        assert_eq!(counts.line(7), "{\"pid\":7,\"calls\":{}}\n");
+        for function in ["nvmlShutdown", "nvmlInit_v2", "nvmlShutdown"] {
+            counts.add(function);
+        }
+        let line = "{\"pid\":7,\"calls\":{\"nvmlInit_v2\":1,\"nvmlShutdown\":2}}\n";
+        assert_eq!(counts.line(7), line);
+        assert_eq!((counts.get(None), counts.get(Some("nvmlShutdown"))), (3, 2));
+        assert_eq!(counts.get(Some("nvmlDeviceGetName")), 0);
+    }
+}

@@ -1,0 +1,115 @@
+//! The structs of NVML's C interface that are written to and read from, field by field as the
+//! public `nvml.h` declares them.
+
+use crate::pointer::Handle;
+use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_ushort};
+
+/// A struct whose first field tells its size and version (`NVML_STRUCT_VERSION`).
+pub(crate) trait Versioned: Copy {
+    /// What callers put into that field.
+    const VERSION: c_uint;
+}
+
+/// Declares structs of numbers.
+macro_rules! structs {
+    ($( $(#[$doc:meta])* $name:ident $(version $version:literal)? { $($field:ident: $type:ty),* $(,)? } )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        #[repr(C)]
+        pub(crate) struct $name { $( pub(crate) $field: $type, )* }
+
+        $( impl Versioned for $name {
+            const VERSION: c_uint = size_of::<$name>() as c_uint | $version << 24;
+        } )?
+    )*};
+}
+
+structs! {
+    /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo`, as far as all its versions agree.
+    PciInfo1 { bus_id: [c_char; 16], domain: c_uint, bus: c_uint, device: c_uint, pci_device_id: c_uint }
+
+    /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo_v2`.
+    PciInfo2 {
+        bus_id: [c_char; 16], domain: c_uint, bus: c_uint, device: c_uint, pci_device_id: c_uint,
+        pci_sub_system_id: c_uint, reserved: [c_uint; 4],
+    }
+
+    /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo_v3`.
+    PciInfo3 {
+        bus_id_legacy: [c_char; 16], domain: c_uint, bus: c_uint, device: c_uint,
+        pci_device_id: c_uint, pci_sub_system_id: c_uint, bus_id: [c_char; 32],
+    }
+
+    /// `nvmlMemory_t`
+    Memory1 { total: c_ulonglong, free: c_ulonglong, used: c_ulonglong }
+
+    /// `nvmlMemory_v2_t`
+    Memory2 version 2 {
+        version: c_uint, total: c_ulonglong, reserved: c_ulonglong, free: c_ulonglong,
+        used: c_ulonglong,
+    }
+
+    /// `nvmlBAR1Memory_t`
+    Bar1Memory { total: c_ulonglong, free: c_ulonglong, used: c_ulonglong }
+
+    /// `nvmlUtilization_t`
+    Utilization { gpu: c_uint, memory: c_uint }
+
+    /// `nvmlProcessInfo_v1_t`
+    ProcessInfo1 { pid: c_uint, used_gpu_memory: c_ulonglong }
+
+    /// `nvmlProcessInfo_v2_t`, the same as `nvmlProcessInfo_t` of the third version.
+    ProcessInfo2 {
+        pid: c_uint, used_gpu_memory: c_ulonglong, gpu_instance_id: c_uint,
+        compute_instance_id: c_uint,
+    }
+
+    /// `nvmlProcessUtilizationSample_t`
+    ProcessUtilizationSample {
+        pid: c_uint, time_stamp: c_ulonglong, sm_util: c_uint, mem_util: c_uint, enc_util: c_uint,
+        dec_util: c_uint,
+    }
+
+    /// `nvmlAccountingStats_t`
+    AccountingStats {
+        gpu_utilization: c_uint, memory_utilization: c_uint, max_memory_usage: c_ulonglong,
+        time: c_ulonglong, start_time: c_ulonglong, is_running: c_uint, reserved: [c_uint; 5],
+    }
+
+    /// `nvmlEventData_t`
+    EventData {
+        device: Handle, event_type: c_ulonglong, event_data: c_ulonglong, gpu_instance_id: c_uint,
+        compute_instance_id: c_uint,
+    }
+
+    /// `nvmlFieldValue_t`
+    FieldValue {
+        field_id: c_uint, scope_id: c_uint, timestamp: c_longlong, latency_usec: c_longlong,
+        value_type: c_uint, nvml_return: c_uint, value: Value,
+    }
+
+    /// `nvmlTemperature_v1_t`
+    Temperature1 version 1 { version: c_uint, sensor_type: c_uint, temperature: c_int }
+}
+
+/// `nvmlValue_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) union Value {
+    pub(crate) double: f64,
+    pub(crate) signed_int: c_int,
+    pub(crate) unsigned_int: c_uint,
+    pub(crate) unsigned_long: std::ffi::c_ulong,
+    pub(crate) unsigned_long_long: c_ulonglong,
+    pub(crate) signed_long_long: c_longlong,
+    pub(crate) unsigned_short: c_ushort,
+}
+
+/// Returns a text in a field of fixed size, cut where it does not fit.
+pub(crate) fn field_text<const N: usize>(text: &str) -> [c_char; N] {
+    let mut field = [0; N];
+    for (place, byte) in field.iter_mut().zip(text.bytes()).take(N - 1) {
+        *place = byte as c_char;
+    }
+    field
+}

@@ -1,0 +1,212 @@
+//! The one library of a process: which session it serves, how often it was initialised, what was
+//! called.
+//!
+//! One lock guards it all and is held for no longer than the work takes: who waits, because the
+//! session says that a call is late or never returns, waits without it.
+
+use crate::code::{Answer, Code};
+use crate::counts::Counts;
+use crate::event_set::EventSets;
+use crate::running::{Effects, Running};
+use crate::view::View;
+use gpu_core::{ErrorKind, MachineFault};
+use gpu_sim::Session;
+use std::ffi::{CStr, CString};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The library.
+static LIBRARY: Mutex<Library> = Mutex::new(Library::new());
+
+/// What one process knows.
+pub(crate) struct Library {
+    /// The session's folder, where a caller named it.
+    named: Option<PathBuf>,
+    /// How often it was initialised more than shut down.
+    initialised: u32,
+    running: Option<Running>,
+    pub(crate) counts: Counts,
+    pub(crate) event_sets: EventSets,
+    /// Texts that were given out and stay for the life of the process.
+    texts: Vec<&'static CStr>,
+}
+
+/// Locks the library. Never held over a wait.
+pub(crate) fn lock() -> MutexGuard<'static, Library> {
+    LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Library {
+    const fn new() -> Self {
+        Library {
+            named: None,
+            initialised: 0,
+            running: None,
+            counts: Counts::new(),
+            event_sets: EventSets::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    /// Names the folder of the session for the next initialisation, or none, and forgets what was.
+    ///
+    /// # Errors
+    /// `ALREADY_INITIALIZED` while somebody uses the present one.
+    pub(crate) fn name_session(&mut self, folder: Option<PathBuf>) -> Answer {
+        if self.initialised > 0 {
+            return Err(Code::ALREADY_INITIALIZED);
+        }
+        self.named = folder;
+        self.running = None;
+        self.counts.clear();
+        Ok(())
+    }
+
+    /// Returns the folder of the session.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        let variable = || std::env::var_os(Session::VARIABLE).filter(|value| !value.is_empty());
+        self.named.clone().or_else(|| variable().map(PathBuf::from))
+    }
+
+    /// Reads the session anew, and keeps the machine as it is where the session is the same.
+    ///
+    /// # Errors
+    /// Why there is no machine to serve.
+    fn read_session(&mut self) -> gpu_core::Result<&mut Running> {
+        let Some(folder) = self.folder() else {
+            self.running = None;
+            let what = format!("find a simulated machine: {} is not set", Session::VARIABLE);
+            return Err(gpu_core::Error::new(MachineFault::DriverNotLoaded, what));
+        };
+        let session = match Session::read(&folder) {
+            Ok(session) => session,
+            Err(error) => {
+                self.running = None;
+                return Err(error);
+            }
+        };
+        let same = self.running.take().filter(|running| running.serves(&folder, &session));
+        if session.counts_calls {
+            self.counts.append_to(&folder);
+        }
+        Ok(self.running.insert(same.unwrap_or_else(|| Running::new(folder, session))))
+    }
+
+    /// Returns the name of the simulated machine, where there is one.
+    pub(crate) fn machine(&mut self) -> Option<String> {
+        if self.initialised == 0 {
+            self.read_session().ok()?;
+        }
+        Some(self.running.as_mut()?.simulation().ok()?.name())
+    }
+
+    /// Returns a text that stays for the life of the process.
+    pub(crate) fn keep_text(&mut self, text: CString) -> &'static CStr {
+        if let Some(known) = self.texts.iter().find(|known| **known == text.as_c_str()) {
+            return known;
+        }
+        let kept: &'static CStr = Box::leak(text.into_boxed_c_str());
+        self.texts.push(kept);
+        kept
+    }
+
+    /// Counts a call and returns what the session lets happen at it.
+    fn enter(&mut self, function: &'static str, gpu: Option<u32>) -> Answer<Effects> {
+        self.counts.add(function);
+        if self.initialised == 0 {
+            return Err(Code::UNINITIALIZED);
+        }
+        self.running.as_mut().ok_or(Code::UNINITIALIZED)?.enter(function, gpu)
+    }
+
+    /// Returns the machine as it is now.
+    fn look(&mut self) -> Answer<Arc<View>> {
+        if self.initialised == 0 {
+            return Err(Code::UNINITIALIZED);
+        }
+        self.running.as_mut().ok_or(Code::UNINITIALIZED)?.look()
+    }
+
+    /// Returns the machine that is served.
+    pub(crate) fn running(&mut self) -> Answer<&mut Running> {
+        self.running.as_mut().ok_or(Code::UNINITIALIZED)
+    }
+}
+
+/// Counts a call, lets happen what the session wants to happen at it, and returns the machine.
+///
+/// # Errors
+/// `UNINITIALIZED`, or the code that the session wants to be returned.
+pub(crate) fn enter(function: &'static str, gpu: Option<u32>) -> Answer<Arc<View>> {
+    let mut library = lock();
+    let effects = library.enter(function, gpu)?;
+    if effects.waits() {
+        drop(library);
+        effects.wait();
+        library = lock();
+    }
+    effects.code()?;
+    library.look()
+}
+
+/// Initialises the library once more.
+///
+/// # Errors
+/// `DRIVER_NOT_LOADED` where there is no session, or none that can be read, after a line on
+/// standard error that says why; the machine's own code when its driver does not answer.
+pub(crate) fn initialise(function: &'static str) -> Answer {
+    let mut library = lock();
+    library.counts.add(function);
+    if library.initialised == 0 {
+        library.read_session().map_err(|error| complain(&error))?;
+    }
+    let effects = library.running()?.enter(function, None)?;
+    if effects.waits() {
+        drop(library);
+        effects.wait();
+        library = lock();
+    }
+    effects.code()?;
+    let running = library.running()?;
+    running.simulation().map_err(|error| complain(&error))?;
+    if let Err(fault) = &running.look()?.driver
+        && fault.kind != ErrorKind::Machine(MachineFault::NoDevices)
+    {
+        return Err(fault.into());
+    }
+    library.initialised = library.initialised.saturating_add(1);
+    Ok(())
+}
+
+/// Takes back one initialisation.
+///
+/// # Errors
+/// `UNINITIALIZED` when there is none to take back.
+pub(crate) fn shut_down(function: &'static str) -> Answer {
+    let mut library = lock();
+    let effects = library.enter(function, None)?;
+    if effects.waits() {
+        drop(library);
+        effects.wait();
+        library = lock();
+    }
+    effects.code()?;
+    library.initialised = library.initialised.checked_sub(1).ok_or(Code::UNINITIALIZED)?;
+    if library.initialised == 0 {
+        library.event_sets.clear();
+    }
+    Ok(())
+}
+
+/// Says on standard error why there is no machine: NVML has no code for it.
+fn complain(error: &gpu_core::Error) -> Code {
+    let text: String = error.fault().text.chars().map(clean).collect();
+    // Nothing to be done where standard error is closed.
+    let _ = writeln!(std::io::stderr(), "libnvidia-ml (simulated): failed to {text}");
+    Code::DRIVER_NOT_LOADED
+}
+
+fn clean(character: char) -> char {
+    if character.is_control() { '\u{fffd}' } else { character }
+}

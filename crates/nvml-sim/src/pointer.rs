@@ -1,0 +1,185 @@
+//! What C callers hand over: pointers to write to and to read from, and device handles.
+//!
+//! None of these types can be made in Rust: they come in as arguments of exported functions, and
+//! whoever calls one promises what NVML's documentation demands of its pointers. All access to a
+//! caller's memory is in this file.
+
+use crate::code::{Answer, Code};
+use crate::layout::Versioned;
+use std::ffi::{c_char, c_uint};
+
+/// The longest text that is read from a caller.
+const MAX_TEXT: usize = 256;
+
+/// A pointer to a place, or to the first of several, that is written to; may be null.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+/// A pointer to something that is read; may be null.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct In<T>(*const T);
+
+impl<T: Copy> Out<T> {
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes a value.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when the pointer is null.
+    pub(crate) fn put(self, value: T) -> Answer {
+        if self.0.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        // SAFETY: a caller's pointer that is not null points to a `T` that may be written to.
+        unsafe { self.0.write_unaligned(value) };
+        Ok(())
+    }
+
+    /// Reads what the caller put there.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when the pointer is null.
+    pub(crate) fn get(self) -> Answer<T> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        // SAFETY: as above, and every `T` here is a plain number or a struct of plain numbers that
+        // the caller has filled in.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+
+    /// Writes one of several values; the caller has said that there is room for more than `index`.
+    pub(crate) fn put_at(self, index: usize, value: T) -> Answer {
+        Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).put(value)
+    }
+
+    /// Reads one of several values; the caller has said that there are more than `index`.
+    pub(crate) fn get_at(self, index: usize) -> Answer<T> {
+        Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).get()
+    }
+
+    /// Writes a list by NVML's protocol: the caller says in `count` how much room there is and
+    /// learns how many there are.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_SIZE` when there are more, with the number in `count`; `INVALID_ARGUMENT`
+    /// when a pointer is null that is needed.
+    pub(crate) fn put_list(self, count: Out<c_uint>, items: &[T]) -> Answer {
+        let room = count.get()?;
+        let number = c_uint::try_from(items.len()).map_err(|_| Code::UNKNOWN)?;
+        if room > 0 && self.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        count.put(number)?;
+        if room < number {
+            return Err(Code::INSUFFICIENT_SIZE);
+        }
+        items.iter().enumerate().try_for_each(|(index, item)| self.put_at(index, *item))
+    }
+}
+
+impl<T: Versioned> Out<T> {
+    /// Checks that the caller knows this version of a struct.
+    ///
+    /// # Errors
+    /// `ARGUMENT_VERSION_MISMATCH` when it is another; `INVALID_ARGUMENT` when the pointer is null.
+    pub(crate) fn check_version(self) -> Answer {
+        match Out(self.0.cast::<c_uint>()).get()? {
+            version if version == T::VERSION => Ok(()),
+            _ => Err(Code::ARGUMENT_VERSION_MISMATCH),
+        }
+    }
+}
+
+impl Out<c_char> {
+    /// Writes a text with its end mark into a buffer of this length.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_SIZE` when it does not fit; `INVALID_ARGUMENT` when the pointer is null.
+    pub(crate) fn put_text(self, length: c_uint, text: &str) -> Answer {
+        if self.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        // A text with an end mark inside would be read as a shorter one.
+        let text = text.split('\0').next().unwrap_or_default();
+        if text.len() >= length as usize {
+            return Err(Code::INSUFFICIENT_SIZE);
+        }
+        let bytes = text.bytes().chain([0]).enumerate();
+        bytes.into_iter().try_for_each(|(index, byte)| self.put_at(index, byte as c_char))
+    }
+}
+
+impl In<c_char> {
+    /// Tells whether nothing was handed over.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when the pointer is null or the text is longer than any name.
+    pub(crate) fn text(self) -> Answer<String> {
+        Ok(String::from_utf8_lossy(&self.bytes(MAX_TEXT)?).into_owned())
+    }
+
+    /// Reads a text of fewer bytes than `limit`.
+    ///
+    /// # Errors
+    /// As [`text`](In::text).
+    pub(crate) fn bytes(self, limit: usize) -> Answer<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if self.0.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        for index in 0..limit {
+            // SAFETY: the caller's text ends with a zero, and no byte so far was one.
+            match unsafe { self.0.add(index).read() } as u8 {
+                0 => return Ok(bytes),
+                byte => bytes.push(byte),
+            }
+        }
+        Err(Code::INVALID_ARGUMENT)
+    }
+}
+
+/// A device as callers know it (`nvmlDevice_t`): a number that is never followed as a pointer, so
+/// that garbage is found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Handle(usize);
+
+impl Handle {
+    /// What all handles of devices have in common.
+    const MARK: usize = 0x6770_7573_0000;
+    const INDEX_SHIFT: u32 = 6;
+    const MIG_MASK: usize = (1 << Self::INDEX_SHIFT) - 1;
+
+    /// Returns the handle of a device.
+    pub(crate) fn of_gpu(index: u32) -> Self {
+        Handle(Self::MARK | (index as usize & 0x3ff) << Self::INDEX_SHIFT)
+    }
+
+    /// Returns the handle of a MIG instance, by its number among the device's.
+    pub(crate) fn of_mig(index: u32, mig: u32) -> Self {
+        Handle(Self::of_gpu(index).0 | (mig as usize + 1) & Self::MIG_MASK)
+    }
+
+    /// Returns the index of the device, and the number of the MIG instance if it is one.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when this is no handle.
+    pub(crate) fn parts(self) -> Answer<(u32, Option<u32>)> {
+        if self.0 & !0xffff != Self::MARK {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        let low = self.0 & 0xffff;
+        let mig = (low & Self::MIG_MASK).checked_sub(1).map(|mig| mig as u32);
+        Ok(((low >> Self::INDEX_SHIFT) as u32, mig))
+    }
+}

@@ -1,0 +1,215 @@
+//! A session that is served: its machine, the time, and what goes wrong at which call.
+
+use crate::clock;
+use crate::code::{Answer, Code};
+use crate::stand_in::StandIns;
+use crate::view::View;
+use gpu_core::{Bytes, DeviceEvent, DeviceFault, Fault, GpuBackend, Pid, ProcessInfo};
+use gpu_sim::{CallEffect, CallFault, Event, Holding, Process, Session, Simulation};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A look at the machine serves for this long.
+const FRESH: Duration = Duration::from_millis(20);
+/// The number of the first process that appears out of nowhere.
+const FIRST_NEW_PID: u32 = 900_001;
+/// What such a process has.
+const NEW_PROCESS_MEMORY: Bytes = Bytes::from_mib(64);
+
+/// A session that is served.
+pub(crate) struct Running {
+    folder: PathBuf,
+    session: Session,
+    /// How many calls each of the session's faults has seen.
+    seen: Vec<u64>,
+    machine: Option<Machine>,
+}
+
+/// Its machine, once somebody needs it.
+struct Machine {
+    simulation: Simulation,
+    stand_ins: StandIns,
+    view: Option<(Duration, Arc<View>)>,
+    next_pid: u32,
+}
+
+/// What the session lets happen at one call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effects {
+    late: Duration,
+    hangs: bool,
+    returns: Option<u32>,
+}
+
+impl Effects {
+    /// Tells whether the caller has to wait.
+    pub(crate) fn waits(self) -> bool {
+        self.hangs || self.late > Duration::ZERO
+    }
+
+    /// Lets the caller wait, for ever where the call hangs.
+    pub(crate) fn wait(self) {
+        clock::sleep(self.late);
+        if self.hangs {
+            clock::hang();
+        }
+    }
+
+    /// # Errors
+    /// The code that the session wants to be returned.
+    pub(crate) fn code(self) -> Answer {
+        match self.returns {
+            None => Ok(()),
+            Some(code) => Err(Code(code)),
+        }
+    }
+}
+
+impl Running {
+    pub(crate) fn new(folder: PathBuf, session: Session) -> Self {
+        let seen = vec![0; session.faults.len()];
+        Running { folder, session, seen, machine: None }
+    }
+
+    /// Tells whether this is that session, unchanged.
+    pub(crate) fn serves(&self, folder: &Path, session: &Session) -> bool {
+        self.folder == folder && self.session == *session
+    }
+
+    /// Returns the simulation, started on the first call.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub(crate) fn simulation(&mut self) -> gpu_core::Result<&Simulation> {
+        Ok(&self.machine()?.simulation)
+    }
+
+    fn machine(&mut self) -> gpu_core::Result<&mut Machine> {
+        let machine = match self.machine.take() {
+            Some(machine) => machine,
+            None => Machine::open(&self.session)?,
+        };
+        Ok(self.machine.insert(machine))
+    }
+
+    /// Returns the time since the session began.
+    fn elapsed(&self) -> Duration {
+        let now = clock::since_boot().as_nanos();
+        self.session.elapsed(now.try_into().unwrap_or(u64::MAX))
+    }
+
+    /// Lets happen what the session wants to happen at a call, but for what the caller waits for.
+    pub(crate) fn enter(&mut self, function: &str, gpu: Option<u32>) -> Answer<Effects> {
+        let late = Duration::from_micros(self.session.latency_us);
+        let mut effects = Effects { late, ..Effects::default() };
+        for number in 0..self.session.faults.len() {
+            let (Some(fault), Some(seen)) =
+                (self.session.faults.get(number), self.seen.get_mut(number))
+            else {
+                continue;
+            };
+            if !concerns(fault, function, gpu) {
+                continue;
+            }
+            *seen += 1;
+            let until = fault.times.map_or(u64::MAX, |times| fault.from.saturating_add(times));
+            if !(fault.from..until).contains(seen) {
+                continue;
+            }
+            match fault.effect {
+                CallEffect::Returns(code) => effects.returns = Some(code),
+                CallEffect::DelayMs(millis) => effects.late += Duration::from_millis(millis),
+                CallEffect::Hangs => effects.hangs = true,
+                CallEffect::LosesGpu(gpu) => self.happen(|_| lost(gpu))?,
+                CallEffect::AddsProcess(gpu) => self.happen(|machine| machine.newcomer(gpu))?,
+            }
+        }
+        Ok(effects)
+    }
+
+    fn happen(&mut self, event: impl FnOnce(&mut Machine) -> Event) -> Answer {
+        let elapsed = self.elapsed();
+        let machine = self.machine().map_err(|_| Code::DRIVER_NOT_LOADED)?;
+        machine.reach(elapsed);
+        let event = event(machine);
+        machine.happen(event);
+        Ok(())
+    }
+
+    /// Returns the machine as it is now, or was a moment ago.
+    pub(crate) fn look(&mut self) -> Answer<Arc<View>> {
+        let elapsed = self.elapsed();
+        let machine = self.machine().map_err(|_| Code::DRIVER_NOT_LOADED)?;
+        Ok(machine.look(elapsed))
+    }
+
+    /// Returns what devices have reported since the last call.
+    pub(crate) fn reports(&mut self) -> Answer<Vec<DeviceEvent>> {
+        let elapsed = self.elapsed();
+        let machine = self.machine().map_err(|_| Code::DRIVER_NOT_LOADED)?;
+        machine.reach(elapsed);
+        machine.simulation.events(Duration::ZERO).map_err(|error| error.kind().into())
+    }
+}
+
+/// Tells whether a fault is about a call.
+fn concerns(fault: &CallFault, function: &str, gpu: Option<u32>) -> bool {
+    let function = fault.function == function || fault.function == "*";
+    function && fault.gpu.is_none_or(|index| gpu == Some(index))
+}
+
+fn lost(gpu: u32) -> Event {
+    let text = format!("ask GPU {gpu}: it is lost");
+    Event::Fails(gpu, Fault { kind: DeviceFault::Lost.into(), text })
+}
+
+impl Machine {
+    fn open(session: &Session) -> gpu_core::Result<Self> {
+        let simulation = session.open()?;
+        let mut stand_ins = StandIns::new(&session.placeholders);
+        // Who has ended before anybody looked ended long ago: the memory is back.
+        for pid in stand_ins.ended(clock::since_boot()) {
+            simulation.happen(Event::Exit(pid));
+        }
+        Ok(Machine { simulation, stand_ins, view: None, next_pid: FIRST_NEW_PID })
+    }
+
+    /// Lets time pass, and those end whose real processes have.
+    fn reach(&mut self, elapsed: Duration) {
+        self.simulation.advance_to(elapsed);
+        for pid in self.stand_ins.ended(clock::since_boot()) {
+            self.happen(Event::Exit(pid));
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.simulation.happen(event);
+        self.view = None;
+    }
+
+    fn look(&mut self, elapsed: Duration) -> Arc<View> {
+        for pid in self.stand_ins.ended(clock::since_boot()) {
+            self.simulation.advance_to(elapsed);
+            self.happen(Event::Exit(pid));
+        }
+        match &self.view {
+            Some((taken, view)) if elapsed.saturating_sub(*taken) < FRESH => Arc::clone(view),
+            _ => {
+                self.simulation.advance_to(elapsed);
+                let view = Arc::new(View::take(&self.simulation));
+                self.view = Some((elapsed, Arc::clone(&view)));
+                view
+            }
+        }
+    }
+
+    /// Returns the start of a process on a device that was not there.
+    fn newcomer(&mut self, gpu: u32) -> Event {
+        let info = ProcessInfo::from_name(Pid(self.next_pid), "newcomer");
+        self.next_pid += 1;
+        let mut process = Process::new(info);
+        process.holdings.push(Holding::new(gpu, NEW_PROCESS_MEMORY));
+        Event::Start(Box::new(process))
+    }
+}

@@ -1,0 +1,182 @@
+//! What a machine shows at one moment: every call is answered from it, so that what calls cost
+//! does not depend on how large the machine is.
+
+use crate::code::{Answer, Code};
+use crate::pointer::Handle;
+use gpu_core::{
+    Absent, Accounting, Activity, Clock, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver,
+    Fault, GpuBackend, Groups, MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink, Pcie,
+    PcieThroughput, Power, Product, Reading, Result, Thermal, Timestamp, Topology,
+};
+use gpu_sim::Simulation;
+
+/// A whole machine.
+pub(crate) struct View {
+    /// The driver, or why it does not answer.
+    pub(crate) driver: Result<Driver, Fault>,
+    /// How the devices are connected.
+    pub(crate) topology: Reading<Topology>,
+    /// The wall clock.
+    pub(crate) wall: Timestamp,
+    devices: Vec<DeviceState>,
+}
+
+/// A device that somebody asks about, or a MIG instance of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) state: &'a DeviceState,
+    pub(crate) mig: Option<&'a MigInstance>,
+}
+
+impl View {
+    /// Looks at a machine.
+    ///
+    /// Question by question, and not by `GpuBackend::look`: what a caller should think of the
+    /// answers is up to the caller.
+    pub(crate) fn take(simulation: &Simulation) -> Self {
+        let driver = simulation.driver().map_err(|error| error.fault());
+        let infos = simulation.devices().unwrap_or_default();
+        let devices = infos.into_iter().map(|info| DeviceState {
+            sample: simulation.sample(&info.id).map_err(|error| error.fault()),
+            processes: simulation.processes(&info.id).map_err(|error| error.fault()),
+            mig: simulation.mig_instances(&info.id).map_err(|error| error.fault()),
+            details: simulation.details(&info.id, Groups::all()).map_err(|error| error.fault()),
+            info,
+        });
+        View {
+            driver,
+            devices: devices.collect(),
+            topology: simulation.topology().map_err(|error| error.kind().absent()),
+            wall: simulation.wall(),
+        }
+    }
+
+    /// Returns how many devices there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.devices.len() as u32
+    }
+
+    /// Returns every device.
+    pub(crate) fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
+        self.devices.iter().map(|state| Subject { view: self, state, mig: None })
+    }
+
+    /// Returns the device with this index.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when there is none.
+    pub(crate) fn subject_at(&self, index: u32) -> Answer<Subject<'_>> {
+        let mut subjects = self.subjects();
+        subjects.find(|subject| subject.index() == index).ok_or(Code::INVALID_ARGUMENT)
+    }
+
+    /// Returns what a handle stands for.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when it stands for nothing.
+    pub(crate) fn subject(&self, handle: Handle) -> Answer<Subject<'_>> {
+        let (index, mig) = handle.parts()?;
+        let gpu = self.subject_at(index)?;
+        match mig {
+            None => Ok(gpu),
+            Some(number) => {
+                let found = gpu.instances()?.iter().find(|mig| mig.index == number);
+                Ok(Subject { mig: Some(found.ok_or(Code::INVALID_ARGUMENT)?), ..gpu })
+            }
+        }
+    }
+}
+
+/// Returns a group of details; a machine that does not have it does not support it.
+fn group<T>(group: &Option<T>) -> Answer<&T> {
+    group.as_ref().ok_or(Code::NOT_SUPPORTED)
+}
+
+/// Defines one access to each group of details.
+macro_rules! groups {
+    ($($name:ident: $type:ty),* $(,)?) => { $(
+        pub(crate) fn $name(self) -> Answer<&'a $type> {
+            group(&self.state.details.as_ref()?.$name)
+        }
+    )* };
+}
+
+impl<'a> Subject<'a> {
+    groups! {
+        product: Product,
+        modes: Modes,
+        activity: Activity,
+        clocks: Clocks,
+        power: Power,
+        thermal: Thermal,
+        pcie: Pcie,
+        pcie_throughput: PcieThroughput,
+        memory_health: MemoryHealth,
+        nvlinks: Vec<NvLink>,
+        accounting: Accounting,
+    }
+
+    pub(crate) fn index(self) -> u32 {
+        self.state.info.id.index
+    }
+
+    pub(crate) fn handle(self) -> Handle {
+        match self.mig {
+            None => Handle::of_gpu(self.index()),
+            Some(mig) => Handle::of_mig(self.index(), mig.index),
+        }
+    }
+
+    /// Returns the device and the MIG instances that it has.
+    pub(crate) fn with_instances(self) -> impl Iterator<Item = Subject<'a>> {
+        let instances = self.instances().unwrap_or_default().iter();
+        [self].into_iter().chain(instances.map(move |mig| Subject { mig: Some(mig), ..self }))
+    }
+
+    /// Checks that the device answers.
+    ///
+    /// # Errors
+    /// What it says instead, such as `GPU_IS_LOST`.
+    pub(crate) fn check(self) -> Answer {
+        self.sample().map(|_| ())
+    }
+
+    /// Returns how the device is.
+    pub(crate) fn sample(self) -> Answer<&'a DeviceSample> {
+        Ok(self.state.sample.as_ref()?)
+    }
+
+    /// Returns the MIG instances of the device.
+    pub(crate) fn instances(self) -> Answer<&'a [MigInstance]> {
+        Ok(self.state.mig.as_ref()?)
+    }
+
+    /// Returns the memory of the device or the instance.
+    pub(crate) fn memory(self) -> Answer<MemoryInfo> {
+        match self.mig {
+            Some(mig) => Ok(mig.memory),
+            None => Ok(self.sample()?.memory),
+        }
+    }
+
+    /// Returns the processes on the device or in the instance.
+    pub(crate) fn processes(self) -> Answer<impl Iterator<Item = &'a DeviceProcess>> {
+        let all = self.state.processes.as_ref()?.iter();
+        Ok(all.filter(move |process| {
+            self.mig.is_none_or(|mig| {
+                let (gpu, compute) = (process.gpu_instance, process.compute_instance);
+                gpu == mig.gpu_instance && (compute.is_none() || compute == mig.compute_instance)
+            })
+        }))
+    }
+
+    /// Returns the UUID; an instance is named by its device and its numbers there, as drivers up
+    /// to R460 name it and all take it (CUDA's manual, MIG device names).
+    pub(crate) fn uuid(self) -> Answer<String> {
+        let uuid = self.state.info.id.uuid.as_ref().map_err(|absent| *absent)?;
+        let Some(mig) = self.mig else { return Ok(uuid.0.clone()) };
+        let gpu = mig.gpu_instance.ok_or(Absent::NotSupported)?;
+        Ok(format!("MIG-{uuid}/{gpu}/{}", mig.compute_instance.unwrap_or(0)))
+    }
+}
