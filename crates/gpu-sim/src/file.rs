@@ -230,6 +230,7 @@ pub(crate) struct EventEntry {
     pub(crate) joins_group: Option<GroupEntry>,
     pub(crate) joins_cgroup: Option<CgroupEntry>,
     pub(crate) fails: Option<FailsEntry>,
+    pub(crate) reports: Option<ReportsEntry>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -274,6 +275,13 @@ pub(crate) struct CgroupEntry {
 pub(crate) struct FailsEntry {
     pub(crate) gpu: u32,
     pub(crate) fault: GpuFault,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReportsEntry {
+    pub(crate) gpu: u32,
+    pub(crate) xid: u64,
 }
 
 impl MachineFile {

@@ -8,8 +8,8 @@ use crate::process_entry::{complete, held_file, user_name};
 use crate::seed::Seed;
 use crate::simulation::Simulation;
 use gpu_core::{
-    Absent, Bytes, DeviceFault, DeviceProcessKind, ErrorKind, Pid, ProcessFault, ProcessInfo,
-    ProcessState, Timestamp,
+    Absent, Bytes, DeviceEventKind, DeviceFault, DeviceProcessKind, ErrorKind, Pid, ProcessFault,
+    ProcessInfo, ProcessState, Timestamp,
 };
 use rand::RngExt;
 use rand::seq::IndexedRandom;
@@ -57,7 +57,7 @@ pub fn random_machine(seed: Seed) -> Machine {
 }
 
 /// Returns a random script for a machine: in its first half minute processes start, end, let go,
-/// take more memory, change group or cgroup, numbers are used again and devices fail.
+/// take more memory, change group or cgroup, numbers are used again, devices fail and report.
 pub fn random_script(seed: Seed, machine: &Machine) -> Vec<Scheduled> {
     let mut rng = seed.child("script");
     let count = rng.random_range(0..=6);
@@ -231,7 +231,7 @@ fn scheduled(rng: &mut ChaCha8Rng, machine: &Machine) -> Option<Scheduled> {
 fn event(rng: &mut ChaCha8Rng, machine: &Machine, process: &Process) -> Option<Event> {
     let pid = process.pid();
     let device = machine.devices.choose(rng)?.info.id.index;
-    Some(match rng.random_range(0..9) {
+    Some(match rng.random_range(0..10) {
         0 => Event::Exit(pid),
         1 => Event::LetGo(pid, None),
         2 => Event::LetGo(pid, Some(device)),
@@ -243,11 +243,18 @@ fn event(rng: &mut ChaCha8Rng, machine: &Machine, process: &Process) -> Option<E
         5 => Event::Computes(pid, rng.random_range(0..200)),
         6 => Event::JoinsGroup(pid, Pid(rng.random_range(2..1000))),
         7 => Event::JoinsCgroup(pid, "/user.slice/elsewhere.scope".to_owned()),
+        8 => Event::Reports(device, report(rng)),
         _ => {
             let text = format!("ask GPU {device}: it is lost");
             Event::Fails(device, gpu_core::Fault { kind: DeviceFault::Lost.into(), text })
         }
     })
+}
+
+/// Returns something that a device reports: an error of the program, of memory, of the bus.
+fn report(rng: &mut ChaCha8Rng) -> DeviceEventKind {
+    use DeviceEventKind::{DoubleBitEcc, SingleBitEcc, Xid};
+    pick(rng, [Xid(13), Xid(48), Xid(79), SingleBitEcc, DoubleBitEcc])
 }
 
 /// Returns the process that gets a number when its first owner has ended: somebody's shell.

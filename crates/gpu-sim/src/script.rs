@@ -4,7 +4,7 @@ use crate::device_entry::fault_of;
 use crate::file::{EventEntry, Place};
 use crate::machine::{Event, Machine, Scheduled, When};
 use crate::process_entry;
-use gpu_core::{Bytes, Pid, Result, Timestamp};
+use gpu_core::{Bytes, DeviceEventKind, Pid, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -78,6 +78,9 @@ fn changes(machine: &Machine, place: Place<'_>, entry: &EventEntry) -> Result<Ve
     if let Some(fails) = &entry.fails {
         let fault = fault_of(&format!("GPU {}", fails.gpu), fails.fault);
         events.push(Event::Fails(fails.gpu, fault));
+    }
+    if let Some(reports) = &entry.reports {
+        events.push(Event::Reports(reports.gpu, DeviceEventKind::Xid(reports.xid)));
     }
     Ok(events)
 }

@@ -68,6 +68,10 @@ fn an_unknown_field_is_named_with_its_line_and_the_one_meant() {
             "machine.toml line 5: unknown field 'gpus'; did you mean 'gpu'?",
         ),
         (
+            format!("{HEAD}[[event]]\nat_ms = 1\nreports = {{ gpu = 0, xids = 79 }}\n"),
+            "machine.toml line 5: unknown field 'xids'; did you mean 'xid'?",
+        ),
+        (
             format!(
                 "{HEAD}[[process]]\npid = 1\nmemory = [{{ gpu = 0, mib = 1, lsted = true }}]\n"
             ),
@@ -128,6 +132,10 @@ fn what_contradicts_itself_is_refused() {
         ("[[process]]\npid = 0\nname = 'a'\n", "line 4: process 0 is none: numbers begin at 1"),
         ("[[event]]\nexit = 7\n", "an event has either 'at_ms' or 'after_exit_of'"),
         ("[[event]]\nat_ms = 5\n", "line 4: an event has one change, such as 'exit' or 'start'"),
+        (
+            "[[event]]\nat_ms = 5\nreports = { gpu = 2, xid = 79 }\n",
+            "line 4: GPU 2 is not in this machine",
+        ),
         (
             "[[event]]\nat_ms = 5\nfails = { gpu = 2, fault = 'lost' }\n",
             "line 4: GPU 2 is not in this machine",

@@ -1,8 +1,8 @@
 //! What a signal does to each kind of process, and what comes back when.
 
 use gpu_core::{
-    ActToken, Bytes, Clock, DeviceId, ErrorKind, GpuBackend, Host, Pid, ProcessFault,
-    ProcessHandle, ProcessState, Signal,
+    ActToken, Bytes, Clock, DeviceEventKind, DeviceId, ErrorKind, GpuBackend, Host, Pid,
+    ProcessFault, ProcessHandle, ProcessState, Signal,
 };
 use gpu_sim::{Event, Machine, Seed, Simulation};
 use std::path::Path;
@@ -311,4 +311,27 @@ fn a_device_has_as_much_memory_as_the_machine_says() {
     assert_eq!(sample.memory.total, Ok(Bytes::from_mib(24_576)));
     assert_eq!(sample.memory.used, Ok(Bytes::from_mib(11)));
     assert_eq!(sample.utilization.unwrap().get(), 0);
+}
+
+#[test]
+fn a_report_is_waited_for_and_fetched_once() {
+    let simulation = machine(
+        "[[event]]\nat_ms = 500\nreports = { gpu = 0, xid = 79 }\n\
+         [[event]]\nat_ms = 500\nreports = { gpu = 0, xid = 13 }\n\
+         [[event]]\nat_ms = 3000\nreports = { gpu = 0, xid = 48 }\n",
+    );
+    let xids = |wait: u64| -> Vec<_> {
+        let told = simulation.events(Duration::from_millis(wait)).unwrap();
+        assert!(told.iter().all(|event| event.device == Some(0)));
+        told.into_iter().map(|event| event.kind).collect()
+    };
+    assert_eq!(xids(499), []);
+    assert_eq!(simulation.elapsed(), Duration::from_millis(499), "a quiet wait lasts");
+    assert_eq!(xids(10_000), [DeviceEventKind::Xid(79), DeviceEventKind::Xid(13)]);
+    assert_eq!(simulation.elapsed(), Duration::from_millis(500), "and one that is answered ends");
+    assert_eq!(xids(0), []);
+    simulation.sleep(Duration::from_secs(10));
+    assert_eq!(xids(0), [DeviceEventKind::Xid(48)], "what nobody waited for is kept");
+    assert_eq!(simulation.elapsed(), Duration::from_millis(10_500));
+    assert!(simulation.sample(&DeviceId::from_index(0)).is_ok(), "the device works on");
 }
