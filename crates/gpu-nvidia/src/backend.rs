@@ -1,0 +1,133 @@
+//! NVML in this process.
+
+use crate::call::{Caller, CurrentCall};
+use crate::library::{SimulatedNvml, load, simulated};
+use crate::sample::sample;
+use crate::session::{Opened, Session};
+use gpu_core::{
+    ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
+    Driver, Error, ErrorKind, GpuBackend, Groups, MigInstance, Origin, Result, Topology,
+};
+use std::path::Path;
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
+
+/// NVML in this process.
+///
+/// The first question initialises it. Questions from several threads are put at the same time, as
+/// NVML allows; closing it waits until all of them are answered.
+pub struct Nvml {
+    caller: Caller,
+    simulated: Option<SimulatedNvml>,
+    session: RwLock<Option<Session>>,
+}
+
+impl Nvml {
+    /// Opens the library at `path`, or the first that loads of `libnvidia-ml.so.1`,
+    /// `libnvidia-ml.so` and WSL's. Loads only: the driver is asked nothing.
+    ///
+    /// # Errors
+    /// `Machine(NoLibrary)` when there is none that loads.
+    pub fn open(path: Option<&Path>) -> Result<Nvml> {
+        let library = load(path)?;
+        let simulated = simulated(&library);
+        Ok(Nvml { caller: Caller::new(library), simulated, session: RwLock::default() })
+    }
+
+    /// Returns the simulated machine that the library says it serves; `None` for NVIDIA's own.
+    pub fn simulated(&self) -> Option<&SimulatedNvml> {
+        self.simulated.as_ref()
+    }
+
+    /// Returns what NVML is being asked at this moment, the oldest question first, for whoever
+    /// waits in another thread.
+    pub fn current_call(&self) -> Option<CurrentCall> {
+        self.caller.current()
+    }
+
+    /// Returns how many NVML calls were made.
+    pub fn calls(&self) -> u64 {
+        self.caller.made()
+    }
+
+    /// Shuts NVML down, which closes the device files, once all questions of other threads are
+    /// answered; a wait for events is one. The next question initialises it again.
+    pub fn close(&self) {
+        if let Some(session) = self.writing().take() {
+            session.close(&self.caller);
+        }
+    }
+
+    fn writing(&self) -> RwLockWriteGuard<'_, Option<Session>> {
+        self.session.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a question, after initialising NVML where that was not done.
+    fn ask<T>(&self, question: impl FnOnce(Opened<'_>) -> Result<T>) -> Result<T> {
+        let mut reading = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        if reading.is_none() {
+            drop(reading);
+            let mut writing = self.writing();
+            if writing.is_none() {
+                *writing = Some(Session::open(&self.caller)?);
+            }
+            reading = RwLockWriteGuard::downgrade(writing);
+        }
+        let Some(session) = &*reading else {
+            return Err(Error::new(ErrorKind::Again, "initialise NVML"));
+        };
+        let simulated = self.simulated.is_some();
+        question(Opened { caller: &self.caller, session, simulated })
+    }
+}
+
+impl Drop for Nvml {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl GpuBackend for Nvml {
+    fn origin(&self) -> Origin {
+        match &self.simulated {
+            Some(simulated) => Origin::Simulated(simulated.machine.clone()),
+            None => Origin::Live,
+        }
+    }
+
+    fn driver(&self) -> Result<Driver> {
+        self.ask(|nvml| nvml.driver())
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.ask(|nvml| nvml.devices())
+    }
+
+    fn sample(&self, device: &DeviceId) -> Result<DeviceSample> {
+        self.ask(|nvml| sample(nvml.named(device)?))
+    }
+
+    fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        self.ask(|nvml| nvml.processes(nvml.named(device)?))
+    }
+
+    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
+        self.ask(|nvml| nvml.mig_instances(nvml.named(device)?))
+    }
+
+    fn details(&self, device: &DeviceId, _: Groups) -> Result<DeviceDetails> {
+        Err(Error::new(ErrorKind::Unsupported, format!("ask for details of {device}")))
+    }
+
+    fn topology(&self) -> Result<Topology> {
+        Err(Error::new(ErrorKind::Unsupported, "ask for the topology"))
+    }
+
+    fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
+        self.ask(|nvml| nvml.events(wait))
+    }
+
+    fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {device}")))
+    }
+}

@@ -1,0 +1,147 @@
+//! The one place through which NVML is called.
+//!
+//! Each call has its name here before it begins and until it has returned, so that another thread
+//! can tell what the driver is waiting for; it is counted; and what it returned becomes a
+//! [`Failure`] that knows the question. Nothing is locked while the driver works.
+
+use crate::code::Code;
+use crate::functions::{Function, Functions};
+use gpu_core::{Absent, Error, ErrorKind, Reach, Reading, Result};
+use libloading::Library;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What NVML is being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrentCall {
+    /// The function of NVML.
+    pub function: &'static str,
+    /// The device it is asked about, by index; `None` for the machine as a whole.
+    pub device: Option<u32>,
+}
+
+impl fmt::Display for CurrentCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.function)?;
+        self.device.map_or(Ok(()), |index| write!(f, " of GPU {index}"))
+    }
+}
+
+/// Makes the calls of one library.
+pub(crate) struct Caller {
+    pub(crate) functions: Functions,
+    made: AtomicU64,
+    /// The calls that have not returned, the oldest first.
+    running: Mutex<Vec<(u64, CurrentCall)>>,
+    library: Library,
+}
+
+impl Caller {
+    pub(crate) fn new(library: Library) -> Self {
+        Caller {
+            functions: Functions::new(),
+            made: AtomicU64::new(0),
+            running: Mutex::default(),
+            library,
+        }
+    }
+
+    /// Returns how many calls were made.
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Returns the oldest call that has not returned.
+    pub(crate) fn current(&self) -> Option<CurrentCall> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.first().map(|(_, call)| *call)
+    }
+
+    /// Tells whether the library has a function.
+    pub(crate) fn has<F: Copy>(&self, function: &Function<F>) -> bool {
+        function.find(&self.library).is_some()
+    }
+
+    /// Calls a function about a device, or about the machine as a whole; `run` does nothing but to
+    /// call what it is given.
+    ///
+    /// # Errors
+    /// `FUNCTION_NOT_FOUND` where the library does not have it, which then is no call; else the
+    /// code that it returned.
+    pub(crate) fn call<F: Copy>(
+        &self,
+        function: &Function<F>,
+        device: Option<u32>,
+        run: impl FnOnce(F) -> u32,
+    ) -> Answer<()> {
+        let question = CurrentCall { function: function.name(), device };
+        let failure = |code| Failure { code, question, wish: function.wish };
+        let Some(address) = function.find(&self.library) else {
+            return Err(failure(Code::FUNCTION_NOT_FOUND));
+        };
+        let serial = self.made.fetch_add(1, Ordering::Relaxed);
+        let running = || self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running().push((serial, question));
+        let code = run(address);
+        running().retain(|(other, _)| *other != serial);
+        if code == 0 { Ok(()) } else { Err(failure(Code(code))) }
+    }
+}
+
+/// What a call has to say.
+pub(crate) type Answer<T> = std::result::Result<T, Failure>;
+
+/// A call that did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    question: CurrentCall,
+    wish: &'static str,
+}
+
+impl Failure {
+    /// Returns the failure of a question that nobody put.
+    #[cfg(test)]
+    pub(crate) fn of(code: Code) -> Self {
+        Failure { code, question: CurrentCall { function: "f", device: None }, wish: "for it" }
+    }
+
+    /// Returns the failure as an error of the kind that the question gives to its code.
+    pub(crate) fn error(self, kind: impl FnOnce(Code) -> ErrorKind) -> Error {
+        let CurrentCall { function, device } = self.question;
+        let whom = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
+        let what = format!("ask {whom} {} ({function})", self.wish);
+        Error::new(kind(self.code), what).with_source(format!("NVML says: {}", self.code))
+    }
+
+    /// Tells whether the driver does not know the function, or not in this version.
+    pub(crate) fn is_too_old(self) -> bool {
+        matches!(self.code, Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION_MISMATCH)
+    }
+}
+
+/// Returns one value of a device, or why it is absent.
+///
+/// # Errors
+/// The failure of the device or the machine, when the code tells of one.
+pub(crate) fn reading<T>(answer: Answer<T>) -> Result<Reading<T>> {
+    match answer {
+        Ok(value) => Ok(Ok(value)),
+        Err(failure) => {
+            let kind = failure.code.of_value();
+            match kind.reach() {
+                Reach::Field => Ok(Err(kind.absent())),
+                _ => Err(failure.error(|_| kind)),
+            }
+        }
+    }
+}
+
+/// Returns a value of a device that makes sense only in a certain range.
+pub(crate) fn plausible<T, U>(
+    reading: Reading<T>,
+    make: impl FnOnce(T) -> Option<U>,
+) -> Reading<U> {
+    reading.and_then(|value| make(value).ok_or(Absent::Implausible))
+}

@@ -1,0 +1,228 @@
+//! NVML's return codes: what each means, and how far it reaches.
+//!
+//! The reach is that of the codes in NVML's documentation (`nvmlReturn_t`), told apart by what was
+//! asked: the same code spoils everything when it answers the initialisation, and one value when
+//! it answers a question for one value.
+
+use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault};
+use std::fmt;
+
+/// A return code other than success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(pub(crate) u32);
+
+impl Code {
+    pub(crate) const INVALID_ARGUMENT: Code = Code(2);
+    pub(crate) const NOT_SUPPORTED: Code = Code(3);
+    pub(crate) const NO_PERMISSION: Code = Code(4);
+    pub(crate) const ALREADY_INITIALIZED: Code = Code(5);
+    pub(crate) const NOT_FOUND: Code = Code(6);
+    pub(crate) const INSUFFICIENT_SIZE: Code = Code(7);
+    pub(crate) const INSUFFICIENT_POWER: Code = Code(8);
+    pub(crate) const DRIVER_NOT_LOADED: Code = Code(9);
+    pub(crate) const TIMEOUT: Code = Code(10);
+    pub(crate) const IRQ_ISSUE: Code = Code(11);
+    pub(crate) const LIBRARY_NOT_FOUND: Code = Code(12);
+    pub(crate) const FUNCTION_NOT_FOUND: Code = Code(13);
+    pub(crate) const GPU_IS_LOST: Code = Code(15);
+    pub(crate) const RESET_REQUIRED: Code = Code(16);
+    pub(crate) const OPERATING_SYSTEM: Code = Code(17);
+    pub(crate) const LIB_RM_VERSION_MISMATCH: Code = Code(18);
+    pub(crate) const IN_USE: Code = Code(19);
+    pub(crate) const NO_DATA: Code = Code(21);
+    pub(crate) const ARGUMENT_VERSION_MISMATCH: Code = Code(25);
+    pub(crate) const DEPRECATED: Code = Code(26);
+    pub(crate) const UNKNOWN: Code = Code(999);
+
+    /// Returns what a code means that answers the initialisation or a question about the whole
+    /// machine: the machine does not tell anything.
+    pub(crate) fn of_machine(self) -> ErrorKind {
+        let fault = match self {
+            Code::NO_PERMISSION => MachineFault::NotPermitted,
+            Code::NOT_FOUND => MachineFault::NoDevices,
+            code => code.machine_fault().unwrap_or(MachineFault::Unknown(self.0)),
+        };
+        fault.into()
+    }
+
+    /// Returns what a code means that answers a question about one device, taken as a whole.
+    pub(crate) fn of_device(self) -> ErrorKind {
+        let device = || self.device_fault().map(ErrorKind::from);
+        let machine = || self.machine_fault().map(ErrorKind::from);
+        let field = || self.absent().map(ErrorKind::from);
+        let known = device().or_else(machine).or_else(field);
+        known.unwrap_or(match self {
+            Code::INSUFFICIENT_SIZE => ErrorKind::Again,
+            Code::IN_USE => DeviceFault::InUse.into(),
+            Code(code) => DeviceFault::Unknown(code).into(),
+        })
+    }
+
+    /// Returns what a code means that answers the wish for a device: whatever only this device is
+    /// denied for is its own fault, though the machine's codes tell it.
+    pub(crate) fn of_handle(self) -> ErrorKind {
+        match self {
+            Code::OPERATING_SYSTEM => Absent::NotPermitted.into(),
+            code => code.of_device(),
+        }
+    }
+
+    /// Returns what a code means that answers a question for one value of a device. What is not
+    /// about device or machine takes away the value and nothing else, unknown codes too: a driver
+    /// answers 999 for a single broken sensor.
+    pub(crate) fn of_value(self) -> ErrorKind {
+        match self {
+            // An old driver does not know the number of the limit, clock or counter asked for.
+            Code::INVALID_ARGUMENT => Absent::NotSupported.into(),
+            code => match code.of_device() {
+                ErrorKind::Device(DeviceFault::Unknown(_) | DeviceFault::InUse)
+                | ErrorKind::Again => Absent::Failed.into(),
+                kind => kind,
+            },
+        }
+    }
+
+    fn machine_fault(self) -> Option<MachineFault> {
+        Some(match self {
+            Code::DRIVER_NOT_LOADED => MachineFault::DriverNotLoaded,
+            Code::LIBRARY_NOT_FOUND => MachineFault::NoLibrary,
+            Code::LIB_RM_VERSION_MISMATCH => MachineFault::VersionMismatch,
+            Code::OPERATING_SYSTEM => MachineFault::Blocked,
+            _ => return None,
+        })
+    }
+
+    fn device_fault(self) -> Option<DeviceFault> {
+        Some(match self {
+            Code::GPU_IS_LOST => DeviceFault::Lost,
+            Code::RESET_REQUIRED => DeviceFault::ResetRequired,
+            Code::INSUFFICIENT_POWER => DeviceFault::InsufficientPower,
+            Code::IRQ_ISSUE => DeviceFault::Interrupt,
+            _ => return None,
+        })
+    }
+
+    fn absent(self) -> Option<Absent> {
+        Some(match self {
+            Code::NOT_SUPPORTED | Code::DEPRECATED => Absent::NotSupported,
+            Code::NO_PERMISSION => Absent::NotPermitted,
+            Code::NOT_FOUND | Code::NO_DATA => Absent::NotFound,
+            Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION_MISMATCH => Absent::TooOld,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Code {
+    /// Writes what NVML says with the code, in words of our own, and the code.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.0 {
+            1 => "it was not initialised",
+            2 => "an argument is not valid",
+            3 => "that is not supported",
+            4 => "that is not permitted",
+            5 => "it was initialised already",
+            6 => "there is no such thing",
+            7 => "the buffer is too small",
+            8 => "external power is not connected",
+            9 => "the driver is not loaded",
+            10 => "nothing came in time",
+            11 => "the kernel cannot serve an interrupt of the GPU",
+            12 => "a library of the driver is not there",
+            13 => "the driver does not know the question",
+            14 => "the infoROM is damaged",
+            15 => "the GPU is lost",
+            16 => "the GPU requires a reset",
+            17 => "the operating system blocks it",
+            18 => "library and driver are of different versions",
+            19 => "the GPU is in use",
+            20 => "there is not enough memory",
+            21 => "there is no data",
+            22 => "a virtual GPU with ECC cannot do that",
+            23 => "something other than memory has run out",
+            24 => "that frequency is not supported",
+            25 => "the driver does not know this version of the question",
+            26 => "that is no longer done",
+            27 => "it is not ready",
+            28 => "there is no GPU",
+            29 => "the state does not allow that",
+            30 => "this kind of reset is not supported",
+            999 => "something went wrong inside",
+            _ => "an error without a known meaning",
+        };
+        write!(f, "{words} (code {})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(code: u32) -> [ErrorKind; 3] {
+        [Code(code).of_machine(), Code(code).of_device(), Code(code).of_value()]
+    }
+
+    #[test]
+    fn what_is_about_the_machine_stays_so_wherever_it_is_said() {
+        for (code, fault) in [
+            (9, MachineFault::DriverNotLoaded),
+            (12, MachineFault::NoLibrary),
+            (17, MachineFault::Blocked),
+            (18, MachineFault::VersionMismatch),
+        ] {
+            assert_eq!(kinds(code), [fault.into(); 3], "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_about_a_device_spoils_it_for_one_value_too() {
+        for (code, fault) in [
+            (8, DeviceFault::InsufficientPower),
+            (11, DeviceFault::Interrupt),
+            (15, DeviceFault::Lost),
+            (16, DeviceFault::ResetRequired),
+        ] {
+            assert_eq!(kinds(code)[1..], [fault.into(); 2], "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_about_a_value_is_its_reason_of_absence() {
+        for (code, absent) in [
+            (3, Absent::NotSupported),
+            (4, Absent::NotPermitted),
+            (6, Absent::NotFound),
+            (13, Absent::TooOld),
+            (25, Absent::TooOld),
+        ] {
+            assert_eq!(kinds(code)[1..], [absent.into(); 2], "{code}");
+        }
+    }
+
+    #[test]
+    fn the_same_code_reaches_as_far_as_the_question() {
+        assert_eq!(
+            kinds(999),
+            [
+                MachineFault::Unknown(999).into(),
+                DeviceFault::Unknown(999).into(),
+                Absent::Failed.into()
+            ]
+        );
+        assert_eq!(Code(4).of_machine(), MachineFault::NotPermitted.into());
+        assert_eq!(Code(4).of_handle(), Absent::NotPermitted.into());
+        assert_eq!(Code(17).of_handle(), Absent::NotPermitted.into());
+        assert_eq!(Code(15).of_handle(), DeviceFault::Lost.into());
+        assert_eq!(Code(7).of_device(), ErrorKind::Again);
+        assert_eq!(Code(2).of_value(), Absent::NotSupported.into());
+    }
+
+    #[test]
+    fn codes_of_tomorrow_are_kept() {
+        for code in [31, 77, u32::MAX] {
+            assert_eq!(Code(code).of_machine(), MachineFault::Unknown(code).into());
+            assert_eq!(Code(code).of_device(), DeviceFault::Unknown(code).into());
+            assert!(Code(code).to_string().ends_with(&format!("(code {code})")));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What devices report by themselves.
+
+use crate::call::{Caller, Failure};
+use crate::code::Code;
+use crate::device::{Data, Device};
+use crate::session::{Opened, spoils_all};
+use gpu_core::{DeviceEvent, DeviceEventKind, Error, ErrorKind, Result};
+use nvml_wrapper_sys::bindings::{
+    nvmlEventData_t, nvmlEventSet_t, nvmlEventTypeDoubleBitEccError,
+    nvmlEventTypeSingleBitEccError, nvmlEventTypeXidCriticalError,
+};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// What is registered for, as far as a device reports it.
+const WANTED: u64 = (nvmlEventTypeSingleBitEccError
+    | nvmlEventTypeDoubleBitEccError
+    | nvmlEventTypeXidCriticalError) as u64;
+
+/// At most so many are returned at once; the rest waits in the driver.
+const MOST_AT_ONCE: usize = 256;
+
+const WHAT: &str = "wait for events";
+
+/// A set of events that devices are registered with. It stays from one wait to the next, so that
+/// nothing between them is lost.
+pub(crate) struct EventSet(nvmlEventSet_t);
+
+// SAFETY: it is a token that only NVML looks into, and NVML may be called from any thread.
+unsafe impl Send for EventSet {}
+
+impl EventSet {
+    pub(crate) fn free(self, caller: &Caller) {
+        // SAFETY: the set is of this initialisation, and this is the last use of it.
+        let _ = caller.call(&caller.functions.nvmlEventSetFree, None, |f| unsafe { f(self.0) });
+    }
+
+    /// Waits for one event; `None` after a quiet wait.
+    fn wait(&self, caller: &Caller, millis: u32) -> Result<Option<nvmlEventData_t>, Failure> {
+        let newer = &caller.functions.nvmlEventSetWait_v2;
+        let function = match caller.has(newer) {
+            true => newer,
+            // It fills in the same struct but for the instances at its end.
+            false => &caller.functions.nvmlEventSetWait,
+        };
+        let mut data = nvmlEventData_t::zeroed();
+        // SAFETY: the set is of this initialisation, and `data` is what the function fills in.
+        match caller.call(function, None, |f| unsafe { f(self.0, &mut data, millis) }) {
+            Ok(()) => Ok(Some(data)),
+            Err(failure) if failure.code == Code::TIMEOUT => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+impl Opened<'_> {
+    /// Waits until a device reports something, for `wait` at most, and returns all that is there.
+    ///
+    /// # Errors
+    /// `Unsupported` when no device reports anything; `Device` or `Machine` when NVML answers so.
+    pub(crate) fn events(self, wait: Duration) -> Result<Vec<DeviceEvent>> {
+        let mut kept = self.session.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = match &mut *kept {
+            Some(set) => set,
+            none => none.insert(self.register()?),
+        };
+        let millis = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX - 1);
+        let failed = |failure: Failure| failure.error(Code::of_device);
+        let mut events = Vec::new();
+        let mut next = set.wait(self.caller, millis).map_err(failed)?;
+        while let Some(data) = next {
+            events.extend(
+                kind(data.eventType, data.eventData)
+                    .map(|kind| DeviceEvent { device: self.index_of(&data), kind }),
+            );
+            if events.len() >= MOST_AT_ONCE {
+                break;
+            }
+            // What has been reported is not lost to a failure after it.
+            next = set.wait(self.caller, 0).unwrap_or(None);
+        }
+        Ok(events)
+    }
+
+    /// Registers all devices that report anything with a new set.
+    fn register(self) -> Result<EventSet> {
+        let functions = &self.caller.functions;
+        let mut set = EventSet(std::ptr::null_mut());
+        // SAFETY: NVML is initialised, and the set is what the function fills in.
+        let made =
+            self.caller.call(&functions.nvmlEventSetCreate, None, |f| unsafe { f(&mut set.0) });
+        made.map_err(|failure| match failure.code {
+            Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND => {
+                failure.error(|_| ErrorKind::Unsupported)
+            }
+            _ => failure.error(Code::of_machine),
+        })?;
+        let mut registered = 0;
+        for index in self.indices() {
+            match self.device(index).and_then(|device| register_with(&set, device)) {
+                Ok(()) => registered += 1,
+                Err(error) if spoils_all(&error) => {
+                    set.free(self.caller);
+                    return Err(error);
+                }
+                // It reports nothing, or is lost.
+                Err(_) => {}
+            }
+        }
+        if registered == 0 {
+            set.free(self.caller);
+            return Err(Error::new(ErrorKind::Unsupported, WHAT)
+                .with_source("no GPU reports anything by itself"));
+        }
+        Ok(set)
+    }
+
+    fn index_of(self, data: &nvmlEventData_t) -> Option<u32> {
+        self.indices()
+            .find(|index| self.device(*index).is_ok_and(|device| device.handle.0 == data.device))
+    }
+}
+
+fn register_with(set: &EventSet, device: Device<'_>) -> Result<()> {
+    let functions = &device.caller.functions;
+    let failed = |failure: Failure| failure.error(Code::of_value);
+    let types: u64 = device.get(&functions.nvmlDeviceGetSupportedEventTypes).map_err(failed)?;
+    if types & WANTED == 0 {
+        return Err(Error::new(ErrorKind::Unsupported, WHAT));
+    }
+    let register = &functions.nvmlDeviceRegisterEvents;
+    // SAFETY: handle and set are of this initialisation.
+    device.call(register, |f, handle| unsafe { f(handle, types & WANTED, set.0) }).map_err(failed)
+}
+
+fn kind(event: u64, data: u64) -> Option<DeviceEventKind> {
+    const XID: u64 = nvmlEventTypeXidCriticalError as u64;
+    const SINGLE_BIT: u64 = nvmlEventTypeSingleBitEccError as u64;
+    const DOUBLE_BIT: u64 = nvmlEventTypeDoubleBitEccError as u64;
+    match event {
+        XID => Some(DeviceEventKind::Xid(data)),
+        SINGLE_BIT => Some(DeviceEventKind::SingleBitEcc),
+        DOUBLE_BIT => Some(DeviceEventKind::DoubleBitEcc),
+        // Nobody asked for it.
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_by_their_bits() {
+        assert_eq!(kind(8, 79), Some(DeviceEventKind::Xid(79)));
+        assert_eq!(kind(1, 0), Some(DeviceEventKind::SingleBitEcc));
+        assert_eq!(kind(2, 0), Some(DeviceEventKind::DoubleBitEcc));
+        assert_eq!(kind(4, 0), None);
+        assert_eq!(WANTED, 11);
+    }
+}

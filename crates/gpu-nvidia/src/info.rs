@@ -1,0 +1,65 @@
+//! What a device is.
+
+use crate::call::reading;
+use crate::session::{Opened, spoils_all};
+use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, Reading, Result};
+
+impl Opened<'_> {
+    /// Returns every device, by index; one that does not answer tells where it sits if NVML still
+    /// knows that, and nothing else.
+    ///
+    /// # Errors
+    /// `Machine` when there is none, or the driver stops to answer.
+    pub(crate) fn devices(self) -> Result<Vec<DeviceInfo>> {
+        if self.indices().is_empty() {
+            return Err(Error::new(MachineFault::NoDevices, "find a GPU"));
+        }
+        self.indices().map(|index| self.device_info(index)).collect()
+    }
+
+    fn device_info(self, index: u32) -> Result<DeviceInfo> {
+        match self.answering(index) {
+            Err(error) if !spoils_all(&error) => Ok(self.silent(index, error.kind().absent())),
+            answer => answer,
+        }
+    }
+
+    fn answering(self, index: u32) -> Result<DeviceInfo> {
+        let device = self.device(index)?;
+        let functions = &self.caller.functions;
+        let bus = self.bus(device)?;
+        let minor = self.minor(device)?;
+        let uuid = self.uuid(device)?;
+        let name = self.name(device)?;
+        let persistence = reading(device.get(&functions.nvmlDeviceGetPersistenceMode))?;
+        let display_active = reading(device.get(&functions.nvmlDeviceGetDisplayActive))?;
+        let mig = self.mig_mode(device)?;
+        Ok(DeviceInfo {
+            id: DeviceId { uuid, index, minor, bus },
+            name,
+            persistence: persistence.map(is_on),
+            display_active: display_active.map(is_on),
+            mig_enabled: mig.map(|(now, _)| now),
+        })
+    }
+
+    fn silent(self, index: u32, reason: Absent) -> DeviceInfo {
+        let device = self.device(index);
+        let still =
+            |told: Option<Result<Reading<_>>>| told.and_then(Result::ok).unwrap_or(Err(reason));
+        let bus = still(device.as_ref().ok().map(|device| self.bus(*device)));
+        let minor = device.map_or(Err(reason), |device| self.minor(device).unwrap_or(Err(reason)));
+        DeviceInfo {
+            id: DeviceId { uuid: Err(reason), index, minor, bus },
+            name: Err(reason),
+            persistence: Err(reason),
+            display_active: Err(reason),
+            mig_enabled: Err(reason),
+        }
+    }
+}
+
+/// Reads one of NVML's switches (`nvmlEnableState_t`).
+pub(crate) fn is_on(state: u32) -> bool {
+    state != 0
+}

@@ -1,0 +1,318 @@
+//! The processes on a device.
+//!
+//! NVML has three lists, and a process may be in several. The entry points of each come in three
+//! versions: the first tells no instances, the third is the same as the second but for drivers
+//! 535.43 to 535.103, whose entries were larger for a while.
+
+use crate::call::{Answer, Failure};
+use crate::code::Code;
+use crate::device::Device;
+use crate::functions::{Function, List};
+use crate::mig::instance_id;
+use crate::session::Opened;
+use crate::share::shares;
+use gpu_core::{
+    Absent, Bytes, DeviceProcess, DeviceProcessKind, ErrorKind, Pid, Reach, Reading, Result,
+};
+use nvml_wrapper_sys::bindings::{nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t};
+use std::collections::BTreeMap;
+
+/// Room for so many processes at first; a longer list costs a second call.
+pub(crate) const ROOM: usize = 64;
+
+/// All ones: not told. So under WDDM, in some WSL, and without permission.
+const UNTOLD: u64 = u64::MAX;
+
+/// What an entry of a list says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Listed {
+    pid: u32,
+    memory: u64,
+    gpu_instance: u32,
+    compute_instance: u32,
+}
+
+impl From<nvmlProcessInfo_v1_t> for Listed {
+    fn from(entry: nvmlProcessInfo_v1_t) -> Self {
+        Listed {
+            pid: entry.pid,
+            memory: entry.usedGpuMemory,
+            gpu_instance: u32::MAX,
+            compute_instance: u32::MAX,
+        }
+    }
+}
+
+impl From<nvmlProcessInfo_v2_t> for Listed {
+    fn from(entry: nvmlProcessInfo_v2_t) -> Self {
+        Listed {
+            pid: entry.pid,
+            memory: entry.usedGpuMemory,
+            gpu_instance: entry.gpuInstanceId,
+            compute_instance: entry.computeInstanceId,
+        }
+    }
+}
+
+impl Opened<'_> {
+    /// Returns the processes on a device, by number and instance, each once.
+    ///
+    /// # Errors
+    /// `Field` when the device has none of the lists, or one of them may not be read; `Device` or
+    /// `Machine` when one of the answers tells that; `Again` when a list grew faster than it could
+    /// be read.
+    pub(crate) fn processes(self, device: Device<'_>) -> Result<Vec<DeviceProcess>> {
+        let split = self.mig_mode(device)?.is_ok_and(|(now, _)| now);
+        let functions = &self.caller.functions;
+        let compute = self.list(
+            device,
+            [
+                &functions.nvmlDeviceGetComputeRunningProcesses_v3,
+                &functions.nvmlDeviceGetComputeRunningProcesses_v2,
+            ],
+            &functions.nvmlDeviceGetComputeRunningProcesses,
+        )?;
+        let graphics = self.list(
+            device,
+            [
+                &functions.nvmlDeviceGetGraphicsRunningProcesses_v3,
+                &functions.nvmlDeviceGetGraphicsRunningProcesses_v2,
+            ],
+            &functions.nvmlDeviceGetGraphicsRunningProcesses,
+        )?;
+        let mps = self.list(
+            device,
+            [
+                &functions.nvmlDeviceGetMPSComputeRunningProcesses_v3,
+                &functions.nvmlDeviceGetMPSComputeRunningProcesses_v2,
+            ],
+            &functions.nvmlDeviceGetMPSComputeRunningProcesses,
+        )?;
+        let mut processes = joined([
+            (DeviceProcessKind::Compute, compute),
+            (DeviceProcessKind::Graphics, graphics),
+            (DeviceProcessKind::Mps, mps),
+        ])
+        .map_err(|failure| failure.error(of_list))?;
+        if processes.is_empty() {
+            return Ok(processes);
+        }
+        // With MIG the driver has no shares of processes, and asking for them is no use.
+        let shares = match split {
+            true => Err(Absent::NotSupported),
+            false => shares(device, self.simulated)?,
+        };
+        for process in &mut processes {
+            process.utilization = match &shares {
+                Ok(shares) => shares.of(process.pid),
+                Err(reason) => Err(*reason),
+            };
+        }
+        Ok(processes)
+    }
+
+    /// Returns one of the lists by its newest version that the driver knows.
+    ///
+    /// # Errors
+    /// `Device`, `Machine` and `Again`; what is about this list alone is in the answer.
+    fn list(
+        self,
+        device: Device<'_>,
+        [third, second]: [&Function<List<nvmlProcessInfo_v2_t>>; 2],
+        first: &Function<List<nvmlProcessInfo_v1_t>>,
+    ) -> Result<Answer<Vec<Listed>>> {
+        let with_instances = [third, second].into_iter().skip(match self.third_is_larger()? {
+            true => 1,
+            false => 0,
+        });
+        for function in with_instances {
+            match device.list(function, ROOM) {
+                Err(failure) if failure.is_too_old() => {}
+                answer => return answer_of(answer),
+            }
+        }
+        answer_of(device.list(first, ROOM))
+    }
+
+    /// Tells whether entries of the third version may be larger than they were before and after:
+    /// what is not known of the driver may be so too.
+    fn third_is_larger(self) -> Result<bool> {
+        Ok(self.driver_version()?.map_or(true, |version| has_larger_entries(&version)))
+    }
+}
+
+/// Says what a failure means for a list: an argument that is not valid is nothing of this list.
+fn of_list(code: Code) -> ErrorKind {
+    code.of_device()
+}
+
+fn answer_of<T: Into<Listed>>(answer: Answer<Vec<T>>) -> Result<Answer<Vec<Listed>>> {
+    match answer {
+        Ok(list) => Ok(Ok(list.into_iter().map(Into::into).collect())),
+        Err(failure) if of_list(failure.code).reach() == Reach::Field => Ok(Err(failure)),
+        Err(failure) => Err(failure.error(of_list)),
+    }
+}
+
+/// Tells whether a driver has the larger entries: from 535.43 up to before 535.104.
+fn has_larger_entries(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(535), Some(minor)) => (43..104).contains(&minor),
+        (Some(_), _) => false,
+        (None, _) => true,
+    }
+}
+
+/// Joins the lists: each process once per instance that it is in, by number and instance.
+///
+/// A list that the device does not have is empty, unless it has none of them.
+///
+/// # Errors
+/// What the first of the others says that could not be read.
+fn joined(lists: [(DeviceProcessKind, Answer<Vec<Listed>>); 3]) -> Answer<Vec<DeviceProcess>> {
+    let missing = |failure: &Failure| {
+        let absent = of_list(failure.code).absent();
+        matches!(absent, Absent::NotSupported | Absent::TooOld | Absent::NotFound)
+    };
+    let mut none = None;
+    let mut any = false;
+    let mut known = BTreeMap::new();
+    for (kind, list) in lists {
+        match list {
+            Ok(list) => {
+                any = true;
+                for entry in list {
+                    let entry = process(kind, entry);
+                    let key = (entry.pid, entry.gpu_instance, entry.compute_instance);
+                    known.entry(key).and_modify(|known| merge(known, &entry)).or_insert(entry);
+                }
+            }
+            Err(failure) if missing(&failure) => none = none.or(Some(failure)),
+            Err(failure) => return Err(failure),
+        }
+    }
+    match none {
+        Some(failure) if !any => Err(failure),
+        _ => Ok(known.into_values().collect()),
+    }
+}
+
+fn process(kind: DeviceProcessKind, entry: Listed) -> DeviceProcess {
+    DeviceProcess {
+        pid: Pid(entry.pid),
+        kind,
+        memory: if entry.memory == UNTOLD {
+            Err(Absent::NotSupported)
+        } else {
+            Ok(Bytes(entry.memory))
+        },
+        utilization: Err(Absent::NotSupported),
+        name: Err(Absent::NotSupported),
+        gpu_instance: instance_id(entry.gpu_instance).ok(),
+        compute_instance: instance_id(entry.compute_instance).ok(),
+    }
+}
+
+/// Adds what another entry says of the same process. Each list tells all of its memory, so that
+/// the larger amount is the later one, and not to be added.
+fn merge(known: &mut DeviceProcess, more: &DeviceProcess) {
+    use DeviceProcessKind::{ComputeAndGraphics, Graphics};
+    known.kind = match (known.kind, more.kind) {
+        (a, b) if a == b => a,
+        (ComputeAndGraphics | Graphics, _) | (_, ComputeAndGraphics | Graphics) => {
+            ComputeAndGraphics
+        }
+        // A client of MPS may be in the compute list as well.
+        _ => DeviceProcessKind::Mps,
+    };
+    known.memory = larger(known.memory, more.memory);
+}
+
+fn larger(a: Reading<Bytes>, b: Reading<Bytes>) -> Reading<Bytes> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok(a.max(b)),
+        (told, Err(_)) | (Err(_), told) => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps};
+
+    const NONE: u32 = u32::MAX;
+
+    fn entry(pid: u32, mib: u64, instance: u32) -> Listed {
+        Listed { pid, memory: mib << 20, gpu_instance: instance, compute_instance: NONE }
+    }
+
+    fn lists(
+        compute: Answer<Vec<Listed>>,
+        graphics: Answer<Vec<Listed>>,
+        mps: Answer<Vec<Listed>>,
+    ) -> Answer<Vec<DeviceProcess>> {
+        joined([(Compute, compute), (Graphics, graphics), (Mps, mps)])
+    }
+
+    fn failure<T>(code: Code) -> Answer<T> {
+        Err(Failure::of(code))
+    }
+
+    #[test]
+    fn a_process_is_listed_once_per_instance() {
+        let compute = vec![entry(9, 100, NONE), entry(7, 50, 2), entry(7, 30, 1)];
+        let graphics = vec![entry(9, 120, NONE), entry(8, 4, NONE)];
+        let mps = vec![entry(7, 50, 2)];
+        let listed = lists(Ok(compute), Ok(graphics), Ok(mps)).unwrap();
+        let seen: Vec<_> = listed
+            .iter()
+            .map(|p| (p.pid.0, p.gpu_instance, p.kind, p.memory.unwrap().mib()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (7, Some(1), Compute, 30),
+                (7, Some(2), Mps, 50),
+                (8, None, Graphics, 4),
+                (9, None, ComputeAndGraphics, 120),
+            ]
+        );
+    }
+
+    #[test]
+    fn memory_that_is_not_told_is_not_zero() {
+        let untold = Listed { memory: u64::MAX, ..entry(7, 0, NONE) };
+        let listed = lists(Ok(vec![untold]), Ok(vec![]), Ok(vec![])).unwrap();
+        assert_eq!(listed[0].memory, Err(Absent::NotSupported));
+        let listed = lists(Ok(vec![untold]), Ok(vec![entry(7, 5, NONE)]), Ok(vec![])).unwrap();
+        assert_eq!(listed[0].memory, Ok(Bytes::from_mib(5)));
+    }
+
+    #[test]
+    fn a_list_that_a_device_does_not_have_is_empty_unless_it_has_none() {
+        for code in [Code::NOT_SUPPORTED, Code::FUNCTION_NOT_FOUND] {
+            let some = lists(Ok(vec![entry(7, 1, NONE)]), failure(code), failure(code));
+            assert_eq!(some.unwrap().len(), 1);
+            assert_eq!(lists(Ok(vec![]), failure(code), failure(code)).unwrap(), []);
+            let none = lists(failure(code), failure(code), failure(code)).unwrap_err();
+            assert_eq!(none.code, code);
+        }
+    }
+
+    #[test]
+    fn a_list_that_may_not_be_read_is_not_empty() {
+        let denied = lists(Ok(vec![entry(7, 1, NONE)]), Ok(vec![]), failure(Code::NO_PERMISSION));
+        assert_eq!(denied.unwrap_err().code, Code::NO_PERMISSION);
+    }
+
+    #[test]
+    fn the_drivers_that_had_larger_entries() {
+        for version in ["535.43.02", "535.86.10", "535.103", "what is this", ""] {
+            assert!(has_larger_entries(version), "{version}");
+        }
+        for version in ["535.104.05", "535.261.03", "418.226", "535.40", "550.54.14", "570"] {
+            assert!(!has_larger_entries(version), "{version}");
+        }
+    }
+}
