@@ -10,6 +10,17 @@ pub(crate) fn since_boot() -> Duration {
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
 }
 
+/// Returns the wall clock, in microseconds since 1970 (`CLOCK_REALTIME`).
+///
+/// It is that of the real machine, whatever the date of the simulated one: callers ask for what
+/// happened in the last second of their own time.
+pub(crate) fn wall_micros() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    let (seconds, nanos) = (now.tv_sec.try_into(), now.tv_nsec.try_into());
+    let since = Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0));
+    since.as_micros().try_into().unwrap_or(u64::MAX)
+}
+
 /// Waits.
 pub(crate) fn sleep(duration: Duration) {
     let mut left = Timespec {

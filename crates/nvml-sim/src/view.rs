@@ -4,9 +4,9 @@
 use crate::code::{Answer, Code};
 use crate::pointer::Handle;
 use gpu_core::{
-    Absent, Accounting, Activity, Clock, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver,
-    Fault, GpuBackend, Groups, MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink, Pcie,
-    PcieThroughput, Power, Product, Reading, Result, Thermal, Timestamp, Topology,
+    Absent, Accounting, Activity, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver, Fault,
+    GpuBackend, Groups, MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink, Pcie, PcieThroughput,
+    Power, Product, Reading, Result, Thermal, Topology,
 };
 use gpu_sim::Simulation;
 
@@ -16,8 +16,6 @@ pub(crate) struct View {
     pub(crate) driver: Result<Driver, Fault>,
     /// How the devices are connected.
     pub(crate) topology: Reading<Topology>,
-    /// The wall clock.
-    pub(crate) wall: Timestamp,
     devices: Vec<DeviceState>,
 }
 
@@ -48,7 +46,6 @@ impl View {
             driver,
             devices: devices.collect(),
             topology: simulation.topology().map_err(|error| error.kind().absent()),
-            wall: simulation.wall(),
         }
     }
 

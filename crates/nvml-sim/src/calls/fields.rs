@@ -1,6 +1,7 @@
 //! Values by their numbers (`NVML_FI_*`).
 
 use super::{nvlink, power};
+use crate::clock;
 use crate::code::{Answer, Code, SUCCESS};
 use crate::entry::exports;
 use crate::layout::{FieldValue, Value};
@@ -122,8 +123,7 @@ fn read_link(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
 
 /// Fills in the answer to one question.
 fn filled(gpu: Subject<'_>, asked: FieldValue) -> FieldValue {
-    let micros = gpu.view.wall.0.saturating_mul(1000);
-    let timestamp = c_longlong::try_from(micros).unwrap_or(c_longlong::MAX);
+    let timestamp = c_longlong::try_from(clock::wall_micros()).unwrap_or(c_longlong::MAX);
     let answer = FieldValue { timestamp, latency_usec: 0, ..asked };
     let none = Value { unsigned_long_long: 0 };
     let (value_type, nvml_return, value) = match read(gpu, asked.field_id, asked.scope_id) {

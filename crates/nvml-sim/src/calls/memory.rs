@@ -5,7 +5,12 @@ use crate::entry::exports;
 use crate::layout::{Bar1Memory, Memory1, Memory2, Versioned};
 use crate::pointer::Out;
 use crate::view::Subject;
-use gpu_core::Bytes;
+use gpu_core::{Absent, Bytes};
+use std::ffi::c_ulonglong;
+
+/// What stands for a field that is not told, in a struct whose other fields are
+/// (`NVML_VALUE_NOT_AVAILABLE`).
+const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
 
 /// Returns all memory and what is used of it.
 fn total_and_used(subject: Subject<'_>) -> Answer<(Bytes, Bytes)> {
@@ -25,13 +30,18 @@ exports! {
     device [nvmlDeviceGetMemoryInfo_v2](memory: Out<Memory2>) |subject| {
         memory.check_version()?;
         let (total, used) = total_and_used(subject)?;
-        // Whose driver does not tell the reserve apart is older than this function.
-        let reserved = subject.memory()?.reserved.map_err(|_| Code::FUNCTION_NOT_FOUND)?;
-        let free = total.saturating_sub(used + reserved);
+        let reserved = match subject.memory()?.reserved {
+            Ok(reserved) => Some(reserved),
+            Err(Absent::TooOld) => return Err(Code::FUNCTION_NOT_FOUND),
+            // Then it is used like any other. The function is there for callers that found it and
+            // would not ask for the first version any more.
+            Err(_) => None,
+        };
+        let free = total.saturating_sub(used + reserved.unwrap_or_default());
         memory.put(Memory2 {
             version: Memory2::VERSION,
             total: total.0,
-            reserved: reserved.0,
+            reserved: reserved.map_or(NOT_AVAILABLE, |reserved| reserved.0),
             free: free.0,
             used: used.0,
         })

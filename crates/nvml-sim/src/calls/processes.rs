@@ -1,5 +1,6 @@
 //! Who is on a device.
 
+use crate::clock;
 use crate::code::{Answer, Code};
 use crate::entry::exports;
 use crate::layout::{ProcessInfo1, ProcessInfo2, ProcessUtilizationSample};
@@ -68,7 +69,7 @@ fn list<T: Copy + for<'p> From<&'p DeviceProcess>>(
 /// # Errors
 /// `NOT_FOUND` when none was; the machine's reason when it does not tell of any.
 fn samples(subject: Subject<'_>, since: c_ulonglong) -> Answer<Vec<ProcessUtilizationSample>> {
-    let now = subject.view.wall.0.saturating_mul(1000);
+    let now = clock::wall_micros();
     let mut samples: Vec<ProcessUtilizationSample> = Vec::new();
     let mut idle = None;
     let mut untold = None;
