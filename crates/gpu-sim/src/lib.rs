@@ -15,6 +15,7 @@ mod assemble;
 mod backend;
 mod clock;
 mod complaint;
+mod crowd;
 mod date;
 mod details;
 mod device_entry;

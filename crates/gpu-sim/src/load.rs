@@ -41,16 +41,18 @@ impl Machine {
         load(name, &read).map_err(|error| unreadable(name, error))
     }
 
-    /// Reads the machine that somebody names: an embedded one by its name, else a folder, its
-    /// `machine.toml`, or a file of `gpuws record` by path.
+    /// Reads the machine that somebody names: an embedded one or a [`crowd`](Machine::crowd) by its
+    /// name, else a folder, its `machine.toml`, or a file of `gpuws record` by path.
     ///
     /// # Errors
     /// `Invalid`, saying which machines there are, when there is none of this name; else as the
     /// reader of what was found.
     pub fn named(machine: &Path) -> Result<Self> {
-        let name = machine.to_str().filter(|name| !name.contains('/'));
-        if let Some(name) = name.filter(|name| names().any(|known| known == *name)) {
+        if let Some(name) = name_of(machine).filter(|name| names().any(|known| known == *name)) {
             return Machine::embedded(name);
+        }
+        if let Some(crowd) = name_of(machine).and_then(Machine::crowd_named) {
+            return crowd;
         }
         if machine.is_dir() {
             return Machine::from_dir(machine);
@@ -65,7 +67,8 @@ impl Machine {
         }
         let known: Vec<&str> = names().collect();
         let why = format!(
-            "no embedded machine has that name, and no folder or file; there are {}",
+            "no embedded machine has that name, and no folder or file; there are {}, and \
+             'crowd:8x32' of 8 GPUs with 32 processes on each",
             known.join(", ")
         );
         let what = format!("find machine '{}'", machine.display());
@@ -99,6 +102,11 @@ pub fn machines() -> Vec<EmbeddedMachine> {
         Err(error) => error.fault().text,
     };
     names().map(|name| EmbeddedMachine { name, description: description(name) }).collect()
+}
+
+/// Returns what can be the name of a machine rather than a path.
+fn name_of(machine: &Path) -> Option<&str> {
+    machine.to_str().filter(|name| !name.contains('/'))
 }
 
 fn names() -> impl Iterator<Item = &'static str> {

@@ -96,7 +96,11 @@ fn reach(link: Link) -> PeerAccess {
     }
 }
 
-/// Returns the links that a row of the topology counts, those to the first device first.
+/// The most NVLinks that a device can have (`NVML_NVLINK_MAX_LINKS`).
+const MOST_LINKS: usize = 18;
+
+/// Returns the links that a row of the topology counts, those to the first device first: none
+/// where it counts more than a device can have, since there they end at switches.
 fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<NvLink> {
     let version = version(device);
     let to = |(link, bus): (&Link, &Reading<PciBusId>)| {
@@ -111,7 +115,8 @@ fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<Nv
         };
         std::iter::repeat_n(active, count)
     };
-    row.iter().zip(buses).flat_map(to).collect()
+    let links: Vec<NvLink> = row.iter().zip(buses).flat_map(to).take(MOST_LINKS + 1).collect();
+    if links.len() > MOST_LINKS { Vec::new() } else { links }
 }
 
 /// Returns the version of NVLink that devices of an architecture have.

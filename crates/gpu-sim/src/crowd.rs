@@ -1,0 +1,155 @@
+//! A made machine of any size: how tools do where there are many devices and processes.
+
+use crate::device_entry;
+use crate::machine::{Device, Holding, Machine, Process, device_file};
+use crate::process_entry::{complete, user_name};
+use crate::product::{self, Products};
+use crate::seed::Seed;
+use gpu_core::{
+    Bytes, Celsius, Driver, Error, ErrorKind, Link, Milliwatts, PciBusId, Pid, ProcessInfo, Result,
+    Timestamp, Topology,
+};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// 2025-03-03 10:00 UTC: when crowds begin.
+const CLOCK: Timestamp = Timestamp(1_740_996_000_000);
+const UPTIME_MS: u64 = 40 * 86_400_000;
+const PRODUCT: &str = "NVIDIA A100-SXM4-80GB";
+const TOTAL_MIB: u64 = 81_920;
+const RESERVE_MIB: u64 = 4;
+/// The most memory that one process has.
+const MOST_MIB: u64 = 900;
+const MOST_GPUS: u32 = 64;
+const MOST_PROCESSES: u32 = 256;
+/// How many devices NVLinks connect with each other.
+const ISLAND: u32 = 8;
+const FIRST_PID: u32 = 4000;
+
+impl Machine {
+    /// Makes a machine of up to 64 A100, each with up to 256 processes of several users that NVML
+    /// lists, the same every time. NVLinks connect each eight devices.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no device or more of anything than these.
+    pub fn crowd(gpus: u32, processes_each: u32) -> Result<Self> {
+        let name = format!("crowd:{gpus}x{processes_each}");
+        if !(1..=MOST_GPUS).contains(&gpus) || processes_each > MOST_PROCESSES {
+            let what = format!("make machine '{name}'");
+            let why = format!(
+                "a crowd has 1 to {MOST_GPUS} GPUs and up to {MOST_PROCESSES} processes on each"
+            );
+            return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
+        }
+        let mut rng = Seed(0).child(&name);
+        let mut machine = crate::assemble::empty(&name);
+        machine.description = format!("made: {gpus} A100 with {processes_each} processes on each");
+        machine.clock = CLOCK;
+        machine.booted = Timestamp(CLOCK.0 - UPTIME_MS);
+        machine.hostname = Ok("crowd1".to_owned());
+        machine.driver =
+            Ok(Driver { version: Ok("535.261.03".to_owned()), cuda: Ok("12.2".to_owned()) });
+        let room = (TOTAL_MIB - RESERVE_MIB) / u64::from(processes_each.max(1));
+        let most = room.min(MOST_MIB);
+        for index in 0..gpus {
+            let mut device = device(index, &name);
+            let first = FIRST_PID + index * MOST_PROCESSES;
+            let mut left = 100;
+            for nth in 0..processes_each {
+                let fair = left / u8::try_from(processes_each - nth).unwrap_or(u8::MAX);
+                let load = rng.random_range(0..=(fair * 2).max(1)).min(left);
+                left -= load;
+                let memory = Bytes::from_mib(rng.random_range(100..=most));
+                let holding = Holding { load, load_untold: None, ..Holding::new(index, memory) };
+                let pid = Pid(first + nth);
+                machine.processes.push(process(&mut rng, &device, pid, holding));
+            }
+            let load = 100 - left;
+            device.temperature = Ok(Celsius(30 + i32::from(load) * 2 / 5));
+            device.power_draw = Ok(Milliwatts(60_000 + u64::from(load) * 3_200));
+            machine.devices.push(device);
+        }
+        let named = |device: &Device| device.info.id.minor.ok();
+        let gpus = machine.devices.iter().filter_map(named).map(|n| format!("/dev/nvidia{n}"));
+        let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned);
+        machine.files = gpus.chain(shared).map(|path| device_file(&path)).collect();
+        machine.topology = Ok(topology(machine.devices.len() as u32));
+        machine.viewer.user = user_name(machine.viewer.uid);
+        Ok(machine)
+    }
+
+    /// Makes the crowd that a name such as `crowd:64x32` asks for; `None` when it names no crowd.
+    pub(crate) fn crowd_named(name: &str) -> Option<Result<Self>> {
+        let size = name.strip_prefix("crowd:")?;
+        let numbers = size
+            .split_once('x')
+            .and_then(|(gpus, processes)| Some((gpus.parse().ok()?, processes.parse().ok()?)));
+        Some(match numbers {
+            Some((gpus, processes)) => Machine::crowd(gpus, processes),
+            None => {
+                let what = format!("make machine '{name}'");
+                let why = "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'";
+                Err(Error::new(ErrorKind::Invalid, what).with_source(why))
+            }
+        })
+    }
+}
+
+fn device(index: u32, machine: &str) -> Device {
+    let mut device = device_entry::made(index);
+    device.info.name = Ok(PRODUCT.to_owned());
+    device.info.persistence = Ok(true);
+    device.info.mig_enabled = Ok(false);
+    device.info.id.bus = Ok(PciBusId {
+        domain: index / ISLAND,
+        bus: u8::try_from(index % ISLAND * 16 + 7).unwrap_or(7),
+        device: 0,
+        function: 0,
+    });
+    device.total = Ok(Bytes::from_mib(TOTAL_MIB));
+    device.reserve = Bytes::from_mib(RESERVE_MIB);
+    device.power_limit = Ok(Milliwatts(400_000));
+    product::overlay(&mut device, &Products::new(), false);
+    crate::details::complete(&mut device);
+    device_entry::complete(&mut device, machine);
+    device
+}
+
+fn process(rng: &mut ChaCha8Rng, device: &Device, pid: Pid, holding: Holding) -> Process {
+    let commands: [&[&str]; 4] = [
+        &["python", "train.py", "--resume"],
+        &["python", "-m", "serve", "--port", "8080"],
+        &["python", "-c", "from multiprocessing.spawn import spawn_main"],
+        &["./simulate", "--steps", "1000000"],
+    ];
+    let command = commands[rng.random_range(0..commands.len())];
+    let name = command[0].trim_start_matches("./");
+    let mut info = ProcessInfo::from_name(pid, name);
+    info.command_line = Ok(command.iter().map(|&word| word.to_owned()).collect());
+    let users = ["alice", "bob", "carol"];
+    let user = rng.random_range(0..users.len());
+    info.user = Ok(users[user].to_owned());
+    info.uid = Ok(1001 + user as u32);
+    let age = Duration::from_secs(rng.random_range(60..30 * 86_400));
+    info.started_at = Ok(Timestamp(CLOCK.0 - age.as_millis() as u64));
+    let mut process = Process::new(info);
+    process.cpu_percent = if holding.load > 0 { 100 } else { 0 };
+    process.holdings = vec![holding];
+    let booted = Timestamp(CLOCK.0 - UPTIME_MS);
+    complete(&mut process, std::slice::from_ref(device), &BTreeMap::new(), CLOCK, booted);
+    process
+}
+
+/// Two NVLinks to each of the other three of a board, one to each of the four of its neighbour.
+fn topology(gpus: u32) -> Topology {
+    let link = |from: u32, to: u32| match () {
+        () if from == to => Link::Itself,
+        () if from / 4 == to / 4 => Link::NvLink(2),
+        () if from / ISLAND == to / ISLAND => Link::NvLink(1),
+        () => Link::Sys,
+    };
+    let row = |from| (0..gpus).map(|to| link(from, to)).collect();
+    Topology { links: (0..gpus).map(row).collect(), peers: Vec::new() }
+}
