@@ -16,8 +16,10 @@ const SCANNED: &[&str] =
 /// Files that write JSON whose names another tool gave.
 const NAMED_BY_OTHERS: &[&str] = &["crates/cli/src/formats/gpustat.rs"];
 
-const UNITS: &[&str] =
-    &["bytes", "mib", "gib", "mw", "w", "c", "percent", "ms", "s", "us", "ns", "mhz", "ticks"];
+const UNITS: &[&str] = &[
+    "bytes", "mib", "gib", "bits", "mw", "w", "mj", "c", "percent", "ms", "s", "us", "ns", "mhz",
+    "ticks",
+];
 
 /// Last words of names of whole numbers that have no unit: identifiers and counts.
 const UNITLESS: &[&str] = &[
