@@ -118,6 +118,7 @@ pub(super) fn look_up(source: &Source, pid: Pid) -> gpu_core::Reading<gpu_core::
 /// Says it as nvidia-smi does, on standard output and with its code, and where the names are.
 fn no_such_field(screen: &mut Screen, subject: Subject, name: &str) -> Result<Exit, Failure> {
     screen.print(&Line::new().plain(format!("Field \"{name}\" is not a valid field to query.")))?;
+    screen.print(&Line::new())?;
     let option = match subject {
         Subject::Gpu => "--help-query-gpu",
         Subject::ComputeApp => "--help-query-compute-apps",

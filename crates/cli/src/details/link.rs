@@ -1,6 +1,6 @@
 //! The PCI Express link and the NVLinks.
 
-use super::{Entry, group, group_of, unit, value};
+use super::{Entry, group, group_of, known, unit, value};
 use gpu_core::{Absent, DeviceState, NvLink, Pcie, PcieThroughput};
 
 /// Returns the groups `PCI` and `NVLink`.
@@ -57,17 +57,25 @@ fn nvlinks(device: &DeviceState) -> Entry {
     }
 }
 
+/// `Active, version 3, to 00000000:14:00.0`, and its errors where there are any.
 fn nvlink(number: usize, link: &NvLink) -> Entry {
-    let state = link.active.map(|active| if active { "Active" } else { "Inactive" });
-    group(
-        format!("Link {number}"),
-        [
-            value("State", state),
-            value("Version", link.version),
-            value("Remote Bus Id", link.remote),
-            value("Replay Errors", link.replays),
-            value("Recovery Errors", link.recoveries),
-            value("CRC Errors", link.crc_errors),
-        ],
-    )
+    let name = format!("Link {number}");
+    let active = match link.active {
+        Ok(active) => active,
+        Err(absent) => return value(name, Err::<String, _>(absent)),
+    };
+    let mut parts = vec![if active { "Active" } else { "Inactive" }.to_owned()];
+    parts.extend(link.version.map(|version| format!("version {version}")));
+    parts.extend(link.remote.map(|remote| format!("to {remote}")));
+    let errors = [
+        ("Replay Errors", link.replays),
+        ("Recovery Errors", link.recoveries),
+        ("CRC Errors", link.crc_errors),
+    ];
+    if errors.iter().all(|(_, count)| *count == Ok(0)) {
+        return known(name, parts.join(", "));
+    }
+    let errors = errors.map(|(name, count)| value(name, count));
+    let state = known("State", parts.join(", "));
+    group(name, std::iter::once(state).chain(errors).collect::<Vec<_>>())
 }

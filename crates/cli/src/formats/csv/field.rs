@@ -122,7 +122,23 @@ pub(super) fn mib(value: &Bytes) -> String {
     value.mib().to_string()
 }
 
-/// Writes watts with two digits behind the point.
+/// Writes watts with two digits behind the point, rounded in single precision as nvidia-smi does.
 pub(super) fn watts(value: &Milliwatts) -> String {
-    format!("{:.2}", value.0 as f64 / 1000.0)
+    format!("{:.2}", value.0 as f32 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What nvidia-smi 535 printed for the same figures.
+    #[test]
+    fn figures_are_rounded_as_nvidia_smi_rounds_them() {
+        for (milliwatts, written) in
+            [(312_345, "312.35"), (312_995, "312.99"), (5, "0.00"), (61_230, "61.23"), (0, "0.00")]
+        {
+            assert_eq!(watts(&Milliwatts(milliwatts)), written);
+        }
+        assert_eq!(mib(&Bytes((101 << 20) - 1)), "100");
+    }
 }

@@ -85,7 +85,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Query {
-    /// Reads the names of fields, separated by commas.
+    /// Reads the names of fields, separated by commas; one that is empty is passed over.
     ///
     /// # Errors
     /// The first name that is none.
@@ -94,7 +94,8 @@ impl Query {
             let known = subject.fields().iter().find(|field| field.names().any(|n| n == name));
             known.ok_or_else(|| name.to_owned())
         };
-        let fields = names.split(',').map(|name| find(name.trim()));
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let fields = names.map(find);
         Ok(Query { subject, fields: fields.collect::<Result<_, _>>()? })
     }
 

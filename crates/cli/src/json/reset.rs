@@ -1,0 +1,66 @@
+//! `gpuws reset --json`.
+
+use super::{Device, Failure, Head, Process};
+use crate::commands::reset::Reset as Known;
+use gpu_core::DeviceState;
+use gpu_reaper::Role;
+use serde::Serialize;
+
+/// Who is in the way of a reset, and what became of it.
+#[derive(Serialize)]
+pub(crate) struct Reset {
+    #[serde(flatten)]
+    head: Head,
+    gpu: Device,
+    /// The devices that are reset with it; null where that is not told.
+    linked_gpus_by_index: Option<Vec<u32>>,
+    blockers: Vec<Blocker>,
+    /// Why there may be more of them.
+    unknown: Option<String>,
+    /// Nobody is in the way.
+    possible: bool,
+    /// Null where the driver was not asked.
+    done: Option<bool>,
+    /// What the driver answered.
+    error: Option<Failure>,
+    memory_before_bytes: Option<u64>,
+    memory_after_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Blocker {
+    #[serde(flatten)]
+    process: Process,
+    on_gpus_by_index: Vec<u32>,
+    files: Vec<String>,
+    role: Role,
+    /// The command that gets it out of the way.
+    next: String,
+}
+
+impl Reset {
+    pub(crate) fn of(known: &Known<'_>) -> Self {
+        let answer = known.outcome.as_ref().map(|outcome| &outcome.answer);
+        let after = known.outcome.as_ref().and_then(|outcome| outcome.after.as_ref());
+        let used = |device: &DeviceState| device.memory_used().ok().map(|bytes| bytes.0);
+        let blocker = |blocker: &crate::blockers::Blocker| Blocker {
+            process: Process::of(known.now, blocker.pid),
+            on_gpus_by_index: blocker.devices.clone(),
+            files: blocker.files.iter().map(|held| held.path.clone()).collect(),
+            role: blocker.role,
+            next: blocker.way.0.clone(),
+        };
+        Reset {
+            head: Head::of(known.now),
+            gpu: Device::of(known.device.id()),
+            linked_gpus_by_index: known.linked.clone().ok(),
+            blockers: known.blockers.users.iter().map(blocker).collect(),
+            unknown: known.blockers.unknown.map(|unknown| unknown.why()),
+            possible: known.blockers.is_clear(),
+            done: answer.map(Result::is_ok),
+            error: answer.and_then(|answer| answer.as_ref().err()).map(Failure::of),
+            memory_before_bytes: used(known.device),
+            memory_after_bytes: after.and_then(used),
+        }
+    }
+}
