@@ -55,6 +55,9 @@ impl Figures {
     fn put_memory(&mut self, name: &str, bytes: &Value) {
         self.put(format!("{name}_bytes"), bytes.clone());
         self.put(format!("{name}_mib"), bytes.as_u64().map(|bytes| bytes >> 20));
+        let gib = |bytes| bytes as f64 / f64::from(1 << 30);
+        let rounded = bytes.as_u64().map(|bytes| f64::round(gib(bytes) * 1000.0) as u64);
+        self.put(format!("{name}_milligib"), rounded);
     }
 
     /// Keeps the figures of these fields.
@@ -63,9 +66,9 @@ impl Figures {
         self
     }
 
-    /// Leaves out the figures of processes that are not in `alive`.
-    pub(super) fn without_gone(mut self, alive: &dyn Fn(u64) -> bool) -> Self {
-        self.0.retain(|name, _| pid_of(name).is_none_or(alive));
+    /// Keeps, of the figures of processes, those of the ones that are `wanted`.
+    pub(super) fn of_processes(mut self, wanted: &dyn Fn(u64) -> bool) -> Self {
+        self.0.retain(|name, _| pid_of(name).is_none_or(wanted));
         self
     }
 
@@ -157,7 +160,7 @@ mod tests {
                 "GPU 0 uuid: not available, gpuws says \"U\"",
             ]
         );
-        let left = theirs.without_gone(&|pid| pid == 7);
+        let left = theirs.of_processes(&|pid| pid == 7);
         assert_eq!(left, figures(json!({ "0 name": "B", "0 uuid": null })));
     }
 }

@@ -59,6 +59,11 @@ impl Peers {
         self.stamped().then(|| self.folder.join("venv/bin/gpustat"))
     }
 
+    /// Returns where the session lies that they look at.
+    pub(super) fn session(&self) -> PathBuf {
+        self.folder.join("session")
+    }
+
     /// Returns the program `nvtop`.
     pub(super) fn nvtop(&self) -> Option<PathBuf> {
         self.unpacked(NVTOP)

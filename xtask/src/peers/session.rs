@@ -5,48 +5,86 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Error};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Tells its environment, and stays until its standard input ends.
 const TELLS_AND_WAITS: &str = "env -0; printf 'told\\0'; exec cat";
 
+/// The variable that names a session's folder, and the file in it, as gpu-sim has them.
+const SESSION: &str = "GPUWS_SIM_SESSION";
+const FILE: &str = "session.json";
+
 /// Seconds that a tool may take for a look.
 const PATIENCE: &str = "60";
 
-/// A `gpuws sim` that runs, and the environment that it gives to programs; ended with the value.
+/// A machine that stands still, with real processes for simulated ones: a `gpuws sim --live` has
+/// started these, and beside its folder lies one that says the same and stops the time. Both end
+/// with the value.
 pub(super) struct Session {
     gpuws: PathBuf,
     sim: Child,
     environment: Vec<(OsString, OsString)>,
+    folder: PathBuf,
+    description: Value,
 }
 
 impl Session {
-    /// Starts a machine that stands still, with real processes for simulated ones.
+    /// Starts a machine, and makes the session's folder at `folder`.
     ///
     /// # Errors
-    /// When `gpuws sim` cannot be run or fails.
-    pub(super) fn start(gpuws: &Path, machine: &str) -> io::Result<Self> {
+    /// When `gpuws sim` cannot be run or fails, or the folder cannot be made.
+    pub(super) fn start(gpuws: &Path, machine: &str, folder: &Path) -> io::Result<Self> {
         let mut sim = Command::new(gpuws)
-            .args(["sim", machine, "--frozen", "--live", "--", "sh", "-c", TELLS_AND_WAITS])
+            .args(["--quiet", "sim", machine, "--live", "--", "sh", "-c", TELLS_AND_WAITS])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let stdout = sim.stdout.take().ok_or_else(|| Error::other("gpuws sim has no output"))?;
-        let mut environment = Vec::new();
-        for entry in BufReader::new(stdout).split(0) {
+        let environment = told(BufReader::new(stdout))?;
+        let mut session = Session {
+            gpuws: gpuws.to_owned(),
+            sim,
+            environment,
+            folder: folder.to_owned(),
+            description: Value::Null,
+        };
+        session.stand_still()?;
+        Ok(session)
+    }
+
+    /// Makes the folder of the session that stands still, and has the environment name it.
+    fn stand_still(&mut self) -> io::Result<()> {
+        let named = self.environment.iter().find(|(name, _)| name == SESSION);
+        let (_, live) = named.ok_or_else(|| Error::other("gpuws sim ended early"))?;
+        let live = live.clone();
+        if self.folder.exists() {
+            fs::remove_dir_all(&self.folder)?;
+        }
+        fs::create_dir_all(&self.folder)?;
+        for entry in fs::read_dir(&live)? {
             let entry = entry?;
-            if entry == b"told" {
-                return Ok(Session { gpuws: gpuws.to_owned(), sim, environment });
-            }
-            if let Some(at) = entry.iter().position(|byte| *byte == b'=') {
-                let (name, value) = (entry[..at].to_vec(), entry[at + 1..].to_vec());
-                environment.push((OsString::from_vec(name), OsString::from_vec(value)));
+            let to = self.folder.join(entry.file_name());
+            match entry.file_type()? {
+                kind if kind.is_symlink() => symlink(fs::read_link(entry.path())?, to)?,
+                kind if kind.is_dir() => symlink(entry.path(), to)?,
+                _ => {}
             }
         }
-        let status = sim.wait()?;
-        Err(Error::other(format!("gpuws sim {machine} ended early: {status}")))
+        let text = fs::read_to_string(Path::new(&live).join(FILE))?;
+        self.description = serde_json::from_str(&text)?;
+        self.description["frozen_at_ms"] = 0.into();
+        fs::write(self.folder.join(FILE), self.description.to_string())?;
+        let (live, folder) = (live.as_bytes().to_vec(), self.folder.as_os_str().as_bytes());
+        for (_, value) in &mut self.environment {
+            let parts = value.as_bytes().split(|byte| *byte == b':');
+            let parts: Vec<&[u8]> =
+                parts.map(|part| if part == live { folder } else { part }).collect();
+            *value = OsString::from_vec(parts.join(&b':'));
+        }
+        Ok(())
     }
 
     /// Returns the gpuws that runs it.
@@ -55,18 +93,9 @@ impl Session {
     }
 
     /// Returns which real process stands for which simulated one.
-    ///
-    /// # Errors
-    /// When the session's file cannot be read.
-    pub(super) fn placeholders(&self) -> io::Result<BTreeMap<u64, u64>> {
-        let folder = self.environment.iter().find(|(name, _)| name == "GPUWS_SIM_SESSION");
-        let (_, folder) = folder.ok_or_else(|| Error::other("gpuws sim names no session"))?;
-        let text = fs::read_to_string(Path::new(folder).join("session.json"))?;
-        let session: Value = serde_json::from_str(&text)?;
-        let pairs = super::figures::array(&session["placeholders"]).iter();
-        Ok(pairs
-            .filter_map(|one| Some((one["simulated"].as_u64()?, one["pid"].as_u64()?)))
-            .collect())
+    pub(super) fn placeholders(&self) -> BTreeMap<u64, u64> {
+        let pairs = super::figures::array(&self.description["placeholders"]).iter();
+        pairs.filter_map(|one| Some((one["simulated"].as_u64()?, one["pid"].as_u64()?))).collect()
     }
 
     /// Runs a program on the machine and returns what it printed; what it said where it failed.
@@ -100,4 +129,20 @@ impl Drop for Session {
         drop(self.sim.stdin.take());
         let _ = self.sim.wait();
     }
+}
+
+/// Reads the environment that a command tells.
+fn told(from: impl BufRead) -> io::Result<Vec<(OsString, OsString)>> {
+    let mut environment = Vec::new();
+    for entry in from.split(0) {
+        let entry = entry?;
+        if entry == b"told" {
+            break;
+        }
+        if let Some(at) = entry.iter().position(|byte| *byte == b'=') {
+            let (name, value) = (entry[..at].to_vec(), entry[at + 1..].to_vec());
+            environment.push((OsString::from_vec(name), OsString::from_vec(value)));
+        }
+    }
+    Ok(environment)
 }

@@ -45,7 +45,6 @@ const SMI: &[&str] = &[
     "utilization_percent",
     "temperature_c",
     "power_draw_10mw",
-    "memory_mib",
 ];
 
 pub(super) const TOOLS: &[Tool] = &[
@@ -67,7 +66,20 @@ pub(super) const TOOLS: &[Tool] = &[
         look: gpustat,
     },
     Tool { name: "nvitop", fields: BYTES, drops_gone: false, look: nvitop },
-    Tool { name: "nvtop", fields: &["name"], drops_gone: false, look: nvtop },
+    Tool {
+        name: "nvtop",
+        fields: &[
+            "name",
+            "memory_used_milligib",
+            "memory_total_milligib",
+            "utilization_percent",
+            "temperature_c",
+            "power_draw_w",
+            "memory_mib",
+        ],
+        drops_gone: false,
+        look: nvtop,
+    },
     Tool { name: "nvidia-smi CSV", fields: SMI, drops_gone: false, look: smi_csv },
     Tool { name: "nvidia-smi -q -x", fields: SMI, drops_gone: false, look: smi_xml },
 ];
@@ -141,30 +153,25 @@ fn of_gpustat(query: &Value) -> Figures {
     figures
 }
 
-/// What is asked of nvidia-smi about devices, in this order.
+/// What is asked of nvidia-smi, in this order.
 const QUERY_GPU: &str = "--query-gpu=index,uuid,name,memory.used,memory.total,utilization.gpu,\
                          temperature.gpu,power.draw";
-const QUERY_APPS: &str = "--query-compute-apps=gpu_uuid,pid,used_memory";
 
 fn smi_csv(peers: &Peers, session: &Session) -> Outcome {
     let Some(smi) = peers.nvidia_smi() else { return Outcome::NotInstalled };
-    let ask = |query: &str| session.run(&smi, &[query, "--format=csv,noheader,nounits"]);
-    match (ask(QUERY_GPU), ask(QUERY_APPS)) {
-        (Ok(gpus), Ok(apps)) => Outcome::Shown(of_csv(&gpus, &apps)),
-        (Err(said), _) | (_, Err(said)) => Outcome::Failed(said),
-    }
+    session
+        .run(&smi, &[QUERY_GPU, "--format=csv,noheader,nounits"])
+        .map_or_else(Outcome::Failed, |text| Outcome::Shown(of_csv(&text)))
 }
 
-/// Returns the figures of nvidia-smi's two tables.
-fn of_csv(gpus: &str, apps: &str) -> Figures {
+/// Returns the figures of nvidia-smi's table.
+fn of_csv(gpus: &str) -> Figures {
     let mut figures = Figures::default();
-    let mut indices: Vec<(&str, &str)> = Vec::new();
     for line in gpus.lines() {
         let cells: Vec<&str> = line.split(", ").collect();
         let &[index, uuid, name, used, total, utilization, temperature, power] = &cells[..] else {
             continue;
         };
-        indices.push((uuid, index));
         figures.put(format!("{index} uuid"), words(uuid));
         figures.put(format!("{index} name"), words(name));
         figures.put(format!("{index} memory_used_mib"), whole(used));
@@ -172,12 +179,6 @@ fn of_csv(gpus: &str, apps: &str) -> Figures {
         figures.put(format!("{index} utilization_percent"), whole(utilization));
         figures.put(format!("{index} temperature_c"), whole(temperature));
         figures.put(format!("{index} power_draw_10mw"), hundredths(power));
-    }
-    for line in apps.lines() {
-        let cells: Vec<&str> = line.split(", ").collect();
-        let &[uuid, pid, memory] = &cells[..] else { continue };
-        let index = indices.iter().find(|(of, _)| *of == uuid).map_or("?", |(_, index)| index);
-        figures.put(format!("{index} pid {pid} memory_mib"), whole(memory));
     }
     figures
 }
@@ -204,12 +205,6 @@ fn of_xml(text: &str) -> Figures {
         }
         let power = power.and_then(|power| inside(power, "power_draw"));
         figures.put(format!("{index} power_draw_10mw"), power.and_then(hundredths));
-        for process in gpu.split("<process_info>").skip(1) {
-            if let Some(pid) = inside(process, "pid") {
-                let name = format!("{index} pid {pid} memory_mib");
-                figures.put(name, inside(process, "used_memory").and_then(whole));
-            }
-        }
     }
     figures
 }
@@ -269,11 +264,11 @@ mod tests {
         let gpus = "0, GPU-1, NVIDIA L4, 101, 1000, 7, 30, 31.96\n\
                     1, [GPU is lost], [GPU is lost], [N/A], [N/A], [N/A], [N/A], [N/A]\n";
         assert_eq!(
-            of_csv(gpus, "GPU-1, 7, 100\n"),
+            of_csv(gpus),
             figures(json!({
                 "0 uuid": "GPU-1", "0 name": "NVIDIA L4", "0 memory_used_mib": 101,
                 "0 memory_total_mib": 1000, "0 utilization_percent": 7, "0 temperature_c": 30,
-                "0 power_draw_10mw": 3196, "0 pid 7 memory_mib": 100,
+                "0 power_draw_10mw": 3196,
                 "1 uuid": null, "1 name": null, "1 memory_used_mib": null,
                 "1 memory_total_mib": null, "1 utilization_percent": null,
                 "1 temperature_c": null, "1 power_draw_10mw": null,
@@ -288,14 +283,13 @@ mod tests {
                    </fb_memory_usage><bar1_memory_usage><total>5 MiB</total><used>1 MiB</used>\
                    </bar1_memory_usage><utilization><gpu_util>N/A</gpu_util></utilization>\
                    <temperature><gpu_temp>30 C</gpu_temp></temperature><gpu_power_readings>\
-                   <power_draw>31.96 W</power_draw></gpu_power_readings><processes><process_info>\
-                   <pid>7</pid><used_memory>100 MiB</used_memory></process_info></processes></gpu>";
+                   <power_draw>31.96 W</power_draw></gpu_power_readings></gpu>";
         assert_eq!(
             of_xml(xml),
             figures(json!({
                 "0 uuid": "GPU-1", "0 name": "NVIDIA L4", "0 memory_used_mib": 101,
                 "0 memory_total_mib": 1000, "0 utilization_percent": null, "0 temperature_c": 30,
-                "0 power_draw_10mw": 3196, "0 pid 7 memory_mib": 100,
+                "0 power_draw_10mw": 3196,
             }))
         );
     }
