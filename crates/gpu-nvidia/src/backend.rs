@@ -2,6 +2,7 @@
 
 use crate::call::{Caller, CurrentCall};
 use crate::library::{SimulatedNvml, load, simulated};
+use crate::reset::Resetter;
 use crate::sample::sample;
 use crate::session::{Opened, Session};
 use gpu_core::{
@@ -115,19 +116,35 @@ impl GpuBackend for Nvml {
         self.ask(|nvml| nvml.mig_instances(nvml.named(device)?))
     }
 
-    fn details(&self, device: &DeviceId, _: Groups) -> Result<DeviceDetails> {
-        Err(Error::new(ErrorKind::Unsupported, format!("ask for details of {device}")))
+    fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        self.ask(|nvml| nvml.details(nvml.named(device)?, groups))
     }
 
     fn topology(&self) -> Result<Topology> {
-        Err(Error::new(ErrorKind::Unsupported, "ask for the topology"))
+        self.ask(|nvml| nvml.topology())
     }
 
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
         self.ask(|nvml| nvml.events(wait))
     }
 
+    /// Closes NVML, which else would be somebody who uses the device, and runs nvidia-smi.
     fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, format!("reset {device}")))
+        let failed = |kind, why: &str| {
+            Err(Error::new(kind, format!("reset {device}")).with_source(why.to_owned()))
+        };
+        if self.simulated.is_some() {
+            return failed(ErrorKind::Unsupported, "the machine is simulated");
+        }
+        let bus = match device.bus {
+            Ok(bus) => Ok(bus),
+            Err(_) => self.ask(|nvml| nvml.bus(nvml.named(device)?))?,
+        };
+        let Ok(bus) = bus else {
+            return failed(ErrorKind::Invalid, "its PCI address is not known");
+        };
+        let resetter = Resetter::installed()?;
+        self.close();
+        resetter.reset(bus, &device.to_string())
     }
 }

@@ -32,7 +32,6 @@ impl Code {
     pub(crate) const NO_DATA: Code = Code(21);
     pub(crate) const ARGUMENT_VERSION_MISMATCH: Code = Code(25);
     pub(crate) const DEPRECATED: Code = Code(26);
-    pub(crate) const UNKNOWN: Code = Code(999);
 
     /// Returns what a code means that answers the initialisation or a question about the whole
     /// machine: the machine does not tell anything.

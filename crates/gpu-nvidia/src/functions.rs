@@ -156,6 +156,7 @@ functions! {
     nvmlDeviceGetNumGpuCores: Get<c_uint>, "for its number of cores";
     nvmlDeviceGetMemoryBusWidth: Get<c_uint>, "for the width of its memory bus";
     nvmlDeviceGetMemoryAffinity: Nodes, "for its NUMA node";
+    nvmlDeviceGetNumaNodeId: Get<c_uint>, "for its NUMA node";
 
     nvmlDeviceGetComputeMode: Get<c_uint>, "for its compute mode";
     nvmlDeviceGetDisplayMode: Get<c_uint>, "whether a display can be connected";

@@ -14,6 +14,7 @@
 mod backend;
 mod call;
 mod code;
+mod details;
 mod device;
 mod event;
 mod functions;
@@ -21,9 +22,11 @@ mod info;
 mod library;
 mod mig;
 mod process;
+mod reset;
 mod sample;
 mod session;
 mod share;
+mod topology;
 
 pub use backend::Nvml;
 pub use call::CurrentCall;

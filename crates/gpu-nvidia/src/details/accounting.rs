@@ -1,0 +1,100 @@
+//! What processes used over their life.
+
+use crate::call::reading;
+use crate::code::Code;
+use crate::device::Device;
+use crate::info::is_on;
+use crate::process::ROOM;
+use crate::sample::percent;
+use gpu_core::{Absent, AccountedProcess, Accounting, Bytes, Pid, Reach, Reading, Result};
+use nvml_wrapper_sys::bindings::nvmlAccountingStats_t;
+
+pub(super) fn accounting(device: Device<'_>) -> Result<Accounting> {
+    let functions = &device.caller.functions;
+    let mode = reading(device.get(&functions.nvmlDeviceGetAccountingMode))?;
+    Ok(Accounting {
+        buffer_size: reading(device.get(&functions.nvmlDeviceGetAccountingBufferSize))?,
+        processes: match mode.map(is_on) {
+            Ok(true) => processes(device)?,
+            Ok(false) => Ok(Vec::new()),
+            Err(reason) => Err(reason),
+        },
+    })
+}
+
+fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
+    let functions = &device.caller.functions;
+    let listed = match device.list(&functions.nvmlDeviceGetAccountingPids, ROOM) {
+        Err(failure) if failure.code == Code::NOT_FOUND => Vec::new(),
+        answer => match reading(answer)? {
+            Ok(listed) => listed,
+            Err(reason) => return Ok(Err(reason)),
+        },
+    };
+    let mut processes = Vec::new();
+    for pid in listed {
+        match device.pick(&functions.nvmlDeviceGetAccountingStats, pid) {
+            Ok(stats) => processes.push(process(pid, &stats)),
+            // It was overwritten meanwhile.
+            Err(failure) if failure.code == Code::NOT_FOUND => {}
+            Err(failure) => {
+                let kind = failure.code.of_value();
+                if kind.reach() != Reach::Field {
+                    return Err(failure.error(|_| kind));
+                }
+                let untold = AccountedProcess::absent(kind.absent());
+                processes.push(AccountedProcess { pid: Ok(Pid(pid)), ..untold });
+            }
+        }
+    }
+    processes.sort_by_key(|process| process.pid);
+    Ok(Ok(processes))
+}
+
+/// All ones stand for what is not told; so does a time of zero while the process runs.
+fn process(pid: u32, stats: &nvmlAccountingStats_t) -> AccountedProcess {
+    let running = stats.isRunning != 0;
+    AccountedProcess {
+        pid: Ok(Pid(pid)),
+        running: Ok(running),
+        memory_max: match stats.maxMemoryUsage {
+            u64::MAX => Err(Absent::NotSupported),
+            bytes => Ok(Bytes(bytes)),
+        },
+        utilization: match stats.gpuUtilization {
+            u32::MAX => Err(Absent::NotSupported),
+            share => percent(share).ok_or(Absent::Implausible),
+        },
+        time: match stats.time {
+            u64::MAX => Err(Absent::NotSupported),
+            0 if running => Err(Absent::NotSupported),
+            millis => Ok(millis),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Data;
+    use gpu_core::Percent;
+
+    #[test]
+    fn what_is_not_told_is_not_zero() {
+        let untold = nvmlAccountingStats_t {
+            gpuUtilization: u32::MAX,
+            maxMemoryUsage: u64::MAX,
+            isRunning: 1,
+            ..Data::zeroed()
+        };
+        let untold = process(7, &untold);
+        assert_eq!(untold.memory_max, Err(Absent::NotSupported));
+        assert_eq!(untold.utilization, Err(Absent::NotSupported));
+        assert_eq!(untold.time, Err(Absent::NotSupported));
+        let ended = nvmlAccountingStats_t { gpuUtilization: 12, time: 0, ..Data::zeroed() };
+        let ended = process(7, &ended);
+        assert_eq!(ended.time, Ok(0));
+        assert_eq!(ended.memory_max, Ok(Bytes(0)));
+        assert_eq!(ended.utilization, Ok(Percent::new(12).unwrap()));
+    }
+}

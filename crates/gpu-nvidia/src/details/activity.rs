@@ -1,0 +1,86 @@
+//! How busy the parts of a device are, and how fast they run.
+
+use crate::call::{plausible, reading};
+use crate::device::Device;
+use crate::sample::percent;
+use gpu_core::{Activity, Clocks, Reading, Result, ThrottleReasons};
+use nvml_wrapper_sys::bindings::nvmlUtilization_t;
+
+/// Kinds of clocks (`nvmlClockType_t`).
+const GRAPHICS: u32 = 0;
+const SM: u32 = 1;
+const MEMORY: u32 = 2;
+const VIDEO: u32 = 3;
+
+/// The slowest performance state; beyond it is `NVML_PSTATE_UNKNOWN`.
+const SLOWEST: u32 = 15;
+
+pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
+    let functions = &device.caller.functions;
+    let rates = reading(device.get(&functions.nvmlDeviceGetUtilizationRates))?;
+    let encoder = reading(device.get_two(&functions.nvmlDeviceGetEncoderUtilization))?;
+    let decoder = reading(device.get_two(&functions.nvmlDeviceGetDecoderUtilization))?;
+    let state = reading(device.get(&functions.nvmlDeviceGetPerformanceState))?;
+    let throttle = match device.get(&functions.nvmlDeviceGetCurrentClocksEventReasons) {
+        Err(failure) if failure.is_too_old() => {
+            device.get(&functions.nvmlDeviceGetCurrentClocksThrottleReasons)
+        }
+        answer => answer,
+    };
+    let share = |(share, _period): (u32, u32)| percent(share);
+    let sessions = encoder_sessions(device)?;
+    Ok(Activity {
+        memory: plausible(rates, |rates: nvmlUtilization_t| percent(rates.memory)),
+        encoder: plausible(encoder, share),
+        decoder: plausible(decoder, share),
+        performance_state: plausible(state, performance_state),
+        throttle: reading(throttle)?.map(ThrottleReasons),
+        encoder_sessions: sessions.map(|(sessions, _, _)| sessions),
+        encoder_fps: sessions.map(|(_, fps, _)| fps),
+        encoder_latency: sessions.map(|(_, _, latency)| latency),
+    })
+}
+
+/// Returns the number of sessions, their frames per second and their latency.
+fn encoder_sessions(device: Device<'_>) -> Result<Reading<(u32, u32, u32)>> {
+    let function = &device.caller.functions.nvmlDeviceGetEncoderStats;
+    let (mut sessions, mut fps, mut latency) = (0, 0, 0);
+    // SAFETY: the three numbers are what the function fills in.
+    let answer = device
+        .call(function, |f, handle| unsafe { f(handle, &mut sessions, &mut fps, &mut latency) });
+    Ok(reading(answer)?.map(|()| (sessions, fps, latency)))
+}
+
+fn performance_state(number: u32) -> Option<u8> {
+    u8::try_from(number.min(SLOWEST + 1)).ok().filter(|state| u32::from(*state) <= SLOWEST)
+}
+
+pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
+    let functions = &device.caller.functions;
+    let now = |kind| reading(device.pick(&functions.nvmlDeviceGetClockInfo, kind));
+    let highest = |kind| reading(device.pick(&functions.nvmlDeviceGetMaxClockInfo, kind));
+    Ok(Clocks {
+        graphics: now(GRAPHICS)?,
+        sm: now(SM)?,
+        memory: now(MEMORY)?,
+        video: now(VIDEO)?,
+        graphics_max: highest(GRAPHICS)?,
+        sm_max: highest(SM)?,
+        memory_max: highest(MEMORY)?,
+        video_max: highest(VIDEO)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_is_not_known_is_none() {
+        assert_eq!(performance_state(0), Some(0));
+        assert_eq!(performance_state(15), Some(15));
+        for unknown in [16, 32, u32::MAX] {
+            assert_eq!(performance_state(unknown), None);
+        }
+    }
+}

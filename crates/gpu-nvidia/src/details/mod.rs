@@ -1,0 +1,47 @@
+//! Everything that a device tells beyond a sample, each group by questions of its own.
+//!
+//! A value that NVML has no question for stays `NotSupported`. A question that no group asked for
+//! is not put: some take their time.
+
+mod accounting;
+mod activity;
+mod memory_health;
+mod modes;
+mod nvlink;
+mod pcie;
+mod power;
+mod product;
+
+pub(crate) use nvlink::{Remote, remotes};
+
+use crate::device::Device;
+use crate::session::Opened;
+use gpu_core::{DeviceDetails, Group, Groups, Result};
+
+impl Opened<'_> {
+    /// Returns the groups that are asked for.
+    ///
+    /// # Errors
+    /// `Device` or `Machine` when one of the answers tells that.
+    pub(crate) fn details(self, device: Device<'_>, groups: Groups) -> Result<DeviceDetails> {
+        let mut details = DeviceDetails::default();
+        for group in Group::ALL.into_iter().filter(|group| groups.has(*group)) {
+            match group {
+                Group::Product => details.product = Some(product::product(device)?),
+                Group::Modes => details.modes = Some(self.modes(device)?),
+                Group::Activity => details.activity = Some(activity::activity(device)?),
+                Group::Clocks => details.clocks = Some(activity::clocks(device)?),
+                Group::Power => details.power = Some(power::power(device)?),
+                Group::Thermal => details.thermal = Some(power::thermal(device)?),
+                Group::Pcie => details.pcie = Some(self.pcie(device)?),
+                Group::PcieThroughput => details.pcie_throughput = Some(pcie::throughput(device)?),
+                Group::MemoryHealth => {
+                    details.memory_health = Some(memory_health::memory_health(device)?);
+                }
+                Group::NvLinks => details.nvlinks = Some(nvlink::nvlinks(device)?),
+                Group::Accounting => details.accounting = Some(accounting::accounting(device)?),
+            }
+        }
+        Ok(details)
+    }
+}

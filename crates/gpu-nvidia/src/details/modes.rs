@@ -1,0 +1,48 @@
+//! How a device is set up.
+
+use crate::call::reading;
+use crate::device::Device;
+use crate::info::is_on;
+use crate::session::Opened;
+use gpu_core::{Absent, ComputeMode, Modes, Reading, Result};
+
+impl Opened<'_> {
+    pub(super) fn modes(self, device: Device<'_>) -> Result<Modes> {
+        let functions = &self.caller.functions;
+        let ecc = reading(device.get_two(&functions.nvmlDeviceGetEccMode))?;
+        let compute = reading(device.get(&functions.nvmlDeviceGetComputeMode))?;
+        let display = reading(device.get(&functions.nvmlDeviceGetDisplayMode))?;
+        let accounting = reading(device.get(&functions.nvmlDeviceGetAccountingMode))?;
+        Ok(Modes {
+            compute_mode: compute.and_then(compute_mode),
+            display_attached: display.map(is_on),
+            ecc: ecc.map(|(now, _): (u32, u32)| is_on(now)),
+            ecc_pending: ecc.map(|(_, pending)| is_on(pending)),
+            mig_pending: self.mig_mode(device)?.map(|(_, pending)| pending),
+            accounting: accounting.map(is_on),
+        })
+    }
+}
+
+/// Reads `nvmlComputeMode_t`.
+fn compute_mode(number: u32) -> Reading<ComputeMode> {
+    Ok(match number {
+        0 => ComputeMode::Default,
+        1 => ComputeMode::ExclusiveThread,
+        2 => ComputeMode::Prohibited,
+        3 => ComputeMode::ExclusiveProcess,
+        _ => return Err(Absent::Implausible),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_by_their_numbers() {
+        assert_eq!(compute_mode(0), Ok(ComputeMode::Default));
+        assert_eq!(compute_mode(3), Ok(ComputeMode::ExclusiveProcess));
+        assert_eq!(compute_mode(4), Err(Absent::Implausible));
+    }
+}

@@ -1,0 +1,202 @@
+//! A device is reset by the installed nvidia-smi: NVML has no public function for it.
+//!
+//! It is run by its full path from where drivers install it, never through `PATH`, since this
+//! program then is root.
+
+use gpu_core::{Absent, DeviceFault, Error, ErrorKind, MachineFault, PciBusId, Result};
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Where drivers install nvidia-smi: distributions, NVIDIA's installer, WSL, NixOS, containers.
+const PLACES: [&str; 6] = [
+    "/usr/bin/nvidia-smi",
+    "/usr/local/bin/nvidia-smi",
+    "/usr/lib/wsl/lib/nvidia-smi",
+    "/run/current-system/sw/bin/nvidia-smi",
+    "/usr/local/nvidia/bin/nvidia-smi",
+    "/opt/bin/nvidia-smi",
+];
+
+/// A reset takes seconds; one that takes longer hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long one that has closed its output is given to end.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
+
+/// More than it says, in bytes; what it says beyond is read and dropped.
+const MOST_OUTPUT: u64 = 16 << 10;
+
+/// No more of its words are passed on, in characters.
+const MOST_WORDS: usize = 400;
+
+/// The installed nvidia-smi.
+pub(crate) struct Resetter {
+    program: PathBuf,
+    deadline: Duration,
+}
+
+impl Resetter {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// `Machine(NoLibrary)` when none is installed.
+    pub(crate) fn installed() -> Result<Self> {
+        let program = PLACES.iter().map(PathBuf::from).find(|place| place.is_file());
+        let program = program.ok_or_else(|| {
+            Error::new(MachineFault::NoLibrary, "find nvidia-smi")
+                .with_source(format!("there is none at {}", PLACES.join(", ")))
+        })?;
+        Ok(Resetter { program, deadline: DEADLINE })
+    }
+
+    /// Resets the device at an address; `name` is how it is called in errors.
+    ///
+    /// # Errors
+    /// By nvidia-smi's exit code: `Field(NotPermitted)`, `Field(NotSupported)`, `Device(Lost)`, and
+    /// for every other refusal `Device(InUse)`, with its words; `TimedOut` when it does not end;
+    /// `Io` when it cannot be run.
+    pub(crate) fn reset(&self, bus: PciBusId, name: &str) -> Result<()> {
+        let what = format!("reset {name}");
+        let failed = |error| Error::new(ErrorKind::Io, what.clone()).with_source(error);
+        let mut command = Command::new(&self.program);
+        command.arg("--gpu-reset").arg("-i").arg(bus.to_string()).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (status, words) = self.run(command.spawn().map_err(failed)?);
+        let Some(status) = status else {
+            let said = format!("nvidia-smi did not end within {} s", self.deadline.as_secs());
+            return Err(Error::new(ErrorKind::TimedOut, what).with_source(said));
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let words = match words.is_empty() {
+            true => format!("nvidia-smi says nothing ({status})"),
+            false => format!("nvidia-smi says: {words}"),
+        };
+        Err(Error::new(refusal(status), what).with_source(words))
+    }
+
+    /// Returns how it ended and what it said; `None` when it did not end in time.
+    fn run(&self, mut child: Child) -> (Option<ExitStatus>, String) {
+        let outputs: Vec<Receiver<String>> =
+            [child.stdout.take().map(reader), child.stderr.take().map(reader)]
+                .into_iter()
+                .flatten()
+                .collect();
+        // Both are closed when it ends, or before.
+        let mut left = self.deadline;
+        let mut said = Vec::new();
+        for output in outputs {
+            match output.recv_timeout(left) {
+                Ok(text) => said.push(text),
+                Err(_) => left = Duration::ZERO,
+            }
+        }
+        if left.is_zero() {
+            // Nothing to be done where it is gone already.
+            let _ = child.kill();
+        }
+        // One that the driver keeps in state D ends when the driver lets it go, and whoever waited
+        // for that would hang as well.
+        let (sender, ended) = channel();
+        std::thread::spawn(move || sender.send(child.wait()));
+        let status = ended.recv_timeout(LAST_MOMENTS.min(self.deadline)).ok().and_then(Result::ok);
+        (status.filter(|_| !left.is_zero()), words(&said.join("\n")))
+    }
+}
+
+/// Reads an output to its end in a thread of its own.
+fn reader(mut output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = (&mut output).take(MOST_OUTPUT).read_to_end(&mut bytes);
+        // It must not be kept waiting by a pipe that nobody empties.
+        let _ = read.and_then(|_| std::io::copy(&mut output, &mut std::io::sink()));
+        // Nobody listens any more when the deadline has passed.
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// Makes one line of what a program said.
+fn words(said: &str) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = said.chars().map(printable).collect();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.chars().take(MOST_WORDS).collect()
+}
+
+/// Reads nvidia-smi's exit code, which is NVML's code where it has one.
+fn refusal(status: ExitStatus) -> ErrorKind {
+    match status.code() {
+        Some(3) => Absent::NotSupported.into(),
+        Some(4) => Absent::NotPermitted.into(),
+        Some(6) => Absent::NotFound.into(),
+        Some(9) => MachineFault::DriverNotLoaded.into(),
+        Some(15) => DeviceFault::Lost.into(),
+        _ => DeviceFault::InUse.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// An nvidia-smi that is a shell script, and the folder it lies in.
+    fn scripted(script: &str, deadline: Duration) -> (Resetter, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("nvidia-smi");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        (Resetter { program, deadline }, folder)
+    }
+
+    fn reset(script: &str, deadline: Duration) -> Result<()> {
+        let bus = PciBusId { domain: 0, bus: 4, device: 0, function: 0 };
+        scripted(script, deadline).0.reset(bus, "GPU 0")
+    }
+
+    #[test]
+    fn it_is_asked_for_that_device_alone() {
+        let asked = r#"[ "$*" = "--gpu-reset -i 00000000:04:00.0" ] || exit 1"#;
+        assert!(reset(asked, DEADLINE).is_ok());
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_its_words() {
+        let fault = |script: &str| reset(script, DEADLINE).unwrap_err().fault();
+        let used = fault(
+            r"printf 'GPU 00000000:04:00.0: In use by\n  another \033[31mclient\n'; exit 255",
+        );
+        assert_eq!(used.kind, DeviceFault::InUse.into());
+        assert_eq!(
+            used.text,
+            "reset GPU 0: nvidia-smi says: GPU 00000000:04:00.0: In use by another [31mclient"
+        );
+        assert_eq!(fault("echo no >&2; exit 4").text, "reset GPU 0: nvidia-smi says: no");
+        for (code, kind) in [
+            (3, ErrorKind::from(Absent::NotSupported)),
+            (4, Absent::NotPermitted.into()),
+            (15, DeviceFault::Lost.into()),
+            (1, DeviceFault::InUse.into()),
+        ] {
+            assert_eq!(fault(&format!("exit {code}")).kind, kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn one_that_says_too_much_is_cut_and_one_that_hangs_is_left() {
+        let much = reset("yes | head -c 1000000; exit 1", DEADLINE).unwrap_err().fault();
+        assert!(much.text.chars().count() < MOST_WORDS + 50, "{}", much.text);
+        let hung = reset("exec sleep 600", Duration::from_millis(200)).unwrap_err();
+        assert_eq!(hung.kind(), ErrorKind::TimedOut);
+        let endless = reset("exec yes", Duration::from_millis(200)).unwrap_err();
+        assert_eq!(endless.kind(), ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,191 @@
+//! How the devices are connected.
+//!
+//! Asked for each pair, which is n² questions for n devices: nothing of this is part of a look.
+
+use crate::call::{Answer, reading};
+use crate::details::{Remote, remotes};
+use crate::device::Device;
+use crate::session::{Opened, spoils_all};
+use gpu_core::{Absent, Error, Link, PciBusId, PeerAccess, Reading, Result, Topology};
+
+/// `NVML_P2P_CAPS_INDEX_READ`
+const READ: u32 = 0;
+
+const WHAT: &str = "ask for the topology";
+
+impl Opened<'_> {
+    /// Returns how the devices are connected: the NVLinks between two where there are some, else
+    /// their nearest common place in the PCI tree. A device that does not answer has unknown links.
+    ///
+    /// # Errors
+    /// `Machine` when the driver does not answer; `Field` when it tells of no pair.
+    pub(crate) fn topology(self) -> Result<Topology> {
+        let mut devices = Vec::new();
+        for index in self.indices() {
+            devices.push(match self.device(index) {
+                Err(error) if spoils_all(&error) => return Err(error),
+                device => device.ok(),
+            });
+        }
+        let mut buses = Vec::new();
+        for device in &devices {
+            let bus = device.map_or(Ok(Err(Absent::DeviceLost)), |device| self.bus(device));
+            buses.push(lenient(bus)?);
+        }
+        let addresses: Vec<PciBusId> = buses.iter().filter_map(|bus| bus.ok()).collect();
+        let mut ends = Vec::new();
+        for device in &devices {
+            let found = device.map_or(Ok(Vec::new()), |device| remotes(device, &addresses));
+            ends.push(lenient(found.map(Ok))?.unwrap_or_default());
+        }
+        let places = pairs(&devices, Link::Itself, |from, to| {
+            let function = &self.caller.functions.nvmlDeviceGetTopologyCommonAncestor;
+            let mut level = 0;
+            // SAFETY: both handles are of this initialisation; the level is filled in.
+            from.call(function, |f, handle| unsafe { f(handle, to.handle.0, &mut level) })?;
+            Ok(link(level))
+        })?;
+        let peers = pairs(&devices, PeerAccess::Itself, |from, to| {
+            let mut status = 0;
+            let function = &self.caller.functions.nvmlDeviceGetP2PStatus;
+            // SAFETY: as above, with the status.
+            from.call(function, |f, handle| unsafe { f(handle, to.handle.0, READ, &mut status) })?;
+            Ok(peer_access(status))
+        })?;
+        let lanes = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to].ok());
+        let links = joined(places, lanes).map_err(|absent| Error::new(absent, WHAT))?;
+        let told =
+            peers.iter().flatten().any(|peer| matches!(peer, Ok(p) if *p != PeerAccess::Itself));
+        let known = |row: Vec<Reading<PeerAccess>>| -> Vec<PeerAccess> {
+            row.into_iter().map(|peer| peer.unwrap_or(PeerAccess::Unknown)).collect()
+        };
+        let peers = if told { peers.into_iter().map(known).collect() } else { Vec::new() };
+        Ok(Topology { links, peers })
+    }
+}
+
+/// Makes a failure of one device a value that it does not tell.
+fn lenient<T>(answer: Result<Reading<T>>) -> Result<Reading<T>> {
+    answer.or_else(|error| match spoils_all(&error) {
+        true => Err(error),
+        false => Ok(Err(error.kind().absent())),
+    })
+}
+
+/// Asks about each pair of devices.
+fn pairs<T: Copy>(
+    devices: &[Option<Device<'_>>],
+    itself: T,
+    ask: impl Fn(Device<'_>, Device<'_>) -> Answer<T>,
+) -> Result<Vec<Vec<Reading<T>>>> {
+    let pair = |from: &Option<Device<'_>>, to: &Option<Device<'_>>| match (from, to) {
+        (Some(from), Some(to)) if from.index == to.index => Ok(Ok(itself)),
+        (Some(from), Some(to)) => lenient(reading(ask(*from, *to))),
+        _ => Ok(Err(Absent::DeviceLost)),
+    };
+    let row = |from| devices.iter().map(|to| pair(from, to)).collect();
+    devices.iter().map(row).collect()
+}
+
+/// Lays the NVLinks over the places in the PCI tree.
+///
+/// # Errors
+/// The first reason, when nothing is known of any pair.
+fn joined(
+    places: Vec<Vec<Reading<Link>>>,
+    lanes: impl Fn(usize, usize) -> u8,
+) -> Result<Vec<Vec<Link>>, Absent> {
+    let (mut any, mut untold) = (false, None);
+    let mut links = Vec::new();
+    for (from, row) in places.into_iter().enumerate() {
+        let mut cells = Vec::new();
+        for (to, place) in row.into_iter().enumerate() {
+            let cell = match (lanes(from, to), place) {
+                _ if from == to => Ok(Link::Itself),
+                (0, place) => place,
+                (lanes, _) => Ok(Link::NvLink(lanes)),
+            };
+            any |= from != to && cell.is_ok();
+            untold = untold.or(cell.err());
+            cells.push(cell.unwrap_or(Link::Unknown));
+        }
+        links.push(cells);
+    }
+    match untold {
+        Some(reason) if !any => Err(reason),
+        _ => Ok(links),
+    }
+}
+
+/// Counts the working NVLinks from one device to another: those that end there or, where both are
+/// at switches, as many as the one with fewer has.
+fn lanes(from: &[Remote], to: &[Remote], address: Option<PciBusId>) -> u8 {
+    let straight = from.iter().filter(|end| address.is_some_and(|to| **end == Remote::At(to)));
+    let switched = |ends: &[Remote]| ends.iter().filter(|end| **end == Remote::Switch).count();
+    let lanes = straight.count() + switched(from).min(switched(to));
+    u8::try_from(lanes).unwrap_or(u8::MAX)
+}
+
+/// Reads a place in the PCI tree (`nvmlGpuTopologyLevel_t`).
+fn link(level: u32) -> Link {
+    match level {
+        // On one board they share a bridge.
+        0 | 10 => Link::Pix,
+        20 => Link::Pxb,
+        30 => Link::Phb,
+        40 => Link::Node,
+        50 => Link::Sys,
+        _ => Link::Unknown,
+    }
+}
+
+/// Reads `nvmlGpuP2PStatus_t`.
+fn peer_access(status: u32) -> PeerAccess {
+    match status {
+        0 => PeerAccess::Ok,
+        1 => PeerAccess::ChipsetNotSupported,
+        2 => PeerAccess::DeviceNotSupported,
+        3 => PeerAccess::TopologyNotSupported,
+        4 => PeerAccess::Disabled,
+        5 => PeerAccess::NotSupported,
+        _ => PeerAccess::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bus(number: u8) -> PciBusId {
+        PciBusId { domain: 0, bus: number, device: 0, function: 0 }
+    }
+
+    #[test]
+    fn links_are_counted_by_where_they_end() {
+        let ends = [Remote::At(bus(2)), Remote::At(bus(3)), Remote::At(bus(2))];
+        assert_eq!(lanes(&ends, &[], Some(bus(2))), 2);
+        assert_eq!(lanes(&ends, &[], Some(bus(4))), 0);
+        assert_eq!(lanes(&ends, &[], None), 0);
+        let (six, four) = ([Remote::Switch; 6], [Remote::Switch; 4]);
+        assert_eq!(lanes(&six, &four, Some(bus(2))), 4);
+        assert_eq!(lanes(&six, &ends, Some(bus(2))), 0);
+    }
+
+    #[test]
+    fn nvlinks_lie_over_the_tree() {
+        let places =
+            vec![vec![Ok(Link::Itself), Ok(Link::Sys)], vec![Ok(Link::Sys), Ok(Link::Itself)]];
+        let links = joined(places, |from, to| if from < to { 4 } else { 0 }).unwrap();
+        assert_eq!(links, [[Link::Itself, Link::NvLink(4)], [Link::Sys, Link::Itself]]);
+    }
+
+    #[test]
+    fn a_tree_of_which_nothing_is_told_is_no_tree() {
+        let untold = Err(Absent::NotSupported);
+        let places = vec![vec![Ok(Link::Itself), untold], vec![untold, Ok(Link::Itself)]];
+        assert_eq!(joined(places.clone(), |_, _| 0), Err(Absent::NotSupported));
+        let links = joined(places, |from, to| if from < to { 1 } else { 0 }).unwrap();
+        assert_eq!(links[1], [Link::Unknown, Link::Itself]);
+        assert_eq!(joined(vec![vec![Ok(Link::Itself)]], |_, _| 0), Ok(vec![vec![Link::Itself]]));
+    }
+}
