@@ -13,6 +13,7 @@
 
 mod backend;
 mod call;
+mod child;
 mod code;
 mod details;
 mod device;
@@ -30,4 +31,5 @@ mod topology;
 
 pub use backend::Nvml;
 pub use call::CurrentCall;
+pub use child::{Helper, NvmlChild, Waiting, serve};
 pub use library::SimulatedNvml;

@@ -1,0 +1,319 @@
+//! The child behind the port.
+
+use super::look::{Answer, Look, Single};
+use super::process::Process;
+use super::stuck::{self, Stuck};
+use super::talk::{self, Failure, Patience};
+use super::wire::{Greeting, Question, Said};
+use super::{Helper, Waiting};
+use crate::SimulatedNvml;
+use gpu_core::{
+    ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
+    Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault, MigInstance,
+    Origin, Result, Topology,
+};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// `NVML_ERROR_UNKNOWN`: what NVML answers where something is broken inside of it.
+const UNKNOWN: u32 = 999;
+
+/// So many children in a row may end before their answer: the one, and one that was started for
+/// the next question.
+const LOSSES: u32 = 2;
+
+/// NVML in a child process: an answer, or the reason that there is none, within the deadline and a
+/// fifth of a second more.
+///
+/// It starts one child, for the first question, and asks it all others. One that ends by itself
+/// is replaced, once; one that does not answer in time never is, since the next would hang in the
+/// same driver: all questions that follow are answered with the same reason at once. To try again,
+/// make another. Questions from several threads are asked one after the other.
+pub struct NvmlChild {
+    helper: Helper,
+    deadline: Duration,
+    waiting: Box<dyn Fn(&Waiting) + Send + Sync>,
+    stays_open: bool,
+    greeting: OnceLock<Greeting>,
+    standing: Mutex<Standing>,
+}
+
+/// How it stands with the child.
+struct Standing {
+    child: Child,
+    /// How many have ended before their answer since the last answer.
+    losses: u32,
+}
+
+enum Child {
+    /// None runs; the next question starts one.
+    Absent,
+    /// One runs that has not greeted yet.
+    New(Process),
+    /// One runs and waits for questions.
+    Ready(Process),
+    /// None was started, since one of an earlier look hangs.
+    Barred(Stuck),
+    /// None will be started, for this reason. One that could not be ended is kept, to be waited
+    /// for when it has.
+    GivenUp(Fault, Option<Process>),
+}
+
+impl NvmlChild {
+    /// Returns a backend that has not started anything yet. `waiting` is told, after the first
+    /// second of a question and then each second, what it is waiting for.
+    pub fn new(
+        helper: Helper,
+        deadline: Duration,
+        waiting: Box<dyn Fn(&Waiting) + Send + Sync>,
+    ) -> Self {
+        let standing = Mutex::new(Standing { child: Child::Absent, losses: 0 });
+        let greeting = OnceLock::new();
+        NvmlChild { helper, deadline, waiting, stays_open: false, greeting, standing }
+    }
+
+    /// Leaves NVML open between questions. Each question is then cheaper, events that happen in
+    /// between are not lost, and the child is seen as a holder of the devices.
+    #[must_use]
+    pub fn keep_open(self) -> Self {
+        NvmlChild { stays_open: true, ..self }
+    }
+
+    /// Returns the simulation that the library belongs to; `None` for a real one, and where no
+    /// child could say.
+    pub fn simulated(&self) -> Option<SimulatedNvml> {
+        let simulated = self.greeting()?.simulated.as_ref()?;
+        let (machine, session) = (simulated.machine.clone(), simulated.session.clone());
+        Some(SimulatedNvml { machine, session })
+    }
+
+    fn greeting(&self) -> Option<&Greeting> {
+        if self.greeting.get().is_none() {
+            let mut standing = self.standing();
+            let mut patience = Patience::new(self.deadline, Duration::ZERO, &*self.waiting);
+            // Why there is none is the answer to the next question.
+            let _ = self.ready(&mut standing, &mut patience, None);
+        }
+        self.greeting.get()
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks one question, which is expected to take `wanted` by itself.
+    fn ask(
+        &self,
+        question: Question,
+        wanted: Duration,
+        answer: &mut dyn Answer,
+    ) -> Result<(), Fault> {
+        let mut standing = self.standing();
+        let mut patience = Patience::new(self.deadline, wanted, &*self.waiting);
+        self.ready(&mut standing, &mut patience, Some(question))?;
+        let Child::Ready(child) = &mut standing.child else { return Err(nothing()) };
+        match talk::answer(child, &mut patience, answer) {
+            Ok(()) => {
+                standing.losses = 0;
+                Ok(())
+            }
+            Err(failure) => Err(self.lose(&mut standing, failure)),
+        }
+    }
+
+    /// Makes a child ready that has greeted, and has been asked the question if there is one.
+    fn ready(
+        &self,
+        standing: &mut Standing,
+        patience: &mut Patience<'_>,
+        question: Option<Question>,
+    ) -> Result<(), Fault> {
+        self.start(standing)?;
+        let (Child::New(child) | Child::Ready(child)) = &mut standing.child else {
+            return Err(nothing());
+        };
+        // Asked before it has greeted, it need not wait for the program in between.
+        let put = question.map_or(Ok(()), |question| talk::put(child, question, self.stays_open));
+        if let Err(failure) = put {
+            return Err(self.lose(standing, failure));
+        }
+        match std::mem::replace(&mut standing.child, Child::Absent) {
+            Child::New(mut child) => {
+                let greeting = talk::greeting(&mut child, patience);
+                standing.child = Child::Ready(child);
+                // Another library behind the second child than behind the first would be taken
+                // for the first.
+                let outcome = greeting.and_then(|greeting| {
+                    match *self.greeting.get_or_init(|| greeting.clone()) == greeting {
+                        true => Ok(()),
+                        false => Err(Failure::Broken("its library was exchanged".to_owned())),
+                    }
+                });
+                outcome.map_err(|failure| self.lose(standing, failure))
+            }
+            child => {
+                standing.child = child;
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts a child where none runs and one may.
+    fn start(&self, standing: &mut Standing) -> Result<(), Fault> {
+        match &mut standing.child {
+            Child::GivenUp(fault, remains) => {
+                // One that has ended at last is waited for.
+                remains.take_if(|child| child.has_ended());
+                return Err(fault.clone());
+            }
+            Child::Barred(stuck) if stuck.remains(&self.helper.proc) => return Err(barred(stuck)),
+            Child::New(child) | Child::Ready(child) if child.has_ended() => {
+                standing.child = Child::Absent;
+                standing.losses += 1;
+            }
+            Child::New(_) | Child::Ready(_) => return Ok(()),
+            Child::Absent | Child::Barred(_) => {}
+        }
+        if let Some(stuck) = stuck::find(&self.helper.proc) {
+            let fault = barred(&stuck);
+            standing.child = Child::Barred(stuck);
+            return Err(fault);
+        }
+        let child = Process::start(&self.helper).map_err(|error| error.fault())?;
+        standing.child = Child::New(child);
+        Ok(())
+    }
+
+    /// Ends a child with which it is no use to talk on, and says why.
+    fn lose(&self, standing: &mut Standing, failure: Failure) -> Fault {
+        let child = match std::mem::replace(&mut standing.child, Child::Absent) {
+            Child::New(child) | Child::Ready(child) => Some(child),
+            Child::Absent | Child::Barred(_) | Child::GivenUp(..) => None,
+        };
+        let remains = child.and_then(Process::kill);
+        match failure {
+            Failure::Hangs(call) => {
+                let fault = hangs(self.deadline, call.as_deref());
+                standing.child = Child::GivenUp(fault.clone(), remains);
+                fault
+            }
+            Failure::Broken(how) => {
+                let fault = broken(&how);
+                standing.losses += 1;
+                if standing.losses >= LOSSES || remains.is_some() {
+                    standing.child = Child::GivenUp(fault.clone(), remains);
+                }
+                fault
+            }
+        }
+    }
+
+    fn single<T>(
+        &self,
+        question: Question,
+        wanted: Duration,
+        pick: impl Fn(Said) -> Result<Result<T, Fault>, Box<Said>>,
+    ) -> Result<T> {
+        let mut answer = Single::new(pick);
+        let outcome = self.ask(question, wanted, &mut answer);
+        let answer = answer.or(outcome.err().unwrap_or_else(nothing));
+        answer.map_err(|fault| Error::new(fault.kind, fault.text))
+    }
+}
+
+/// Asks for what one kind of part tells.
+macro_rules! single {
+    ($self:ident, $question:expr, $kind:ident) => {
+        single!($self, $question, $kind, Duration::ZERO)
+    };
+    ($self:ident, $question:expr, $kind:ident, $wanted:expr) => {
+        $self.single($question, $wanted, |part| match part {
+            Said::$kind(answer) => Ok(answer),
+            other => Err(Box::new(other)),
+        })
+    };
+}
+
+impl GpuBackend for NvmlChild {
+    /// Live, unless the child has said that its library is a simulated one.
+    fn origin(&self) -> Origin {
+        let simulated = self.greeting().and_then(|greeting| greeting.simulated.as_ref());
+        simulated.map_or(Origin::Live, |simulated| Origin::Simulated(simulated.machine.clone()))
+    }
+
+    fn driver(&self) -> Result<Driver> {
+        single!(self, Question::Driver, Driver)
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        single!(self, Question::Devices, Devices)
+    }
+
+    fn sample(&self, device: &DeviceId) -> Result<DeviceSample> {
+        single!(self, Question::Sample(device.clone()), Sample)
+    }
+
+    fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        single!(self, Question::Processes(device.clone()), Processes)
+    }
+
+    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
+        single!(self, Question::MigInstances(device.clone()), MigInstances)
+    }
+
+    fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        single!(self, Question::Details(device.clone(), groups), Details).map(|details| *details)
+    }
+
+    fn topology(&self) -> Result<Topology> {
+        single!(self, Question::Topology, Topology)
+    }
+
+    /// Waits for events. Those that happen between two waits are lost unless NVML stays open.
+    fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        single!(self, Question::Events { wait_ms }, Events, wait)
+    }
+
+    fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()> {
+        // Nothing of ours may be a holder then.
+        let mut closed = Single::new(|part| Err::<Result<(), Fault>, _>(Box::new(part)));
+        let _ = (device, token, &mut closed);
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {device}")))
+    }
+
+    fn look(&self, groups: Groups) -> Inventory {
+        let mut look = Look::new(groups);
+        let outcome = self.ask(Question::Look(groups), Duration::ZERO, &mut look);
+        look.or(outcome.err().unwrap_or_else(nothing))
+    }
+}
+
+fn hangs(deadline: Duration, call: Option<&str>) -> Fault {
+    let within = format!("get an answer from the driver within {} s", deadline.as_secs_f64());
+    let text = match call {
+        Some(call) => format!("{within}: {call} did not return"),
+        None => within,
+    };
+    Fault { kind: ErrorKind::TimedOut, text }
+}
+
+fn barred(stuck: &Stuck) -> Fault {
+    let pid = stuck.pid;
+    let started = stuck.age.map(|age| format!(", started {} min ago,", age / 60));
+    let started = started.unwrap_or_default();
+    let text = format!(
+        "get an answer from the driver: process {pid} of an earlier look{started} still hangs in it"
+    );
+    Fault { kind: ErrorKind::TimedOut, text }
+}
+
+fn broken(how: &str) -> Fault {
+    let text = format!("get an answer from the process that asks NVML: {how}");
+    Fault { kind: MachineFault::Unknown(UNKNOWN).into(), text }
+}
+
+/// What an answer lacks that was said to be whole; nobody gets to see it.
+fn nothing() -> Fault {
+    broken("it says nothing")
+}

@@ -1,0 +1,171 @@
+//! The answers of the child, put together from their parts.
+
+use super::wire::Said;
+use gpu_core::{DeviceInfo, DeviceState, Driver, Fault, Groups, Inventory};
+
+/// An answer that grows part by part.
+pub(crate) trait Answer {
+    /// Takes the next part; gives back one that does not belong there.
+    fn take(&mut self, part: Said) -> Result<(), Box<Said>>;
+
+    /// Tells whether no part is missing.
+    fn is_whole(&self) -> bool;
+}
+
+/// The answer to a question about one thing: one part.
+pub(crate) struct Single<T, F> {
+    pick: F,
+    answer: Option<Result<T, Fault>>,
+}
+
+impl<T, F: Fn(Said) -> Result<Result<T, Fault>, Box<Said>>> Single<T, F> {
+    pub(crate) fn new(pick: F) -> Self {
+        Single { pick, answer: None }
+    }
+
+    /// Returns the answer; `trouble` where there is none.
+    pub(crate) fn or(self, trouble: Fault) -> Result<T, Fault> {
+        self.answer.unwrap_or(Err(trouble))
+    }
+}
+
+impl<T, F: Fn(Said) -> Result<Result<T, Fault>, Box<Said>>> Answer for Single<T, F> {
+    fn take(&mut self, part: Said) -> Result<(), Box<Said>> {
+        if self.is_whole() {
+            return Err(Box::new(part));
+        }
+        self.answer = Some(match part {
+            Said::Refused(fault) => Err(fault),
+            part => (self.pick)(part)?,
+        });
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.answer.is_some()
+    }
+}
+
+/// The answer to a whole look.
+pub(crate) struct Look {
+    groups: Groups,
+    begun: Option<(Result<Driver, Fault>, std::vec::IntoIter<DeviceInfo>)>,
+    devices: Vec<DeviceState>,
+}
+
+impl Look {
+    pub(crate) fn new(groups: Groups) -> Self {
+        Look { groups, begun: None, devices: Vec::new() }
+    }
+
+    /// Returns what was learned; what was not is spoiled by `trouble`.
+    pub(crate) fn or(self, trouble: Fault) -> Inventory {
+        let Look { groups, begun, mut devices } = self;
+        let Some((driver, missing)) = begun else {
+            return Inventory { driver: Err(trouble), devices };
+        };
+        devices.extend(missing.map(|info| DeviceState::unanswered(info, groups, &trouble)));
+        Inventory { driver, devices }
+    }
+}
+
+impl Answer for Look {
+    fn take(&mut self, part: Said) -> Result<(), Box<Said>> {
+        match (part, &mut self.begun) {
+            (Said::Begun { driver, devices }, begun @ None) => {
+                *begun = Some((driver, devices.into_iter()));
+            }
+            (Said::Refused(fault), begun @ None) => {
+                *begun = Some((Err(fault), Vec::new().into_iter()));
+            }
+            (Said::Device(state), Some((_, missing))) => match missing.next() {
+                Some(info) if info == state.info => self.devices.push(*state),
+                Some(_) | None => return Err(Box::new(Said::Device(state))),
+            },
+            (part, _) => return Err(Box::new(part)),
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.begun.as_ref().is_some_and(|(_, missing)| missing.len() == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Absent, DeviceId, ErrorKind};
+
+    fn info(index: u32) -> DeviceInfo {
+        DeviceInfo::unknown(DeviceId::from_index(index))
+    }
+
+    fn fault(text: &str) -> Fault {
+        Fault { kind: ErrorKind::TimedOut, text: text.to_owned() }
+    }
+
+    fn device(index: u32) -> Said {
+        let mut state = DeviceState::unanswered(info(index), Groups::NONE, &fault("lost"));
+        state.processes = Ok(Vec::new());
+        Said::Device(Box::new(state))
+    }
+
+    fn begun(count: u32) -> Said {
+        let driver = Ok(Driver { version: Ok("1".to_owned()), cuda: Err(Absent::TooOld) });
+        Said::Begun { driver, devices: (0..count).map(info).collect() }
+    }
+
+    #[test]
+    fn what_came_before_the_trouble_is_kept() {
+        let mut look = Look::new(Groups::all());
+        assert!(!look.is_whole());
+        for part in [begun(3), device(0), device(1)] {
+            look.take(part).unwrap();
+            assert!(!look.is_whole());
+        }
+        let Inventory { driver, devices } = look.or(fault("hangs"));
+        assert!(driver.is_ok());
+        assert!(devices[0].processes.is_ok() && devices[1].processes.is_ok());
+        assert_eq!(devices.len(), 3);
+        assert_eq!(devices[2].info, info(2));
+        assert_eq!(devices[2].sample, Err(fault("hangs")));
+        assert_eq!(devices[2].details, Err(fault("hangs")));
+    }
+
+    #[test]
+    fn a_whole_look_has_every_device_and_no_other() {
+        let mut look = Look::new(Groups::NONE);
+        look.take(begun(2)).unwrap();
+        assert!(look.take(begun(2)).is_err(), "it has begun");
+        look.take(device(0)).unwrap();
+        look.take(device(1)).unwrap();
+        assert!(look.is_whole());
+        assert!(look.take(device(2)).is_err(), "there is no third");
+        assert!(look.take(Said::Refused(fault("no"))).is_err());
+
+        let mut look = Look::new(Groups::NONE);
+        assert!(look.take(device(0)).is_err(), "it has not begun");
+        look.take(begun(2)).unwrap();
+        assert!(look.take(device(1)).is_err(), "another device is next");
+        assert!(look.take(Said::Devices(Ok(vec![info(0)]))).is_err());
+    }
+
+    #[test]
+    fn one_part_answers_one_question() {
+        let pick = |part| match part {
+            Said::Devices(answer) => Ok(answer),
+            other => Err(Box::new(other)),
+        };
+        let mut single = Single::new(pick);
+        assert!(single.take(device(0)).is_err());
+        assert!(!single.is_whole());
+        single.take(Said::Devices(Ok(vec![info(0)]))).unwrap();
+        assert!(single.take(Said::Devices(Ok(vec![]))).is_err(), "a second answer");
+        assert_eq!(single.or(fault("hangs")), Ok(vec![info(0)]));
+        let mut refused = Single::new(pick);
+        refused.take(Said::Refused(fault("no"))).unwrap();
+        assert_eq!(refused.or(fault("hangs")), Err(fault("no")));
+        assert_eq!(Single::new(pick).or(fault("hangs")), Err(fault("hangs")));
+    }
+}

@@ -1,0 +1,279 @@
+//! The child's end: one thread asks NVML, the other listens.
+//!
+//! The listener never calls NVML and never waits for the thread that does, so that it can end the
+//! process whatever that thread is in: when its input ends, as it does when the program ends in
+//! any way, or when the program says that the deadline has passed. It ends the process by
+//! `_exit`: `exit` would run what C libraries have registered, NVML's among them, and that may
+//! wait for the driver again.
+
+use super::stuck::NAME;
+use super::wire::{self, Greeting, Lines, ORDER_LIMIT, Order, PROTOCOL, Question, Said, Simulated};
+use crate::Nvml;
+use gpu_core::{DeviceState, Fault, GpuBackend, Result, begin_look};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{c_int, c_long, c_uint};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Barrier, Mutex, OnceLock, PoisonError, TryLockError};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// Answers questions on standard output that come on standard input, until that ends; what
+/// [`NvmlChild`](crate::NvmlChild) starts.
+///
+/// To be called before the program does anything else. It closes every descriptor but the
+/// standard ones, whoever has opened it, and ends the process.
+pub fn serve(library: Option<&Path>) -> ! {
+    close_inherited();
+    run(|| Nvml::open(library))
+}
+
+/// What the child asks.
+trait Library: GpuBackend {
+    /// Returns the simulation that it belongs to.
+    fn simulation(&self) -> Option<Simulated>;
+    /// Returns the call that has not returned; never waits for it.
+    fn hanging_call(&self) -> Option<String>;
+    /// Closes what the library has opened.
+    fn shut_down(&self);
+}
+
+impl Library for Nvml {
+    fn simulation(&self) -> Option<Simulated> {
+        self.simulated().map(|simulated| Simulated {
+            machine: simulated.machine.clone(),
+            session: simulated.session.clone(),
+        })
+    }
+
+    fn hanging_call(&self) -> Option<String> {
+        self.current_call().map(|call| call.to_string())
+    }
+
+    fn shut_down(&self) {
+        self.close();
+    }
+}
+
+/// What both threads know.
+struct Shared<L> {
+    library: OnceLock<L>,
+    /// How many things there are to do that are not done: the greeting, and each question.
+    pending: AtomicUsize,
+    /// Held while a part is written.
+    output: Mutex<()>,
+    /// Where both meet before the library is loaded.
+    listens: Barrier,
+    /// The file that holds the name of this process: opened beforehand, since in the end there
+    /// may be no memory to open anything.
+    name: Option<OwnedFd>,
+}
+
+fn run<L: Library + 'static>(open: impl FnOnce() -> Result<L>) -> ! {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let name = rustix::fs::open("/proc/self/comm", flags, Mode::empty()).ok();
+    // It lives as long as the process.
+    let shared: &'static Shared<L> = Box::leak(Box::new(Shared {
+        library: OnceLock::new(),
+        pending: AtomicUsize::new(1),
+        output: Mutex::new(()),
+        listens: Barrier::new(2),
+        name,
+    }));
+    let (hand_over, questions) = channel();
+    if Builder::new().spawn(move || listen(shared, &hand_over)).is_err() {
+        _exit(1);
+    }
+    // A thread that begins registers with the loader, which is locked while it loads: one that
+    // began during a load that hangs would never listen.
+    shared.listens.wait();
+    ask(shared, open, &questions);
+    _exit(0);
+}
+
+/// Asks NVML what is handed over.
+fn ask<L: Library>(
+    shared: &Shared<L>,
+    open: impl FnOnce() -> Result<L>,
+    questions: &Receiver<(Question, bool)>,
+) {
+    let mut line = Vec::new();
+    let mut say = |said: &Said| shared.say(&mut line, said);
+    let library = open().map(|library| shared.library.get_or_init(|| library));
+    let library = library.map_err(|error| error.fault());
+    let simulated = library.as_ref().ok().and_then(|library| library.simulation());
+    say(&Said::Greeting(Greeting { protocol: PROTOCOL, simulated }));
+    shared.pending.fetch_sub(1, Ordering::AcqRel);
+    while let Ok((question, stays_open)) = questions.recv() {
+        match &library {
+            Ok(library) => {
+                answer(*library, question, &mut say);
+                if !stays_open {
+                    library.shut_down();
+                }
+            }
+            Err(fault) => say(&Said::Refused(fault.clone())),
+        }
+        say(&Said::Done);
+        shared.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Puts a question to a backend and says the answer, each part as soon as it is known.
+fn answer(backend: &impl GpuBackend, question: Question, say: &mut impl FnMut(&Said)) {
+    fn fault<T>(answer: Result<T>) -> Result<T, Fault> {
+        answer.map_err(|error| error.fault())
+    }
+    let said = match question {
+        Question::Driver => Said::Driver(fault(backend.driver())),
+        Question::Devices => Said::Devices(fault(backend.devices())),
+        Question::Sample(device) => Said::Sample(fault(backend.sample(&device))),
+        Question::Processes(device) => Said::Processes(fault(backend.processes(&device))),
+        Question::MigInstances(device) => Said::MigInstances(fault(backend.mig_instances(&device))),
+        Question::Details(device, groups) => {
+            Said::Details(fault(backend.details(&device, groups)).map(Box::new))
+        }
+        Question::Topology => Said::Topology(fault(backend.topology())),
+        Question::Events { wait_ms } => {
+            Said::Events(fault(backend.events(Duration::from_millis(wait_ms))))
+        }
+        Question::Look(groups) => {
+            let (driver, devices) = begin_look(backend);
+            say(&Said::Begun { driver, devices: devices.clone() });
+            for info in devices {
+                say(&Said::Device(Box::new(DeviceState::ask(backend, info, groups))));
+            }
+            return;
+        }
+        Question::Close => return,
+    };
+    say(&said);
+}
+
+/// Hears what the program says, hands its questions over, and ends the process in the end.
+fn listen<L: Library>(shared: &Shared<L>, hand_over: &Sender<(Question, bool)>) {
+    let input = std::io::stdin();
+    let mut lines = Lines::default();
+    let mut line = Vec::new();
+    shared.listens.wait();
+    loop {
+        let mut piece = [0; 4096];
+        match rustix::io::read(input.as_fd(), &mut piece) {
+            Ok(0) => shared.end(),
+            Ok(count) => lines.add(&piece[..count]),
+            Err(Errno::INTR) => {}
+            Err(_) => shared.end(),
+        }
+        while let Some(order) = lines.take() {
+            match serde_json::from_slice(order) {
+                Ok(Order::Ask { question, stays_open }) => {
+                    shared.pending.fetch_add(1, Ordering::AcqRel);
+                    // Only a thread that has panicked does not take it, and that ends the process.
+                    let _ = hand_over.send((question, stays_open));
+                }
+                Ok(Order::Where) => shared.say_where(&mut line),
+                Ok(Order::End) => {
+                    shared.rename();
+                    shared.say_where(&mut line);
+                    shared.end();
+                }
+                Err(_) => shared.end(),
+            }
+        }
+        if lines.pending() > ORDER_LIMIT {
+            shared.end();
+        }
+    }
+}
+
+impl<L: Library> Shared<L> {
+    /// Says something, at once and whole.
+    fn say(&self, line: &mut Vec<u8>, said: &Said) {
+        let _whole = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        write(line, said);
+    }
+
+    /// Says which call has not returned, unless the other thread is saying something: then it is
+    /// in no call.
+    fn say_where(&self, line: &mut Vec<u8>) {
+        let _whole = match self.output.try_lock() {
+            Ok(whole) => whole,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        write(line, &Said::Where(self.hanging_call()));
+    }
+
+    fn hanging_call(&self) -> Option<String> {
+        match self.library.get() {
+            Some(library) => library.hanging_call(),
+            None => Some("the loading of the library".to_owned()),
+        }
+    }
+
+    /// Takes the name by which others know that this process hangs, if it does. Linux lets any
+    /// thread write the name of the first one, which is what `ps` shows of a process.
+    fn rename(&self) {
+        if self.pending.load(Ordering::Acquire) > 0
+            && let Some(name) = &self.name
+        {
+            // Nothing is left to do where it fails.
+            let _ = rustix::io::write(name, NAME.as_bytes());
+        }
+    }
+
+    /// Ends the process. A thread that hangs in the driver keeps it there under its name, with
+    /// this thread gone.
+    fn end(&self) -> ! {
+        self.rename();
+        _exit(0);
+    }
+}
+
+/// Writes one line. Where nobody hears it, there is nobody to go on for.
+fn write(line: &mut Vec<u8>, said: &Said) {
+    if wire::write(line, said).is_err() {
+        _exit(1);
+    }
+    let mut rest = &line[..];
+    while !rest.is_empty() {
+        match rustix::io::write(std::io::stdout().as_fd(), rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::INTR) => {}
+            Err(_) => _exit(1),
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// Ends the process without running what was registered for its end (POSIX `_exit`).
+    safe fn _exit(status: c_int) -> !;
+    /// Makes a system call by number (glibc and musl `syscall`).
+    fn syscall(number: c_long, ...) -> c_long;
+}
+
+/// `close_range` of Linux 5.9 has this number on every architecture.
+const SYS_CLOSE_RANGE: c_long = 436;
+
+/// Closes every descriptor but the standard ones. A lock or a lease that the program holds by one
+/// that it has left open for its children must not live on in a child that hangs.
+fn close_inherited() {
+    const FIRST: c_uint = 3;
+    // SAFETY: it takes three numbers and touches no memory; what it closes is used by nobody, as
+    // `serve` demands to come first and never returns.
+    let done = unsafe { syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0 as c_uint) };
+    if done == 0 {
+        return;
+    }
+    // An older kernel: one by one, as many as there may be.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    for number in 3..limit.unwrap_or(1 << 16).min(1 << 16) {
+        if let Ok(number) = c_int::try_from(number) {
+            // SAFETY: as above.
+            unsafe { rustix::io::close(number) };
+        }
+    }
+}
