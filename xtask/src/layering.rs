@@ -52,6 +52,8 @@ const BELOW_THE_PROGRAM: &[&str] = &[
     "gpu-host",
     "gpu-text",
     "gpu-sim",
+    // For its tests and benches, which load the library.
+    "gpu-nvml-sim",
     "gpu-reaper",
     "gpu-placement",
     "gpu-claim",

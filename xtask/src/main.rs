@@ -7,7 +7,15 @@ const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask peers [--install-only]
        cargo xtask hw";
 
-fn main() -> io::Result<ExitCode> {
+fn main() -> ExitCode {
+    run().unwrap_or_else(|error| {
+        // Where standard error is closed, only the code is left to tell it.
+        let _ = writeln!(io::stderr(), "xtask: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run() -> io::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let root = xtask::workspace_root();
