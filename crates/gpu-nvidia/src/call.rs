@@ -6,7 +6,7 @@
 
 use crate::code::Code;
 use crate::functions::{Function, Functions};
-use gpu_core::{Absent, Error, ErrorKind, Reach, Reading, Result};
+use gpu_core::{Error, ErrorKind, Reach, Reading, Result};
 use libloading::Library;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,12 +136,4 @@ pub(crate) fn reading<T>(answer: Answer<T>) -> Result<Reading<T>> {
             }
         }
     }
-}
-
-/// Returns a value of a device that makes sense only in a certain range.
-pub(crate) fn plausible<T, U>(
-    reading: Reading<T>,
-    make: impl FnOnce(T) -> Option<U>,
-) -> Reading<U> {
-    reading.and_then(|value| make(value).ok_or(Absent::Implausible))
 }

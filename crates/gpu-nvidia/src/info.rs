@@ -2,6 +2,7 @@
 
 use crate::call::reading;
 use crate::session::{Opened, spoils_all};
+use crate::value::switch;
 use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, Reading, Result};
 
 impl Opened<'_> {
@@ -37,8 +38,8 @@ impl Opened<'_> {
         Ok(DeviceInfo {
             id: DeviceId { uuid, index, minor, bus },
             name,
-            persistence: persistence.map(is_on),
-            display_active: display_active.map(is_on),
+            persistence: persistence.and_then(switch),
+            display_active: display_active.and_then(switch),
             mig_enabled: mig.map(|(now, _)| now),
         })
     }
@@ -57,9 +58,4 @@ impl Opened<'_> {
             mig_enabled: Err(reason),
         }
     }
-}
-
-/// Reads one of NVML's switches (`nvmlEnableState_t`).
-pub(crate) fn is_on(state: u32) -> bool {
-    state != 0
 }

@@ -28,6 +28,7 @@ mod sample;
 mod session;
 mod share;
 mod topology;
+mod value;
 
 pub use backend::Nvml;
 pub use call::CurrentCall;

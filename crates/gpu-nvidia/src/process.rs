@@ -11,6 +11,7 @@ use crate::functions::{Function, List};
 use crate::mig::instance_id;
 use crate::session::Opened;
 use crate::share::shares;
+use crate::value::bytes;
 use gpu_core::{
     Absent, Bytes, DeviceProcess, DeviceProcessKind, ErrorKind, Pid, Reach, Reading, Result,
 };
@@ -20,13 +21,11 @@ use std::collections::BTreeMap;
 /// Room for so many processes at first; a longer list costs a second call.
 pub(crate) const ROOM: usize = 64;
 
-/// All ones: not told. So under WDDM, in some WSL, and without permission.
-const UNTOLD: u64 = u64::MAX;
-
 /// What an entry of a list says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Listed {
     pid: u32,
+    /// All ones under WDDM, in some WSL, and without permission.
     memory: u64,
     gpu_instance: u32,
     compute_instance: u32,
@@ -62,7 +61,6 @@ impl Opened<'_> {
     /// `Machine` when one of the answers tells that; `Again` when a list grew faster than it could
     /// be read.
     pub(crate) fn processes(self, device: Device<'_>) -> Result<Vec<DeviceProcess>> {
-        let split = self.mig_mode(device)?.is_ok_and(|(now, _)| now);
         let functions = &self.caller.functions;
         let compute = self.list(
             device,
@@ -98,7 +96,7 @@ impl Opened<'_> {
             return Ok(processes);
         }
         // With MIG the driver has no shares of processes, and asking for them is no use.
-        let shares = match split {
+        let shares = match self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
             true => Err(Absent::NotSupported),
             false => shares(device, self.simulated)?,
         };
@@ -202,11 +200,7 @@ fn process(kind: DeviceProcessKind, entry: Listed) -> DeviceProcess {
     DeviceProcess {
         pid: Pid(entry.pid),
         kind,
-        memory: if entry.memory == UNTOLD {
-            Err(Absent::NotSupported)
-        } else {
-            Ok(Bytes(entry.memory))
-        },
+        memory: bytes(entry.memory),
         utilization: Err(Absent::NotSupported),
         name: Err(Absent::NotSupported),
         gpu_instance: instance_id(entry.gpu_instance).ok(),

@@ -1,8 +1,9 @@
 //! How a device is at this moment.
 
-use crate::call::{plausible, reading};
+use crate::call::reading;
 use crate::device::{Data, Device};
-use gpu_core::{Absent, Bytes, Celsius, DeviceSample, MemoryInfo, Milliwatts, Percent, Result};
+use crate::value::{bytes, celsius, milliwatts, percent};
+use gpu_core::{Absent, DeviceSample, MemoryInfo, Result};
 use nvml_wrapper_sys::bindings::{nvmlMemory_v2_t, nvmlUtilization_t};
 
 /// `NVML_TEMPERATURE_GPU`
@@ -21,10 +22,10 @@ pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
     let limit = reading(device.get(&functions.nvmlDeviceGetEnforcedPowerLimit))?;
     Ok(DeviceSample {
         memory,
-        utilization: plausible(rates, |rates: nvmlUtilization_t| percent(rates.gpu)),
-        temperature: plausible(temperature, celsius),
-        power_draw: draw.map(milliwatts),
-        power_limit: limit.map(milliwatts),
+        utilization: rates.and_then(|rates: nvmlUtilization_t| percent(rates.gpu)),
+        temperature: temperature.and_then(celsius),
+        power_draw: draw.and_then(milliwatts),
+        power_limit: limit.and_then(milliwatts),
     })
 }
 
@@ -43,44 +44,18 @@ pub(crate) fn memory(device: Device<'_>) -> Result<MemoryInfo> {
         Err(failure) if failure.is_too_old() => {
             let told = reading(device.get(&functions.nvmlDeviceGetMemoryInfo))?;
             Ok(MemoryInfo {
-                total: told.map(|memory| Bytes(memory.total)),
-                used: told.map(|memory| Bytes(memory.used)),
+                total: told.and_then(|memory| bytes(memory.total)),
+                used: told.and_then(|memory| bytes(memory.used)),
                 reserved: Err(told.err().unwrap_or(Absent::NotSupported)),
             })
         }
         answer => {
             let told = reading(answer)?;
             Ok(MemoryInfo {
-                total: told.map(|memory| Bytes(memory.total)),
-                used: told.map(|memory| Bytes(memory.used)),
-                reserved: told.map(|memory| Bytes(memory.reserved)),
+                total: told.and_then(|memory| bytes(memory.total)),
+                used: told.and_then(|memory| bytes(memory.used)),
+                reserved: told.and_then(|memory| bytes(memory.reserved)),
             })
         }
-    }
-}
-
-pub(crate) fn percent(value: u32) -> Option<Percent> {
-    Percent::new(value.into())
-}
-
-pub(crate) fn milliwatts(value: u32) -> Milliwatts {
-    Milliwatts(value.into())
-}
-
-/// Reads a temperature: NVML's numbers have no sign, but nothing is colder than this.
-pub(crate) fn celsius(value: u32) -> Option<Celsius> {
-    let degrees = value as i32;
-    (-273..=1000).contains(&degrees).then_some(Celsius(degrees))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn temperatures_that_no_chip_has() {
-        assert_eq!(celsius(71), Some(Celsius(71)));
-        assert_eq!(celsius(-4i32 as u32), Some(Celsius(-4)));
-        assert_eq!(celsius(u32::MAX >> 1), None);
     }
 }

@@ -5,6 +5,7 @@ use crate::code::Code;
 use crate::device::{Data, Device, Handle, text_in};
 use crate::event::EventSet;
 use crate::functions::{Function, Tell};
+use crate::value::switch;
 use gpu_core::{
     Absent, DeviceId, DeviceUuid, Driver, Error, ErrorKind, PciBusId, Reach, Reading, Result,
 };
@@ -241,7 +242,7 @@ impl<'a> Opened<'a> {
     }
 
     /// Returns whether a device is split into MIG instances, now and after the next reset.
-    pub(crate) fn mig_mode(self, device: Device<'_>) -> Result<Reading<(bool, bool)>> {
+    pub(crate) fn mig_mode(self, device: Device<'_>) -> Result<Reading<(bool, Reading<bool>)>> {
         let entry = self.entry(device.index)?;
         if let Some(reason) = entry.no_mig.get() {
             return Ok(Err(*reason));
@@ -251,7 +252,7 @@ impl<'a> Opened<'a> {
             // What another thread has put there is the same.
             let _ = entry.no_mig.set(reason);
         }
-        Ok(mode.map(|(now, pending): (u32, u32)| (now != 0, pending != 0)))
+        Ok(mode.and_then(|(now, pending): (u32, u32)| Ok((switch(now)?, switch(pending)))))
     }
 }
 

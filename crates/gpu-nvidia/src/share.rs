@@ -10,6 +10,7 @@ use crate::call::{Answer, reading};
 use crate::code::Code;
 use crate::device::{Device, grow};
 use crate::process::ROOM;
+use crate::value::percent;
 use gpu_core::{Absent, Percent, Pid, Reading, Result};
 use nvml_wrapper_sys::bindings::nvmlProcessUtilizationSample_t;
 use rustix::time::{ClockId, clock_gettime};
@@ -69,10 +70,7 @@ fn current(samples: &[nvmlProcessUtilizationSample_t], now: Option<u64>) -> Shar
     let is_current = |stamp: u64| stamp.abs_diff(now) <= WINDOW_US;
     let mut samples: Vec<_> = samples.iter().filter(|s| is_current(s.timeStamp)).collect();
     samples.sort_by_key(|sample| sample.timeStamp);
-    let share = |sample: &nvmlProcessUtilizationSample_t| {
-        let percent = Percent::new(sample.smUtil.into());
-        (Pid(sample.pid), percent.ok_or(Absent::Implausible))
-    };
+    let share = |sample: &nvmlProcessUtilizationSample_t| (Pid(sample.pid), percent(sample.smUtil));
     Shares(samples.into_iter().map(share).collect())
 }
 
@@ -93,24 +91,24 @@ mod tests {
         }
     }
 
-    fn percent(value: u64) -> Reading<Percent> {
+    fn share(value: u64) -> Reading<Percent> {
         Ok(Percent::new(value).unwrap())
     }
 
     #[test]
     fn the_newest_sample_of_a_process_counts() {
         let shares = current(&[sample(7, 40, 1), sample(7, 90, 3), sample(8, 5, 9)], Some(NOW));
-        assert_eq!(shares.of(Pid(7)), percent(40));
-        assert_eq!(shares.of(Pid(8)), percent(5));
+        assert_eq!(shares.of(Pid(7)), share(40));
+        assert_eq!(shares.of(Pid(8)), share(5));
     }
 
     #[test]
     fn a_process_without_a_sample_of_now_did_not_work() {
         let shares = current(&[sample(7, 40, 11), sample(8, 5, 2)], Some(NOW));
-        assert_eq!(shares.of(Pid(7)), percent(0));
-        assert_eq!(shares.of(Pid(9)), percent(0));
+        assert_eq!(shares.of(Pid(7)), share(0));
+        assert_eq!(shares.of(Pid(9)), share(0));
         let garbage = nvmlProcessUtilizationSample_t { timeStamp: u64::MAX, ..sample(7, 40, 0) };
-        assert_eq!(current(&[garbage], Some(NOW)).of(Pid(7)), percent(0));
+        assert_eq!(current(&[garbage], Some(NOW)).of(Pid(7)), share(0));
     }
 
     #[test]
@@ -123,8 +121,8 @@ mod tests {
     #[test]
     fn without_a_common_clock_the_newest_sample_is_of_now() {
         let shares = current(&[sample(7, 40, 100), sample(8, 5, 111)], None);
-        assert_eq!(shares.of(Pid(7)), percent(40));
-        assert_eq!(shares.of(Pid(8)), percent(0));
-        assert_eq!(current(&[], None).of(Pid(7)), percent(0));
+        assert_eq!(shares.of(Pid(7)), share(40));
+        assert_eq!(shares.of(Pid(8)), share(0));
+        assert_eq!(current(&[], None).of(Pid(7)), share(0));
     }
 }

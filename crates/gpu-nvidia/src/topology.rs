@@ -54,8 +54,8 @@ impl Opened<'_> {
         })?;
         let lanes = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to].ok());
         let links = joined(places, lanes).map_err(|absent| Error::new(absent, WHAT))?;
-        let told =
-            peers.iter().flatten().any(|peer| matches!(peer, Ok(p) if *p != PeerAccess::Itself));
+        let others = || peers.iter().flatten().filter(|peer| **peer != Ok(PeerAccess::Itself));
+        let told = others().next().is_none() || others().any(Result::is_ok);
         let known = |row: Vec<Reading<PeerAccess>>| -> Vec<PeerAccess> {
             row.into_iter().map(|peer| peer.unwrap_or(PeerAccess::Unknown)).collect()
         };

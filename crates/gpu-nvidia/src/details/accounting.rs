@@ -3,10 +3,9 @@
 use crate::call::reading;
 use crate::code::Code;
 use crate::device::Device;
-use crate::info::is_on;
 use crate::process::ROOM;
-use crate::sample::percent;
-use gpu_core::{Absent, AccountedProcess, Accounting, Bytes, Pid, Reach, Reading, Result};
+use crate::value::{bytes, number, percent, switch};
+use gpu_core::{Absent, AccountedProcess, Accounting, Pid, Reach, Reading, Result};
 use nvml_wrapper_sys::bindings::nvmlAccountingStats_t;
 
 pub(super) fn accounting(device: Device<'_>) -> Result<Accounting> {
@@ -14,7 +13,7 @@ pub(super) fn accounting(device: Device<'_>) -> Result<Accounting> {
     let mode = reading(device.get(&functions.nvmlDeviceGetAccountingMode))?;
     Ok(Accounting {
         buffer_size: reading(device.get(&functions.nvmlDeviceGetAccountingBufferSize))?,
-        processes: match mode.map(is_on) {
+        processes: match mode.and_then(switch) {
             Ok(true) => processes(device)?,
             Ok(false) => Ok(Vec::new()),
             Err(reason) => Err(reason),
@@ -51,24 +50,17 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
     Ok(Ok(processes))
 }
 
-/// All ones stand for what is not told; so does a time of zero while the process runs.
+/// The driver says zero for the time of a process that still runs.
 fn process(pid: u32, stats: &nvmlAccountingStats_t) -> AccountedProcess {
     let running = stats.isRunning != 0;
     AccountedProcess {
         pid: Ok(Pid(pid)),
         running: Ok(running),
-        memory_max: match stats.maxMemoryUsage {
-            u64::MAX => Err(Absent::NotSupported),
-            bytes => Ok(Bytes(bytes)),
-        },
-        utilization: match stats.gpuUtilization {
-            u32::MAX => Err(Absent::NotSupported),
-            share => percent(share).ok_or(Absent::Implausible),
-        },
+        memory_max: bytes(stats.maxMemoryUsage),
+        utilization: percent(stats.gpuUtilization),
         time: match stats.time {
-            u64::MAX => Err(Absent::NotSupported),
             0 if running => Err(Absent::NotSupported),
-            millis => Ok(millis),
+            millis => number(millis),
         },
     }
 }
@@ -77,7 +69,7 @@ fn process(pid: u32, stats: &nvmlAccountingStats_t) -> AccountedProcess {
 mod tests {
     use super::*;
     use crate::device::Data;
-    use gpu_core::Percent;
+    use gpu_core::{Bytes, Percent};
 
     #[test]
     fn what_is_not_told_is_not_zero() {

@@ -1,9 +1,9 @@
 //! How busy the parts of a device are, and how fast they run.
 
-use crate::call::{plausible, reading};
+use crate::call::reading;
 use crate::device::Device;
-use crate::sample::percent;
-use gpu_core::{Activity, Clocks, Reading, Result, ThrottleReasons};
+use crate::value::{number, percent};
+use gpu_core::{Absent, Activity, Clocks, Reading, Result, ThrottleReasons};
 use nvml_wrapper_sys::bindings::nvmlUtilization_t;
 
 /// Kinds of clocks (`nvmlClockType_t`).
@@ -13,7 +13,7 @@ const MEMORY: u32 = 2;
 const VIDEO: u32 = 3;
 
 /// The slowest performance state; beyond it is `NVML_PSTATE_UNKNOWN`.
-const SLOWEST: u32 = 15;
+const SLOWEST: u8 = 15;
 
 pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     let functions = &device.caller.functions;
@@ -30,14 +30,14 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     let share = |(share, _period): (u32, u32)| percent(share);
     let sessions = encoder_sessions(device)?;
     Ok(Activity {
-        memory: plausible(rates, |rates: nvmlUtilization_t| percent(rates.memory)),
-        encoder: plausible(encoder, share),
-        decoder: plausible(decoder, share),
-        performance_state: plausible(state, performance_state),
+        memory: rates.and_then(|rates: nvmlUtilization_t| percent(rates.memory)),
+        encoder: encoder.and_then(share),
+        decoder: decoder.and_then(share),
+        performance_state: state.and_then(performance_state),
         throttle: reading(throttle)?.map(ThrottleReasons),
-        encoder_sessions: sessions.map(|(sessions, _, _)| sessions),
-        encoder_fps: sessions.map(|(_, fps, _)| fps),
-        encoder_latency: sessions.map(|(_, _, latency)| latency),
+        encoder_sessions: sessions.and_then(|(sessions, _, _)| number(sessions)),
+        encoder_fps: sessions.and_then(|(_, fps, _)| number(fps)),
+        encoder_latency: sessions.and_then(|(_, _, latency)| number(latency)),
     })
 }
 
@@ -51,14 +51,20 @@ fn encoder_sessions(device: Device<'_>) -> Result<Reading<(u32, u32, u32)>> {
     Ok(reading(answer)?.map(|()| (sessions, fps, latency)))
 }
 
-fn performance_state(number: u32) -> Option<u8> {
-    u8::try_from(number.min(SLOWEST + 1)).ok().filter(|state| u32::from(*state) <= SLOWEST)
+fn performance_state(number: u32) -> Reading<u8> {
+    match u8::try_from(number) {
+        Ok(state) if state <= SLOWEST => Ok(state),
+        _ => Err(Absent::NotSupported),
+    }
 }
 
 pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
     let functions = &device.caller.functions;
-    let now = |kind| reading(device.pick(&functions.nvmlDeviceGetClockInfo, kind));
-    let highest = |kind| reading(device.pick(&functions.nvmlDeviceGetMaxClockInfo, kind));
+    let clock = |function, kind| -> Result<Reading<u32>> {
+        Ok(reading(device.pick(function, kind))?.and_then(number))
+    };
+    let now = |kind| clock(&functions.nvmlDeviceGetClockInfo, kind);
+    let highest = |kind| clock(&functions.nvmlDeviceGetMaxClockInfo, kind);
     Ok(Clocks {
         graphics: now(GRAPHICS)?,
         sm: now(SM)?,
@@ -77,10 +83,10 @@ mod tests {
 
     #[test]
     fn a_state_that_is_not_known_is_none() {
-        assert_eq!(performance_state(0), Some(0));
-        assert_eq!(performance_state(15), Some(15));
-        for unknown in [16, 32, u32::MAX] {
-            assert_eq!(performance_state(unknown), None);
+        assert_eq!(performance_state(0), Ok(0));
+        assert_eq!(performance_state(15), Ok(15));
+        for unknown in [16, 32, 256, u32::MAX] {
+            assert_eq!(performance_state(unknown), Err(Absent::NotSupported));
         }
     }
 }

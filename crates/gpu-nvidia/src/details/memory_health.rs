@@ -3,7 +3,7 @@
 use crate::call::reading;
 use crate::code::Code;
 use crate::device::Device;
-use crate::info::is_on;
+use crate::value::{number, switch};
 use gpu_core::{MemoryHealth, Reading, Result};
 use std::ptr::null_mut;
 
@@ -19,8 +19,9 @@ const DOUBLE_BIT: u32 = 1;
 
 pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
     let functions = &device.caller.functions;
-    let errors = |kind, since| {
-        reading(device.pick_two(&functions.nvmlDeviceGetTotalEccErrors, (kind, since)))
+    let errors = |kind, since| -> Result<Reading<u64>> {
+        let counted = device.pick_two(&functions.nvmlDeviceGetTotalEccErrors, (kind, since));
+        Ok(reading(counted)?.and_then(number))
     };
     let rows = remapped_rows(device)?;
     let pending = reading(device.get(&functions.nvmlDeviceGetRetiredPagesPendingStatus))?;
@@ -31,11 +32,11 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
         uncorrected_lifetime: errors(UNCORRECTED, LIFETIME)?,
         retired_single_bit: retired_pages(device, SINGLE_BIT)?,
         retired_double_bit: retired_pages(device, DOUBLE_BIT)?,
-        retired_pending: pending.map(is_on),
-        remapped_corrected: rows.map(|rows| rows[0]),
-        remapped_uncorrected: rows.map(|rows| rows[1]),
-        remapped_pending: rows.map(|rows| is_on(rows[2])),
-        remapped_failure: rows.map(|rows| is_on(rows[3])),
+        retired_pending: pending.and_then(switch),
+        remapped_corrected: rows.and_then(|rows| number(rows[0])),
+        remapped_uncorrected: rows.and_then(|rows| number(rows[1])),
+        remapped_pending: rows.and_then(|rows| switch(rows[2])),
+        remapped_failure: rows.and_then(|rows| switch(rows[3])),
     })
 }
 

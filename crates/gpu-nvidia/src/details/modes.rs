@@ -2,8 +2,8 @@
 
 use crate::call::reading;
 use crate::device::Device;
-use crate::info::is_on;
 use crate::session::Opened;
+use crate::value::switch;
 use gpu_core::{Absent, ComputeMode, Modes, Reading, Result};
 
 impl Opened<'_> {
@@ -15,11 +15,11 @@ impl Opened<'_> {
         let accounting = reading(device.get(&functions.nvmlDeviceGetAccountingMode))?;
         Ok(Modes {
             compute_mode: compute.and_then(compute_mode),
-            display_attached: display.map(is_on),
-            ecc: ecc.map(|(now, _): (u32, u32)| is_on(now)),
-            ecc_pending: ecc.map(|(_, pending)| is_on(pending)),
-            mig_pending: self.mig_mode(device)?.map(|(_, pending)| pending),
-            accounting: accounting.map(is_on),
+            display_attached: display.and_then(switch),
+            ecc: ecc.and_then(|(now, _): (u32, u32)| switch(now)),
+            ecc_pending: ecc.and_then(|(_, pending)| switch(pending)),
+            mig_pending: self.mig_mode(device)?.and_then(|(_, pending)| pending),
+            accounting: accounting.and_then(switch),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Power, temperatures and fans.
 
-use crate::call::{plausible, reading};
+use crate::call::reading;
 use crate::device::{Data, Device};
-use crate::sample::{celsius, milliwatts};
+use crate::value::{celsius, milliwatts, number};
 use gpu_core::{Absent, Celsius, Power, Reading, Result, Thermal};
 use nvml_wrapper_sys::bindings::{field_id::NVML_FI_DEV_MEMORY_TEMP, nvmlFieldValue_t};
 
@@ -17,11 +17,12 @@ pub(super) fn power(device: Device<'_>) -> Result<Power> {
     let range = &functions.nvmlDeviceGetPowerManagementLimitConstraints;
     let range = reading(device.get_two(range))?;
     Ok(Power {
-        limit: limit.map(milliwatts),
-        default_limit: default.map(milliwatts),
-        limit_min: range.map(|(lowest, _): (u32, u32)| milliwatts(lowest)),
-        limit_max: range.map(|(_, highest)| milliwatts(highest)),
-        energy: reading(device.get(&functions.nvmlDeviceGetTotalEnergyConsumption))?,
+        limit: limit.and_then(milliwatts),
+        default_limit: default.and_then(milliwatts),
+        limit_min: range.and_then(|(lowest, _): (u32, u32)| milliwatts(lowest)),
+        limit_max: range.and_then(|(_, highest)| milliwatts(highest)),
+        energy: reading(device.get(&functions.nvmlDeviceGetTotalEnergyConsumption))?
+            .and_then(number),
     })
 }
 
@@ -29,14 +30,14 @@ pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {
     let functions = &device.caller.functions;
     let threshold = |which| -> Result<Reading<Celsius>> {
         let limit = device.pick(&functions.nvmlDeviceGetTemperatureThreshold, which);
-        Ok(plausible(reading(limit)?, celsius))
+        Ok(reading(limit)?.and_then(celsius))
     };
     let fan_speed = match device.get(&functions.nvmlDeviceGetFanSpeed) {
         Err(failure) if failure.is_too_old() => device.pick(&functions.nvmlDeviceGetFanSpeed_v2, 0),
         answer => answer,
     };
     Ok(Thermal {
-        fan_speed: reading(fan_speed)?,
+        fan_speed: reading(fan_speed)?.and_then(number),
         memory: memory_temperature(device)?,
         slowdown: threshold(SLOWDOWN)?,
         shutdown: threshold(SHUTDOWN)?,
@@ -54,7 +55,7 @@ fn memory_temperature(device: Device<'_>) -> Result<Reading<Celsius>> {
         code => code,
     });
     let value = reading(asked)?.and_then(|()| whole_number(&field).ok_or(Absent::Implausible));
-    Ok(plausible(value, |number| celsius(u32::try_from(number).ok()?)))
+    Ok(value.and_then(|number| celsius(u32::try_from(number).map_err(|_| Absent::Implausible)?)))
 }
 
 /// Reads a value that is a number without fraction, by its type (`nvmlValueType_t`).

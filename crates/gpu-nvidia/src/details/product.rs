@@ -1,8 +1,9 @@
 //! What a device is.
 
-use crate::call::{Answer, plausible, reading};
+use crate::call::{Answer, reading};
 use crate::device::Device;
 use crate::session::told;
+use crate::value::number;
 use gpu_core::{Absent, Product, Reading, Result};
 use std::ffi::{c_uint, c_ulong};
 
@@ -65,11 +66,13 @@ pub(super) fn product(device: Device<'_>) -> Result<Product> {
             device.text::<PART_NUMBER_SIZE>(&functions.nvmlDeviceGetBoardPartNumber),
         )?,
         vbios: text(device.text::<VBIOS_SIZE>(&functions.nvmlDeviceGetVbiosVersion))?,
-        compute_capability: plausible(capability, |(major, minor): (i32, i32)| {
-            Some((u32::try_from(major).ok()?, u32::try_from(minor).ok()?))
+        compute_capability: capability.and_then(|(major, minor): (i32, i32)| {
+            let number = |part| u32::try_from(part).map_err(|_| Absent::Implausible);
+            Ok((number(major)?, number(minor)?))
         }),
-        cores: reading(device.get(&functions.nvmlDeviceGetNumGpuCores))?,
-        memory_bus_width: reading(device.get(&functions.nvmlDeviceGetMemoryBusWidth))?,
+        cores: reading(device.get(&functions.nvmlDeviceGetNumGpuCores))?.and_then(number),
+        memory_bus_width: reading(device.get(&functions.nvmlDeviceGetMemoryBusWidth))?
+            .and_then(number),
         numa_node: numa_node(device)?,
     })
 }
@@ -81,8 +84,8 @@ fn named(names: &[&str], number: u32) -> Reading<String> {
     name.map(|name| (*name).to_owned()).ok_or(Absent::NotFound)
 }
 
-/// Returns the nearest node: the first whose memory the driver says to be near. A driver that does
-/// not know that question may tell of which node the device is.
+/// Returns the nearest node: the first whose memory the driver says to be near. Where it does not
+/// tell that, it may tell of which node the device is.
 fn numa_node(device: Device<'_>) -> Result<Reading<u32>> {
     let functions = &device.caller.functions;
     let mut nodes: [c_ulong; NODE_WORDS] = [0; NODE_WORDS];
@@ -90,11 +93,12 @@ fn numa_node(device: Device<'_>) -> Result<Reading<u32>> {
     let answer = device.call(&functions.nvmlDeviceGetMemoryAffinity, |f, handle| unsafe {
         f(handle, NODE_WORDS as c_uint, nodes.as_mut_ptr(), SCOPE_NODE)
     });
-    match answer {
-        Err(failure) if failure.is_too_old() => {
-            reading(device.get(&functions.nvmlDeviceGetNumaNodeId))
+    match reading(answer)?.and_then(|()| first_bit(&nodes).ok_or(Absent::NotFound)) {
+        Ok(node) => Ok(Ok(node)),
+        Err(reason) => {
+            let own = reading(device.get(&functions.nvmlDeviceGetNumaNodeId))?;
+            Ok(own.and_then(number).map_err(|_| reason))
         }
-        answer => Ok(reading(answer)?.and_then(|()| first_bit(&nodes).ok_or(Absent::NotFound))),
     }
 }
 
