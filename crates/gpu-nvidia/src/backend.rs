@@ -1,6 +1,7 @@
 //! NVML in this process.
 
 use crate::call::{Caller, CurrentCall};
+use crate::code::Code;
 use crate::library::{SimulatedNvml, load, simulated};
 use crate::reset::Resetter;
 use crate::sample::sample;
@@ -78,7 +79,22 @@ impl Nvml {
             return Err(Error::new(ErrorKind::Again, "initialise NVML"));
         };
         let simulated = self.simulated.is_some();
-        question(Opened { caller: &self.caller, session, simulated })
+        let answer = question(Opened { caller: &self.caller, session, simulated });
+        drop(reading);
+        if answer.as_ref().is_err_and(|error| Code::ends_session(error.kind())) {
+            self.start_afresh();
+        }
+        answer
+    }
+
+    /// Lets the next question initialise NVML again. Nobody is waited for: where another thread is
+    /// still asking, its failure does it.
+    fn start_afresh(&self) {
+        if let Ok(mut session) = self.session.try_write()
+            && let Some(session) = session.take()
+        {
+            session.close(&self.caller);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::fmt;
 pub(crate) struct Code(pub(crate) u32);
 
 impl Code {
+    pub(crate) const UNINITIALIZED: Code = Code(1);
     pub(crate) const INVALID_ARGUMENT: Code = Code(2);
     pub(crate) const NOT_SUPPORTED: Code = Code(3);
     pub(crate) const NO_PERMISSION: Code = Code(4);
@@ -81,12 +82,21 @@ impl Code {
         }
     }
 
+    /// Tells whether after such a failure nothing of this initialisation is worth anything: the
+    /// driver went away, or somebody else shut NVML down.
+    pub(crate) fn ends_session(kind: ErrorKind) -> bool {
+        use MachineFault::{DriverNotLoaded, NoDevices, Unknown, VersionMismatch};
+        let ends = [DriverNotLoaded, VersionMismatch, NoDevices, Unknown(Code::UNINITIALIZED.0)];
+        ends.into_iter().any(|fault| kind == fault.into())
+    }
+
     fn machine_fault(self) -> Option<MachineFault> {
         Some(match self {
             Code::DRIVER_NOT_LOADED => MachineFault::DriverNotLoaded,
             Code::LIBRARY_NOT_FOUND => MachineFault::NoLibrary,
             Code::LIB_RM_VERSION_MISMATCH => MachineFault::VersionMismatch,
             Code::OPERATING_SYSTEM => MachineFault::Blocked,
+            Code(code) if self == Code::UNINITIALIZED => MachineFault::Unknown(code),
             _ => return None,
         })
     }
@@ -164,6 +174,7 @@ mod tests {
     #[test]
     fn what_is_about_the_machine_stays_so_wherever_it_is_said() {
         for (code, fault) in [
+            (1, MachineFault::Unknown(1)),
             (9, MachineFault::DriverNotLoaded),
             (12, MachineFault::NoLibrary),
             (17, MachineFault::Blocked),
@@ -214,6 +225,14 @@ mod tests {
         assert_eq!(Code(15).of_handle(), DeviceFault::Lost.into());
         assert_eq!(Code(7).of_device(), ErrorKind::Again);
         assert_eq!(Code(2).of_value(), Absent::NotSupported.into());
+    }
+
+    #[test]
+    fn a_machine_that_went_away_ends_the_session_and_a_blocked_device_does_not() {
+        for (code, ends) in [(1, true), (9, true), (18, true), (17, false), (999, false)] {
+            assert_eq!(Code::ends_session(Code(code).of_machine()), ends, "{code}");
+        }
+        assert!(!Code::ends_session(DeviceFault::Lost.into()));
     }
 
     #[test]
