@@ -137,3 +137,59 @@ pub(crate) fn reading<T>(answer: Answer<T>) -> Result<Reading<T>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::tests::{MISSING, PRESENT};
+    use std::sync::mpsc::channel;
+
+    fn caller() -> Caller {
+        Caller::new(libloading::os::unix::Library::this().into())
+    }
+
+    #[test]
+    fn a_call_is_named_while_it_lasts_and_the_oldest_first() {
+        let caller = caller();
+        let (entered, enters) = channel();
+        let (let_go, gate) = channel::<()>();
+        std::thread::scope(|scope| {
+            let hanging = &caller;
+            scope.spawn(move || {
+                let answer = hanging.call(&PRESENT, Some(3), |_| {
+                    entered.send(()).unwrap();
+                    gate.recv().unwrap();
+                    0
+                });
+                assert_eq!(answer, Ok(()));
+            });
+            enters.recv().unwrap();
+            assert_eq!(caller.call(&PRESENT, None, |_| 0), Ok(()));
+            let current = caller.current().unwrap();
+            assert_eq!(current, CurrentCall { function: "getpid", device: Some(3) });
+            assert_eq!(current.to_string(), "getpid of GPU 3");
+            let_go.send(()).unwrap();
+        });
+        assert_eq!((caller.current(), caller.made()), (None, 2));
+    }
+
+    #[test]
+    fn a_function_that_is_not_there_is_no_call() {
+        let caller = caller();
+        let answer = caller.call(&MISSING, None, |_| unreachable!());
+        assert!(answer.unwrap_err().is_too_old());
+        assert_eq!(caller.made(), 0);
+    }
+
+    #[test]
+    fn a_failure_names_the_question() {
+        let failed = caller().call(&PRESENT, Some(3), |_| 15).unwrap_err();
+        assert_eq!(
+            failed.error(Code::of_device).fault().text,
+            "ask GPU 3 to be there (getpid): NVML says: the GPU is lost (code 15)"
+        );
+        assert_eq!(reading::<()>(Err(failed)).unwrap_err().kind(), Code(15).of_device());
+        let absent = caller().call(&PRESENT, Some(3), |_| 3);
+        assert_eq!(reading(absent).unwrap(), Err(gpu_core::Absent::NotSupported));
+    }
+}

@@ -23,6 +23,11 @@ pub(crate) struct Function<F> {
 }
 
 impl<F: Copy> Function<F> {
+    /// Returns a function of this name, which ends with a NUL.
+    const fn named(symbol: &'static str, wish: &'static str) -> Self {
+        Function { symbol, wish, address: OnceLock::new() }
+    }
+
     /// Returns its name.
     pub(crate) fn name(&self) -> &'static str {
         self.symbol.trim_end_matches('\0')
@@ -91,11 +96,9 @@ macro_rules! functions {
 
         impl Functions {
             pub(crate) const fn new() -> Self {
-                Functions { $( $name: Function {
-                    symbol: concat!(stringify!($name), "\0"),
-                    wish: $wish,
-                    address: OnceLock::new(),
-                }, )* }
+                Functions {
+                    $( $name: Function::named(concat!(stringify!($name), "\0"), $wish), )*
+                }
             }
         }
     };
@@ -216,4 +219,14 @@ functions! {
     nvmlEventSetWait_v2: Wait, "for an event";
     nvmlEventSetWait: Wait, "for an event";
     nvmlEventSetFree: Free, "to drop a set of events";
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A function that every program has.
+    pub(crate) static PRESENT: Function<Plain> = Function::named("getpid\0", "to be there");
+    /// One that none has.
+    pub(crate) static MISSING: Function<Plain> = Function::named("nvmlOfTomorrow\0", "to be there");
 }
