@@ -53,7 +53,8 @@ impl Nvml {
     }
 
     /// Shuts NVML down, which closes the device files, once all questions of other threads are
-    /// answered; a wait for events is one. The next question initialises it again.
+    /// answered; a wait for events is one, and one that hangs keeps this waiting too. The next
+    /// question initialises it again.
     pub fn close(&self) {
         if let Some(session) = self.writing().take() {
             session.close(&self.caller);

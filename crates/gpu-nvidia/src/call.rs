@@ -126,10 +126,21 @@ impl Failure {
 /// # Errors
 /// The failure of the device or the machine, when the code tells of one.
 pub(crate) fn reading<T>(answer: Answer<T>) -> Result<Reading<T>> {
+    reading_by(answer, Code::of_value)
+}
+
+/// Returns one value, or why it is absent, by what `kind` says that a code means.
+///
+/// # Errors
+/// The failure, when it reaches farther than the value.
+pub(crate) fn reading_by<T>(
+    answer: Answer<T>,
+    kind: impl FnOnce(Code) -> ErrorKind,
+) -> Result<Reading<T>> {
     match answer {
         Ok(value) => Ok(Ok(value)),
         Err(failure) => {
-            let kind = failure.code.of_value();
+            let kind = kind(failure.code);
             match kind.reach() {
                 Reach::Field => Ok(Err(kind.absent())),
                 _ => Err(failure.error(|_| kind)),

@@ -45,6 +45,12 @@ impl Code {
         fault.into()
     }
 
+    /// Returns what a code means that answers a question for one value of the driver: a driver that
+    /// fails to tell its own version is no driver to ask.
+    pub(crate) fn of_driver(self) -> ErrorKind {
+        self.absent().map_or_else(|| self.of_machine(), ErrorKind::from)
+    }
+
     /// Returns what a code means that answers a question about one device, taken as a whole.
     pub(crate) fn of_device(self) -> ErrorKind {
         let device = || self.device_fault().map(ErrorKind::from);
@@ -220,6 +226,8 @@ mod tests {
             ]
         );
         assert_eq!(Code(4).of_machine(), MachineFault::NotPermitted.into());
+        assert_eq!(Code(4).of_driver(), Absent::NotPermitted.into());
+        assert_eq!(Code(999).of_driver(), MachineFault::Unknown(999).into());
         assert_eq!(Code(4).of_handle(), Absent::NotPermitted.into());
         assert_eq!(Code(17).of_handle(), Absent::NotPermitted.into());
         assert_eq!(Code(15).of_handle(), DeviceFault::Lost.into());

@@ -1,6 +1,6 @@
 //! One initialisation of NVML, and what does not change in it.
 
-use crate::call::{Answer, Caller, reading};
+use crate::call::{Answer, Caller, reading, reading_by};
 use crate::code::Code;
 use crate::device::{Data, Device, Handle, text_in};
 use crate::event::EventSet;
@@ -123,7 +123,7 @@ impl<'a> Opened<'a> {
             true => tell(self.caller, &functions.nvmlSystemGetCudaDriverVersion),
             false => Err(newer),
         });
-        let cuda = reading(cuda)?.and_then(cuda_version);
+        let cuda = reading_by(cuda, Code::of_driver)?.and_then(cuda_version);
         Ok(Driver { version: self.driver_version()?, cuda })
     }
 
@@ -139,7 +139,7 @@ impl<'a> Opened<'a> {
             let answer = self.caller.call(function, None, |f| unsafe {
                 f(buffer.as_mut_ptr().cast(), VERSION_SIZE as c_uint)
             });
-            Ok(reading(answer)?.and_then(|()| told(text_in(&buffer))))
+            Ok(reading_by(answer, Code::of_driver)?.and_then(|()| told(text_in(&buffer))))
         })
     }
 

@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::device::Device;
 use crate::process::ROOM;
 use crate::value::{bytes, number, percent, switch};
-use gpu_core::{Absent, AccountedProcess, Accounting, Pid, Reach, Reading, Result};
+use gpu_core::{Absent, AccountedProcess, Accounting, Pid, Reading, Result};
 use nvml_wrapper_sys::bindings::nvmlAccountingStats_t;
 
 pub(super) fn accounting(device: Device<'_>) -> Result<Accounting> {
@@ -33,17 +33,14 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
     let mut processes = Vec::new();
     for pid in listed {
         match device.pick(&functions.nvmlDeviceGetAccountingStats, pid) {
-            Ok(stats) => processes.push(process(pid, &stats)),
             // It was overwritten meanwhile.
             Err(failure) if failure.code == Code::NOT_FOUND => {}
-            Err(failure) => {
-                let kind = failure.code.of_value();
-                if kind.reach() != Reach::Field {
-                    return Err(failure.error(|_| kind));
+            answer => processes.push(match reading(answer)? {
+                Ok(stats) => process(pid, &stats),
+                Err(reason) => {
+                    AccountedProcess { pid: Ok(Pid(pid)), ..AccountedProcess::absent(reason) }
                 }
-                let untold = AccountedProcess::absent(kind.absent());
-                processes.push(AccountedProcess { pid: Ok(Pid(pid)), ..untold });
-            }
+            }),
         }
     }
     processes.sort_by_key(|process| process.pid);
