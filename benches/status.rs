@@ -276,8 +276,11 @@ fn bench_simulated(criterion: &mut Criterion) {
 /// Looks at this machine's own NVML.
 fn bench_live(criterion: &mut Criterion) {
     let stage = Stage { folder: None };
-    let smi = ["/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"];
-    let smi = || smi.iter().map(PathBuf::from).find(|path| path.is_file());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let smi = || {
+        let places = std::env::split_paths(&path).map(|folder| folder.join("nvidia-smi"));
+        places.into_iter().find(|place| place.is_file())
+    };
     let mut group = criterion.benchmark_group("this-machine");
     settle(&mut group);
     for looker in [

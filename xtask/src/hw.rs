@@ -17,14 +17,14 @@ const BUILDS: &[&[&str]] = &[
         "--no-run",
         "--package=gpuws-tests",
         "--features=gpuws-tests/hw",
-        "--test=contract",
+        "--test=nvml",
     ],
     &["bench", "--no-run", "--package=gpuws-benches", "--bench=status"],
 ];
 
 /// What must be among what was built.
 const NEEDED: &[&str] =
-    &["gpuws", "libnvml_sim.so", "contract-test", "nvml-helper", "status-bench", "plain-loop"];
+    &["gpuws", "libnvml_sim.so", "nvml-test", "nvml-helper", "status-bench", "plain-loop"];
 
 /// The scripts, from the folder `hw`.
 const SCRIPTS: &[&str] = &["run.sh", "ghosts.py", "ghost.py"];
@@ -125,7 +125,7 @@ mod tests {
         let mut all = vec![
             built(folder.path(), "gpuws", "bin"),
             built(folder.path(), "nvml_sim", "cdylib"),
-            built(folder.path(), "contract", "test"),
+            built(folder.path(), "nvml", "test"),
             built(folder.path(), "nvml-helper", "bin"),
             built(folder.path(), "status", "bench"),
         ];
