@@ -72,9 +72,10 @@ pub fn execute(
     let before = Before::see(plan, ports, files);
     let mut ladder =
         Ladder { ports, guard, token, watch, files: &before.files, spared: BTreeSet::new() };
-    let mut rungs: Vec<Rung<'_>> = plan.targets.iter().map(|target| ladder.open(target)).collect();
+    let mut rungs: Vec<Rung<'_>> = plan.targets.iter().map(Rung::new).collect();
     let stopped = ladder
-        .climb(&mut rungs, Signal::Term, plan.grace)
+        .open(&mut rungs)
+        .and_then(|()| ladder.climb(&mut rungs, Signal::Term, plan.grace))
         .and_then(|()| ladder.climb(&mut rungs, Signal::Kill, KILL_WAIT))
         .err()
         .map(|error| error.fault());
@@ -106,6 +107,12 @@ struct Rung<'p> {
     waited_ms: u64,
 }
 
+impl<'p> Rung<'p> {
+    fn new(target: &'p Target) -> Self {
+        Rung { target, handle: None, action: Action::new(target), waited_ms: 0 }
+    }
+}
+
 struct Ladder<'a, 'w> {
     ports: Ports<'a>,
     guard: &'a Guard,
@@ -117,13 +124,21 @@ struct Ladder<'a, 'w> {
 }
 
 impl Ladder<'_, '_> {
-    fn open<'p>(&mut self, target: &'p Target) -> Rung<'p> {
-        let mut rung = Rung { target, handle: None, action: Action::new(target), waited_ms: 0 };
-        match self.ports.host.open(target.key.pid) {
-            Ok(handle) => rung.handle = Some(handle),
-            Err(error) => rung.action.outcome = outcome_of(&rung, &error),
+    /// Opens all targets before the first signal, so that no number is given to another meanwhile.
+    ///
+    /// # Errors
+    /// When the audit line of one that cannot be opened could not be written.
+    fn open(&mut self, rungs: &mut [Rung<'_>]) -> Result<()> {
+        for rung in rungs.iter_mut() {
+            rung.handle = match self.ports.host.open(rung.target.key.pid) {
+                Ok(handle) => Some(handle),
+                Err(error) => {
+                    self.settle(rung, outcome_of(rung, &error))?;
+                    None
+                }
+            };
         }
-        rung
+        Ok(())
     }
 
     /// Sends one signal to all that may still get it, and waits.

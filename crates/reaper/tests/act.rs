@@ -556,3 +556,30 @@ fn a_member_that_outlives_its_leader_is_killed_all_the_same() {
     let signals: Vec<&[Signal]> = report.actions.iter().map(|a| &a.signals[..]).collect();
     assert_eq!(signals, [&[Signal::Term][..], &[Signal::Term, Signal::Kill]]);
 }
+
+#[test]
+fn who_cannot_be_opened_is_told_and_written_down() {
+    let mut host = MockHost::new();
+    host.expect_own_line().returning(|| Ok(vec![]));
+    host.expect_origin().returning(|| Origin::Simulated("scene".into()));
+    host.expect_device_files().returning(|| Ok(vec![]));
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_open().returning(|pid| {
+        Err(Error::new(ProcessFault::NotPermitted, format!("open process {pid}")))
+    });
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let mut told = Vec::new();
+    let token = ActToken::the_user_asked();
+    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
+        if let Event::Settled(target, outcome) = event {
+            told.push((target.key.pid, outcome.clone()));
+        }
+        ControlFlow::Continue(())
+    });
+    let [(pid, Outcome::Failed { why })] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((*pid, why.kind), (Pid(100), ProcessFault::NotPermitted.into()));
+    assert!(report.actions[0].signals.is_empty() && !report.is_complete());
+    assert_eq!(lines.lock().unwrap().len(), 1);
+}
