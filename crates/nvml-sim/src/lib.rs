@@ -19,6 +19,8 @@ mod counts;
 mod entry;
 mod event_set;
 mod layout;
+#[cfg(test)]
+mod layout_test;
 mod library;
 mod pointer;
 mod running;

@@ -3,7 +3,7 @@
 mod accounting;
 mod activity;
 mod events;
-mod fields;
+pub(crate) mod fields;
 mod identity;
 mod initialisation;
 mod marker;

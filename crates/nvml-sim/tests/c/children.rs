@@ -1,0 +1,61 @@
+//! What only a process of its own can show: the environment, standard error, and what is written
+//! at the end.
+
+use crate::stage::{library_path, session};
+use gpu_sim::Session;
+use nvml_wrapper_sys::bindings::NvmlLib;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the test `child` of this program on a session of the environment.
+fn run(folder: &Path) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "children::child", "--ignored", "--nocapture"]);
+    command.env(Session::VARIABLE, folder).output().unwrap()
+}
+
+/// Initialises the library as a program does that knows nothing of simulations.
+#[test]
+#[ignore = "run by the others"]
+fn child() {
+    // SAFETY: the functions are called as the public header declares them.
+    unsafe {
+        let nvml = NvmlLib::new(library_path()).unwrap();
+        let mut count = 0;
+        let codes = [nvml.nvmlInit_v2(), nvml.nvmlDeviceGetCount_v2(&mut count)];
+        fs::write(
+            Path::new(&std::env::var_os(Session::VARIABLE).unwrap()).join("result"),
+            format!("{codes:?} {count}"),
+        )
+        .unwrap();
+        nvml.nvmlShutdown();
+    }
+}
+
+#[test]
+fn each_process_adds_a_line_of_counts_in_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    Session { counts_calls: true, ..session("labbox") }.write(folder.path()).unwrap();
+    for lines in 1..=2 {
+        assert!(run(folder.path()).status.success());
+        assert_eq!(fs::read_to_string(folder.path().join("result")).unwrap(), "[0, 0] 4");
+        let written = fs::read_to_string(folder.path().join(Session::CALLS)).unwrap();
+        assert_eq!(written.lines().count(), lines);
+        let calls = r#""calls":{"nvmlDeviceGetCount_v2":1,"nvmlInit_v2":1,"nvmlShutdown":1}}"#;
+        assert!(written.lines().all(|line| line.ends_with(calls)), "{written}");
+    }
+}
+
+#[test]
+fn an_unreadable_session_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(Session::FILE), "{\"machine\": \"a\\u001b[2J\"}").unwrap();
+    let output = run(folder.path());
+    assert_eq!(fs::read_to_string(folder.path().join("result")).unwrap(), "[9, 1] 0");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let said: Vec<&str> = said.lines().filter(|line| line.contains("simulated")).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("session.json"), "{said:?}");
+    assert!(!said[0].contains('\x1b'), "{said:?}");
+}

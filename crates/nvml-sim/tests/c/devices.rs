@@ -1,0 +1,251 @@
+use crate::stage::{Stage, session, text};
+use gpu_core::{GpuBackend, Group};
+use gpu_sim::Simulation;
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlPciInfo_t,
+    nvmlTemperature_t, nvmlUtilization_t,
+};
+use std::ffi::{CStr, CString};
+use std::ptr::{null, null_mut};
+
+fn all_zero<T>() -> T {
+    // SAFETY: used for structs of NVML only, which are numbers, texts and pointers.
+    unsafe { std::mem::zeroed() }
+}
+
+#[test]
+fn a_handle_is_found_by_every_name_on_every_machine() {
+    for machine in gpu_sim::machines() {
+        let simulation = Simulation::embedded(machine.name).unwrap();
+        let Ok(devices) = simulation.devices() else { continue };
+        let stage = Stage::begun(session(machine.name));
+        let nvml = stage.nvml;
+        let mut count = 0;
+        // SAFETY: the place for the value lives during the call.
+        assert_eq!(unsafe { nvml.nvmlDeviceGetCount_v2(&mut count) }, 0);
+        assert_eq!(count as usize, devices.len(), "{}", machine.name);
+        for info in devices {
+            let device = stage.device(info.id.index);
+            let mut index = 99;
+            // SAFETY: as above.
+            assert_eq!(unsafe { nvml.nvmlDeviceGetIndex(device, &mut index) }, 0);
+            assert_eq!(index, info.id.index);
+            let mut pci: nvmlPciInfo_t = all_zero();
+            // SAFETY: as above.
+            assert_eq!(unsafe { nvml.nvmlDeviceGetPciInfo_v3(device, &mut pci) }, 0);
+            // SAFETY: the text in the struct has an end mark.
+            let bus = unsafe { CStr::from_ptr(pci.busId.as_ptr()) };
+            assert_eq!(bus.to_str().unwrap(), info.id.bus.unwrap().to_string());
+            let mut found = null_mut();
+            // SAFETY: as above.
+            let code = unsafe { nvml.nvmlDeviceGetHandleByPciBusId_v2(bus.as_ptr(), &mut found) };
+            assert_eq!((code, found), (0, device));
+            if let Ok(uuid) = &info.id.uuid {
+                let uuid = CString::new(uuid.0.clone()).unwrap();
+                found = null_mut();
+                // SAFETY: as above.
+                let code = unsafe { nvml.nvmlDeviceGetHandleByUUID(uuid.as_ptr(), &mut found) };
+                assert_eq!((code, found), (0, device));
+            }
+            // SAFETY: the buffer is as long as it is said to be.
+            let name = text(|buffer, size| unsafe { nvml.nvmlDeviceGetName(device, buffer, size) });
+            assert_eq!(name.is_ok(), info.name.is_ok(), "{}: {name:?}", machine.name);
+            assert_eq!(name.ok(), info.name.ok());
+        }
+        // SAFETY: as above.
+        let code = unsafe { nvml.nvmlDeviceGetHandleByIndex_v2(count, &mut null_mut()) };
+        assert_eq!(code, 2);
+    }
+}
+
+#[test]
+fn readings_are_those_of_the_machine() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    let details = simulation
+        .details(
+            &simulation.devices().unwrap()[0].id,
+            [Group::Clocks, Group::Power, Group::Pcie].into_iter().collect(),
+        )
+        .unwrap();
+    let stage = Stage::begun(session("labbox"));
+    let (nvml, device) = (stage.nvml, stage.device(0));
+    let mut rates = nvmlUtilization_t { gpu: 0, memory: 0 };
+    let (mut draw, mut limit) = (0, 0);
+    // SAFETY: the places for the values live during the calls.
+    unsafe {
+        assert_eq!(nvml.nvmlDeviceGetUtilizationRates(device, &mut rates), 0);
+        assert_eq!(nvml.nvmlDeviceGetPowerUsage(device, &mut draw), 0);
+        assert_eq!(nvml.nvmlDeviceGetEnforcedPowerLimit(device, &mut limit), 0);
+    }
+    assert_eq!((rates.gpu, draw, limit), (98, 312_000, 400_000));
+
+    let clocks = details.clocks.unwrap();
+    for (kind, told) in
+        [(0, clocks.graphics), (1, clocks.sm), (2, clocks.memory), (3, clocks.video)]
+    {
+        let mut mhz = 0;
+        // SAFETY: as above.
+        let code = unsafe { nvml.nvmlDeviceGetClockInfo(device, kind, &mut mhz) };
+        assert_eq!((code == 0).then_some(mhz), told.ok());
+    }
+    // SAFETY: as above.
+    assert_eq!(unsafe { nvml.nvmlDeviceGetClockInfo(device, 4, &mut 0) }, 2);
+    let mut generation = 0;
+    // SAFETY: as above.
+    let code = unsafe { nvml.nvmlDeviceGetCurrPcieLinkGeneration(device, &mut generation) };
+    assert_eq!((code == 0).then_some(generation), details.pcie.unwrap().generation.ok());
+}
+
+#[test]
+fn memory_adds_up_in_both_versions() {
+    let stage = Stage::begun(session("labbox"));
+    let (nvml, device) = (stage.nvml, stage.device(0));
+    let mut one = nvmlMemory_t { total: 0, free: 0, used: 0 };
+    let mut two: nvmlMemory_v2_t = all_zero();
+    // SAFETY: the places for the values live during the calls.
+    unsafe {
+        assert_eq!(nvml.nvmlDeviceGetMemoryInfo(device, &mut one), 0);
+        assert_eq!(nvml.nvmlDeviceGetMemoryInfo_v2(device, &mut two), 25, "of no version");
+        assert_eq!(two.total, 0);
+        two.version = size_of::<nvmlMemory_v2_t>() as u32 | 2 << 24;
+        assert_eq!(nvml.nvmlDeviceGetMemoryInfo_v2(device, &mut two), 0);
+    }
+    assert_eq!(one.total, 81920 << 20);
+    assert_eq!(one.free, one.total - one.used);
+    assert_eq!((two.total, two.free), (one.total, one.free));
+    let reserved = if two.reserved == u64::MAX { 0 } else { two.reserved };
+    assert_eq!(two.used + reserved, one.used);
+}
+
+#[test]
+fn a_short_buffer_is_not_written_to() {
+    let stage = Stage::begun(session("labbox"));
+    let (nvml, device) = (stage.nvml, stage.device(0));
+    let name = "NVIDIA A100-SXM4-80GB";
+    let mut buffer = [0x7f; 64];
+    // SAFETY: the buffer is longer than it is said to be.
+    unsafe {
+        let length = name.len() as u32;
+        assert_eq!(nvml.nvmlDeviceGetName(device, buffer.as_mut_ptr(), length), 7);
+        assert_eq!(nvml.nvmlDeviceGetName(device, buffer.as_mut_ptr(), 0), 7);
+        assert_eq!(buffer, [0x7f; 64]);
+        assert_eq!(nvml.nvmlDeviceGetName(device, buffer.as_mut_ptr(), length + 1), 0);
+        assert_eq!(CStr::from_ptr(buffer.as_ptr()).to_str().unwrap(), name);
+        assert_eq!(buffer[name.len() + 1..], [0x7f; 64][name.len() + 1..]);
+        assert_eq!(nvml.nvmlSystemGetDriverVersion(buffer.as_mut_ptr(), 3), 7);
+        assert_eq!(nvml.nvmlDeviceGetUUID(device, buffer.as_mut_ptr(), 10), 7);
+    }
+    // SAFETY: the buffer is as long as it is said to be.
+    let version = text(|buffer, size| unsafe { nvml.nvmlSystemGetNVMLVersion(buffer, size) });
+    assert_eq!(version.as_deref(), Ok("12.535.261.03"));
+}
+
+#[test]
+fn null_is_an_invalid_argument() {
+    let stage = Stage::begun(session("labbox"));
+    let (nvml, device) = (stage.nvml, stage.device(0));
+    // SAFETY: null is what is tested.
+    let codes = unsafe {
+        [
+            nvml.nvmlSystemGetDriverVersion(null_mut(), 80),
+            nvml.nvmlSystemGetCudaDriverVersion_v2(null_mut()),
+            nvml.nvmlDeviceGetCount_v2(null_mut()),
+            nvml.nvmlDeviceGetHandleByIndex_v2(0, null_mut()),
+            nvml.nvmlDeviceGetHandleByUUID(null(), &mut null_mut()),
+            nvml.nvmlDeviceGetHandleByPciBusId_v2(null(), &mut null_mut()),
+            nvml.nvmlDeviceGetName(device, null_mut(), 64),
+            nvml.nvmlDeviceGetUUID(device, null_mut(), 80),
+            nvml.nvmlDeviceGetPciInfo_v3(device, null_mut()),
+            nvml.nvmlDeviceGetMinorNumber(device, null_mut()),
+            nvml.nvmlDeviceGetMemoryInfo(device, null_mut()),
+            nvml.nvmlDeviceGetMemoryInfo_v2(device, null_mut()),
+            nvml.nvmlDeviceGetUtilizationRates(device, null_mut()),
+            nvml.nvmlDeviceGetTemperature(device, 0, null_mut()),
+            nvml.nvmlDeviceGetPowerUsage(device, null_mut()),
+            nvml.nvmlDeviceGetPersistenceMode(device, null_mut()),
+            nvml.nvmlDeviceGetMigMode(device, null_mut(), null_mut()),
+            nvml.nvmlDeviceGetFieldValues(device, 1, null_mut()),
+            nvml.nvmlDeviceIsMigDeviceHandle(device, null_mut()),
+        ]
+    };
+    assert_eq!(codes, [2; 19]);
+}
+
+#[test]
+fn garbage_is_no_handle() {
+    let stage = Stage::begun(session("labbox"));
+    let real = stage.device(3) as usize;
+    let garbage =
+        [0, 1, real + 1, real + 0x40, real - 0x1000, real | 1 << 62, usize::MAX, 0xdead_beef];
+    for handle in garbage {
+        assert_eq!(stage.temperature(handle as nvmlDevice_t), (2, 0), "{handle:#x}");
+    }
+    assert_eq!(stage.temperature(real as nvmlDevice_t).0, 0);
+}
+
+#[test]
+fn a_sensor_is_asked_in_the_new_way_too() {
+    let stage = Stage::begun(session("labbox"));
+    let device = stage.device(0);
+    let mut asked: nvmlTemperature_t = all_zero();
+    // SAFETY: the place for the value lives during the calls.
+    let ask = |asked: &mut nvmlTemperature_t| unsafe {
+        stage.nvml.nvmlDeviceGetTemperatureV(device, asked)
+    };
+    assert_eq!(ask(&mut asked), 25);
+    asked.version = size_of::<nvmlTemperature_t>() as u32 | 1 << 24;
+    assert_eq!(ask(&mut asked), 0);
+    assert_eq!(asked.temperature, 54);
+    asked.sensorType = 7;
+    assert_eq!(ask(&mut asked), 2);
+}
+
+#[test]
+fn values_are_told_by_number_each_with_its_own_code() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    let id = &simulation.devices().unwrap()[0].id;
+    let groups = [Group::Power, Group::Thermal].into_iter().collect();
+    let details = simulation.details(id, groups).unwrap();
+    let stage = Stage::begun(session("labbox"));
+    let (energy, memory, unknown, spare) = (83, 82, 9999, 200);
+    let mut values: [nvmlFieldValue_t; 4] = all_zero();
+    for (value, field) in values.iter_mut().zip([energy, memory, unknown, spare]) {
+        value.fieldId = field;
+    }
+    // SAFETY: there are four of them.
+    let code =
+        unsafe { stage.nvml.nvmlDeviceGetFieldValues(stage.device(0), 4, values.as_mut_ptr()) };
+    assert_eq!(code, 0);
+    let [energy, memory, unknown, spare] = values;
+    let power = details.power.unwrap();
+    // SAFETY: the type that the answer names is the one that is read.
+    let told = (energy.nvmlReturn == 0).then(|| unsafe { energy.value.ullVal });
+    assert_eq!(told, power.energy.ok());
+    // SAFETY: as above.
+    let told = (memory.nvmlReturn == 0).then(|| unsafe { memory.value.siVal });
+    assert_eq!(told, details.thermal.unwrap().memory.ok().map(|degrees| degrees.0));
+    assert_eq!((unknown.nvmlReturn, spare.nvmlReturn), (2, 3));
+}
+
+#[test]
+fn a_lost_device_says_so_to_everything_but_its_place() {
+    let stage = Stage::begun(session("lost-gpu"));
+    let simulation = Simulation::embedded("lost-gpu").unwrap();
+    let mut lost = 0;
+    for info in simulation.devices().unwrap() {
+        let answers = simulation.sample(&info.id).is_ok();
+        let device = stage.device(info.id.index);
+        let (code, _) = stage.temperature(device);
+        // SAFETY: the buffer is as long as it is said to be.
+        let name =
+            text(|buffer, size| unsafe { stage.nvml.nvmlDeviceGetName(device, buffer, size) });
+        if answers {
+            assert!(code == 0 || code == 3, "{code}");
+            assert!(name.is_ok());
+        } else {
+            assert_eq!((code, name), (15, Err(15)));
+            lost += 1;
+        }
+    }
+    assert_eq!(lost, 1);
+}
