@@ -56,6 +56,11 @@ impl Device {
         details.nvlinks.get_or_insert_default();
         details.accounting.get_or_insert_default();
         details.restate(NotRecorded, NotSupported);
+        if let Some(modes) = &mut details.modes {
+            // NVML tells what is and what will be after a reset in one answer.
+            modes.ecc_pending = modes.ecc_pending.or(modes.ecc);
+            modes.mig_pending = modes.mig_pending.or(self.info.mig_enabled);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::devices::failure;
 use crate::faults::Call;
 use crate::machine::Device;
 use crate::simulation::Simulation;
-use crate::state::State;
+use crate::state::{Living, Serial, State};
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceFault, DeviceFileKind, DeviceId,
     DeviceInfo, DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups,
@@ -95,14 +95,19 @@ fn reset(state: &mut State, id: &DeviceId) -> Result<()> {
         return refuse(Absent::NotPermitted.into(), "only root may");
     }
     let gpu = device.info.id.minor.map(DeviceFileKind::Gpu);
-    let mut files = state.living.values().flat_map(|living| &living.process.files);
-    let open = files.any(|file| Ok(file.kind) == gpu);
-    if open || state.holdings_on(index).any(|(living, _)| living.process.hidden.is_none()) {
+    let has_it_open =
+        |living: &Living| living.process.files.iter().any(|file| Ok(file.kind) == gpu);
+    let is_open = state.living.iter().any(|(_, living)| has_it_open(living));
+    if is_open || state.holdings_on(index).any(|(living, _)| living.process.hidden.is_none()) {
         return refuse(DeviceFault::InUse.into(), &state.machine.reset_refusal);
     }
     // What NVML still lists of processes that ended goes with the rest.
-    for living in state.living.values_mut() {
-        living.process.holdings.retain(|holding| holding.device != index);
+    let listed: Vec<Serial> = state.living.on_device(index).map(|(serial, _)| serial).collect();
+    for serial in listed {
+        let drop = |living: &mut Living| {
+            living.process.holdings.retain(|holding| holding.device != index);
+        };
+        state.living.change(serial, drop);
     }
     state.returning.retain(|returning| returning.device != index);
     state.acted = true;

@@ -22,10 +22,17 @@ impl State {
     /// `Machine` when no driver answers; `Invalid` for a device that this machine does not have.
     pub(crate) fn named_device(&self, id: &DeviceId) -> Result<&Device> {
         self.driver()?;
-        let mut devices = self.machine.devices.iter();
-        devices.find(|device| device.info.id.same_device(id)).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, format!("find {id}: this machine has no such device"))
-        })
+        let devices = &self.machine.devices;
+        // Nearly always it is where its index says.
+        let likely = devices.get(id.index as usize).filter(|d| d.info.id.same_device(id));
+        likely.or_else(|| devices.iter().find(|device| device.info.id.same_device(id))).ok_or_else(
+            || {
+                Error::new(
+                    ErrorKind::Invalid,
+                    format!("find {id}: this machine has no such device"),
+                )
+            },
+        )
     }
 
     /// Returns the driver.
@@ -52,7 +59,7 @@ impl State {
 
     /// Returns every holding on a device with its process.
     pub(crate) fn holdings_on(&self, index: u32) -> impl Iterator<Item = (&Living, &Holding)> {
-        self.living.values().flat_map(move |living| {
+        self.living.on_device(index).flat_map(move |(_, living)| {
             let holdings = living.process.holdings.iter();
             holdings.filter(move |h| h.device == index).map(move |holding| (living, holding))
         })
@@ -77,7 +84,7 @@ impl State {
 
     /// Returns the memory of a device that the process with this number on the host has.
     pub(crate) fn held_by(&self, pid: Pid, index: u32) -> Bytes {
-        let living = self.find_on_host(pid).and_then(|serial| self.living.get(&serial));
+        let living = self.find_on_host(pid).and_then(|serial| self.living.get(serial));
         let holdings = living.into_iter().flat_map(|living| &living.process.holdings);
         holdings.filter(|holding| holding.device == index).map(|holding| holding.memory).sum()
     }
@@ -109,6 +116,11 @@ impl State {
         let mut details = device.details.clone();
         if self.load(device) > 0 {
             details.overlay(&device.busy);
+        }
+        // NVML tells both shares of a device's time in one answer or neither.
+        if let (Some(activity), Ok(_)) = (&mut details.activity, device.idle_load) {
+            let half = Percent::new(self.load(device).min(100) / 2).ok_or(Absent::Implausible);
+            activity.memory = activity.memory.or(half);
         }
         self.drift(device).details(&mut details, device.power_draw);
         if let Some(Accounting { processes: Ok(kept), .. }) = &mut details.accounting {

@@ -27,10 +27,12 @@ impl State {
             }
             Event::Computes(pid, percent) => {
                 let now = self.now;
-                if let Some(living) = self.find_on_host(pid).and_then(|s| self.living.get_mut(&s)) {
-                    living.process.info.cpu_time = living.cpu_time(now);
-                    living.since = now;
-                    living.process.cpu_percent = percent;
+                if let Some(serial) = self.find_on_host(pid) {
+                    self.living.change(serial, |living| {
+                        living.process.info.cpu_time = living.cpu_time(now);
+                        living.since = now;
+                        living.process.cpu_percent = percent;
+                    });
                 }
             }
             Event::JoinsGroup(pid, group) => {
@@ -57,9 +59,8 @@ impl State {
     }
 
     fn change(&mut self, pid: Pid, change: impl FnOnce(&mut Process)) {
-        let serial = self.find_on_host(pid);
-        if let Some(living) = serial.and_then(|serial| self.living.get_mut(&serial)) {
-            change(&mut living.process);
+        if let Some(serial) = self.find_on_host(pid) {
+            self.living.change(serial, |living| change(&mut living.process));
         }
     }
 
@@ -119,18 +120,21 @@ impl State {
     /// Ends a process with all its threads: its memory begins to come back, its children get a
     /// new parent, and what waits for its end begins.
     pub(crate) fn exit(&mut self, serial: Serial) {
-        let Some(living) = self.living.remove(&serial) else { return };
+        let Some(living) = self.living.remove(serial) else { return };
         let process = living.process;
         let pid = process.pid();
         for holding in &process.holdings {
             self.give_back(holding, process.memory_returns);
         }
         let parent = process.info.parent.ok();
-        for child in self.living.values_mut() {
-            if child.process.info.parent == Ok(pid) {
+        let all = self.living.iter();
+        let children = all.filter(|(_, living)| living.process.info.parent == Ok(pid));
+        let children: Vec<Serial> = children.map(|(serial, _)| serial).collect();
+        for child in children {
+            self.living.change(child, |child| {
                 child.process.info.parent = Ok(Pid(1));
                 child.process.respawns = None;
-            }
+            });
         }
         let parent = parent.and_then(|parent| self.find_on_host(parent));
         if let (Some(after), Some(parent)) = (process.respawns, parent) {
@@ -166,17 +170,19 @@ impl State {
     fn let_go(&mut self, pid: Pid, device: Option<u32>) {
         let minor = device.and_then(|index| self.device(index)?.info.id.minor.ok());
         let Some(serial) = self.find_on_host(pid) else { return };
-        let Some(living) = self.living.get_mut(&serial) else { return };
-        let process = &mut living.process;
-        let returns = process.memory_returns;
-        let all = std::mem::take(&mut process.holdings);
-        let (gone, kept): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|h| device.is_none_or(|index| h.device == index));
-        process.holdings = kept;
-        process.files.retain(|file| match minor {
-            Some(minor) => file.kind != DeviceFileKind::Gpu(minor),
-            None => device.is_some(),
+        let gone = self.living.change(serial, |living| {
+            let process = &mut living.process;
+            let all = std::mem::take(&mut process.holdings);
+            let (gone, kept): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|h| device.is_none_or(|index| h.device == index));
+            process.holdings = kept;
+            process.files.retain(|file| match minor {
+                Some(minor) => file.kind != DeviceFileKind::Gpu(minor),
+                None => device.is_some(),
+            });
+            (gone, process.memory_returns)
         });
+        let Some((gone, returns)) = gone else { return };
         for holding in gone {
             self.give_back(&holding, returns);
         }
@@ -185,8 +191,8 @@ impl State {
     /// Lets a signal do to a process what it does to it.
     pub(crate) fn deliver(&mut self, serial: Serial, signal: Signal) {
         let now = self.now;
-        let Some(living) = self.living.get_mut(&serial) else { return };
-        let process = &mut living.process;
+        let Some(living) = self.living.get(serial) else { return };
+        let process = &living.process;
         if process.info.kernel_thread || process.pid() == Pid(1) {
             return;
         }
@@ -200,11 +206,7 @@ impl State {
             Reaction::Stuck(None) => return,
             Reaction::Stuck(Some(until)) => now.max(until),
             Reaction::LeavesThreads => {
-                if process.info.state != Ok(ProcessState::Zombie) {
-                    process.info.state = Ok(ProcessState::Zombie);
-                    let threads = process.info.live_threads.unwrap_or(2);
-                    process.info.live_threads = Ok(threads.saturating_sub(1).max(1));
-                }
+                self.living.change(serial, |living| leave_threads(&mut living.process));
                 return;
             }
         };
@@ -219,27 +221,26 @@ impl State {
         let before = std::mem::take(&mut self.living);
         for process in look.processes {
             let pid = process.pid();
-            let known = before.iter().find(|(_, living)| {
+            let known = before.numbered(pid).find(|(_, living)| {
                 let start = process.info.key.start;
-                let old = living.process.info.key;
                 let hidden = living.process.hidden == process.hidden;
-                hidden && old.pid == pid && (start.is_none() || start == old.start)
+                hidden && (start.is_none() || start == living.process.info.key.start)
             });
             match known {
                 Some((serial, living)) => {
                     let mut process = process;
                     process.info.key = living.process.info.key;
                     let living = Living { process, since: self.now };
-                    self.living.insert(*serial, living);
+                    self.living.insert(serial, living);
                 }
                 None => {
                     self.bring_to_life(process);
                 }
             }
         }
-        for (serial, living) in before {
-            if own.contains(&serial) && !self.pid_taken(living.process.pid()) {
-                self.living.insert(serial, living);
+        for serial in own {
+            if let Some(living) = before.get(serial).filter(|l| !self.pid_taken(l.process.pid())) {
+                self.living.insert(serial, living.clone());
             }
         }
         self.described_at = self.now;
@@ -248,6 +249,15 @@ impl State {
         self.machine.files = look.files;
         self.machine.holders_fault = look.holders_fault;
         self.machine.unreadable = look.unreadable;
+    }
+}
+
+/// Ends the first thread of a process; the others live on.
+fn leave_threads(process: &mut Process) {
+    if process.info.state != Ok(ProcessState::Zombie) {
+        process.info.state = Ok(ProcessState::Zombie);
+        let threads = process.info.live_threads.unwrap_or(2);
+        process.info.live_threads = Ok(threads.saturating_sub(1).max(1));
     }
 }
 

@@ -9,6 +9,7 @@ use gpu_core::{
     Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState,
     Reading, Result, Signal,
 };
+use std::collections::BTreeMap;
 
 impl Host for Simulation {
     fn origin(&self) -> Origin {
@@ -43,6 +44,7 @@ impl Host for Simulation {
             }
             let mut scan =
                 HolderScan { holders: Vec::new(), unreadable: state.machine.unreadable.clone() };
+            let wanted = Wanted::of(state, files);
             for (_, living) in state.seen().into_values() {
                 let process = &living.process;
                 if process.hidden.is_some() {
@@ -52,7 +54,7 @@ impl Host for Simulation {
                     scan.unreadable.count(Absent::NotPermitted);
                     continue;
                 }
-                let held = held(state, process, files);
+                let held = wanted.held_by(process);
                 if !held.is_empty() {
                     let key = state.key(process);
                     scan.holders.push(Holder {
@@ -90,7 +92,7 @@ impl Host for Simulation {
     fn own_line(&self) -> Result<Vec<ProcessKey>> {
         self.call(Call::OwnLine, |state| {
             let line = state.own_line().into_iter();
-            let line = line.filter_map(|serial| state.living.get(&serial));
+            let line = line.filter_map(|serial| state.living.get(serial));
             let seen = line.filter(|living| state.seen_as(&living.process).is_some());
             Ok(seen.map(|living| state.key(&living.process)).collect())
         })
@@ -127,7 +129,7 @@ impl ProcessHandle for SimulatedProcess {
             if !state.may_touch(&living.process) {
                 return Err(not_permitted("look at the files of", self.pid));
             }
-            Ok(held(state, &living.process, files))
+            Ok(Wanted::of(state, files).held_by(&living.process))
         })
     }
 
@@ -165,34 +167,52 @@ fn not_permitted(what: &str, pid: Pid) -> Error {
 /// Returns a process that has not ended: one whose first thread is a zombie lives while others of
 /// its threads do.
 fn alive(state: &State, serial: Serial, pid: Pid) -> Result<&Living> {
-    let living = state.living.get(&serial).filter(|living| !living.process.has_ended());
+    let living = state.living.get(serial).filter(|living| !living.process.has_ended());
     living.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
 }
 
-/// Returns which of the files asked about a process has.
-fn held(state: &State, process: &Process, files: &[DeviceFile]) -> Vec<HeldFile> {
-    let known = &state.machine.files;
-    let mut found = Vec::new();
-    for asked in files {
-        let path = match known.iter().find(|file| asked.id.is_ok() && file.id == asked.id) {
-            Some(file) => &file.path,
-            None => &asked.path,
-        };
-        let own = process.files.iter().enumerate().find(|(_, own)| own.path == *path);
-        if let Some((nth, own)) = own {
-            let mut descriptors = own.descriptors.clone();
-            if descriptors.is_empty() && own.access.contains(Access::OPEN) {
-                descriptors.push(u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3));
-            }
-            found.push(HeldFile {
-                path: asked.path.clone(),
-                kind: asked.kind,
-                access: own.access,
-                descriptors,
-            });
+/// The files that somebody asks about, each by the path that the machine has for it.
+struct Wanted<'a> {
+    files: &'a [DeviceFile],
+    by_path: BTreeMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(state: &'a State, files: &'a [DeviceFile]) -> Self {
+        let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let known = &state.machine.files;
+        for (place, asked) in files.iter().enumerate() {
+            let path = match known.iter().find(|file| asked.id.is_ok() && file.id == asked.id) {
+                Some(file) => &file.path,
+                None => &asked.path,
+            };
+            by_path.entry(path).or_default().push(place);
         }
+        Wanted { files, by_path }
     }
-    found
+
+    /// Returns which of them a process has, in the order in which they were asked about.
+    fn held_by(&self, process: &Process) -> Vec<HeldFile> {
+        let mut found = BTreeMap::new();
+        for (nth, own) in process.files.iter().enumerate() {
+            for place in self.by_path.get(own.path.as_str()).into_iter().flatten() {
+                let Some(asked) = self.files.get(*place) else { continue };
+                found.entry(*place).or_insert_with(|| {
+                    let mut descriptors = own.descriptors.clone();
+                    if descriptors.is_empty() && own.access.contains(Access::OPEN) {
+                        descriptors.push(u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3));
+                    }
+                    HeldFile {
+                        path: asked.path.clone(),
+                        kind: asked.kind,
+                        access: own.access,
+                        descriptors,
+                    }
+                });
+            }
+        }
+        found.into_values().collect()
+    }
 }
 
 /// Returns the live thread by which the files of a process with a zombie leader are found.

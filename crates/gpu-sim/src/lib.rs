@@ -32,6 +32,7 @@ mod load;
 mod machine;
 mod memory;
 mod placeholder;
+mod population;
 mod process_entry;
 mod product;
 #[cfg(feature = "random")]

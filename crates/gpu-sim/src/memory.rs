@@ -69,7 +69,7 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
     state.regions.insert((index, region.address), region);
     state.acted = true;
     let files = cuda_files(minor.into_iter());
-    if let Some(process) = state.viewer_process() {
+    state.change_viewer(|process| {
         match process.holdings.iter_mut().find(|holding| holding.device == index) {
             Some(holding) => holding.memory += region.size,
             None => process.holdings.push(Holding::new(index, region.size)),
@@ -79,7 +79,7 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
                 process.files.push(file);
             }
         }
-    }
+    });
     Ok(region)
 }
 
@@ -91,7 +91,7 @@ fn release(state: &mut State, index: u32, region: Region) -> Result<()> {
     }
     answering(state, index)?;
     state.regions.remove(&key);
-    if let Some(process) = state.viewer_process() {
+    state.change_viewer(|process| {
         for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {
             holding.memory = holding.memory.saturating_sub(region.size);
         }
@@ -99,6 +99,6 @@ fn release(state: &mut State, index: u32, region: Region) -> Result<()> {
         if process.holdings.is_empty() {
             process.files.clear();
         }
-    }
+    });
     Ok(())
 }

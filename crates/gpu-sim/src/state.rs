@@ -2,10 +2,10 @@
 
 use crate::faults::{Call, Fault, Faults, injected};
 use crate::machine::{Event, Machine, Process, When};
+use crate::population::Population;
 use crate::seed::Seed;
 use gpu_core::{
-    Absent, Bytes, DeviceEvent, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime,
-    Timestamp,
+    Bytes, DeviceEvent, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime, Timestamp,
 };
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub(crate) struct State {
     /// When the devices were as they are described: at the start, or at a later look of a
     /// recording.
     pub(crate) described_at: Duration,
-    pub(crate) living: BTreeMap<Serial, Living>,
+    pub(crate) living: Population,
     pub(crate) returning: Vec<Returning>,
     pub(crate) regions: BTreeMap<(u32, u64), Region>,
     pub(crate) next_address: u64,
@@ -98,7 +98,7 @@ impl State {
             now: Duration::ZERO,
             seed,
             described_at: Duration::ZERO,
-            living: BTreeMap::new(),
+            living: Population::default(),
             returning: Vec::new(),
             regions: BTreeMap::new(),
             next_address: FIRST_ADDRESS,
@@ -207,7 +207,7 @@ impl State {
             Due::Exit(serial) => self.exit(serial),
             Due::Event(event) => self.happen(event),
             Due::Respawn(parent, process) => {
-                if self.living.contains_key(&parent) {
+                if self.living.get(parent).is_some() {
                     self.start(*process, None);
                 }
             }
@@ -217,9 +217,7 @@ impl State {
     /// Returns the process that has this number on the host; one that NVML lists and that has
     /// ended has none.
     pub(crate) fn find_on_host(&self, pid: Pid) -> Option<Serial> {
-        let exists = |process: &Process| process.hidden != Some(Absent::NotFound);
-        let mut living = self.living.iter().filter(|(_, living)| exists(&living.process));
-        living.find(|(_, living)| living.process.pid() == pid).map(|(serial, _)| *serial)
+        self.living.find(pid)
     }
 
     pub(crate) fn wall(&self) -> Timestamp {

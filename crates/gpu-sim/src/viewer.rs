@@ -64,16 +64,17 @@ impl State {
         let mut next = self.find_on_host(self.machine.viewer.pid);
         while let Some(serial) = next.filter(|serial| !line.contains(serial)) {
             line.push(serial);
-            let parent = self.living.get(&serial).and_then(|l| l.process.info.parent.ok());
+            let parent = self.living.get(serial).and_then(|l| l.process.info.parent.ok());
             next = parent.and_then(|parent| self.find_on_host(parent));
         }
         line
     }
 
-    /// Returns the viewer's own process.
-    pub(crate) fn viewer_process(&mut self) -> Option<&mut Process> {
-        let serial = self.find_on_host(self.machine.viewer.pid)?;
-        self.living.get_mut(&serial).map(|living| &mut living.process)
+    /// Changes the viewer's own process.
+    pub(crate) fn change_viewer(&mut self, change: impl FnOnce(&mut Process)) {
+        if let Some(serial) = self.find_on_host(self.machine.viewer.pid) {
+            self.living.change(serial, |living| change(&mut living.process));
+        }
     }
 
     /// Returns the number by which the viewer sees a process, if it does.
@@ -92,9 +93,7 @@ impl State {
     pub(crate) fn seen(&self) -> BTreeMap<Pid, (Serial, &Living)> {
         let living = self.living.iter();
         living
-            .filter_map(|(serial, living)| {
-                Some((self.seen_as(&living.process)?, (*serial, living)))
-            })
+            .filter_map(|(serial, living)| Some((self.seen_as(&living.process)?, (serial, living))))
             .collect()
     }
 
@@ -103,11 +102,15 @@ impl State {
     /// # Errors
     /// `Process(Gone)` when there is none.
     pub(crate) fn seen_by_pid(&self, pid: Pid) -> Result<Serial> {
-        let mut living = self.living.iter();
-        let found = living.find(|(_, living)| self.seen_as(&living.process) == Some(pid));
-        found
-            .map(|(serial, _)| *serial)
-            .ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
+        let found = match &self.machine.viewer.namespace {
+            None => self.find_on_host(pid),
+            Some(_) => {
+                let mut living = self.living.iter();
+                let found = living.find(|(_, living)| self.seen_as(&living.process) == Some(pid));
+                found.map(|(serial, _)| serial)
+            }
+        };
+        found.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
     }
 
     /// Tells whether the viewer may see the files of a process and signal it.
@@ -163,7 +166,7 @@ impl State {
         if self.machine.viewer.namespace.is_none() {
             return pid;
         }
-        let process = self.find_on_host(pid).and_then(|serial| self.living.get(&serial));
+        let process = self.find_on_host(pid).and_then(|serial| self.living.get(serial));
         process.and_then(|living| self.seen_as(&living.process)).unwrap_or(Pid(0))
     }
 

@@ -32,7 +32,7 @@ fn printed(table: &str) -> Vec<[String; 4]> {
 }
 
 #[test]
-fn a_recorded_machine_tells_what_its_recording_prints_and_no_more() {
+fn a_recorded_machine_tells_what_its_recording_prints_and_what_belongs_to_it() {
     let mut compared = 0;
     for machine in gpu_sim::machines().iter().filter(|m| m.description.starts_with("recorded")) {
         let recorded = Machine::embedded(machine.name).unwrap();
@@ -55,6 +55,11 @@ fn a_recorded_machine_tells_what_its_recording_prints_and_no_more() {
             assert_eq!(health.uncorrected, errors.ok_or(Absent::NotSupported), "{}", machine.name);
             assert_eq!(modes.ecc, errors.map(|_| true).ok_or(Absent::NotSupported));
 
+            // What NVML tells in one answer with something that is printed is told with it.
+            assert_eq!(modes.ecc_pending, modes.ecc, "{}", machine.name);
+            assert!(activity.memory.is_ok(), "{}", machine.name);
+            modes.ecc_pending = Err(Absent::NotSupported);
+            activity.memory = Err(Absent::NotSupported);
             // Nothing else is told.
             modes.compute_mode = Err(Absent::NotSupported);
             modes.ecc = Err(Absent::NotSupported);

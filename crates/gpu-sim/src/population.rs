@@ -1,0 +1,79 @@
+//! The processes that live, found by number and by device without a walk over all of them.
+
+use crate::machine::Process;
+use crate::state::{Living, Serial};
+use gpu_core::{Absent, Pid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Living processes by serial. What the indexes are made of changes only through
+/// [`change`](Population::change), so that they are never behind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Population {
+    living: BTreeMap<Serial, Living>,
+    by_pid: BTreeMap<Pid, BTreeSet<Serial>>,
+    by_device: BTreeMap<u32, BTreeSet<Serial>>,
+}
+
+impl Population {
+    pub(crate) fn get(&self, serial: Serial) -> Option<&Living> {
+        self.living.get(&serial)
+    }
+
+    /// Returns all, in the order in which they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Serial, &Living)> {
+        self.living.iter().map(|(serial, living)| (*serial, living))
+    }
+
+    /// Returns those that have this number on the host, ended ones that NVML lists included.
+    pub(crate) fn numbered(&self, pid: Pid) -> impl Iterator<Item = (Serial, &Living)> {
+        let serials = self.by_pid.get(&pid).into_iter().flatten();
+        serials.filter_map(|serial| Some((*serial, self.living.get(serial)?)))
+    }
+
+    /// Returns the process that has this number on the host; one that NVML lists and that has
+    /// ended has none.
+    pub(crate) fn find(&self, pid: Pid) -> Option<Serial> {
+        let exists = |process: &Process| process.hidden != Some(Absent::NotFound);
+        self.numbered(pid).find(|(_, living)| exists(&living.process)).map(|(serial, _)| serial)
+    }
+
+    /// Returns those that have memory of a device.
+    pub(crate) fn on_device(&self, device: u32) -> impl Iterator<Item = (Serial, &Living)> {
+        let serials = self.by_device.get(&device).into_iter().flatten();
+        serials.filter_map(|serial| Some((*serial, self.living.get(serial)?)))
+    }
+
+    pub(crate) fn insert(&mut self, serial: Serial, living: Living) {
+        self.remove(serial);
+        self.by_pid.entry(living.process.pid()).or_default().insert(serial);
+        for holding in &living.process.holdings {
+            self.by_device.entry(holding.device).or_default().insert(serial);
+        }
+        self.living.insert(serial, living);
+    }
+
+    pub(crate) fn remove(&mut self, serial: Serial) -> Option<Living> {
+        let living = self.living.remove(&serial)?;
+        if let Some(serials) = self.by_pid.get_mut(&living.process.pid()) {
+            serials.remove(&serial);
+        }
+        for holding in &living.process.holdings {
+            if let Some(serials) = self.by_device.get_mut(&holding.device) {
+                serials.remove(&serial);
+            }
+        }
+        Some(living)
+    }
+
+    /// Changes a process; `None` when it does not live.
+    pub(crate) fn change<T>(
+        &mut self,
+        serial: Serial,
+        change: impl FnOnce(&mut Living) -> T,
+    ) -> Option<T> {
+        let mut living = self.remove(serial)?;
+        let answer = change(&mut living);
+        self.insert(serial, living);
+        Some(answer)
+    }
+}

@@ -1,0 +1,201 @@
+//! What every backend keeps, and that they all show the same: each machine through the ports of
+//! gpu-sim and through the real backend on the simulated NVML, field by field. With the feature
+//! `hw`, what is kept is tested on this machine's own NVML too.
+
+use crate::stage::{MOMENTS, Stage};
+use gpu_core::*;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Checks what any backend keeps that looks at a machine which stands still for a moment.
+fn keeps_the_contract(backend: &dyn GpuBackend, whose: &str) {
+    let look = backend.look(Groups::all());
+    let json = serde_json::to_string(&look).unwrap();
+    assert!(!json.contains("not-recorded"), "{whose}: a driver records nothing: {json}");
+
+    // One look says what the single questions say, in whatever order and however often they come.
+    assert_eq!(kind_of(&look.driver), kind_of_error(&backend.driver()), "{whose}");
+    let Ok(infos) = backend.devices() else {
+        assert!(look.devices.is_empty(), "{whose}: no list, but devices");
+        return;
+    };
+    let seen: Vec<&DeviceInfo> = look.devices.iter().map(|state| &state.info).collect();
+    assert_eq!(seen, infos.iter().collect::<Vec<_>>(), "{whose}");
+    assert_eq!(backend.devices().unwrap(), infos, "{whose}: asked again");
+    let indexes: Vec<u32> = infos.iter().map(|info| info.id.index).collect();
+    assert_eq!(indexes, (0..infos.len() as u32).collect::<Vec<_>>(), "{whose}: by index");
+    let uuids: Vec<_> = infos.iter().filter_map(|info| info.id.uuid.as_ref().ok()).collect();
+    let distinct: BTreeSet<_> = uuids.iter().collect();
+    assert_eq!(distinct.len(), uuids.len(), "{whose}: each device has a UUID of its own");
+
+    for state in look.devices.iter().rev() {
+        let what = format!("{whose}, {}", state.id());
+        keeps_its_word(backend, state, &what);
+    }
+    if let Ok(topology) = backend.topology() {
+        is_square(&topology, infos.len(), whose);
+    }
+    let nobody = DeviceId { uuid: Ok(DeviceUuid("GPU-nobody".into())), ..DeviceId::from_index(99) };
+    assert!(backend.sample(&nobody).is_err(), "{whose}: a device that is not there");
+    assert!(backend.processes(&nobody).is_err(), "{whose}: a device that is not there");
+}
+
+fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
+    let id = state.id();
+    assert_eq!(kind_of(&state.sample), kind_of_error(&backend.sample(id)), "{what}");
+    if let Ok(sample) = &state.sample
+        && let (Ok(used), Ok(total)) = (sample.memory.used, sample.memory.total)
+    {
+        let reserved = sample.memory.reserved.unwrap_or_default();
+        assert!(used + reserved <= total, "{what}: {used} and {reserved} of {total}");
+    }
+    assert_eq!(kind_of(&state.processes), kind_of_error(&backend.processes(id)), "{what}");
+    if let Ok(processes) = &state.processes {
+        let keys: Vec<_> =
+            processes.iter().map(|p| (p.pid, p.gpu_instance, p.compute_instance)).collect();
+        let sorted: Vec<_> = keys.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        assert_eq!(keys, sorted, "{what}: by number and instance, each once");
+    }
+    assert_eq!(kind_of(&state.mig), kind_of_error(&backend.mig_instances(id)), "{what}");
+    assert_eq!(kind_of(&state.details), kind_of_error(&backend.details(id, Groups::all())));
+    if state.details.is_ok() {
+        assert!(backend.details(id, Groups::NONE).unwrap().is_empty(), "{what}: not asked for");
+        for group in Group::ALL {
+            let one: Groups = [group].into_iter().collect();
+            let details = backend.details(id, one).unwrap();
+            assert!(!details.is_empty(), "{what}: {group:?} was asked for");
+            assert_eq!(details.clone().only(one), details, "{what}: only {group:?} was asked for");
+        }
+    }
+}
+
+fn is_square(topology: &Topology, devices: usize, whose: &str) {
+    let Topology { links, peers } = topology;
+    assert_eq!(links.len(), devices, "{whose}");
+    assert!(links.iter().all(|row| row.len() == devices), "{whose}: {links:?}");
+    assert!(peers.is_empty() || peers.len() == devices, "{whose}");
+    assert!(peers.iter().all(|row| row.len() == devices), "{whose}: {peers:?}");
+    for (i, row) in links.iter().enumerate() {
+        assert_eq!(row[i], Link::Itself, "{whose}");
+        for (j, link) in row.iter().enumerate() {
+            assert_eq!(links[j][i], *link, "{whose}: a path leads back as it came");
+            assert_eq!(i == j, *link == Link::Itself, "{whose}");
+        }
+    }
+}
+
+fn kind_of<T>(answer: &Result<T, Fault>) -> Option<ErrorKind> {
+    answer.as_ref().err().map(|fault| fault.kind)
+}
+
+fn kind_of_error<T>(answer: &Result<T>) -> Option<ErrorKind> {
+    answer.as_ref().err().map(Error::kind)
+}
+
+/// Leaves of a fault what two backends must agree on: its kind.
+fn by_kind(mut snapshot: Snapshot) -> Snapshot {
+    fn forget<T>(answer: &mut Result<T, Fault>) {
+        if let Err(fault) = answer {
+            fault.text.clear();
+        }
+    }
+    forget(&mut snapshot.driver);
+    for state in &mut snapshot.devices {
+        forget(&mut state.sample);
+        forget(&mut state.processes);
+        forget(&mut state.mig);
+        forget(&mut state.details);
+    }
+    snapshot
+}
+
+fn machines() -> Vec<String> {
+    let made = ["crowd:1x32", "crowd:8x4"].map(str::to_owned);
+    let shipped = gpu_sim::machines();
+    shipped.iter().map(|machine| machine.name.to_owned()).chain(made).collect()
+}
+
+fn value(snapshot: &Snapshot) -> Value {
+    serde_json::to_value(snapshot).unwrap()
+}
+
+/// Lists the fields that differ, by their paths.
+fn differ(direct: &Value, through: &Value, path: &str, differences: &mut Vec<String>) {
+    match (direct, through) {
+        (left, right) if left == right => {}
+        (Value::Object(left), Value::Object(right)) if left.keys().eq(right.keys()) => {
+            for (key, left) in left {
+                differ(left, &right[key], &format!("{path}.{key}"), differences);
+            }
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            for (i, (left, right)) in left.iter().zip(right).enumerate() {
+                differ(left, right, &format!("{path}[{i}]"), differences);
+            }
+        }
+        _ => differences.push(format!("{path}: direct {direct}, through NVML {through}")),
+    }
+}
+
+#[test]
+fn each_machine_is_the_same_through_nvml_field_by_field() {
+    let mut all = Vec::new();
+    for machine in machines() {
+        for moment in MOMENTS {
+            let stage = Stage::of(&machine, moment);
+            let (simulation, nvml) = (stage.simulation(), stage.nvml(DEADLINE));
+            let look = |backend: &dyn GpuBackend| {
+                by_kind(observe_in_detail(backend, &simulation, &simulation, Groups::all()))
+            };
+            let (direct, through) = (look(&simulation), look(&nvml));
+            let mut differences = Vec::new();
+            differ(&value(&direct), &value(&through), "", &mut differences);
+            assert_eq!(differences.is_empty(), direct == through, "{machine} at {moment:?}");
+            let at = |difference: &String| format!("{machine} at {moment:?}: {difference}");
+            all.extend(differences.iter().map(at));
+            let (direct, through) = (simulation.topology(), nvml.topology());
+            let same = kind_of_error(&direct) == kind_of_error(&through)
+                && direct.as_ref().ok() == through.as_ref().ok();
+            if !same {
+                all.push(at(&format!("topology: direct {direct:?}, through NVML {through:?}")));
+            }
+        }
+    }
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn a_simulated_machine_keeps_the_contract() {
+    for machine in machines() {
+        for moment in MOMENTS {
+            let simulation = Stage::of(&machine, moment).simulation();
+            keeps_the_contract(&simulation, &format!("{machine} at {moment:?}"));
+        }
+    }
+}
+
+#[test]
+fn the_real_backend_keeps_the_contract() {
+    for machine in machines() {
+        let stage = Stage::of(&machine, Duration::ZERO);
+        let nvml = stage.nvml(DEADLINE);
+        assert_eq!(nvml.origin(), Origin::Simulated(stage.simulation().name()), "{machine}");
+        keeps_the_contract(&nvml, &format!("{machine} through NVML"));
+    }
+}
+
+/// On this machine values move while they are compared, so only what stays is.
+#[cfg(feature = "hw")]
+#[test]
+fn this_machine_keeps_the_contract() {
+    use gpu_nvidia::{Helper, NvmlChild};
+    // The path is that of another machine where the tests were brought here.
+    let program = std::env::var_os("GPUWS_NVML_HELPER");
+    let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_nvml-helper").into());
+    let nvml = NvmlChild::new(Helper::new(program), DEADLINE, Box::new(|_| {}));
+    assert_eq!(nvml.origin(), Origin::Live, "the installed NVML is asked");
+    keeps_the_contract(&nvml, "this machine");
+}

@@ -1,0 +1,200 @@
+//! Faults through the C interface: each code that NVML returns, a hang in each function that is
+//! used, a device lost and a list grown between two calls. What is spoiled is what the code
+//! reaches, nothing absent becomes a value, and nobody waits longer than the deadline allows.
+
+use crate::stage::Stage;
+use gpu_core::*;
+use gpu_sim::{CallEffect, CallFault};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const MACHINE: &str = "labbox";
+/// The device that faults are about, where they are about one.
+const GPU: u32 = 1;
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// The functions of NVML that a look with all details calls on this machine.
+fn functions() -> BTreeSet<String> {
+    let stage = Stage::of(MACHINE, Duration::ZERO);
+    let nvml = stage.nvml(PATIENT);
+    let look = nvml.look(Groups::all());
+    assert!(look.driver.is_ok() && look.devices.len() == 4, "{look:?}");
+    drop(nvml);
+    let called: BTreeSet<String> = stage.calls().into_keys().collect();
+    assert!(called.len() > 30, "{called:?}");
+    called
+}
+
+fn look_with(fault: CallFault, deadline: Duration) -> Inventory {
+    Stage::with(MACHINE, Duration::ZERO, vec![fault]).nvml(deadline).look(Groups::all())
+}
+
+fn fault(function: &str, gpu: Option<u32>, effect: CallEffect) -> CallFault {
+    CallFault { function: function.to_owned(), gpu, from: 1, times: None, effect }
+}
+
+fn is_of_a_device(function: &str) -> bool {
+    function.starts_with("nvmlDevice") && !function.starts_with("nvmlDeviceGetCount")
+}
+
+/// Asserts that `now` says nothing that `before` did not: each leaf is as it was, or it is absent
+/// with its reason, or a fault stands in its place.
+fn says_nothing_new(before: &Value, now: &Value, path: &str, what: &str) {
+    if before == now || now.get("absent").is_some() || now.get("Err").is_some() {
+        return;
+    }
+    match (before, now) {
+        (Value::Object(before), Value::Object(now)) => {
+            for (key, value) in now {
+                let path = format!("{path}.{key}");
+                let old = before.get(key).unwrap_or(&Value::Null);
+                says_nothing_new(old, value, &path, what);
+            }
+        }
+        (Value::Array(before), Value::Array(now)) if before.len() == now.len() => {
+            for (i, (before, now)) in before.iter().zip(now).enumerate() {
+                says_nothing_new(before, now, &format!("{path}[{i}]"), what);
+            }
+        }
+        _ => panic!("{what}: {path} was {before} and is {now}"),
+    }
+}
+
+fn all_but(look: &Inventory, gpu: u32) -> Vec<&DeviceState> {
+    look.devices.iter().filter(|state| state.id().index != gpu).collect()
+}
+
+#[test]
+fn a_code_spoils_what_it_reaches_and_no_more() {
+    let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
+    let healthy = serde_json::to_value(&whole).unwrap();
+    let field = [3, 4, 6, 13, 25, 999];
+    let device = [8, 11, 15, 16];
+    let machine = [9, 17, 18];
+    for function in functions() {
+        for code in field.into_iter().chain(device).chain(machine).chain([7, 1, 2, 4242]) {
+            let gpu = is_of_a_device(&function).then_some(GPU);
+            let look = look_with(fault(&function, gpu, CallEffect::Returns(code)), PATIENT);
+            let what = format!("{function} returns {code}");
+            if gpu.is_none() {
+                // About no device: the driver is spoiled, or a value of it is absent.
+                let said = serde_json::to_value(&look).unwrap();
+                says_nothing_new(&healthy["driver"], &said["driver"], "driver", &what);
+                continue;
+            }
+            assert_eq!(look.driver, whole.driver, "{what}");
+            assert_eq!(look.devices.len(), whole.devices.len(), "{what}");
+            assert_eq!(all_but(&look, GPU), all_but(&whole, GPU), "{what}: others are spoiled");
+            let now = serde_json::to_value(&look.devices[GPU as usize]).unwrap();
+            says_nothing_new(&healthy["devices"][GPU as usize], &now, "GPU", &what);
+        }
+    }
+}
+
+#[test]
+fn initialisation_that_fails_names_the_case() {
+    for (code, kind) in [
+        (9, MachineFault::DriverNotLoaded),
+        (4, MachineFault::NotPermitted),
+        (17, MachineFault::Blocked),
+        (18, MachineFault::VersionMismatch),
+        (999, MachineFault::Unknown(999)),
+        (4242, MachineFault::Unknown(4242)),
+    ] {
+        let look = look_with(fault("nvmlInit_v2", None, CallEffect::Returns(code)), PATIENT);
+        let failed = look.driver.expect_err("no driver answers");
+        assert_eq!(failed.kind, ErrorKind::Machine(kind), "{code}: {failed}");
+        assert!(look.devices.is_empty(), "{code}");
+    }
+}
+
+#[test]
+fn a_hang_in_any_function_ends_with_the_deadline_and_is_named() {
+    let deadline = Duration::from_millis(400);
+    let functions: Vec<String> = functions().into_iter().collect();
+    // Each waits for the deadline and does nothing meanwhile.
+    std::thread::scope(|scope| {
+        for share in functions.chunks(functions.len().div_ceil(16)) {
+            scope.spawn(move || share.iter().for_each(|function| hangs(function, deadline)));
+        }
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a hang lasts is what is tested")]
+fn hangs(function: &str, deadline: Duration) {
+    if function == "nvmlShutdown" {
+        return; // After the answer: the next test.
+    }
+    let gpu = is_of_a_device(function).then_some(2);
+    let stage = Stage::with(MACHINE, Duration::ZERO, vec![fault(function, gpu, CallEffect::Hangs)]);
+    let nvml = stage.nvml(deadline);
+    let begun = Instant::now();
+    let look = nvml.look(Groups::all());
+    // Not how fast it is, but that it ends at all: a machine can be busy.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{function}");
+    let json = serde_json::to_string(&look).unwrap();
+    assert!(json.contains(function), "the call that hung is named: {function}: {json}");
+    assert!(json.contains("timed-out"), "{function}: {json}");
+    match gpu {
+        None => {}
+        Some(_) => {
+            assert!(look.driver.is_ok(), "{function}");
+            let healthy = |state: &DeviceState| state.sample.is_ok() && state.processes.is_ok();
+            let before = look.devices.iter().take_while(|state| healthy(state)).count();
+            // What lies in the list of devices hangs before any device has told how it is.
+            assert!(look.devices.is_empty() || before >= 2, "{function}: {before} {json}");
+        }
+    }
+    let again = nvml.look(Groups::NONE);
+    let failed = again.driver.expect_err("a second child would hang as the first did");
+    assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}");
+}
+
+#[test]
+fn a_shutdown_that_hangs_comes_after_the_answer() {
+    let fault = fault("nvmlShutdown", None, CallEffect::Hangs);
+    let look = look_with(fault, Duration::from_millis(400));
+    assert!(look.driver.is_ok() && look.devices.iter().all(|state| state.sample.is_ok()));
+}
+
+#[test]
+fn a_device_lost_between_two_calls_spoils_itself_alone() {
+    let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
+    for function in functions().iter().filter(|function| is_of_a_device(function)) {
+        let look = look_with(fault(function, Some(GPU), CallEffect::LosesGpu(GPU)), PATIENT);
+        let what = format!("lost at {function}");
+        assert_eq!(look.devices.len(), 4, "{what}");
+        assert_eq!(all_but(&look, GPU), all_but(&whole, GPU), "{what}");
+        let lost = &look.devices[GPU as usize];
+        let answers =
+            [kind(&lost.sample), kind(&lost.processes), kind(&lost.mig), kind(&lost.details)];
+        let gone = Some(ErrorKind::Device(DeviceFault::Lost));
+        assert!(answers.contains(&gone), "{what}: {answers:?}");
+    }
+}
+
+fn kind<T>(answer: &Result<T, Fault>) -> Option<ErrorKind> {
+    answer.as_ref().err().map(|fault| fault.kind)
+}
+
+#[test]
+fn a_list_that_grows_between_two_calls_is_read_whole() {
+    for function in functions().iter().filter(|function| function.contains("Processes")) {
+        let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::NONE);
+        let before = whole.devices[GPU as usize].processes.as_ref().unwrap().len();
+        let grown = CallFault {
+            times: Some(1),
+            ..fault(function, Some(GPU), CallEffect::AddsProcess(GPU))
+        };
+        let look = look_with(grown, PATIENT);
+        let after = look.devices[GPU as usize].processes.as_ref().unwrap().len();
+        assert!(after == before + 1 || after == before, "{function}: {before} and then {after}");
+        // One that grows at each call never stands still: asked again, then given up.
+        let growing = fault(function, Some(GPU), CallEffect::AddsProcess(GPU));
+        let look = look_with(growing, PATIENT);
+        let processes = &look.devices[GPU as usize].processes;
+        let stands = processes.as_ref().is_ok_and(|processes| processes.len() >= before);
+        assert!(stands || kind(processes) == Some(ErrorKind::Again), "{function}: {processes:?}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The real backend on the simulated NVML, and the contract of all backends.
+
+mod contract;
+mod faults;
+mod stage;

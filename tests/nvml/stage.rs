@@ -1,0 +1,81 @@
+//! A session with the simulated NVML, and the real backend on it.
+
+use gpu_nvidia::{Helper, NvmlChild};
+use gpu_sim::{CallFault, Session, Simulation};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A folder that a simulated NVML finds its machine in.
+pub(crate) struct Stage {
+    folder: tempfile::TempDir,
+    session: Session,
+}
+
+impl Stage {
+    /// Makes a session of a machine that stands still at `at`.
+    pub(crate) fn of(machine: &str, at: Duration) -> Self {
+        Stage::with(machine, at, Vec::new())
+    }
+
+    /// Makes the same, and lets calls of NVML go wrong.
+    pub(crate) fn with(machine: &str, at: Duration, faults: Vec<CallFault>) -> Self {
+        let session = Session {
+            machine: machine.into(),
+            seed: 7,
+            began_ns: 0,
+            frozen_at_ms: Some(at.as_millis() as u64),
+            latency_us: 0,
+            faults,
+            placeholders: Vec::new(),
+            counts_calls: true,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        session.write(folder.path()).unwrap();
+        Stage { folder, session }
+    }
+
+    /// Returns the session's machine at its moment, without NVML.
+    pub(crate) fn simulation(&self) -> Simulation {
+        let simulation = self.session.open().unwrap();
+        simulation.advance_to(self.session.elapsed(0));
+        simulation
+    }
+
+    /// Returns the real backend on the simulated NVML.
+    pub(crate) fn nvml(&self, deadline: Duration) -> NvmlChild {
+        let variable = format!("{}={}", Session::VARIABLE, self.folder.path().display());
+        let helper = Helper {
+            // The session is named in the environment, which a test cannot change for itself.
+            arguments: vec![variable.into(), env!("CARGO_BIN_EXE_nvml-helper").into()],
+            library: Some(library()),
+            ..Helper::new("/usr/bin/env")
+        };
+        NvmlChild::new(helper, deadline, Box::new(|_| {}))
+    }
+
+    /// Returns how often each function was called by the programs that have ended.
+    pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
+        let text = std::fs::read_to_string(self.folder.path().join(Session::CALLS));
+        let mut all = BTreeMap::new();
+        for line in text.unwrap_or_default().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            for (function, count) in line["calls"].as_object().unwrap() {
+                *all.entry(function.clone()).or_default() += count.as_u64().unwrap();
+            }
+        }
+        all
+    }
+}
+
+/// Returns the simulated NVML: cargo puts it beside the tests that it was built for.
+fn library() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let library = own.parent().unwrap_or(Path::new(".")).join("libnvml_sim.so");
+    assert!(library.is_file(), "there is no {}", library.display());
+    library
+}
+
+/// The moments at which machines are looked at: at the start, and when values have moved.
+pub(crate) const MOMENTS: [Duration; 3] =
+    [Duration::ZERO, Duration::from_millis(7_300), Duration::from_secs(3_600)];
