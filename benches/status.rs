@@ -155,10 +155,19 @@ fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
         return;
     }
     let calls = stage.calls();
+    if calls.is_empty() {
+        eprintln!("{machine}: {} ended before its calls of NVML were written down", runner.name);
+        return;
+    }
     let all: u64 = calls.values().sum();
+    let sum = |wanted: &dyn Fn(&str) -> bool| -> u64 {
+        calls.iter().filter(|(name, _)| wanted(name)).map(|(_, count)| count).sum()
+    };
     let is_list = |name: &str| name.contains("RunningProcesses");
-    let lists: u64 = calls.iter().filter(|(name, _)| is_list(name)).map(|(_, count)| count).sum();
-    let per_gpu: u64 = calls.values().filter(|count| **count >= gpus as u64).sum::<u64>() - lists;
+    let lists = sum(&is_list);
+    // The rest of what asks about a device; starting, ending and counting ask about the machine.
+    let per_gpu =
+        sum(&|name| name.starts_with("nvmlDevice") && !name.contains("GetCount") && !is_list(name));
     eprintln!(
         "{machine}: {} makes {all} calls of NVML: {:.1} for each GPU and {:.1} for its lists of \
          processes",
