@@ -219,10 +219,10 @@ fn values_are_told_by_number_each_with_its_own_code() {
     let [energy, memory, unknown, spare] = values;
     let power = details.power.unwrap();
     // SAFETY: the type that the answer names is the one that is read.
-    let told = (energy.nvmlReturn == 0).then(|| unsafe { energy.value.ullVal });
+    let told = (energy.nvmlReturn == 0).then_some(unsafe { energy.value.ullVal });
     assert_eq!(told, power.energy.ok());
     // SAFETY: as above.
-    let told = (memory.nvmlReturn == 0).then(|| unsafe { memory.value.siVal });
+    let told = (memory.nvmlReturn == 0).then_some(unsafe { memory.value.siVal });
     assert_eq!(told, details.thermal.unwrap().memory.ok().map(|degrees| degrees.0));
     assert_eq!((unknown.nvmlReturn, spare.nvmlReturn), (2, 3));
 }
