@@ -1,11 +1,17 @@
 //! The command line, as clap reads it.
 
+mod views;
+
+pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
+
 use crate::exit::Exit;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use gpu_core::Pid;
 use gpu_reaper::{Protect, Request, Scope};
+use gpu_sim::{CallEffect, CallFault};
 use gpu_text::Kind;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,7 +41,7 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Leave out headings and advice.
-    #[arg(long, short, global = true)]
+    #[arg(long, global = true)]
     pub(crate) quiet: bool,
     /// When to use colour; `auto` asks the terminal, NO_COLOR and CLICOLOR.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
@@ -43,6 +49,12 @@ pub(crate) struct Global {
     /// Look at a simulated machine: a name, a folder, or a file written by `record`.
     #[arg(long, global = true, value_name = "NAME|DIR|FILE")]
     pub(crate) sim: Option<PathBuf>,
+    /// Seconds that the driver is given to answer a look.
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) deadline: Duration,
+    /// Ask this NVML instead of the installed libnvidia-ml.so.1.
+    #[arg(long, global = true, value_name = "LIBRARY")]
+    pub(crate) nvml: Option<PathBuf>,
 }
 
 /// When to use colour.
@@ -67,8 +79,14 @@ impl From<Color> for anstream::ColorChoice {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the devices and who uses them.
-    #[command(after_help = "Example: gpuws --sim gtx1080ti-x8-hoarder status")]
-    Status,
+    #[command(after_help = "Example: gpuws --sim gtx1080ti-x8-hoarder status\n         \
+                            gpuws --sim labbox status -i 3 -q\n         \
+                            gpuws --sim labbox status --format gpustat-json")]
+    Status(StatusArgs),
+    /// Print rows of CSV as nvidia-smi does, for scripts: its words behind this program's name.
+    #[command(after_help = "Example: gpuws --sim labbox query --query-gpu=index,name,memory.used \
+                            --format=csv,noheader,nounits")]
+    Query(QueryArgs),
     /// Explain what is wrong, with evidence and the next command to type.
     #[command(after_help = "Example: nvidia-smi 2>&1 | gpuws doctor --paste\n\
                             Ends with 1 when there are findings.")]
@@ -77,6 +95,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example: gpuws --sim p100-ghost reap --gpu 0 --yes\n\
                             Ends with 1 when not all of it came back.")]
     Reap(ReapArgs),
+    /// Reset a device that nobody uses; shows who is in the way unless --yes.
+    #[command(after_help = "Example: gpuws --sim blocked-reset reset 0\n\
+                            Ends with 1 when something is in the way.")]
+    Reset(ResetArgs),
     /// List the processes that have a file open or mapped.
     #[command(after_help = "Example: gpuws holders /dev/nvidia0 /dev/nvidia-uvm")]
     Holders(HoldersArgs),
@@ -91,6 +113,11 @@ pub(crate) enum Command {
     /// Tell the whole story on a simulated machine: see, explain, free, prove.
     #[command(after_help = "Example: gpuws demo p100-ghost")]
     Demo(DemoArgs),
+    /// Run any program on a simulated NVML: gpustat, nvtop, nvidia-smi, gpuws itself.
+    #[command(after_help = "Examples: gpuws sim labbox -- gpustat\n          \
+                            gpuws sim p100-ghost --live -- gpuws reap --gpu 0 --yes\n\
+                            Ends as the command does.")]
+    Sim(SimArgs),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example: gpuws completions bash > ~/.local/share/bash-completion/completions/gpuws"
@@ -226,6 +253,43 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The machine: a name, a folder, or a file written by `record`.
+    #[arg(value_name = "MACHINE")]
+    pub(crate) machine: PathBuf,
+    /// Let real processes stand for the simulated ones: ending one frees its memory.
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Let the machine stand still at this time since its start.
+    #[arg(long, value_name = "MILLISECONDS", conflicts_with = "live")]
+    pub(crate) at: Option<u64>,
+    /// The seed of what moves with time.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// How long each NVML function takes.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    pub(crate) latency: u64,
+    /// Let a function of NVML fail; may be given again. EFFECT is a return code (`15`),
+    /// `delay:MS`, `hang`, `lose:GPU` or `add:GPU` (a process); `*` is every function.
+    #[arg(long, value_name = "FUNCTION=EFFECT[,gpu=N][,from=N][,times=N]", value_parser = fault)]
+    pub(crate) fault: Vec<CallFault>,
+    /// Append how often each program called each function to this file, a line of JSON each.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) count_calls: Option<PathBuf>,
+    /// The simulated NVML; else the one beside gpuws.
+    #[arg(long, value_name = "libnvml_sim.so")]
+    pub(crate) library: Option<PathBuf>,
+    /// The command to run, after `--`.
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
@@ -248,6 +312,45 @@ pub(crate) fn shell_word(word: &str) -> String {
 
 fn pid(text: &str) -> Result<Pid, std::num::ParseIntError> {
     text.parse().map(Pid)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if !time.is_zero() && seconds <= 86_400.0 => Ok(time),
+        _ => Err("more than 0 and at most 86400 seconds".to_owned()),
+    }
+}
+
+/// Reads `FUNCTION=EFFECT`, with `,gpu=N`, `,from=N` and `,times=N` after it.
+fn fault(text: &str) -> Result<CallFault, String> {
+    let mut parts = text.split(',');
+    let (function, effect) =
+        parts.next().and_then(|part| part.split_once('=')).ok_or("no FUNCTION=EFFECT")?;
+    if function != "*" && !function.starts_with("nvml") {
+        return Err(format!("'{function}' is no function of NVML"));
+    }
+    let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no number"));
+    let gpu = |text: &str| text.parse().map_err(|_| format!("'{text}' is no index of a GPU"));
+    let effect = match effect.split_once(':') {
+        None if effect == "hang" => CallEffect::Hangs,
+        None => CallEffect::Returns(gpu(effect).map_err(|_| format!("unknown effect '{effect}'"))?),
+        Some(("delay", millis)) => CallEffect::DelayMs(number(millis)?),
+        Some(("lose", index)) => CallEffect::LosesGpu(gpu(index)?),
+        Some(("add", index)) => CallEffect::AddsProcess(gpu(index)?),
+        Some(_) => return Err(format!("unknown effect '{effect}'")),
+    };
+    let mut fault =
+        CallFault { function: function.to_owned(), gpu: None, from: 1, times: None, effect };
+    for part in parts {
+        match part.split_once('=') {
+            Some(("gpu", index)) => fault.gpu = Some(gpu(index)?),
+            Some(("from", nth)) => fault.from = number(nth)?,
+            Some(("times", count)) => fault.times = Some(number(count)?),
+            _ => return Err(format!("'{part}' is none of gpu=N, from=N, times=N")),
+        }
+    }
+    Ok(fault)
 }
 
 fn protect(text: &str) -> Result<Protect, String> {
@@ -317,7 +420,7 @@ mod tests {
         assert!(command.render_long_help().to_string().contains("75  try later"));
         for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
             let help = sub.render_help().to_string();
-            assert!(help.contains("Example: "), "{}", sub.get_name());
+            assert!(help.contains("\nExample"), "{}", sub.get_name());
         }
     }
 
@@ -336,6 +439,26 @@ mod tests {
         }
         for (name, scope) in SCOPES {
             assert_eq!(serde_json::to_value(scope).unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        let read = fault("nvmlDeviceGetMemoryInfo_v2=hang,gpu=2,from=3,times=1").unwrap();
+        assert_eq!((read.gpu, read.from, read.times), (Some(2), 3, Some(1)));
+        assert_eq!(read.effect, CallEffect::Hangs);
+        assert_eq!(fault("*=15").unwrap().effect, CallEffect::Returns(15));
+        assert_eq!(fault("*=delay:200").unwrap().effect, CallEffect::DelayMs(200));
+        for wrong in ["", "nvmlInit_v2", "init=hang", "*=hand", "*=delay:x", "*=15,gpus=1"] {
+            assert!(fault(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_a_span_of_time() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "nan", "inf", "1e9", "soon"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// What was asked for is done.
     Done,
-    /// Something remains: `doctor` has findings, `reap` did not bring all memory back.
+    /// Something remains: `doctor` has findings, `reap` did not bring all memory back, somebody is
+    /// in the way of `reset`.
     Remains,
     /// The command line or an input is not what it should be.
     Usage,
@@ -19,11 +20,19 @@ pub(crate) enum Exit {
     Deadline,
     /// The same command may succeed after a while.
     TryLater,
+    /// gpuws itself failed, where it runs another command.
+    Own,
+    /// The command to run cannot be run.
+    CommandNotRun,
+    /// The command to run does not exist.
+    CommandNotFound,
+    /// As the command that was run.
+    Passed(u8),
 }
 
 impl Exit {
-    /// Every way to end, in the order of the codes.
-    pub(crate) const ALL: [Exit; 7] = [
+    /// Every way to end of gpuws itself, in the order of the codes.
+    pub(crate) const ALL: [Exit; 10] = [
         Exit::Done,
         Exit::Remains,
         Exit::Usage,
@@ -31,6 +40,9 @@ impl Exit {
         Exit::NotPermitted,
         Exit::Deadline,
         Exit::TryLater,
+        Exit::Own,
+        Exit::CommandNotRun,
+        Exit::CommandNotFound,
     ];
 
     /// Returns the code.
@@ -43,6 +55,10 @@ impl Exit {
             Exit::NotPermitted => 4,
             Exit::Deadline => 5,
             Exit::TryLater => 75,
+            Exit::Own => 125,
+            Exit::CommandNotRun => 126,
+            Exit::CommandNotFound => 127,
+            Exit::Passed(code) => code,
         }
     }
 
@@ -50,12 +66,16 @@ impl Exit {
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
             Exit::Done => "done",
-            Exit::Remains => "doctor: there are findings; reap: not all came back",
+            Exit::Remains => "doctor: findings; reap: not all came back; reset: blocked",
             Exit::Usage => "usage, or an input that is not what it should be",
             Exit::CannotObserve => "cannot observe",
             Exit::NotPermitted => "not permitted",
             Exit::Deadline => "no answer in time",
             Exit::TryLater => "try later",
+            Exit::Own => "sim: gpuws itself failed",
+            Exit::CommandNotRun => "sim: the command cannot be run",
+            Exit::CommandNotFound => "sim: the command does not exist",
+            Exit::Passed(_) => "sim: as the command",
         }
     }
 }

@@ -6,16 +6,21 @@
 //! alone asks for the token to act.
 
 mod args;
+mod blockers;
 mod commands;
+mod details;
 mod exit;
 mod failure;
+mod formats;
 mod json;
-mod smi;
+mod local_time;
+mod selector;
+mod session;
 mod source;
 mod terminal;
 mod words;
 
-use args::{Cli, Command};
+use args::{Cli, Command, StatusArgs};
 use clap::Parser;
 use exit::Exit;
 use failure::Failure;
@@ -24,7 +29,10 @@ use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    if let Some(code) = source::helper() {
+        return code;
+    }
+    let cli = match Cli::try_parse_from(args::usual_spelling(std::env::args_os())) {
         Ok(cli) => cli,
         Err(told) => {
             let code = if told.use_stderr() { Exit::Usage } else { Exit::Done };
@@ -56,6 +64,18 @@ fn fits(cli: &Cli) -> Result<(), Failure> {
         {
             refused("--sim", "this command looks at no machine")
         }
+        Some(Command::Sim(_)) if cli.global.sim.is_some() => {
+            refused("--sim", "sim takes the name of the machine: gpuws sim NAME -- COMMAND")
+        }
+        Some(Command::Sim(_)) if cli.global.json => {
+            refused("--json", "what is printed is the command's own; say it to gpuws after --")
+        }
+        Some(Command::Query(_)) if cli.global.json => {
+            refused("--json", "query prints CSV; gpuws status --json has the same figures")
+        }
+        Some(Command::Status(args)) if cli.global.json && args.format.is_some() => {
+            refused("--json", "--format names another form")
+        }
         Some(Command::Demo(_) | Command::Completions(_) | Command::Man(_)) if cli.global.json => {
             refused("--json", "what this command prints is for people, shells and man")
         }
@@ -67,13 +87,17 @@ fn run(cli: &Cli) -> Result<Exit, Failure> {
     let mut screen = Screen::stdout(cli.global.color.into());
     let global = &cli.global;
     match &cli.command {
-        None | Some(Command::Status) => commands::status::run(global, &mut screen),
+        None => commands::status::run(&StatusArgs::default(), global, &mut screen),
+        Some(Command::Status(args)) => commands::status::run(args, global, &mut screen),
+        Some(Command::Query(args)) => commands::query::run(args, global, &mut screen),
+        Some(Command::Reset(args)) => commands::reset::run(args, global, &mut screen),
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
         Some(Command::Holders(args)) => commands::holders::run(args, global, &mut screen),
         Some(Command::Parse(args)) => commands::parse::run(args, &mut screen),
         Some(Command::Record(args)) => commands::record::run(args, global, &mut screen),
         Some(Command::Demo(args)) => commands::demo::run(args, global, &mut screen),
+        Some(Command::Sim(args)) => commands::sim::run(args, global),
         Some(Command::Completions(args)) => commands::completions::run(args, &mut screen),
         Some(Command::Man(args)) => commands::man::run(args, &mut screen),
     }

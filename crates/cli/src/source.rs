@@ -1,18 +1,23 @@
 //! The choice of adapters: a simulated machine when asked for by name, this machine otherwise.
-//! Never one in place of the other.
+//! Never one in place of the other; and where the NVML of this machine says that it is simulated,
+//! the processes are those of its session and no others.
 
 use crate::args::{Global, Looks, shell_word};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::smi::NvidiaSmi;
+use crate::session::SessionHost;
+
 use crate::terminal::progress;
-use gpu_core::{Clock, DeviceFile, GpuBackend, Host, Journal, Origin, Snapshot};
+use gpu_core::{Clock, DeviceFile, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
+use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
+use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +27,21 @@ pub(crate) struct Source {
     pub(crate) host: Box<dyn Host>,
     pub(crate) clock: Arc<dyn Clock>,
     simulation: Option<Simulation>,
+    /// The folder of the session that this program was started in.
+    session: Option<PathBuf>,
+}
+
+/// The word that makes this program the child that asks NVML; nobody types it.
+const HELPER: &str = "nvml-helper";
+
+/// Asks NVML for the gpuws that started this one, where it did.
+pub(crate) fn helper() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != *HELPER {
+        return None;
+    }
+    let library = arguments.next().map(PathBuf::from);
+    Some(gpu_nvidia::serve(library.as_deref()))
 }
 
 impl Source {
@@ -31,8 +51,8 @@ impl Source {
     /// When the simulated machine does not exist or is not well formed.
     pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
         match &global.sim {
-            Some(machine) => Ok(Source::simulated(simulation(machine)?)),
-            None => Ok(Source::live()),
+            Some(machine) => Ok(Source::simulated(Simulation::named(machine)?)),
+            None => Source::live(global),
         }
     }
 
@@ -43,23 +63,46 @@ impl Source {
             host: Box::new(simulation.clone()),
             clock: Arc::new(simulation.clone()),
             simulation: Some(simulation),
+            session: None,
         }
     }
 
-    fn live() -> Self {
-        let clock = Arc::new(SystemClock::new());
-        let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-        Source {
-            backend: Box::new(NvidiaSmi::installed(clock.clone())),
-            host: Box::new(LinuxHost::new(roots)),
-            clock,
-            simulation: None,
-        }
+    fn live(global: &Global) -> Result<Self, Failure> {
+        let own = std::env::current_exe();
+        let own = own.map_err(|error| Failure::io("find this program", error))?;
+        let helper = Helper {
+            arguments: vec![OsString::from(HELPER)],
+            library: global.nvml.clone(),
+            ..Helper::new(own)
+        };
+        let backend = NvmlChild::new(helper, global.deadline, Box::new(tell_waiting));
+        let (host, clock, session): (Box<dyn Host>, Arc<dyn Clock>, _) = match backend.simulated() {
+            Some(simulated) => {
+                let host = SessionHost::open(&simulated.session)?;
+                let clock = Arc::new(host.clock());
+                (Box::new(host), clock, Some(simulated.session))
+            }
+            None => {
+                let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+                (Box::new(LinuxHost::new(roots)), Arc::new(SystemClock::new()), None)
+            }
+        };
+        Ok(Source { backend: Box::new(backend), host, clock, simulation: None, session })
     }
 
     /// Looks once.
     pub(crate) fn look(&self) -> Snapshot {
         gpu_core::observe(&*self.backend, &*self.host, &*self.clock)
+    }
+
+    /// Looks once, and asks for these groups of details too.
+    pub(crate) fn look_in_detail(&self, groups: Groups) -> Snapshot {
+        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, groups)
+    }
+
+    /// Tells whether time passes only when it is slept away.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.simulation.is_some()
     }
 
     /// Looks as often as the command line says.
@@ -104,7 +147,7 @@ impl Source {
     /// # Errors
     /// When there is no such file on this machine.
     pub(crate) fn file(&self, path: &Path) -> Result<DeviceFile, Failure> {
-        if self.simulation.is_none() {
+        if self.simulation.is_none() && self.session.is_none() {
             return Ok(gpu_host::resolve(path)?);
         }
         let files = self.host.device_files()?;
@@ -124,7 +167,10 @@ impl Source {
         match &self.simulation {
             Some(simulation) => Ok(Box::new(simulation.clone())),
             None => {
-                let path = journal_path()?;
+                let path = match &self.session {
+                    Some(folder) => folder.join("audit.jsonl"),
+                    None => journal_path()?,
+                };
                 let folder = path.parent().unwrap_or(&path);
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
                 made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
@@ -155,23 +201,11 @@ pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
     }
 }
 
-/// Opens a simulated machine: an embedded one by its name, else a folder or a recording by path.
-fn simulation(machine: &Path) -> Result<Simulation, Failure> {
-    let name = machine.to_str().filter(|name| !name.contains('/'));
-    if let Some(name) = name.filter(|name| gpu_sim::machines().iter().any(|m| m.name == *name)) {
-        return Ok(Simulation::embedded(name)?);
-    }
-    if machine.is_dir() {
-        return Ok(Simulation::from_dir(machine)?);
-    }
-    if machine.file_name() == Some("machine.toml".as_ref()) && machine.exists() {
-        let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty());
-        return Ok(Simulation::from_dir(folder.unwrap_or(Path::new(".")))?);
-    }
-    if machine.exists() {
-        return Ok(Simulation::from_recording(machine)?);
-    }
-    Err(unknown_machine(&machine.to_string_lossy()))
+/// Tells somebody at a terminal for what the driver is taking its time.
+fn tell_waiting(waiting: &Waiting) {
+    let call = waiting.call.as_ref().map_or(String::new(), |call| format!(" ({call})"));
+    let (elapsed, deadline) = (waiting.elapsed.as_secs(), waiting.deadline.as_secs_f64());
+    progress(&format!("the driver has been asked for {elapsed} s{call}; up to {deadline} s"));
 }
 
 /// Says which machines there are.

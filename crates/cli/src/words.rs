@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use gpu_core::{DeviceId, DeviceState, Pid, ProcessInfo, Reading, Snapshot, Timestamp};
-use gpu_reaper::{Advice, Confidence, FindingKind};
+use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
@@ -38,6 +38,16 @@ pub(crate) fn short(kind: FindingKind) -> &'static str {
         | FindingKind::ForeignNamespace
         | FindingKind::DeviceFault
         | FindingKind::BlockedReset => "",
+    }
+}
+
+/// The word for what a holder is there for.
+pub(crate) fn role(role: Role) -> &'static str {
+    match role {
+        Role::MemoryUser => "uses memory",
+        Role::Monitor => "monitor",
+        Role::Display => "display",
+        Role::Daemon => "daemon",
     }
 }
 
@@ -138,6 +148,14 @@ pub(crate) fn ranges(sorted: &[u32]) -> String {
         _ => format!("{first}–{last}"),
     };
     parts.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// `it has 0–3`, of the indexes of a machine's devices.
+pub(crate) fn machine_has(known: &[u32]) -> String {
+    match known {
+        [] => "it has none that can be asked".to_owned(),
+        known => format!("it has {}", ranges(known)),
+    }
 }
 
 /// The product name without the maker's.

@@ -40,10 +40,14 @@ fn with_input(words: &[&str], input: &[u8]) -> Ended {
     })
 }
 
-/// A folder with a machine in it, made from the one that is shipped.
+/// A folder with a machine in it, made from one that is shipped.
 fn machine(change: impl Fn(String) -> String) -> tempfile::TempDir {
-    let shipped =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
+    machine_from("p100-ghost", change)
+}
+
+fn machine_from(name: &str, change: impl Fn(String) -> String) -> tempfile::TempDir {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
+    let shipped = machines.join(name);
     let folder = tempfile::tempdir().expect("a folder");
     let to = folder.path().join("box");
     fs::create_dir(&to).expect("a folder");
@@ -240,12 +244,83 @@ fn wrong_words_are_usage() {
         &["--sim", "p100-ghost", "doctor", "--looks", "0"],
         &["demo", "no-such-machine"],
         &["parse"],
+        &["--sim", "labbox", "status", "-i", "7"],
+        &["--sim", "labbox", "status", "-i", "GPU-none"],
+        &["--sim", "labbox", "status", "-i", "x"],
+        &["--sim", "labbox", "status", "--format", "csv"],
+        &["--sim", "labbox", "status", "--format", "table"],
+        &["--sim", "labbox", "--json", "status", "--format", "gpustat-json"],
+        &["--sim", "labbox", "query"],
+        &["--sim", "labbox", "query", "--query-gpu=index"],
+        &["--sim", "labbox", "query", "--query-gpu=index", "--format=xml"],
+        &["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-l", "0"],
+        &["--sim", "labbox", "reset"],
+        &["--sim", "labbox", "reset", "9", "--yes"],
     ] {
         let refused = gpuws(here, words);
         assert_eq!(refused.code, 2, "{words:?}: {}", refused.stderr);
         assert_eq!(refused.stdout, "", "{words:?}");
         assert!(!refused.stderr.is_empty(), "{words:?}");
     }
+}
+
+/// The tools' forms are for scripts, yet a terminal may be behind them: a name that a process chose
+/// for itself acts on neither.
+#[test]
+fn a_hostile_name_is_harmless_in_every_form() {
+    let folder = machine_from("labbox", |text| {
+        let hostile = "command_line = [\"\\u001b]0;x\\u0007\\n, 9\", \"\\u202e\"]";
+        let lines = text.lines().map(|line| match line.starts_with("command_line") {
+            true => hostile,
+            false => line,
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    for words in [
+        &["status"][..],
+        &["status", "-q"],
+        &["status", "-q", "--json"],
+        &["status", "--format", "gpustat-json"],
+        &["query", "--query-compute-apps=pid,name", "--format=csv"],
+        &["reset", "0"],
+    ] {
+        let shown = gpuws(folder.path(), &[&["--sim", "./box"], words].concat());
+        let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!shown.stdout.contains(acts), "{words:?}: {}", shown.stdout);
+        assert!(!shown.stderr.contains(acts), "{words:?}: {}", shown.stderr);
+    }
+    let rows = gpuws(folder.path(), &["--sim", "./box", "status", "-q"]);
+    assert!(rows.stdout.contains("\\x1b]0;x\\x07\\n, 9"), "{}", rows.stdout);
+}
+
+#[test]
+fn rows_go_to_a_file_when_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = ["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-f", "rows"];
+    let written = gpuws(folder.path(), &words);
+    assert_eq!((written.code, written.stdout.as_str()), (0, ""), "{}", written.stderr);
+    let rows = fs::read_to_string(folder.path().join("rows")).expect("written");
+    assert_eq!(rows, "index\n0\n1\n2\n3\n");
+    let nowhere = gpuws(folder.path(), &[&words[..6], &["no/such/file"]].concat());
+    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (3, ""), "{}", nowhere.stderr);
+}
+
+/// A head, then the same rows again and again, until nobody reads them.
+#[test]
+fn rows_are_repeated_until_the_reader_goes_away() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    let words = ["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-i", "1"];
+    command.args(words).args(["-lms", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("gpuws runs");
+    let mut reader = std::io::BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut text = String::new();
+    for _ in 0..4 {
+        std::io::BufRead::read_line(&mut reader, &mut text).expect("a line");
+    }
+    assert_eq!(text, "index\n1\n1\n1\n");
+    drop(reader);
+    let ended = ended(child.wait_with_output().expect("gpuws ends"));
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, "gpuws: simulated machine labbox\n"));
 }
 
 #[test]

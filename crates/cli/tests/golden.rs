@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 fn gpuws(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
     command.args(words).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
+    command.env("TZ", "UTC");
     command
 }
 
@@ -36,7 +37,40 @@ fn every_machine_under_every_command() {
         hold(&format!("{}.look.txt", machine.name), looks.join("\n"));
         let acts = [with(&["reap"]), with(&["reap", "--yes"])];
         hold(&format!("{}.reap.txt", machine.name), acts.join("\n"));
+        let resets = [with(&["reset", "0"]), with(&["reset", "0", "--yes"])];
+        hold(&format!("{}.reset.txt", machine.name), resets.join("\n"));
         hold(&format!("{}.demo.txt", machine.name), transcript(&["demo", machine.name]));
+    }
+}
+
+/// Everything that is known of a device: one per shipped machine that has something of its own.
+#[test]
+fn every_detail() {
+    for (machine, gpu) in [
+        ("labbox", "0"),
+        ("mig-a100", "0"),
+        ("lost-gpu", "2"),
+        ("other-user", "0"),
+        ("k80-single", "0"),
+        ("display-and-daemons", "0"),
+    ] {
+        let name = format!("{machine}.details.txt");
+        hold(&name, transcript(&["--sim", machine, "status", "-i", gpu, "-q"]));
+    }
+    let words = ["--sim", "labbox", "status", "-i", "3", "-q", "--json"];
+    hold("labbox.details.json.txt", transcript(&words));
+}
+
+/// A lost device keeps its row, where nvidia-smi ends; without a driver there are no rows.
+#[test]
+fn drop_ins_of_machines_with_faults() {
+    let query = ["query", "--query-gpu=index,name,memory.used", "--format=csv"];
+    let apps = ["query", "--query-compute-apps=pid,process_name,used_memory", "--format=csv"];
+    let gpustat = ["status", "--format", "gpustat-json"];
+    for machine in ["lost-gpu", "no-driver"] {
+        let with = |words: &[&str]| transcript(&[&["--sim", machine], words].concat());
+        let all = [with(&query), with(&apps), with(&gpustat)];
+        hold(&format!("{machine}.drop-ins.txt"), all.join("\n"));
     }
 }
 
@@ -50,16 +84,32 @@ fn the_words_of_status_are_those_of_no_word() {
 
 #[test]
 fn every_help() {
-    let words =
-        ["status", "doctor", "reap", "holders", "parse", "record", "demo", "completions", "man"];
+    let words = [
+        "status",
+        "query",
+        "doctor",
+        "reap",
+        "reset",
+        "holders",
+        "parse",
+        "record",
+        "demo",
+        "sim",
+        "completions",
+        "man",
+    ];
     let mut all = vec![transcript(&["--help"]), transcript(&["-h"])];
     all.extend(words.map(|word| transcript(&[word, "--help"])));
     hold("help.txt", all.join("\n"));
+    let fields = ["--help-query-gpu", "--help-query-compute-apps"];
+    hold("query-fields.txt", fields.map(|option| transcript(&["query", option])).join("\n"));
 }
 
 #[test]
 fn json_of_the_story() {
-    for words in [&["status"][..], &["doctor"], &["reap"], &["reap", "--yes"], &["holders"]] {
+    for words in
+        [&["status"][..], &["doctor"], &["reap"], &["reap", "--yes"], &["reset", "0"], &["holders"]]
+    {
         let name = format!("p100-ghost.{}.json.txt", words.join("-"));
         hold(&name, transcript(&[&["--sim", "p100-ghost", "--json"], words].concat()));
     }
@@ -107,11 +157,12 @@ fn every_finding_has_a_next_command_that_works() {
 #[test]
 fn lines_fit_a_terminal() {
     for machine in gpu_sim::machines() {
-        for word in ["status", "doctor", "reap"] {
-            let printed = gpuws(&["--sim", machine.name, word]).output().expect("gpuws runs");
+        for words in [&["status"][..], &["doctor"], &["reap"], &["reset", "0"]] {
+            let words = [&["--sim", machine.name], words].concat();
+            let printed = gpuws(&words).output().expect("gpuws runs");
             for line in String::from_utf8_lossy(&printed.stdout).lines() {
                 let fits = line.chars().count() <= 80 || line.contains("gpuws --sim");
-                assert!(fits, "{} {word}: {line}", machine.name);
+                assert!(fits, "{words:?}: {line}");
             }
         }
     }

@@ -348,7 +348,7 @@ mod tests {
     }
 
     fn global(json: bool, quiet: bool) -> Global {
-        Global { json, quiet, color: crate::args::Color::Never, sim: None }
+        Global { json, quiet, color: crate::args::Color::Never, sim: None, ..Global::default() }
     }
 
     #[test]

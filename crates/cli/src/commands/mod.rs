@@ -2,13 +2,18 @@
 
 pub(crate) mod completions;
 pub(crate) mod demo;
+mod device_lines;
 pub(crate) mod doctor;
 pub(crate) mod holders;
 pub(crate) mod man;
 pub(crate) mod parse;
 mod paste;
+pub(crate) mod query;
 pub(crate) mod reap;
 pub(crate) mod record;
+mod repeat;
+pub(crate) mod reset;
+pub(crate) mod sim;
 pub(crate) mod status;
 
 use crate::exit::Exit;
@@ -20,9 +25,6 @@ use crate::failure::Failure;
 /// When it lacks one, with those that it has.
 fn devices_exist(asked: &[u32], known: &[u32]) -> Result<(), Failure> {
     let Some(index) = asked.iter().find(|index| !known.contains(index)) else { return Ok(()) };
-    let has = match known {
-        [] => "it has none that can be asked".to_owned(),
-        known => format!("it has {}", crate::words::ranges(known)),
-    };
-    Err(Failure::new(Exit::Usage, format!("find GPU {index} on this machine")).with_hint(has))
+    Err(Failure::new(Exit::Usage, format!("find GPU {index} on this machine"))
+        .with_hint(crate::words::machine_has(known)))
 }

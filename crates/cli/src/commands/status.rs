@@ -1,24 +1,75 @@
 //! `gpuws status`: the devices and who uses them.
 
-use crate::args::Global;
+use crate::args::{Format, Global, StatusArgs};
+use crate::commands::device_lines::{Layout, unlisted};
+use crate::commands::{query, repeat};
+use crate::details;
 use crate::exit::Exit;
 use crate::failure::{Failure, brief, remedy};
+use crate::formats::gpustat;
 use crate::json;
+use crate::selector::{Selector, select};
 use crate::source::{Source, sim_option};
-use crate::terminal::{Line, Screen, bar};
+use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{DeviceState, Driver, Holder, MigInstance, Origin, Snapshot};
+use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, FindingKind, Usage};
 
-pub(crate) fn run(global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let snapshot = Source::open(global)?.look();
-    let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&snapshot));
-    if global.json {
-        screen.json(&json::Status::of(&snapshot, &diagnosis))?;
-    } else {
-        show(screen, global, &snapshot, &diagnosis)?;
+pub(crate) fn run(
+    args: &StatusArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    match args.format {
+        Some(Format::Csv(style)) => {
+            return query::rows(&args.fields, style, &args.devices, &args.repeat, global, screen);
+        }
+        Some(Format::GpustatJson) => return as_gpustat(args, global, screen),
+        None => {}
     }
-    Ok(Exit::Done)
+    let source = Source::open(global)?;
+    let groups = if args.details { Groups::all() } else { Groups::NONE };
+    repeat::show(&args.repeat, &source, screen, |screen| {
+        let whole = source.look_in_detail(groups);
+        let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
+        let snapshot = only(&whole, &args.devices)?;
+        match (args.details, global.json) {
+            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis))?,
+            (true, false) => details::show(screen, &snapshot)?,
+            (false, false) => show_some(screen, global, &whole, &snapshot, &diagnosis)?,
+        }
+        Ok(Exit::Done)
+    })
+}
+
+/// Leaves the devices that are asked for.
+fn only(whole: &Snapshot, asked: &[Selector]) -> Result<Snapshot, Failure> {
+    let devices = select(whole.devices.clone(), asked)?;
+    Ok(Snapshot { devices, ..whole.clone() })
+}
+
+fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let source = Source::open(global)?;
+    repeat::name_origin(&source);
+    repeat::show(&args.repeat, &source, screen, |screen| {
+        let at = source.clock.wall();
+        let machine = source.backend.look(gpustat::groups());
+        let devices = match query::shown(&machine, &args.devices)? {
+            devices if devices.is_empty() && !args.devices.is_empty() => {
+                select(machine.devices.clone(), &args.devices)?
+            }
+            devices => devices,
+        };
+        let processes = gpustat::Processes::look_up(
+            &devices,
+            |pid| query::look_up(&source, pid),
+            || source.clock.sleep(gpustat::CPU_WINDOW),
+        );
+        let hostname = source.host.hostname();
+        let view = gpustat::Machine::of(hostname, &machine, &devices, &processes, at);
+        screen.json_as_python(&view)?;
+        Ok(Exit::Done)
+    })
 }
 
 /// Prints the whole view.
@@ -28,39 +79,76 @@ pub(crate) fn show(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
-    let usage = Usage::of(snapshot);
+    show_some(screen, global, snapshot, snapshot, diagnosis)
+}
+
+/// Prints the head of the whole machine, and the devices of `snapshot`.
+fn show_some(
+    screen: &mut Screen,
+    global: &Global,
+    whole: &Snapshot,
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+) -> Result<(), Failure> {
+    let usage = Usage::of(whole);
     if snapshot.origin != Origin::Live {
         screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
     }
     let room = screen.room(0);
-    screen.print(&headline(snapshot, diagnosis, &usage).cut(room))?;
+    screen.print(&headline(whole, diagnosis, &usage).cut(room))?;
     if let Err(fault) = &snapshot.driver {
         without_driver(screen, snapshot, fault)?;
     }
     if !snapshot.devices.is_empty() {
         screen.print(&Line::new())?;
     }
+    let layout = Layout::of(room, snapshot);
     for device in &snapshot.devices {
-        let line = device_line(device, usage.is_free(device.id()));
-        let room = screen.room(0);
-        screen.print(&line.cut(room))?;
-        for instance in device.mig.iter().flatten() {
-            let room = screen.room(0);
-            screen.print(&instance_line(instance).cut(room))?;
-        }
+        let mut lines = vec![layout.device(device, usage.is_free(device.id()))];
+        lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
         for user in usage.on(device.id()) {
-            print_user(screen, snapshot, user, suspected(diagnosis, user.pid))?;
+            lines.push(layout.user(snapshot, user, suspected(diagnosis, user.pid)));
+            lines.extend(unlisted(snapshot, device, user).filter(|_| !user.listed));
         }
-        if let Some(bytes) = usage.unexplained(device.id()) {
-            let line = Line::new().plain("    ").accent("nobody listed").padded_to(50);
-            let line = line.plain(format!("{:>6.1} GiB", bytes.gib())).padded_to(67);
-            screen.print(&line.accent("← unexplained"))?;
-        }
+        let unexplained = usage.unexplained(device.id());
+        lines.extend(unexplained.map(|bytes| layout.unexplained(bytes.gib())));
+        lines.into_iter().try_for_each(|line| screen.print(&line.cut(room)))?;
     }
     if !global.quiet {
         next_commands(screen, global, snapshot, diagnosis)?;
+        bystanders(screen, snapshot, &usage, diagnosis)?;
+        if snapshot.unreadable.total() > 0 {
+            let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
+            let line = format!("{unread} could not be looked into; root sees all");
+            screen.print(&Line::new().dim(line))?;
+        }
     }
     Ok(())
+}
+
+/// Says who has a device open and uses no memory of it: displays, monitors, daemons.
+fn bystanders(
+    screen: &mut Screen,
+    snapshot: &Snapshot,
+    usage: &Usage,
+    diagnosis: &Diagnosis,
+) -> Result<(), Failure> {
+    let who = diagnosis.cleared.iter().filter_map(|cleared| {
+        let pid = cleared.process.pid;
+        let is_told = |id| usage.on(id).iter().any(|user| user.pid == pid);
+        let open = cleared.devices.iter().filter(|id| snapshot.device(id).is_some());
+        let indexes: Vec<u32> = open.filter(|id| !is_told(id)).map(|id| id.index).collect();
+        let name = snapshot.process(pid).map_or("?", |info| info.name.as_str());
+        let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+        let role = words::role(cleared.role);
+        (!indexes.is_empty())
+            .then(|| format!("{pid} {name} ({role}, {word} {})", words::ranges(&indexes)))
+    });
+    let who: Vec<String> = who.collect();
+    match who.is_empty() {
+        true => Ok(()),
+        false => words::flow(screen, Line::new().dim("also open in: "), &who.join(", ")),
+    }
 }
 
 fn suspected(diagnosis: &Diagnosis, pid: gpu_core::Pid) -> Option<FindingKind> {
@@ -89,80 +177,6 @@ fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis, usage: &Usage) -> Line {
     }
 }
 
-fn device_line(device: &DeviceState, free: bool) -> Line {
-    let name = device.info.name.as_deref().map_or("?", words::product);
-    let line = Line::new().plain(format!("{:>2}  ", device.id().index));
-    let line = line.line(Line::new().plain(name).cut(20)).padded_to(24);
-    let sample = match &device.sample {
-        Ok(sample) => sample,
-        Err(fault) => return line.accent(brief(fault)),
-    };
-    let cell = |text: Option<String>, width: usize| match text {
-        Some(text) => Line::new().plain(format!("{text:>width$}")),
-        None => Line::new().dim(format!("{:>width$}", "–")),
-    };
-    let line = line
-        .line(cell(sample.temperature.ok().map(|t| t.to_string()), 5))
-        .line(cell(sample.power_draw.ok().map(|p| p.to_string()), 6))
-        .line(cell(sample.utilization.ok().map(|u| u.to_string()), 6))
-        .plain("  ");
-    let line = match (sample.memory.used, sample.memory.total) {
-        (Ok(used), Ok(total)) => line.plain(bar(used.0, total.0)).plain(format!(
-            " {:>5.1}/{:>5.1} GiB",
-            used.gib(),
-            total.gib()
-        )),
-        (Ok(used), Err(_)) => line.plain(format!("{:>5.1} GiB used", used.gib())),
-        (Err(absent), _) => line.dim(format!("memory {absent}")),
-    };
-    if free { line.dim(" free") } else { line }
-}
-
-/// `    MIG 0  GI 2 CI 0   0.0/ 39.5 GiB`, under the memory of its device.
-fn instance_line(instance: &MigInstance) -> Line {
-    let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
-    let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
-    let line =
-        Line::new().plain(format!("    MIG {}  GI {gi} CI {ci}", instance.index)).padded_to(43);
-    match (instance.memory.used, instance.memory.total) {
-        (Ok(used), Ok(total)) => line.plain(bar(used.0, total.0)).plain(format!(
-            " {:>5.1}/{:>5.1} GiB",
-            used.gib(),
-            total.gib()
-        )),
-        (Err(absent), _) | (_, Err(absent)) => line.dim(format!("memory {absent}")),
-    }
-}
-
-fn print_user(
-    screen: &mut Screen,
-    snapshot: &Snapshot,
-    user: &gpu_reaper::User,
-    finding: Option<FindingKind>,
-) -> Result<(), Failure> {
-    let process = snapshot.process(user.pid);
-    let name = words::command(process, user.name.as_deref());
-    let who = Line::new().plain(words::user(process)).cut(10);
-    let what = Line::new().plain(format!("{} ", user.pid)).plain(name);
-    let line = Line::new().plain("    ").line(who).padded_to(15).line(what.cut(34)).padded_to(50);
-    let memory = match user.memory {
-        Ok(bytes) => Line::new().plain(format!("{:>6.1} GiB", bytes.gib())),
-        Err(_) => Line::new().dim(format!("{:>10}", "–")),
-    };
-    let mut line = line.line(memory);
-    if let Ok(utilization) = user.utilization {
-        line = line.plain(format!("{:>6}", utilization.to_string()));
-    }
-    if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
-        line = line.padded_to(68).dim(words::age(snapshot.taken_at.since(at)));
-    }
-    if let Some(kind) = finding {
-        line = line.plain("  ").accent(words::short(kind));
-    }
-    let room = screen.room(0);
-    screen.print(&line.cut(room))
-}
-
 /// What can be told where no device can be asked: which case it is, the remedy, and what /proc
 /// shows all the same.
 pub(crate) fn without_driver(
@@ -174,6 +188,10 @@ pub(crate) fn without_driver(
     if let Some(remedy) = remedy(fault.kind) {
         // In one line, so that a command in it can be copied.
         screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
+    }
+    for device in &snapshot.unasked {
+        let room = screen.room(0);
+        screen.print(&unasked(device).cut(room))?;
     }
     match &snapshot.holders {
         Err(fault) => {
@@ -189,6 +207,19 @@ pub(crate) fn without_driver(
                 .print(&Line::new().dim("/proc:  ").plain(format!("{head} a GPU device file")))?;
             holders.iter().try_for_each(|holder| print_holder(screen, snapshot, holder))
         }
+    }
+}
+
+/// `module: GPU 0 Tesla P100-PCIE-16GB  00000000:04:00.0  /dev/nvidia0`.
+fn unasked(device: &DeviceInfo) -> Line {
+    let name = device.name.as_deref().map_or("?", words::product);
+    let mut line = Line::new().dim("module: ").plain(format!("GPU {} {name}", device.id.index));
+    if let Ok(bus) = device.id.bus {
+        line = line.plain(format!("  {bus}"));
+    }
+    match device.id.minor {
+        Ok(minor) => line.plain(format!("  /dev/nvidia{minor}")),
+        Err(_) => line,
     }
 }
 
@@ -220,7 +251,11 @@ fn next_commands(
         let memory =
             finding.memory.map_or(String::new(), |bytes| format!(" {:.1} GiB", bytes.gib()));
         let what = format!("{}{memory}", words::kind(finding.kind).to_lowercase());
-        let indexes: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
+        let shown = finding.devices.iter().filter(|id| snapshot.device(id).is_some());
+        let indexes: Vec<u32> = shown.map(|id| id.index).collect();
+        if indexes.is_empty() && !finding.devices.is_empty() {
+            continue;
+        }
         match lines.iter_mut().find(|(known, _)| *known == indexes) {
             Some((_, whats)) => whats.push(what),
             None => lines.push((indexes, vec![what])),
@@ -234,11 +269,6 @@ fn next_commands(
         let head = format!("{word} {}: {}.   ", words::ranges(&indexes), whats.join(", "));
         let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
         screen.print(&Line::new().plain(head).accent(format!("gpuws {sim}doctor{gpu}")))?;
-    }
-    if snapshot.unreadable.total() > 0 {
-        let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
-        screen
-            .print(&Line::new().dim(format!("{unread} could not be looked into; root sees all")))?;
     }
     Ok(())
 }

@@ -1,11 +1,14 @@
 //! What `--json` prints: views with their own stable names, apart from the libraries' types.
 
+mod details;
 mod doctor;
 mod reap;
+mod reset;
 mod status;
 
 pub(crate) use doctor::Doctor;
 pub(crate) use reap::Reap;
+pub(crate) use reset::Reset;
 pub(crate) use status::Status;
 
 use crate::failure::{brief, remedy};

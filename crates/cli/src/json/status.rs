@@ -1,5 +1,6 @@
 //! `gpuws status --json`.
 
+use super::details::Details;
 use super::{Failure, Head, Process};
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
@@ -67,6 +68,9 @@ struct Gpu {
     processes: Vec<DeviceProcess>,
     /// Why the device could not be asked.
     error: Option<Failure>,
+    /// With `-q` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
     /// For each value above that is null, why.
     absent: BTreeMap<&'static str, Absent>,
 }
@@ -168,6 +172,7 @@ impl Gpu {
                 .map(|user| DeviceProcess::of(snapshot, user))
                 .collect(),
             error: device.sample.as_ref().err().map(Failure::of),
+            details: Details::of(device),
             absent,
         }
     }
@@ -188,7 +193,7 @@ impl DeviceProcess {
 }
 
 /// Returns the value, or notes why there is none.
-fn known<T>(
+pub(super) fn known<T>(
     absent: &mut BTreeMap<&'static str, Absent>,
     name: &'static str,
     reading: Reading<T>,

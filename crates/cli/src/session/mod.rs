@@ -10,7 +10,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_sim::Session;
 use std::ffi::OsString;
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use tempfile::TempDir;
 
@@ -44,7 +45,7 @@ impl Folder {
             None => beside_this_program(LIBRARY)?,
         };
         let mut builder = tempfile::Builder::new();
-        builder.prefix("gpuws-sim-");
+        builder.prefix("gpuws-sim-").permissions(Permissions::from_mode(0o700));
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let made = match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
             Some(runtime) => builder.tempdir_in(runtime),

@@ -1,9 +1,9 @@
 //! A bar that shows how full something is.
 
 /// How many columns a bar takes.
-const WIDTH: u64 = 16;
+const WIDTH: u64 = 12;
 
-/// Returns a bar for `part` of `whole`, in eighths of a column: `██▎░░░░░░░░░░░░░`.
+/// Returns a bar for `part` of `whole`, in eighths of a column: `██▎░░░░░░░░░`.
 ///
 /// What is not empty shows at least an eighth, and what is not full leaves at least one.
 pub(crate) fn bar(part: u64, whole: u64) -> String {
@@ -29,15 +29,15 @@ mod tests {
     #[test]
     fn a_bar_tells_empty_from_nearly_empty_and_full_from_nearly_full() {
         for (part, whole, drawn) in [
-            (0, 80, "░░░░░░░░░░░░░░░░"),
-            (1, 1_000_000, "▏░░░░░░░░░░░░░░░"),
-            (40, 80, "████████░░░░░░░░"),
-            (14, 99, "██▎░░░░░░░░░░░░░"),
-            (999_999, 1_000_000, "███████████████▉"),
-            (80, 80, "████████████████"),
-            (90, 80, "████████████████"),
-            (u64::MAX - 1, u64::MAX, "███████████████▉"),
-            (0, 0, "░░░░░░░░░░░░░░░░"),
+            (0, 80, "░░░░░░░░░░░░"),
+            (1, 1_000_000, "▏░░░░░░░░░░░"),
+            (40, 80, "██████░░░░░░"),
+            (14, 99, "█▋░░░░░░░░░░"),
+            (999_999, 1_000_000, "███████████▉"),
+            (80, 80, "████████████"),
+            (90, 80, "████████████"),
+            (u64::MAX - 1, u64::MAX, "███████████▉"),
+            (0, 0, "░░░░░░░░░░░░"),
         ] {
             assert_eq!(bar(part, whole), drawn, "{part} of {whole}");
         }

@@ -2,7 +2,7 @@
 
 use super::clean::is_harmful;
 use serde::Serialize;
-use serde_json::ser::{CharEscape, Formatter, PrettyFormatter, Serializer};
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use std::io::{self, Write};
 
 /// Writes an object with indentation and a line end. Characters that could act on a terminal are
@@ -10,22 +10,50 @@ use std::io::{self, Write};
 pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     // Kept together, so that a reader never sees a part of an object that then fails.
     let mut bytes = Vec::new();
-    let harmless = Harmless(PrettyFormatter::new());
+    let harmless = Harmless { inner: PrettyFormatter::new(), escapes: is_harmful };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, harmless))?;
     bytes.push(b'\n');
     out.write_all(&bytes)
 }
 
-struct Harmless(PrettyFormatter<'static>);
+/// Writes an object as Python's `json.dump(…, indent=4)` does: characters beyond ASCII escaped.
+pub(super) fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    let ascii = Harmless { inner: PrettyFormatter::with_indent(b"    "), escapes: is_not_printed };
+    object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;
+    bytes.push(b'\n');
+    out.write_all(&bytes)
+}
 
-impl Formatter for Harmless {
+/// Returns an object in one line of printable ASCII, for a log.
+///
+/// # Errors
+/// When the object cannot be written as JSON.
+pub(crate) fn one_line(object: &impl Serialize) -> serde_json::Result<String> {
+    let mut bytes = Vec::new();
+    let ascii = Harmless { inner: CompactFormatter, escapes: is_not_printed };
+    object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn is_not_printed(character: char) -> bool {
+    !matches!(character, ' '..='~')
+}
+
+/// Escapes some characters of all strings.
+struct Harmless<F> {
+    inner: F,
+    escapes: fn(char) -> bool,
+}
+
+impl<F: Formatter> Formatter for Harmless<F> {
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,
         text: &str,
     ) -> io::Result<()> {
         let mut rest = text;
-        while let Some(at) = rest.find(is_harmful) {
+        while let Some(at) = rest.find(self.escapes) {
             let (shown, harmful) = rest.split_at(at);
             out.write_all(shown.as_bytes())?;
             let mut characters = harmful.chars();
@@ -44,39 +72,48 @@ impl Formatter for Harmless {
         out: &mut W,
         escape: CharEscape,
     ) -> io::Result<()> {
-        self.0.write_char_escape(out, escape)
+        self.inner.write_char_escape(out, escape)
     }
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_array(out)
+        self.inner.begin_array(out)
     }
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array(out)
+        self.inner.end_array(out)
     }
     fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(out, first)
+        self.inner.begin_array_value(out, first)
     }
     fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array_value(out)
+        self.inner.end_array_value(out)
     }
     fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object(out)
+        self.inner.begin_object(out)
     }
     fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object(out)
+        self.inner.end_object(out)
     }
     fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(out, first)
+        self.inner.begin_object_key(out, first)
     }
     fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(out)
+        self.inner.begin_object_value(out)
     }
     fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object_value(out)
+        self.inner.end_object_value(out)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn python_escapes_what_is_not_ascii() {
+        let mut out = Vec::new();
+        super::write_as_python(&mut out, &["é\u{e0041}\x1b\n\"".to_owned()]).unwrap();
+        let written = String::from_utf8(out).unwrap();
+        assert_eq!(written, "[\n    \"\\u00e9\\udb40\\udc41\\u001b\\n\\\"\"\n]\n");
+        assert_eq!(super::one_line(&["é"]).unwrap(), "[\"\\u00e9\"]");
+    }
+
     #[test]
     fn harmful_text_is_escaped_and_reads_back_unchanged() {
         let text = "a\"\\\n\x1b\u{7f}\u{9b}\u{202e}\u{e0041}é";

@@ -11,13 +11,16 @@ mod table;
 
 pub(crate) use bar::bar;
 pub(crate) use clean::clean;
+pub(crate) use json::one_line;
 pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
 
 use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 /// The width taken where there is no terminal to ask.
 const USUAL_WIDTH: usize = 80;
@@ -53,6 +56,22 @@ impl Screen {
         }
     }
 
+    /// Returns a file that is written anew, as wide as a pipe.
+    ///
+    /// # Errors
+    /// When it cannot be opened for writing.
+    pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
+        let file = File::create(path)
+            .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
+        let out = Box::new(anstream::StripStream::new(file));
+        Ok(Screen { out, width: USUAL_WIDTH, is_terminal: false, closed: false })
+    }
+
+    /// Tells whether the reader went away.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Returns the columns of the terminal, 80 where there is none.
     pub(crate) fn width(&self) -> usize {
         self.width
@@ -78,6 +97,14 @@ impl Screen {
     /// As [`print`](Screen::print).
     pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         self.write(|out| json::write(out, object))
+    }
+
+    /// Prints an object as JSON in the way of Python's `json.dump` with an indent of 4.
+    ///
+    /// # Errors
+    /// As [`print`](Screen::print).
+    pub(crate) fn json_as_python(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        self.write(|out| json::write_as_python(out, object))
     }
 
     /// Prints bytes of our own making: a completion script, a manual page.

@@ -15,7 +15,7 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("pid", "number of the process on the host", |row| {
         row.process.map(|(process, _)| plain(&process.pid)).ok_or(Absent::NotFound)
     }),
-    Field::new("process_name", "first word of its command line, or else its name", |row| name(row))
+    Field::new("process_name", "first word of its command line, or else its name", name)
         .or(&["name"]),
     Field::new("used_gpu_memory", "device memory that it has", |row| {
         let (process, _) = row.process.ok_or(Absent::NotFound)?;

@@ -51,6 +51,8 @@ pub(super) struct Field {
     pub(super) unit: Option<&'static str>,
     /// The group of details that it is read from.
     pub(super) group: Option<Group>,
+    /// What is not supported is `N/A` without brackets.
+    pub(super) is_bare: bool,
     /// What it is, for the help.
     pub(super) about: &'static str,
     pub(super) get: for<'a> fn(&Row<'a>) -> Reading<String>,
@@ -63,7 +65,7 @@ impl Field {
         about: &'static str,
         get: for<'a> fn(&Row<'a>) -> Reading<String>,
     ) -> Self {
-        Field { name, others: &[], unit: None, group: None, about, get }
+        Field { name, others: &[], unit: None, group: None, is_bare: false, about, get }
     }
 
     /// Adds the unit.
@@ -75,6 +77,12 @@ impl Field {
     /// Adds the group of details that it is read from.
     pub(super) const fn from(mut self, group: Group) -> Self {
         self.group = Some(group);
+        self
+    }
+
+    /// Leaves the brackets of `[N/A]` out.
+    pub(super) const fn bare(mut self) -> Self {
+        self.is_bare = true;
         self
     }
 

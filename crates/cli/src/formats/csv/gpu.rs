@@ -200,7 +200,8 @@ pub(super) const FIELDS: &[Field] = &[
     detail!(
         "temperature.memory", "temperature of the memory in degrees Celsius",
         Thermal: thermal.memory, |at| plain(&at.0)
-    ),
+    )
+    .bare(),
     Field::new("power.draw", "power drawn", |row| {
         row.sample()?.power_draw.as_ref().map(watts).map_err(|absent| *absent)
     })
@@ -250,8 +251,9 @@ fn bus(row: &Row<'_>) -> Reading<PciBusId> {
     row.device.id().bus
 }
 
+/// Both numbers in one, without zeros in front beyond the fourth digit, as nvidia-smi writes it.
 fn hex(number: &u32) -> String {
-    format!("0x{number:08X}")
+    format!("0x{number:04X}")
 }
 
 fn mib_of(bytes: Reading<gpu_core::Bytes>) -> Reading<String> {

@@ -137,7 +137,10 @@ impl Query {
         let cells = self.fields.iter().map(|field| match ((field.get)(row), field.unit) {
             (Ok(value), Some(unit)) if !style.nounits => format!("{value} {unit}"),
             (Ok(value), _) => value,
-            (Err(absent), _) => row.brackets(absent).to_owned(),
+            (Err(absent), _) => match row.brackets(absent) {
+                "[N/A]" if field.is_bare => "N/A".to_owned(),
+                words => words.to_owned(),
+            },
         });
         Line::new().plain(cells.collect::<Vec<_>>().join(", "))
     }
