@@ -5,8 +5,8 @@
 //! and only a driver can make one that cannot.
 
 use gpu_core::{
-    Absent, DeviceId, DeviceInfo, DeviceState, Driver, ErrorKind, Fault, GpuBackend, Groups,
-    Inventory, MachineFault, Origin,
+    Absent, ActToken, DeviceId, DeviceInfo, DeviceState, Driver, ErrorKind, Fault, GpuBackend,
+    Groups, Inventory, MachineFault, Origin,
 };
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use rustix::event::{Timespec, poll};
@@ -365,6 +365,47 @@ fn a_program_that_is_not_there_is_named() {
     let fault = failed(backend.look(Groups::NONE));
     assert_eq!(fault.kind, ErrorKind::Io);
     assert!(fault.text.starts_with("start '/nowhere/helper' to ask NVML: "), "{}", fault.text);
+}
+
+#[test]
+fn what_stays_open_is_closed_when_that_is_asked_for() {
+    let answer = r#"case $order in *close*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
+    let script = format!(
+        "{GREETING}; while read -r order; do echo \"$order\" >> \"$1/orders\"; {answer}; done"
+    );
+    let answers = [serde_json::json!({ "driver": { "Ok": driver() } })];
+    let child = Child::script(&script).with("answer", &answers);
+    let orders = || fs::read_to_string(child.folder.path().join("orders")).unwrap();
+    let backend = child.backend(LONG);
+    backend.driver().unwrap();
+    backend.close().unwrap();
+    assert_eq!(orders(), "{\"ask\":{\"question\":\"driver\",\"stays_open\":false}}\n");
+    let backend = child.backend(LONG).keep_open();
+    backend.close().unwrap();
+    assert_eq!(child.starts().len(), 1, "nothing is open");
+    backend.driver().unwrap();
+    backend.close().unwrap();
+    let orders = orders();
+    let kept: Vec<_> = orders.lines().skip(1).collect();
+    assert!(kept[0].contains("\"driver\"") && kept[0].contains("true"), "{orders}");
+    assert!(kept[1].contains("\"close\""), "{orders}");
+    assert_eq!(kept.len(), 2);
+}
+
+#[test]
+fn nothing_is_reset_that_is_simulated_or_hangs() {
+    let token = ActToken::the_user_asked();
+    let mut device = DeviceId::from_index(0);
+    device.bus = Ok("04:00.0".parse().unwrap());
+    let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
+    let greeting = format!(r#"echo '{{"greeting":{{"protocol":1,"simulated":{simulated}}}}}'"#);
+    let child = Child::script(&format!("{greeting}; read -r order; echo '\"done\"'; cat"));
+    let error = child.backend(LONG).reset(&device, &token).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(error.fault().text, "reset GPU 0: the machine is simulated");
+    let child = Child::script(&format!("{GREETING}; exec sleep 1000"));
+    let error = child.backend(SHORT).reset(&device, &token).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The child behind the port.
 
-use super::look::{Answer, Look, Single};
+use super::look::{Answer, Look, Nothing, Single};
 use super::process::Process;
 use super::stuck::{self, Stuck};
 use super::talk::{self, Failure, Patience};
 use super::wire::{Greeting, Question, Said};
 use super::{Helper, Waiting};
 use crate::SimulatedNvml;
+use crate::reset::Resetter;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
     Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault, MigInstance,
@@ -85,6 +86,24 @@ impl NvmlChild {
         let simulated = self.greeting()?.simulated.as_ref()?;
         let (machine, session) = (simulated.machine.clone(), simulated.session.clone());
         Some(SimulatedNvml { machine, session })
+    }
+
+    /// Shuts NVML down where it was left open, so that the child is no holder of a device. The
+    /// next question initialises it again.
+    ///
+    /// # Errors
+    /// As for a question.
+    pub fn close(&self) -> Result<()> {
+        let open = matches!(self.standing().child, Child::New(_) | Child::Ready(_));
+        if !self.stays_open || !open {
+            return Ok(());
+        }
+        self.shut_down()
+    }
+
+    fn shut_down(&self) -> Result<()> {
+        let closed = self.ask(Question::Close, Duration::ZERO, &mut Nothing);
+        closed.map_err(|fault| Error::new(fault.kind, fault.text))
     }
 
     fn greeting(&self) -> Option<&Greeting> {
@@ -275,11 +294,21 @@ impl GpuBackend for NvmlChild {
         single!(self, Question::Events { wait_ms }, Events, wait)
     }
 
-    fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()> {
-        // Nothing of ours may be a holder then.
-        let mut closed = Single::new(|part| Err::<Result<(), Fault>, _>(Box::new(part)));
-        let _ = (device, token, &mut closed);
-        Err(Error::new(ErrorKind::Unsupported, format!("reset {device}")))
+    /// Closes NVML in the child, which else would be somebody who uses the device, and runs
+    /// nvidia-smi. Nothing is run where no child can say that the library is a real one, nor where
+    /// one hangs: nvidia-smi would hang in the same driver.
+    fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
+        let failed = |kind, why: &str| {
+            Err(Error::new(kind, format!("reset {device}")).with_source(why.to_owned()))
+        };
+        self.shut_down()?;
+        if self.origin() != Origin::Live {
+            return failed(ErrorKind::Unsupported, "the machine is simulated");
+        }
+        let Ok(bus) = device.bus else {
+            return failed(ErrorKind::Invalid, "its PCI address is not known");
+        };
+        Resetter::installed()?.reset(bus, &device.to_string())
     }
 
     fn look(&self, groups: Groups) -> Inventory {

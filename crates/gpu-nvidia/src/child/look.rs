@@ -46,6 +46,23 @@ impl<T, F: Fn(Said) -> Result<Result<T, Fault>, Box<Said>>> Answer for Single<T,
     }
 }
 
+/// The answer to what is no question: only that it was done, or could not begin.
+pub(crate) struct Nothing;
+
+impl Answer for Nothing {
+    fn take(&mut self, part: Said) -> Result<(), Box<Said>> {
+        match part {
+            // A library that is not loaded is not open.
+            Said::Refused(_) => Ok(()),
+            part => Err(Box::new(part)),
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        true
+    }
+}
+
 /// The answer to a whole look.
 pub(crate) struct Look {
     groups: Groups,

@@ -110,8 +110,9 @@ fn ask<L: Library>(
     while let Ok((question, stays_open)) = questions.recv() {
         match &library {
             Ok(library) => {
+                let closes = matches!(question, Question::Close);
                 answer(*library, question, &mut say);
-                if !stays_open {
+                if closes || !stays_open {
                     library.shut_down();
                 }
             }
