@@ -8,6 +8,10 @@
 //! repeatable to the last line. It is stricter than hardware: what a real machine would let pass
 //! once in a while, such as a signal to a number that was given to somebody else, is an error here
 //! every time.
+//!
+//! Its driver answers as a driver does: what nobody wrote down is not supported, never "not
+//! recorded". And its state is a function of machine, seed and time, values that move included, so
+//! that a [`Session`] needs no server: several processes that open one folder see one machine.
 
 mod anonymize;
 mod answers;

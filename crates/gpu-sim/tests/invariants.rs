@@ -5,8 +5,8 @@ use gpu_core::{
     ProcessHandle, ProcessState, Signal, observe,
 };
 use gpu_sim::{
-    Call, Machine, Process, Reaction, Seed, Simulation, random, random_faults, random_machine,
-    random_script,
+    Call, Event, Machine, Process, Reaction, Seed, Simulation, When, random, random_faults,
+    random_machine, random_script,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -212,4 +212,34 @@ fn random_machines_are_of_every_kind() {
         assert!(snapshot.device(&DeviceId::from_index(0)).is_some());
     }
     assert_eq!(seen, [true; 6]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// What devices report by themselves is told once each, in the order of time.
+    #[test]
+    fn every_report_is_told_once(seed: u64) {
+        let machine = random_machine(Seed(seed));
+        let script = random_script(Seed(seed), &machine);
+        let mut expected: Vec<_> = script
+            .iter()
+            .filter_map(|scheduled| {
+                let (When::At(at), Event::Reports(device, kind)) =
+                    (scheduled.when, &scheduled.event)
+                else {
+                    return None;
+                };
+                Some((at, Some(*device), *kind))
+            })
+            .collect();
+        expected.sort_by_key(|(at, ..)| *at);
+        let simulation = random(Seed(seed));
+        let mut told = Vec::new();
+        while simulation.elapsed() < Duration::from_secs(60) {
+            let events = simulation.events(Duration::from_secs(7)).unwrap();
+            told.extend(events.into_iter().map(|e| (simulation.elapsed(), e.device, e.kind)));
+        }
+        prop_assert_eq!(told, expected);
+    }
 }

@@ -106,6 +106,16 @@ fn the_k80_has_eleven_mebibytes_of_its_own() {
 }
 
 #[test]
+fn the_gb10_tells_of_memory_only_by_process() {
+    let before = look(&start("gb10-unified"));
+    let device = &before.devices[0];
+    assert_eq!(device.memory_total(), Err(Absent::NotSupported));
+    assert_eq!(device.memory_used(), Err(Absent::NotSupported));
+    assert_eq!(device.memory_listed(), Some(Bytes::from_mib(43 + 41_472 + 22_528)));
+    assert_eq!(device.sample.as_ref().unwrap().utilization.unwrap().get(), 94);
+}
+
+#[test]
 fn what_is_embedded_is_what_the_folders_hold() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
     let mut names: Vec<String> = std::fs::read_dir(&folder)

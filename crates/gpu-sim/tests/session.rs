@@ -158,6 +158,10 @@ fn a_process_whose_number_is_taken_gets_another() {
     assert_eq!(Host::process(&simulation, Pid(18_250)).unwrap().user, Ok("alice".to_owned()));
     assert_eq!(Host::process(&simulation, listed(2)).unwrap().user, Ok("bob".to_owned()));
     assert!(![18_250, 21_044].contains(&listed(2).0));
+    let id = simulation.devices().unwrap()[0].id.clone();
+    let accounting = simulation.details(&id, Groups::all()).unwrap().accounting.unwrap();
+    let kept = accounting.processes.unwrap().into_iter().map(|p| (p.pid, p.running));
+    assert!(kept.into_iter().any(|account| account == (Ok(Pid(18_250)), Ok(true))));
 }
 
 #[test]
