@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const MACHINE: &str = "labbox";
-/// The device that faults are about, where they are about one.
-const GPU: u32 = 1;
+/// The device whose list grows.
+const GROWING: u32 = 1;
 const PATIENT: Duration = Duration::from_secs(30);
 
 /// The functions of NVML that a look with all details calls on this machine.
@@ -32,6 +32,12 @@ fn look_with(fault: CallFault, deadline: Duration) -> Inventory {
 
 fn fault(function: &str, gpu: Option<u32>, effect: CallEffect) -> CallFault {
     CallFault { function: function.to_owned(), gpu, from: 1, times: None, effect }
+}
+
+/// Returns the device that a fault of this function is about: of this machine only the first keeps
+/// accounts.
+fn victim(function: &str) -> u32 {
+    if function.contains("Accounting") { 0 } else { 2 }
 }
 
 fn is_of_a_device(function: &str) -> bool {
@@ -74,22 +80,51 @@ fn a_code_spoils_what_it_reaches_and_no_more() {
     let machine = [9, 17, 18];
     for function in functions() {
         for code in field.into_iter().chain(device).chain(machine).chain([7, 1, 2, 4242]) {
-            let gpu = is_of_a_device(&function).then_some(GPU);
+            let gpu = is_of_a_device(&function).then(|| victim(&function));
             let look = look_with(fault(&function, gpu, CallEffect::Returns(code)), PATIENT);
             let what = format!("{function} returns {code}");
-            if gpu.is_none() {
+            let said = serde_json::to_value(&look).unwrap();
+            let Some(gpu) = gpu else {
                 // About no device: the driver is spoiled, or a value of it is absent.
-                let said = serde_json::to_value(&look).unwrap();
                 says_nothing_new(&healthy["driver"], &said["driver"], "driver", &what);
+                continue;
+            };
+            if let Err(failed) = &look.driver {
+                // What each device is was being asked when the driver went away.
+                assert!(machine.contains(&code) || code == 1, "{what}: {failed}");
+                assert_eq!(failed.kind.reach(), Reach::Machine, "{what}: {failed}");
+                assert!(look.devices.is_empty(), "{what}");
                 continue;
             }
             assert_eq!(look.driver, whole.driver, "{what}");
             assert_eq!(look.devices.len(), whole.devices.len(), "{what}");
-            assert_eq!(all_but(&look, GPU), all_but(&whole, GPU), "{what}: others are spoiled");
-            let now = serde_json::to_value(&look.devices[GPU as usize]).unwrap();
-            says_nothing_new(&healthy["devices"][GPU as usize], &now, "GPU", &what);
+            assert_eq!(all_but(&look, gpu), all_but(&whole, gpu), "{what}: others are spoiled");
+            let (before, now) = (&healthy["devices"][gpu as usize], &said["devices"][gpu as usize]);
+            match function.as_str() {
+                // There is no account of this process (any more).
+                "nvmlDeviceGetAccountingPids" | "nvmlDeviceGetAccountingStats" if code == 6 => {}
+                // Which links there are is told by this alone.
+                "nvmlDeviceGetNvLinkState" => {
+                    let links = now["details"]["Ok"]["nvlinks"].as_array();
+                    let untold = |link: &Value| link["active"].get("absent").is_some();
+                    assert!(links.into_iter().flatten().all(untold), "{what}: {now}");
+                }
+                _ => says_nothing_new(before, now, "GPU", &what),
+            }
+            if device.contains(&code) {
+                let state = &look.devices[gpu as usize];
+                assert!(is_at_fault(state), "{what}: the device is spoiled");
+            }
         }
     }
+}
+
+/// Tells whether one of a device's answers is a fault of the device, or it tells nothing of itself.
+fn is_at_fault(state: &DeviceState) -> bool {
+    let faults =
+        [kind(&state.sample), kind(&state.processes), kind(&state.mig), kind(&state.details)];
+    let of_device = |kind: &ErrorKind| matches!(kind, ErrorKind::Device(_));
+    faults.iter().flatten().any(of_device) || state.info.name.is_err()
 }
 
 #[test]
@@ -126,7 +161,7 @@ fn hangs(function: &str, deadline: Duration) {
     if function == "nvmlShutdown" {
         return; // After the answer: the next test.
     }
-    let gpu = is_of_a_device(function).then_some(2);
+    let gpu = is_of_a_device(function).then(|| victim(function));
     let stage = Stage::with(MACHINE, Duration::ZERO, vec![fault(function, gpu, CallEffect::Hangs)]);
     let nvml = stage.nvml(deadline);
     let begun = Instant::now();
@@ -136,15 +171,13 @@ fn hangs(function: &str, deadline: Duration) {
     let json = serde_json::to_string(&look).unwrap();
     assert!(json.contains(function), "the call that hung is named: {function}: {json}");
     assert!(json.contains("timed-out"), "{function}: {json}");
-    match gpu {
-        None => {}
-        Some(_) => {
-            assert!(look.driver.is_ok(), "{function}");
-            let healthy = |state: &DeviceState| state.sample.is_ok() && state.processes.is_ok();
-            let before = look.devices.iter().take_while(|state| healthy(state)).count();
-            // What lies in the list of devices hangs before any device has told how it is.
-            assert!(look.devices.is_empty() || before >= 2, "{function}: {before} {json}");
-        }
+    let healthy = |state: &&DeviceState| state.sample.is_ok() && state.details.is_ok();
+    let before = look.devices.iter().take_while(healthy).count();
+    match (&look.driver, gpu) {
+        // Before the devices were known: all of the look is lost.
+        (Err(failed), _) => assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}"),
+        (Ok(_), Some(gpu)) => assert_eq!(before, gpu as usize, "{function}: {json}"),
+        (Ok(_), None) => panic!("{function} has hung and all is well: {json}"),
     }
     let again = nvml.look(Groups::NONE);
     let failed = again.driver.expect_err("a second child would hang as the first did");
@@ -162,15 +195,13 @@ fn a_shutdown_that_hangs_comes_after_the_answer() {
 fn a_device_lost_between_two_calls_spoils_itself_alone() {
     let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
     for function in functions().iter().filter(|function| is_of_a_device(function)) {
-        let look = look_with(fault(function, Some(GPU), CallEffect::LosesGpu(GPU)), PATIENT);
+        let gpu = victim(function);
+        let look = look_with(fault(function, Some(gpu), CallEffect::LosesGpu(gpu)), PATIENT);
         let what = format!("lost at {function}");
         assert_eq!(look.devices.len(), 4, "{what}");
-        assert_eq!(all_but(&look, GPU), all_but(&whole, GPU), "{what}");
-        let lost = &look.devices[GPU as usize];
-        let answers =
-            [kind(&lost.sample), kind(&lost.processes), kind(&lost.mig), kind(&lost.details)];
-        let gone = Some(ErrorKind::Device(DeviceFault::Lost));
-        assert!(answers.contains(&gone), "{what}: {answers:?}");
+        assert_eq!(all_but(&look, gpu), all_but(&whole, gpu), "{what}");
+        let lost = &look.devices[gpu as usize];
+        assert!(is_at_fault(lost), "{what}: {lost:?}");
     }
 }
 
@@ -182,18 +213,18 @@ fn kind<T>(answer: &Result<T, Fault>) -> Option<ErrorKind> {
 fn a_list_that_grows_between_two_calls_is_read_whole() {
     for function in functions().iter().filter(|function| function.contains("Processes")) {
         let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::NONE);
-        let before = whole.devices[GPU as usize].processes.as_ref().unwrap().len();
+        let before = whole.devices[GROWING as usize].processes.as_ref().unwrap().len();
         let grown = CallFault {
             times: Some(1),
-            ..fault(function, Some(GPU), CallEffect::AddsProcess(GPU))
+            ..fault(function, Some(GROWING), CallEffect::AddsProcess(GROWING))
         };
         let look = look_with(grown, PATIENT);
-        let after = look.devices[GPU as usize].processes.as_ref().unwrap().len();
+        let after = look.devices[GROWING as usize].processes.as_ref().unwrap().len();
         assert!(after == before + 1 || after == before, "{function}: {before} and then {after}");
         // One that grows at each call never stands still: asked again, then given up.
-        let growing = fault(function, Some(GPU), CallEffect::AddsProcess(GPU));
+        let growing = fault(function, Some(GROWING), CallEffect::AddsProcess(GROWING));
         let look = look_with(growing, PATIENT);
-        let processes = &look.devices[GPU as usize].processes;
+        let processes = &look.devices[GROWING as usize].processes;
         let stands = processes.as_ref().is_ok_and(|processes| processes.len() >= before);
         assert!(stands || kind(processes) == Some(ErrorKind::Again), "{function}: {processes:?}");
     }

@@ -108,7 +108,8 @@ pub struct Placeholder {
 impl Session {
     /// The file in the folder.
     pub const FILE: &'static str = "session.json";
-    /// The file in the folder that calls are counted in: a line of JSON per process.
+    /// The file in the folder that calls are counted in: lines of JSON, each with
+    /// the calls of one process since its last line.
     pub const CALLS: &'static str = "calls.jsonl";
     /// The variable of the environment that names the folder.
     pub const VARIABLE: &'static str = "GPUWS_SIM_SESSION";

@@ -13,9 +13,11 @@ unsafe extern "C" {
     safe fn atexit(function: extern "C" fn()) -> c_int;
 }
 
-/// How often each function was called, and where that is written down in the end.
+/// How often each function was called, and where that is written down: after the last shutdown,
+/// since not every program ends in a way that lets it, and what came after at the end.
 pub(crate) struct Counts {
     calls: BTreeMap<&'static str, u64>,
+    unwritten: BTreeMap<&'static str, u64>,
     folder: Option<PathBuf>,
     /// The process that will write them down. A fork of it must not do so a second time.
     registered: Option<u32>,
@@ -23,15 +25,22 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) const fn new() -> Self {
-        Counts { calls: BTreeMap::new(), folder: None, registered: None }
+        Counts {
+            calls: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
+            folder: None,
+            registered: None,
+        }
     }
 
     pub(crate) fn add(&mut self, function: &'static str) {
         *self.calls.entry(function).or_default() += 1;
+        *self.unwritten.entry(function).or_default() += 1;
     }
 
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
+        self.unwritten.clear();
         self.folder = None;
     }
 
@@ -43,7 +52,7 @@ impl Counts {
         }
     }
 
-    /// Has the counts written into this folder when the process ends.
+    /// Has the counts written into this folder.
     pub(crate) fn append_to(&mut self, folder: &Path) {
         self.folder = Some(folder.to_owned());
         if self.registered.is_none() && atexit(write_down) == 0 {
@@ -51,10 +60,10 @@ impl Counts {
         }
     }
 
-    /// Returns the line for this process. Names of functions need no escape in JSON.
+    /// Returns the line of what is not written down yet. Names of functions need no escape in JSON.
     fn line(&self, pid: u32) -> String {
         let mut line = format!("{{\"pid\":{pid},\"calls\":{{");
-        for (number, (function, calls)) in self.calls.iter().enumerate() {
+        for (number, (function, calls)) in self.unwritten.iter().enumerate() {
             let comma = if number > 0 { "," } else { "" };
             // Writing to a string cannot fail.
             let _ = write!(line, "{comma}\"{function}\":{calls}");
@@ -63,17 +72,18 @@ impl Counts {
         line
     }
 
-    fn write_down(&self) {
+    /// Appends a line with the calls since the last one.
+    pub(crate) fn write_down(&mut self) {
         let pid = std::process::id();
-        let Some(folder) = self.folder.as_ref().filter(|_| self.registered == Some(pid)) else {
-            return;
-        };
+        let wanted = self.registered == Some(pid) && !self.unwritten.is_empty();
+        let Some(folder) = self.folder.as_ref().filter(|_| wanted) else { return };
         let file = OpenOptions::new().append(true).create(true).open(folder.join(Session::CALLS));
         if let Ok(mut file) = file {
             // In one piece, so that lines of several processes do not mix. The session may be over
             // and its folder gone; nobody is left then who would read it.
             let _ = file.write_all(self.line(pid).as_bytes());
         }
+        self.unwritten.clear();
     }
 }
 
@@ -96,5 +106,22 @@ mod tests {
         assert_eq!(counts.line(7), line);
         assert_eq!((counts.get(None), counts.get(Some("nvmlShutdown"))), (3, 2));
         assert_eq!(counts.get(Some("nvmlDeviceGetName")), 0);
+    }
+
+    #[test]
+    fn what_is_written_down_is_not_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut counts = Counts::new();
+        counts.append_to(folder.path());
+        for function in ["nvmlInit_v2", "nvmlShutdown"] {
+            counts.add(function);
+            counts.write_down();
+            counts.write_down();
+        }
+        counts.clear();
+        let written = std::fs::read_to_string(folder.path().join(Session::CALLS)).unwrap();
+        let lines: Vec<&str> = written.lines().collect();
+        assert_eq!(lines.len(), 2, "{written}");
+        assert!(lines[1].ends_with("{\"nvmlShutdown\":1}}"), "{written}");
     }
 }

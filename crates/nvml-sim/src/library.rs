@@ -195,6 +195,7 @@ pub(crate) fn shut_down(function: &'static str) -> Answer {
     library.initialised = library.initialised.checked_sub(1).ok_or(Code::UNINITIALIZED)?;
     if library.initialised == 0 {
         library.event_sets.clear();
+        library.counts.write_down();
     }
     Ok(())
 }

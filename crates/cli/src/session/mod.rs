@@ -96,7 +96,8 @@ fn beside_this_program(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().and_then(|own| own.canonicalize());
     let own = own.map_err(|error| Failure::io("find this program", error))?;
     let folder = own.parent().unwrap_or(Path::new("/"));
-    let places = [folder.to_owned(), folder.join("deps"), folder.join("../lib/gpuws")];
+    // Where cargo builds, what lies in `deps` is never behind.
+    let places = [folder.join("deps"), folder.to_owned(), folder.join("../lib/gpuws")];
     let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
     found.ok_or_else(|| {
         Failure::new(Exit::Own, format!("find {name} beside {}", own.display())).with_hint(format!(

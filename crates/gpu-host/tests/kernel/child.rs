@@ -14,7 +14,14 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        Sleeper { child: command.spawn().expect("the program can be run") }
+        loop {
+            match command.spawn() {
+                // Another test that starts a program at this moment still has the copy of this
+                // one open for writing.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+                child => return Sleeper { child: child.expect("the program can be run") },
+            }
+        }
     }
 
     /// Runs a shell script that ends with `exec sleep`; returns once it is there. `$1` and so on

@@ -148,10 +148,11 @@ fn strangers_that_hidepid_hides() {
 #[ignore = "run by another test"]
 fn hidden_processes_are_known_to_be_there() {
     let (pid, files) = foreign();
-    let hidden = std::collections::BTreeMap::from([(Absent::NotPermitted, 1)]);
-    assert_eq!(host().holders(&files).unwrap().unreadable.0, hidden);
+    // Somebody of this user that is just starting may be closed for a moment too.
+    let known = |hidden: &gpu_core::Unreadable| hidden.0.keys().eq([&Absent::NotPermitted]);
+    assert!(known(&host().holders(&files).unwrap().unreadable));
     let list = host().processes().unwrap();
-    assert_eq!(list.unreadable.0, hidden);
+    assert!(known(&list.unreadable));
     assert!(list.processes.iter().all(|process| process.uid == Ok(65534)));
     let gone = ErrorKind::Process(ProcessFault::Gone);
     assert_eq!(host().process(pid).unwrap_err().kind(), gone);

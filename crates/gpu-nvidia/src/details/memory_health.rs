@@ -4,7 +4,7 @@ use crate::call::reading;
 use crate::code::Code;
 use crate::device::Device;
 use crate::value::{number, switch};
-use gpu_core::{MemoryHealth, Reading, Result};
+use gpu_core::{Absent, MemoryHealth, Reading, Result};
 use std::ptr::null_mut;
 
 /// Kinds of errors (`nvmlMemoryErrorType_t`).
@@ -49,7 +49,10 @@ fn retired_pages(device: Device<'_>, cause: u32) -> Result<Reading<u32>> {
     let answer =
         device.call(function, |f, handle| unsafe { f(handle, cause, &mut count, null_mut()) });
     match answer {
-        Err(failure) if failure.code == Code::INSUFFICIENT_SIZE => Ok(Ok(count)),
+        Err(failure) if failure.code == Code::INSUFFICIENT_SIZE => {
+            // There was no room for none, it says: then it says nothing.
+            Ok(if count > 0 { Ok(count) } else { Err(Absent::Failed) })
+        }
         answer => Ok(reading(answer)?.map(|()| count)),
     }
 }
