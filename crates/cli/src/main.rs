@@ -29,9 +29,7 @@ use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    if let Some(code) = source::helper() {
-        return code;
-    }
+    source::serve_where_asked();
     let cli = match Cli::try_parse_from(args::usual_spelling(std::env::args_os())) {
         Ok(cli) => cli,
         Err(told) => {

@@ -12,12 +12,11 @@ use gpu_core::{Clock, DeviceFile, GpuBackend, Groups, Host, Journal, Origin, Sna
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
-use gpu_sim::Simulation;
+use gpu_sim::{Session, Simulation};
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,14 +33,13 @@ pub(crate) struct Source {
 /// The word that makes this program the child that asks NVML; nobody types it.
 const HELPER: &str = "nvml-helper";
 
-/// Asks NVML for the gpuws that started this one, where it did.
-pub(crate) fn helper() -> Option<ExitCode> {
+/// Asks NVML for the gpuws that started this one, where it did, and does nothing else.
+pub(crate) fn serve_where_asked() {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != *HELPER {
-        return None;
+    if arguments.next().is_some_and(|word| word == *HELPER) {
+        let library = arguments.next().map(PathBuf::from);
+        gpu_nvidia::serve(library.as_deref());
     }
-    let library = arguments.next().map(PathBuf::from);
-    Some(gpu_nvidia::serve(library.as_deref()))
 }
 
 impl Source {
@@ -191,8 +189,12 @@ impl Source {
 }
 
 /// Returns the option that names this machine on a command line, to go into the next command.
+/// Within a session none is needed: what is typed there finds its machine as this program did.
 pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
     match (origin, &global.sim) {
+        (Origin::Simulated(_), None) if std::env::var_os(Session::VARIABLE).is_some() => {
+            String::new()
+        }
         (Origin::Simulated(_), Some(path)) => {
             format!("--sim {} ", shell_word(&path.to_string_lossy()))
         }

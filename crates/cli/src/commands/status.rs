@@ -12,8 +12,11 @@ use crate::selector::{Selector, select};
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
+use gpu_core::{
+    DeviceInfo, DeviceState, Driver, ErrorKind, Fault, Groups, Holder, Origin, Snapshot,
+};
 use gpu_reaper::{Diagnosis, FindingKind, Usage};
+use std::borrow::Cow;
 
 pub(crate) fn run(
     args: &StatusArgs,
@@ -36,16 +39,20 @@ pub(crate) fn run(
         match (args.details, global.json) {
             (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis))?,
             (true, false) => details::show(screen, &snapshot)?,
-            (false, false) => show_some(screen, global, &whole, &snapshot, &diagnosis)?,
+            (false, false) => screen
+                .together(|screen| show_some(screen, global, &whole, &snapshot, &diagnosis))?,
         }
         Ok(Exit::Done)
     })
 }
 
 /// Leaves the devices that are asked for.
-fn only(whole: &Snapshot, asked: &[Selector]) -> Result<Snapshot, Failure> {
+fn only<'a>(whole: &'a Snapshot, asked: &[Selector]) -> Result<Cow<'a, Snapshot>, Failure> {
+    if asked.is_empty() {
+        return Ok(Cow::Borrowed(whole));
+    }
     let devices = select(whole.devices.clone(), asked)?;
-    Ok(Snapshot { devices, ..whole.clone() })
+    Ok(Cow::Owned(Snapshot { devices, ..whole.clone() }))
 }
 
 fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -114,6 +121,10 @@ fn show_some(
         lines.extend(unexplained.map(|bytes| layout.unexplained(bytes.gib())));
         lines.into_iter().try_for_each(|line| screen.print(&line.cut(room)))?;
     }
+    if let Some(fault) = snapshot.devices.iter().find_map(hung) {
+        screen.print(&Line::new())?;
+        words::flow(screen, Line::new().accent("no answer: "), &format!("failed to {fault}"))?;
+    }
     if !global.quiet {
         next_commands(screen, global, snapshot, diagnosis)?;
         bystanders(screen, snapshot, &usage, diagnosis)?;
@@ -124,6 +135,12 @@ fn show_some(
         }
     }
     Ok(())
+}
+
+/// Returns why a device did not answer in time: the call that hung, which the others wait for too.
+fn hung(device: &DeviceState) -> Option<&Fault> {
+    let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
+    faults.into_iter().flatten().find(|fault| fault.kind == ErrorKind::TimedOut)
 }
 
 /// Says who has a device open and uses no memory of it: displays, monitors, daemons.
@@ -184,7 +201,12 @@ pub(crate) fn without_driver(
     snapshot: &Snapshot,
     fault: &gpu_core::Fault,
 ) -> Result<(), Failure> {
-    words::flow(screen, Line::new().accent("no GPU can be asked: "), &brief(fault))?;
+    let why = match fault.kind {
+        // Which call it is that hangs, the text says.
+        ErrorKind::TimedOut => format!("failed to {fault}"),
+        _ => brief(fault),
+    };
+    words::flow(screen, Line::new().accent("no GPU can be asked: "), &why)?;
     if let Some(remedy) = remedy(fault.kind) {
         // In one line, so that a command in it can be copied.
         screen.print(&Line::new().dim("remedy: ").plain(remedy))?;

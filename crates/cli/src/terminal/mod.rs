@@ -16,10 +16,10 @@ pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
 
 use crate::failure::Failure;
-use anstream::{AutoStream, ColorChoice};
+use anstream::{AutoStream, ColorChoice, StripStream};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 /// The width taken where there is no terminal to ask.
@@ -34,12 +34,21 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
+/// Keeps what is written until it is flushed, without its colours where none are wanted: these
+/// are taken out piece by piece, and each piece would else be a write of its own.
+fn in_large_pieces(to: impl Write + 'static, colour: bool) -> Box<dyn Write> {
+    let kept: Box<dyn Write> = Box::new(BufWriter::new(to));
+    if colour { kept } else { Box::new(StripStream::new(kept)) }
+}
+
 /// Standard output, or what stands for it in a test.
 pub(crate) struct Screen {
     out: Box<dyn Write>,
     width: usize,
     is_terminal: bool,
     closed: bool,
+    /// What is printed is kept until all of it is there.
+    held: bool,
 }
 
 impl Screen {
@@ -48,11 +57,16 @@ impl Screen {
     pub(crate) fn stdout(choice: ColorChoice) -> Self {
         let stdout = io::stdout();
         let width = terminal_size::terminal_size_of(&stdout).map(|(width, _)| width.0.into());
+        let colour = match choice {
+            ColorChoice::Auto => AutoStream::choice(&stdout) != ColorChoice::Never,
+            choice => choice != ColorChoice::Never,
+        };
         Screen {
             width: width.unwrap_or(USUAL_WIDTH),
             is_terminal: stdout.is_terminal(),
-            out: Box::new(AutoStream::new(stdout, choice)),
+            out: in_large_pieces(stdout, colour),
             closed: false,
+            held: false,
         }
     }
 
@@ -63,8 +77,8 @@ impl Screen {
     pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
         let file = File::create(path)
             .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
-        let out = Box::new(anstream::StripStream::new(file));
-        Ok(Screen { out, width: USUAL_WIDTH, is_terminal: false, closed: false })
+        let out = in_large_pieces(file, false);
+        Ok(Screen { out, width: USUAL_WIDTH, is_terminal: false, closed: false, held: false })
     }
 
     /// Tells whether the reader went away.
@@ -80,6 +94,20 @@ impl Screen {
     /// Returns how many columns are left on a line after `used`. A pipe cuts nothing.
     pub(crate) fn room(&self, used: usize) -> usize {
         if self.is_terminal { self.width.saturating_sub(used) } else { usize::MAX }
+    }
+
+    /// Prints what belongs together and is all known, in as few writes as it takes.
+    ///
+    /// # Errors
+    /// As [`print`](Screen::print), and those of `print`.
+    pub(crate) fn together(
+        &mut self,
+        print: impl FnOnce(&mut Screen) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let before = std::mem::replace(&mut self.held, true);
+        let printed = print(self);
+        self.held = before;
+        printed.and(self.write(|_| Ok(())))
     }
 
     /// Prints a line.
@@ -119,7 +147,8 @@ impl Screen {
         if self.closed {
             return Ok(());
         }
-        match put(&mut self.out).and_then(|()| self.out.flush()) {
+        let flush = |out: &mut dyn Write| if self.held { Ok(()) } else { out.flush() };
+        match put(&mut self.out).and_then(|()| flush(&mut self.out)) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
                 Ok(())
@@ -150,7 +179,13 @@ impl Screen {
 
         let kept = Kept::default();
         let out = Box::new(anstream::StripStream::new(Box::new(kept.clone()) as Box<dyn Write>));
-        run(&mut Screen { out, width: USUAL_WIDTH, is_terminal: false, closed: false });
+        run(&mut Screen {
+            out,
+            width: USUAL_WIDTH,
+            is_terminal: false,
+            closed: false,
+            held: false,
+        });
         String::from_utf8(kept.0.take()).expect("output is UTF-8")
     }
 }
@@ -182,7 +217,7 @@ mod tests {
     }
 
     fn screen(out: impl Write + 'static) -> Screen {
-        Screen { out: Box::new(out), width: 80, is_terminal: false, closed: false }
+        Screen { out: Box::new(out), width: 80, is_terminal: false, closed: false, held: false }
     }
 
     #[test]
