@@ -1,5 +1,6 @@
 //! The real backend on the simulated NVML, and the contract of all backends.
 
 mod contract;
+mod events;
 mod faults;
 mod stage;

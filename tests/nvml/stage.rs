@@ -35,6 +35,17 @@ impl Stage {
         Stage { folder, session }
     }
 
+    /// Makes a session of a machine that starts now and goes on.
+    pub(crate) fn moving(machine: &str) -> Self {
+        let mut stage = Stage::of(machine, Duration::ZERO);
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        stage.session.began_ns = (seconds * 1e9) as u64;
+        stage.session.frozen_at_ms = None;
+        stage.session.write(stage.folder.path()).unwrap();
+        stage
+    }
+
     /// Returns the session's machine at its moment, without NVML.
     pub(crate) fn simulation(&self) -> Simulation {
         let simulation = self.session.open().unwrap();

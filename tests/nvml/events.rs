@@ -1,0 +1,26 @@
+//! What a device reports by itself, through the C interface.
+
+use crate::stage::Stage;
+use gpu_core::*;
+use std::time::Duration;
+
+#[test]
+fn a_critical_error_is_told_with_its_number_and_device() {
+    let machine = tempfile::tempdir().unwrap();
+    let text = "description = \"made: falls off the bus\"\nclock = 2025-01-01T00:00:00Z\n\
+                [[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
+                [[gpu]]\nindex = 1\nmemory_total_mib = 100\n\
+                [[event]]\nat_ms = 3000\nreports = { gpu = 1, xid = 79 }\n";
+    std::fs::write(machine.path().join("machine.toml"), text).unwrap();
+    let stage = Stage::moving(machine.path().to_str().unwrap());
+    // What happens before somebody waits is not told to those who come later.
+    let told = stage.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
+    assert_eq!(told, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Xid(79) }]);
+}
+
+#[test]
+fn a_quiet_wait_tells_nothing() {
+    let stage = Stage::of("labbox", Duration::ZERO);
+    let nvml = stage.nvml(Duration::from_secs(20));
+    assert_eq!(nvml.events(Duration::from_millis(10)).unwrap(), []);
+}
