@@ -66,6 +66,12 @@ impl Source {
     }
 
     fn live(global: &Global) -> Result<Self, Failure> {
+        if let Some(library) = &global.nvml {
+            std::fs::metadata(library).map_err(|error| {
+                let what = format!("find the NVML '{}'", library.display());
+                Failure::io(what, error).ending(Exit::Usage)
+            })?;
+        }
         let own = std::env::current_exe();
         let own = own.map_err(|error| Failure::io("find this program", error))?;
         let helper = Helper {

@@ -49,6 +49,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (vec!["sim", "labbox", "--library", "/no/such.so", "--", "true"], 2),
         (vec!["sim", "labbox", "--fault", "nvmlInit_v2=sometimes", "--", "true"], 2),
         (vec!["sim", "labbox"], 2),
+        (vec!["--nvml", "/no/such.so", "status"], 2),
         (vec!["--sim", "labbox", "sim", "labbox", "--", "true"], 2),
         (vec!["--json", "sim", "labbox", "--", "true"], 2),
     ] {
