@@ -44,7 +44,8 @@ pub struct Session {
     /// The real processes that stand for simulated ones.
     #[serde(default)]
     pub placeholders: Vec<Placeholder>,
-    /// Each process appends what it called to [`Session::CALLS`] in the folder when it ends.
+    /// Each process appends what it called to [`Session::CALLS`] in the folder, after its last
+    /// shutdown of NVML and when it ends.
     #[serde(default)]
     pub counts_calls: bool,
 }
@@ -58,7 +59,8 @@ pub struct CallFault {
     /// Only for this device, by index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<u32>,
-    /// At which call of that function by one process it begins, counted from 1.
+    /// At which call by one process it begins, counted from 1: of the calls that function and
+    /// device match, all functions together for `*`.
     #[serde(default = "first")]
     pub from: u64,
     /// At how many calls; at every further one where not given.
