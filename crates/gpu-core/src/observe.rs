@@ -5,10 +5,11 @@ use crate::backend::GpuBackend;
 use crate::clock::Clock;
 use crate::details::Groups;
 use crate::host::Host;
-use crate::id::Pid;
+use crate::id::{Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
 use crate::snapshot::{Process, Snapshot};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeSet;
 
 /// Looks once at a machine.
 ///
@@ -57,19 +58,20 @@ pub fn observe_in_detail(
 }
 
 fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTreeSet<Pid>) {
-    for pid in which(snapshot) {
-        if snapshot.processes.contains_key(&pid) {
-            continue;
-        }
+    let wanted = which(snapshot);
+    let holders = snapshot.holders.as_deref().unwrap_or_default();
+    let walked: BTreeMap<Pid, ProcessKey> =
+        holders.iter().map(|holder| (holder.process.pid, holder.process)).collect();
+    for pid in wanted {
+        let Entry::Vacant(place) = snapshot.processes.entry(pid) else { continue };
         let mut answer = ask(|| host.process(pid)).map_err(|fault| fault.kind.absent());
-        let holder = snapshot.holders().iter().find(|holder| holder.process.pid == pid);
-        if let (Ok(info), Some(holder)) = (&answer, holder)
-            && !info.key.surely_same(&holder.process)
+        if let (Ok(info), Some(holder)) = (&answer, walked.get(&pid))
+            && !info.key.surely_same(holder)
         {
             // The holder has ended since the walk and its number is another's now.
             answer = Err(Absent::NotFound);
         }
-        snapshot.processes.insert(pid, Process(answer));
+        place.insert(Process(answer));
     }
 }
 

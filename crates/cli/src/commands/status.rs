@@ -115,7 +115,9 @@ fn show_some(
         lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
         for user in usage.on(device.id()) {
             lines.push(layout.user(snapshot, user, suspected(diagnosis, user.pid)));
-            lines.extend(unlisted(snapshot, device, user).filter(|_| !user.listed));
+            if !user.listed {
+                lines.extend(unlisted(snapshot, device, user));
+            }
         }
         let unexplained = usage.unexplained(device.id());
         lines.extend(unexplained.map(|bytes| layout.unexplained(bytes.gib())));

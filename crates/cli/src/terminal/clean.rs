@@ -6,7 +6,8 @@ use std::fmt::Write;
 /// Returns the text with every character escaped that could act on a terminal, end a line, or
 /// show text in another order than it has: `\n`, `\x1b`, `\u{202e}`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_harmful) {
+    let printable = |byte: u8| matches!(byte, b' '..=b'~');
+    if text.bytes().all(printable) || !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);

@@ -29,7 +29,9 @@ impl Tone {
 /// A line in the making. Whatever is added is made harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
-    pieces: Vec<(Tone, String)>,
+    text: String,
+    /// The tones, each with the place in the text where it ends.
+    tones: Vec<(Tone, usize)>,
     width: usize,
 }
 
@@ -43,8 +45,17 @@ impl Line {
     pub(crate) fn add(mut self, tone: Tone, text: impl AsRef<str>) -> Self {
         let text = clean(text.as_ref());
         self.width += text.width();
-        self.pieces.push((tone, text.into_owned()));
+        self.text.push_str(&text);
+        self.end(tone);
         self
+    }
+
+    /// Gives a tone to the text behind the last one that has any.
+    fn end(&mut self, tone: Tone) {
+        match self.tones.last_mut() {
+            Some((last, end)) if *last == tone => *end = self.text.len(),
+            _ => self.tones.push((tone, self.text.len())),
+        }
     }
 
     /// Adds text as it is.
@@ -65,40 +76,62 @@ impl Line {
     /// Adds all of another line.
     pub(crate) fn line(mut self, other: Line) -> Self {
         self.width += other.width;
-        self.pieces.extend(other.pieces);
+        for (tone, text) in other.pieces() {
+            self.text.push_str(text);
+            self.end(tone);
+        }
         self
     }
 
     /// Adds blanks up to a column; nothing when it lies behind.
-    pub(crate) fn padded_to(self, column: usize) -> Self {
+    pub(crate) fn padded_to(mut self, column: usize) -> Self {
         let blanks = column.saturating_sub(self.width);
-        if blanks == 0 { self } else { self.plain(" ".repeat(blanks)) }
+        if blanks > 0 {
+            self.text.extend(std::iter::repeat_n(' ', blanks));
+            self.width += blanks;
+            self.end(Tone::Plain);
+        }
+        self
     }
 
     /// Cuts to `columns`, with `…` at the end where something was cut.
-    pub(crate) fn cut(self, columns: usize) -> Self {
+    pub(crate) fn cut(mut self, columns: usize) -> Self {
         if self.width <= columns {
             return self;
         }
-        let mut cut = Line::new();
-        for (tone, text) in self.pieces {
-            let room = columns - cut.width;
-            if text.width() >= room {
-                let (end, width) = prefix_within(&text, room.saturating_sub(1));
-                cut.width += width + usize::from(room > 0);
-                let sign = if room > 0 { "…" } else { "" };
-                cut.pieces.push((tone, format!("{}{sign}", &text[..end])));
-                break;
-            }
-            cut.width += text.width();
-            cut.pieces.push((tone, text));
+        let (end, width) = prefix_within(&self.text, columns.saturating_sub(1));
+        self.text.truncate(end);
+        self.width = width;
+        if columns > 0 {
+            self.text.push('…');
+            self.width += 1;
         }
-        cut
+        // The sign has the tone of what it stands for.
+        let kept = self.tones.iter().take_while(|(_, to)| *to <= end).count();
+        self.tones.truncate(kept + 1);
+        if let Some((_, to)) = self.tones.last_mut() {
+            *to = self.text.len();
+        }
+        self
     }
 
     /// Returns how many columns the line takes.
     pub(crate) fn width(&self) -> usize {
         self.width
+    }
+
+    /// Returns the text without its tones, without blanks at the end.
+    pub(crate) fn text(&self) -> &str {
+        self.text.trim_end()
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = (Tone, &str)> {
+        let mut begin = 0;
+        self.tones.iter().map(move |(tone, end)| {
+            let piece = &self.text[begin..*end];
+            begin = *end;
+            (*tone, piece)
+        })
     }
 }
 
@@ -116,13 +149,16 @@ fn prefix_within(text: &str, columns: usize) -> (usize, usize) {
 }
 
 impl fmt::Display for Line {
-    /// Writes the pieces with their escape sequences, without blanks at the end.
+    /// Writes the text with the escape sequences of its tones, without blanks at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = self.pieces.iter().rposition(|(_, text)| !text.trim_end().is_empty());
-        for (at, (tone, text)) in self.pieces.iter().enumerate().take(last.map_or(0, |at| at + 1)) {
-            let text = if Some(at) == last { text.trim_end() } else { text };
-            let style = tone.style();
-            write!(f, "{style}{text}{style:#}")?;
+        let mut left = self.text().len();
+        for (tone, text) in self.pieces() {
+            let text = &text[..text.len().min(left)];
+            left -= text.len();
+            if !text.is_empty() {
+                let style = tone.style();
+                write!(f, "{style}{text}{style:#}")?;
+            }
         }
         Ok(())
     }

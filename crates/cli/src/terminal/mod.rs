@@ -16,7 +16,7 @@ pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
 
 use crate::failure::Failure;
-use anstream::{AutoStream, ColorChoice, StripStream};
+use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -34,16 +34,11 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
-/// Keeps what is written until it is flushed, without its colours where none are wanted: these
-/// are taken out piece by piece, and each piece would else be a write of its own.
-fn in_large_pieces(to: impl Write + 'static, colour: bool) -> Box<dyn Write> {
-    let kept: Box<dyn Write> = Box::new(BufWriter::new(to));
-    if colour { kept } else { Box::new(StripStream::new(kept)) }
-}
-
 /// Standard output, or what stands for it in a test.
 pub(crate) struct Screen {
+    /// Keeps what is written until it is flushed.
     out: Box<dyn Write>,
+    colour: bool,
     width: usize,
     is_terminal: bool,
     closed: bool,
@@ -64,7 +59,8 @@ impl Screen {
         Screen {
             width: width.unwrap_or(USUAL_WIDTH),
             is_terminal: stdout.is_terminal(),
-            out: in_large_pieces(stdout, colour),
+            out: Box::new(BufWriter::new(stdout)),
+            colour,
             closed: false,
             held: false,
         }
@@ -77,8 +73,18 @@ impl Screen {
     pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
         let file = File::create(path)
             .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
-        let out = in_large_pieces(file, false);
-        Ok(Screen { out, width: USUAL_WIDTH, is_terminal: false, closed: false, held: false })
+        Ok(Screen::without_terminal(BufWriter::new(file)))
+    }
+
+    fn without_terminal(out: impl Write + 'static) -> Self {
+        Screen {
+            out: Box::new(out),
+            colour: false,
+            width: USUAL_WIDTH,
+            is_terminal: false,
+            closed: false,
+            held: false,
+        }
     }
 
     /// Tells whether the reader went away.
@@ -116,7 +122,10 @@ impl Screen {
     /// When the output cannot take it. A reader that went away is no failure: what follows is
     /// dropped.
     pub(crate) fn print(&mut self, line: &Line) -> Result<(), Failure> {
-        self.write(|out| writeln!(out, "{line}"))
+        match self.colour {
+            true => self.write(|out| writeln!(out, "{line}")),
+            false => self.write(|out| writeln!(out, "{}", line.text())),
+        }
     }
 
     /// Prints an object as JSON, and a line end.
@@ -178,14 +187,7 @@ impl Screen {
         }
 
         let kept = Kept::default();
-        let out = Box::new(anstream::StripStream::new(Box::new(kept.clone()) as Box<dyn Write>));
-        run(&mut Screen {
-            out,
-            width: USUAL_WIDTH,
-            is_terminal: false,
-            closed: false,
-            held: false,
-        });
+        run(&mut Screen::without_terminal(kept.clone()));
         String::from_utf8(kept.0.take()).expect("output is UTF-8")
     }
 }
@@ -216,17 +218,13 @@ mod tests {
         }
     }
 
-    fn screen(out: impl Write + 'static) -> Screen {
-        Screen { out: Box::new(out), width: 80, is_terminal: false, closed: false, held: false }
-    }
-
     #[test]
     fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is() {
-        let mut gone = screen(Closed);
+        let mut gone = Screen::without_terminal(Closed);
         assert!(gone.print(&Line::new().plain("a")).is_ok());
         assert!(gone.json(&[1, 2]).is_ok());
         assert!(gone.closed);
-        assert!(screen(Full).print(&Line::new().plain("a")).is_err());
-        assert!(screen(Full).json(&[1, 2]).is_err());
+        assert!(Screen::without_terminal(Full).print(&Line::new().plain("a")).is_err());
+        assert!(Screen::without_terminal(Full).json(&[1, 2]).is_err());
     }
 }

@@ -5,6 +5,7 @@ use gpu_core::{
     Bytes, DeviceFileKind, DeviceProcess, DeviceState, Holder, Pid, ProcessInfo, ProcessKey,
     Snapshot,
 };
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ pub(crate) struct Case<'a> {
     holders: BTreeMap<Pid, &'a Holder>,
     by_minor: BTreeMap<u32, Vec<&'a Holder>>,
     lists: BTreeMap<u32, BTreeMap<Pid, &'a DeviceProcess>>,
+    users_of_memory: OnceCell<BTreeMap<Pid, Vec<&'a DeviceState>>>,
 }
 
 impl<'a> Case<'a> {
@@ -44,6 +46,7 @@ impl<'a> Case<'a> {
             holders: now.holders().iter().map(|holder| (holder.process.pid, holder)).collect(),
             by_minor,
             lists: now.devices.iter().map(list).collect(),
+            users_of_memory: OnceCell::new(),
         })
     }
 
@@ -98,18 +101,20 @@ impl<'a> Case<'a> {
     }
 
     /// Every process that a device lists or that uses memory of one, with those devices.
-    pub(crate) fn users_of_memory(&self) -> BTreeMap<Pid, Vec<&'a DeviceState>> {
-        let mut users: BTreeMap<Pid, Vec<&DeviceState>> = BTreeMap::new();
-        for device in &self.now.devices {
-            let listed = self.listed_on(device).map(|process| process.pid);
-            let holding = self.holders_of(device).map(|holder| holder.process.pid);
-            for pid in listed.chain(holding).collect::<BTreeSet<Pid>>() {
-                if self.role(pid, device) == Role::MemoryUser {
-                    users.entry(pid).or_default().push(device);
+    pub(crate) fn users_of_memory(&self) -> &BTreeMap<Pid, Vec<&'a DeviceState>> {
+        self.users_of_memory.get_or_init(|| {
+            let mut users: BTreeMap<Pid, Vec<&DeviceState>> = BTreeMap::new();
+            for device in &self.now.devices {
+                let listed = self.listed_on(device).map(|process| process.pid);
+                let holding = self.holders_of(device).map(|holder| holder.process.pid);
+                for pid in listed.chain(holding).collect::<BTreeSet<Pid>>() {
+                    if self.role(pid, device) == Role::MemoryUser {
+                        users.entry(pid).or_default().push(device);
+                    }
                 }
             }
-        }
-        users
+            users
+        })
     }
 
     /// The memory that NVML lists for a process on these devices; `None` when it lists none of it.
