@@ -8,8 +8,8 @@ use crate::host::Host;
 use crate::id::{Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
 use crate::snapshot::{Process, Snapshot};
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 /// Looks once at a machine.
 ///

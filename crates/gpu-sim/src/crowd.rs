@@ -27,6 +27,8 @@ const MOST_PROCESSES: u32 = 256;
 /// How many devices NVLinks connect with each other.
 const ISLAND: u32 = 8;
 const FIRST_PID: u32 = 4000;
+/// What the names of crowds begin with.
+const PREFIX: &str = "crowd:";
 
 impl Machine {
     /// Makes a machine of up to 64 A100, each with up to 256 processes of several users that NVML
@@ -35,7 +37,7 @@ impl Machine {
     /// # Errors
     /// `Invalid` when there is no device or more of anything than these.
     pub fn crowd(gpus: u32, processes_each: u32) -> Result<Self> {
-        let name = format!("crowd:{gpus}x{processes_each}");
+        let name = format!("{PREFIX}{gpus}x{processes_each}");
         if !(1..=MOST_GPUS).contains(&gpus) || processes_each > MOST_PROCESSES {
             let what = format!("make machine '{name}'");
             let why = format!(
@@ -53,6 +55,7 @@ impl Machine {
             Ok(Driver { version: Ok("535.261.03".to_owned()), cuda: Ok("12.2".to_owned()) });
         let room = (TOTAL_MIB - RESERVE_MIB) / u64::from(processes_each.max(1));
         let most = room.min(MOST_MIB);
+        machine.processes.reserve_exact((gpus * processes_each) as usize);
         for index in 0..gpus {
             let mut device = device(index, &name);
             let first = FIRST_PID + index * MOST_PROCESSES;
@@ -80,20 +83,24 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Makes the crowd that a name such as `crowd:64x32` asks for; `None` when it names no crowd.
-    pub(crate) fn crowd_named(name: &str) -> Option<Result<Self>> {
-        let size = name.strip_prefix("crowd:")?;
-        let numbers = size
-            .split_once('x')
-            .and_then(|(gpus, processes)| Some((gpus.parse().ok()?, processes.parse().ok()?)));
-        Some(match numbers {
-            Some((gpus, processes)) => Machine::crowd(gpus, processes),
-            None => {
-                let what = format!("make machine '{name}'");
-                let why = "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'";
-                Err(Error::new(ErrorKind::Invalid, what).with_source(why))
-            }
-        })
+    /// Tells whether a name asks for a crowd: `crowd:` and its size.
+    pub(crate) fn is_crowd(name: &str) -> bool {
+        name.starts_with(PREFIX)
+    }
+
+    /// Makes the crowd that a name such as `crowd:64x32` asks for.
+    ///
+    /// # Errors
+    /// `Invalid` when it says no size; else as [`crowd`](Machine::crowd).
+    pub(crate) fn crowd_named(name: &str) -> Result<Self> {
+        let size = name.strip_prefix(PREFIX).and_then(|size| size.split_once('x'));
+        let size = size.and_then(|(gpus, each)| Some((gpus.parse().ok()?, each.parse().ok()?)));
+        let Some((gpus, processes)) = size else {
+            let what = format!("make machine '{name}'");
+            let why = "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'";
+            return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
+        };
+        Machine::crowd(gpus, processes)
     }
 }
 

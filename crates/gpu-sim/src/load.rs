@@ -8,6 +8,7 @@ use gpu_core::{Absent, Error, ErrorKind, Result};
 use gpu_text::Hint;
 use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path};
@@ -48,31 +49,36 @@ impl Machine {
     /// `Invalid`, saying which machines there are, when there is none of this name; else as the
     /// reader of what was found.
     pub fn named(machine: &Path) -> Result<Self> {
-        if let Some(name) = name_of(machine).filter(|name| names().any(|known| known == *name)) {
-            return Machine::embedded(name);
+        match Found::of(machine) {
+            Found::Embedded(name) => Machine::embedded(name),
+            Found::Crowd(name) => Machine::crowd_named(name),
+            Found::Folder(folder) => Machine::from_dir(folder),
+            Found::Recording(file) => Ok(Machine::from_recording(
+                &last_part(file.file_stem(), file),
+                Recording::open(file)?,
+            )),
+            Found::Nowhere => {
+                let known: Vec<&str> = names().collect();
+                let why = format!(
+                    "no embedded machine has that name, and no folder or file; there are {}, and \
+                     'crowd:8x32' of 8 GPUs with 32 processes on each",
+                    known.join(", ")
+                );
+                let what = format!("find machine '{}'", machine.display());
+                Err(Error::new(ErrorKind::Invalid, what).with_source(why))
+            }
         }
-        if let Some(crowd) = name_of(machine).and_then(Machine::crowd_named) {
-            return crowd;
-        }
-        if machine.is_dir() {
-            return Machine::from_dir(machine);
-        }
-        if machine.file_name() == Some("machine.toml".as_ref()) && machine.exists() {
-            let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty());
-            return Machine::from_dir(folder.unwrap_or(Path::new(".")));
-        }
-        if machine.exists() {
-            let name = machine.file_stem().unwrap_or(machine.as_os_str()).to_string_lossy();
-            return Ok(Machine::from_recording(&name, Recording::open(machine)?));
-        }
-        let known: Vec<&str> = names().collect();
-        let why = format!(
-            "no embedded machine has that name, and no folder or file; there are {}, and \
-             'crowd:8x32' of 8 GPUs with 32 processes on each",
-            known.join(", ")
-        );
-        let what = format!("find machine '{}'", machine.display());
-        Err(Error::new(ErrorKind::Invalid, what).with_source(why))
+    }
+
+    /// Returns the name of the machine that somebody names, without reading it; `None` where there
+    /// is none.
+    pub(crate) fn name_of(machine: &Path) -> Option<String> {
+        Some(match Found::of(machine) {
+            Found::Embedded(name) | Found::Crowd(name) => name.to_owned(),
+            Found::Folder(folder) => last_part(folder.file_name(), folder),
+            Found::Recording(file) => last_part(file.file_stem(), file),
+            Found::Nowhere => return None,
+        })
     }
 
     /// Reads a machine from a folder: `machine.toml` and the recordings that it names.
@@ -80,10 +86,48 @@ impl Machine {
     /// # Errors
     /// `Io` when a file cannot be read; `Invalid`, naming file and line, when its text is wrong.
     pub fn from_dir(folder: &Path) -> Result<Self> {
-        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+        let name = last_part(folder.file_name(), folder);
         load(&name, &|file| read_file(&folder.join(file), file))
             .map_err(|error| unreadable(&name, error))
     }
+}
+
+/// Where a machine is that somebody names.
+enum Found<'a> {
+    Embedded(&'a str),
+    Crowd(&'a str),
+    Folder(&'a Path),
+    Recording(&'a Path),
+    Nowhere,
+}
+
+impl<'a> Found<'a> {
+    fn of(machine: &'a Path) -> Self {
+        // What has a slash is a path.
+        let name = machine.to_str().filter(|name| !name.contains('/'));
+        if let Some(name) = name.filter(|name| names().any(|known| known == *name)) {
+            return Found::Embedded(name);
+        }
+        if let Some(name) = name.filter(|name| Machine::is_crowd(name)) {
+            return Found::Crowd(name);
+        }
+        if machine.is_dir() {
+            return Found::Folder(machine);
+        }
+        match machine.exists() {
+            false => Found::Nowhere,
+            true if machine.file_name() == Some("machine.toml".as_ref()) => {
+                let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty());
+                Found::Folder(folder.unwrap_or(Path::new(".")))
+            }
+            true => Found::Recording(machine),
+        }
+    }
+}
+
+/// Returns the last part of a path; all of one that has none.
+fn last_part(part: Option<&OsStr>, path: &Path) -> String {
+    part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// A machine that is part of the program.
@@ -102,11 +146,6 @@ pub fn machines() -> Vec<EmbeddedMachine> {
         Err(error) => error.fault().text,
     };
     names().map(|name| EmbeddedMachine { name, description: description(name) }).collect()
-}
-
-/// Returns what can be the name of a machine rather than a path.
-fn name_of(machine: &Path) -> Option<&str> {
-    machine.to_str().filter(|name| !name.contains('/'))
 }
 
 fn names() -> impl Iterator<Item = &'static str> {

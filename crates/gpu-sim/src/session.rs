@@ -175,6 +175,12 @@ impl Session {
         })
     }
 
+    /// Returns the name of the session's machine, without opening it; `None` where there is no such
+    /// machine.
+    pub fn machine_name(&self) -> Option<String> {
+        Machine::name_of(&self.machine)
+    }
+
     /// Starts the session's machine, at its beginning.
     ///
     /// Each simulated process that a real one stands for has that one's number, and ends only by

@@ -93,12 +93,12 @@ impl Library {
         Ok(self.running.insert(same.unwrap_or_else(|| Running::new(folder, session))))
     }
 
-    /// Returns the name of the simulated machine, where there is one.
+    /// Returns the name of the simulated machine, where a session names one.
     pub(crate) fn machine(&mut self) -> Option<String> {
         if self.initialised == 0 {
             self.read_session().ok()?;
         }
-        Some(self.running.as_mut()?.simulation().ok()?.name())
+        self.running.as_ref()?.machine_name()
     }
 
     /// Returns a text that stays for the life of the process.

@@ -77,6 +77,11 @@ impl Running {
         self.folder == folder && self.session == *session
     }
 
+    /// Returns the name of the machine, which need not have been started.
+    pub(crate) fn machine_name(&self) -> Option<String> {
+        self.session.machine_name()
+    }
+
     /// Returns the simulation, started on the first call.
     ///
     /// # Errors
