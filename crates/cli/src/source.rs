@@ -48,9 +48,22 @@ impl Source {
     /// # Errors
     /// When the simulated machine does not exist or is not well formed.
     pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
+        Source::open_ahead(global, None)
+    }
+
+    /// Opens the machine that the command line names, to look at once at these groups: the driver
+    /// is asked meanwhile.
+    ///
+    /// # Errors
+    /// As [`open`](Source::open).
+    pub(crate) fn open_to_look(global: &Global, groups: Groups) -> Result<Self, Failure> {
+        Source::open_ahead(global, Some(groups))
+    }
+
+    fn open_ahead(global: &Global, groups: Option<Groups>) -> Result<Self, Failure> {
         match &global.sim {
             Some(machine) => Ok(Source::simulated(Simulation::named(machine)?)),
-            None => Source::live(global),
+            None => Source::live(global, groups),
         }
     }
 
@@ -65,7 +78,7 @@ impl Source {
         }
     }
 
-    fn live(global: &Global) -> Result<Self, Failure> {
+    fn live(global: &Global, ahead: Option<Groups>) -> Result<Self, Failure> {
         if let Some(library) = &global.nvml {
             std::fs::metadata(library).map_err(|error| {
                 let what = format!("find the NVML '{}'", library.display());
@@ -77,9 +90,13 @@ impl Source {
         let helper = Helper {
             arguments: vec![OsString::from(HELPER)],
             library: global.nvml.clone(),
+            forks: true,
             ..Helper::new(own)
         };
         let backend = NvmlChild::new(helper, global.deadline, Box::new(tell_waiting));
+        if let Some(groups) = ahead {
+            backend.look_ahead(groups);
+        }
         let (host, clock, session): (Box<dyn Host>, Arc<dyn Clock>, _) = match backend.simulated() {
             Some(simulated) => {
                 let host = SessionHost::open(&simulated.session)?;

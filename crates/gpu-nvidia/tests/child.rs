@@ -13,13 +13,14 @@ use rustix::event::{Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-const GREETING: &str = r#"echo '{"greeting":{"protocol":1,"simulated":null}}'"#;
+const GREETING: &str = r#"read -r begin; echo '{"greeting":{"protocol":2,"simulated":null}}'"#;
 
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -165,6 +166,37 @@ fn a_look_comes_whole_and_in_order() {
 }
 
 #[test]
+fn a_look_ahead_answers_that_look_and_no_other_question() {
+    let look = r#"echo "$order" >> "$1/asked"; cat "$1/answer""#;
+    let driver_answer = serde_json::json!({ "driver": { "Ok": driver() } });
+    let script = format!(
+        "{GREETING}; while read -r order; do \
+         case $order in *look*) {look};; *) cat \"$1/driver\";; esac; done"
+    );
+    let child = Child::script(&script)
+        .with("answer", &[begun(1), part(0), done()])
+        .with("driver", &[driver_answer, done()]);
+    let asked = || fs::read_to_string(child.folder.path().join("asked")).unwrap_or_default();
+    let backend = child.backend(LONG);
+    let whole = Inventory { driver: Ok(driver()), devices: vec![device(0)] };
+    backend.look_ahead(Groups::NONE);
+    backend.look_ahead(Groups::all());
+    assert_eq!(backend.origin(), Origin::Live, "the greeting comes in between");
+    assert_eq!(backend.look(Groups::NONE), whole);
+    assert_eq!(asked().lines().count(), 1, "it was asked once");
+
+    backend.look_ahead(Groups::NONE);
+    assert_eq!(backend.driver().unwrap(), driver());
+    assert_eq!(backend.look(Groups::NONE), whole);
+    assert_eq!(asked().lines().count(), 3, "the answer to the first was not kept");
+
+    backend.look_ahead(Groups::NONE);
+    assert_eq!(backend.look(Groups::all()), whole);
+    assert_eq!(asked().lines().count(), 5, "other groups are another question");
+    assert_eq!(child.starts().len(), 1);
+}
+
+#[test]
 fn one_child_answers_all_questions() {
     let answers = [serde_json::json!({ "driver": { "Ok": driver() } }), done()];
     let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
@@ -193,7 +225,9 @@ fn the_real_child_says_that_there_is_no_library() {
 #[test]
 fn the_origin_comes_from_the_greeting() {
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let script = format!(r#"echo '{{"greeting":{{"protocol":1,"simulated":{simulated}}}}}'; cat"#);
+    let script = format!(
+        r#"read -r begin; echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'; cat"#
+    );
     let child = Child::script(&script);
     let backend = child.backend(LONG);
     assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));
@@ -309,7 +343,7 @@ fn a_child_that_makes_no_sense_is_ended() {
     for (script, how) in [
         ("echo nonsense; cat".to_owned(), "what it says makes no sense"),
         (
-            r#"echo '{"greeting":{"protocol":0,"simulated":null}}'; cat"#.to_owned(),
+            r#"echo '{"greeting":{"protocol":1,"simulated":null}}'; cat"#.to_owned(),
             "it is of another version",
         ),
         ("echo '\"done\"'; cat".to_owned(), "what it says makes no sense"),
@@ -350,7 +384,7 @@ fn one_that_chatters_past_the_deadline_is_given_up() {
 
 #[test]
 fn a_child_that_ignores_everything_holds_nothing_up() {
-    let script = format!("trap '' TERM INT HUP; exec 0<&-; {GREETING}; while :; do sleep 1; done");
+    let script = format!("trap '' TERM INT HUP; {GREETING}; exec 0<&-; while :; do sleep 1; done");
     let child = Child::script(&script);
     let backend = child.backend(SHORT);
     assert_eq!(backend.origin(), Origin::Live);
@@ -398,7 +432,8 @@ fn nothing_is_reset_that_is_simulated_or_hangs() {
     let mut device = DeviceId::from_index(0);
     device.bus = Ok("04:00.0".parse().unwrap());
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let greeting = format!(r#"echo '{{"greeting":{{"protocol":1,"simulated":{simulated}}}}}'"#);
+    let greeting =
+        format!(r#"read -r begin; echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'"#);
     let child = Child::script(&format!("{greeting}; read -r order; echo '\"done\"'; cat"));
     let error = child.backend(LONG).reset(&device, &token).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -428,9 +463,11 @@ fn waiting_is_reported_with_the_call() {
 }
 
 #[test]
-fn nothing_is_started_while_a_child_of_an_earlier_look_hangs() {
+fn nothing_is_begun_while_a_child_of_an_earlier_look_hangs() {
     let own = rustix::process::getuid().as_raw();
-    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+    let told = r#"read -r begin; echo "$begin" >> "$1/told""#;
+    let greeting = GREETING.strip_prefix("read -r begin").unwrap();
+    let child = Child::script(&format!("{told}{greeting}; read -r order; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(own);
     let backend = child.backend(LONG);
@@ -443,9 +480,13 @@ fn nothing_is_started_while_a_child_of_an_earlier_look_hangs() {
         );
     }
     assert_eq!(backend.origin(), Origin::Live);
-    assert!(child.starts().is_empty());
+    let told = || fs::read_to_string(child.folder.path().join("told")).unwrap_or_default();
+    assert_eq!(told().trim(), "", "a child that was started was not told to begin");
+    assert!(child.starts().len() <= 1, "nor was it started again");
+    assert!(!child.starts().into_iter().any(is_there), "and it has ended");
     fs::remove_dir_all(child.proc().join("4711")).unwrap();
     assert_eq!(backend.look(Groups::NONE).driver, Ok(driver()), "it has ended");
+    assert_eq!(told().trim(), "\"begin\"");
 }
 
 #[test]
@@ -512,7 +553,8 @@ fn the_real_child_says_what_hangs() {
 fn the_real_child_ends_with_the_program_even_while_it_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let library = endless_library(folder.path());
-    let (input, to_child) = std::io::pipe().unwrap();
+    let (input, mut to_child) = std::io::pipe().unwrap();
+    to_child.write_all(b"\"begin\"\n").unwrap();
     let mut program = Command::new("sleep").arg("1000").stdout(to_child).spawn().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"))
         .arg(&library)

@@ -7,7 +7,7 @@ use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{Driver, Origin, Pid, Snapshot};
+use gpu_core::{Driver, Groups, Origin, Pid, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, Finding, Suspect};
 
 pub(crate) fn run(
@@ -18,7 +18,7 @@ pub(crate) fn run(
     if args.paste {
         return super::paste::run(args, global, screen);
     }
-    let looks = Source::open(global)?.looks(&args.looks);
+    let looks = Source::open_to_look(global, Groups::NONE)?.looks(&args.looks);
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         let failure = Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()));

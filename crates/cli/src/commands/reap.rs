@@ -7,7 +7,7 @@ use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, clean};
 use crate::words;
-use gpu_core::{ActToken, DeviceId, ErrorKind, Snapshot};
+use gpu_core::{ActToken, DeviceId, ErrorKind, Groups, Snapshot};
 use gpu_reaper::{
     Diagnosis, Event, Freed, Guard, Membership, Outcome, Plan, Protect, Report, Request, Scope,
     Target, Why,
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open(global)?;
+    let source = Source::open_to_look(global, Groups::NONE)?;
     let looks = source.two_looks();
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true, true) = (&now.driver, now.devices.is_empty(), args.pid.is_empty()) {

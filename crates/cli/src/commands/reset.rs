@@ -10,8 +10,8 @@ use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, one_line};
 use crate::words;
 use gpu_core::{
-    Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Fault, Journal, Origin, Pid, Reading,
-    Snapshot,
+    Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Fault, Groups, Journal, Origin, Pid,
+    Reading, Snapshot,
 };
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
 }
 
 pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open(global)?;
+    let source = Source::open_to_look(global, Groups::NONE)?;
     let now = source.look();
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));

@@ -30,8 +30,8 @@ pub(crate) fn run(
         Some(Format::GpustatJson) => return as_gpustat(args, global, screen),
         None => {}
     }
-    let source = Source::open(global)?;
     let groups = if args.details { Groups::all() } else { Groups::NONE };
+    let source = Source::open_to_look(global, groups)?;
     repeat::show(&args.repeat, &source, screen, |screen| {
         let whole = source.look_in_detail(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
@@ -56,7 +56,7 @@ fn only<'a>(whole: &'a Snapshot, asked: &[Selector]) -> Result<Cow<'a, Snapshot>
 }
 
 fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open(global)?;
+    let source = Source::open_to_look(global, gpustat::groups())?;
     repeat::name_origin(&source);
     repeat::show(&args.repeat, &source, screen, |screen| {
         let at = source.clock.wall();

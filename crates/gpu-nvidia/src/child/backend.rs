@@ -4,7 +4,7 @@ use super::look::{Answer, Look, Nothing, Single};
 use super::process::Process;
 use super::stuck::{self, Stuck};
 use super::talk::{self, Failure, Patience};
-use super::wire::{Greeting, Question, Said};
+use super::wire::{Greeting, Order, Question, Said};
 use super::{Helper, Waiting};
 use crate::SimulatedNvml;
 use crate::reset::Resetter;
@@ -49,15 +49,20 @@ struct Standing {
 enum Child {
     /// None runs; the next question starts one.
     Absent,
-    /// One runs that has not greeted yet.
-    New(Process),
-    /// One runs and waits for questions.
-    Ready(Process),
+    /// One runs.
+    Runs(Running),
     /// None was started, since one of an earlier look hangs.
     Barred(Stuck),
     /// None will be started, for this reason. One that could not be ended is kept, to be waited
     /// for when it has.
     GivenUp(Fault, Option<Process>),
+}
+
+struct Running {
+    process: Process,
+    has_greeted: bool,
+    /// The look that it was asked for before anybody wanted the answer.
+    ahead: Option<Groups>,
 }
 
 impl NvmlChild {
@@ -94,11 +99,26 @@ impl NvmlChild {
     /// # Errors
     /// As for a question.
     pub fn close(&self) -> Result<()> {
-        let open = matches!(self.standing().child, Child::New(_) | Child::Ready(_));
+        let open = matches!(self.standing().child, Child::Runs(_));
         if !self.stays_open || !open {
             return Ok(());
         }
         self.shut_down()
+    }
+
+    /// Begins a look whose answer will be wanted soon, so that the driver works on it meanwhile.
+    /// Its time is counted from when the answer is wanted, by [`look`](GpuBackend::look) for the
+    /// same groups; any other question takes its place.
+    pub fn look_ahead(&self, groups: Groups) {
+        let mut standing = self.standing();
+        // What is wrong will be wrong when the answer is wanted, and be said then.
+        if self.start(&mut standing).is_ok()
+            && let Child::Runs(child) = &mut standing.child
+            && child.ahead.is_none()
+            && talk::put(&mut child.process, Question::Look(groups), self.stays_open).is_ok()
+        {
+            child.ahead = Some(groups);
+        }
     }
 
     fn shut_down(&self) -> Result<()> {
@@ -130,8 +150,8 @@ impl NvmlChild {
         let mut standing = self.standing();
         let mut patience = Patience::new(self.deadline, wanted, &*self.waiting);
         self.ready(&mut standing, &mut patience, Some(question))?;
-        let Child::Ready(child) = &mut standing.child else { return Err(nothing()) };
-        match talk::answer(child, &mut patience, answer) {
+        let Child::Runs(child) = &mut standing.child else { return Err(nothing()) };
+        match talk::answer(&mut child.process, &mut patience, answer) {
             Ok(()) => {
                 standing.losses = 0;
                 Ok(())
@@ -148,32 +168,48 @@ impl NvmlChild {
         question: Option<Question>,
     ) -> Result<(), Fault> {
         self.start(standing)?;
-        let (Child::New(child) | Child::Ready(child)) = &mut standing.child else {
-            return Err(nothing());
+        let Child::Runs(child) = &mut standing.child else { return Err(nothing()) };
+        let ready = match question {
+            Some(question) => self.put(child, patience, question),
+            None => Ok(()),
         };
-        // Asked before it has greeted, it need not wait for the program in between.
-        let put = question.map_or(Ok(()), |question| talk::put(child, question, self.stays_open));
-        if let Err(failure) = put {
-            return Err(self.lose(standing, failure));
+        let ready = ready.and_then(|()| self.hear_greeting(child, patience));
+        ready.map_err(|failure| self.lose(standing, failure))
+    }
+
+    /// Puts a question, unless it was put ahead. Asked before it has greeted, the child need not
+    /// wait for the program in between.
+    fn put(
+        &self,
+        child: &mut Running,
+        patience: &mut Patience<'_>,
+        question: Question,
+    ) -> Result<(), Failure> {
+        if let Some(ahead) = child.ahead.take() {
+            if matches!(question, Question::Look(groups) if groups == ahead) {
+                return Ok(());
+            }
+            self.hear_greeting(child, patience)?;
+            talk::answer(&mut child.process, patience, &mut Look::new(ahead))?;
         }
-        match std::mem::replace(&mut standing.child, Child::Absent) {
-            Child::New(mut child) => {
-                let greeting = talk::greeting(&mut child, patience);
-                standing.child = Child::Ready(child);
-                // Another library behind the second child than behind the first would be taken
-                // for the first.
-                let outcome = greeting.and_then(|greeting| {
-                    match *self.greeting.get_or_init(|| greeting.clone()) == greeting {
-                        true => Ok(()),
-                        false => Err(Failure::Broken("its library was exchanged".to_owned())),
-                    }
-                });
-                outcome.map_err(|failure| self.lose(standing, failure))
-            }
-            child => {
-                standing.child = child;
-                Ok(())
-            }
+        talk::put(&mut child.process, question, self.stays_open)
+    }
+
+    fn hear_greeting(
+        &self,
+        child: &mut Running,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), Failure> {
+        if child.has_greeted {
+            return Ok(());
+        }
+        let greeting = talk::greeting(&mut child.process, patience)?;
+        child.has_greeted = true;
+        // Another library behind the second child than behind the first would be taken for the
+        // first.
+        match *self.greeting.get_or_init(|| greeting.clone()) == greeting {
+            true => Ok(()),
+            false => Err(Failure::Broken("its library was exchanged".to_owned())),
         }
     }
 
@@ -186,27 +222,31 @@ impl NvmlChild {
                 return Err(fault.clone());
             }
             Child::Barred(stuck) if stuck.remains(&self.helper.proc) => return Err(barred(stuck)),
-            Child::New(child) | Child::Ready(child) if child.has_ended() => {
+            Child::Runs(child) if child.process.has_ended() => {
                 standing.child = Child::Absent;
                 standing.losses += 1;
             }
-            Child::New(_) | Child::Ready(_) => return Ok(()),
+            Child::Runs(_) => return Ok(()),
             Child::Absent | Child::Barred(_) => {}
         }
+        // The search takes about as long as the child to start, which does nothing until it is
+        // told to begin.
+        let mut process = Process::start(&self.helper).map_err(|error| error.fault())?;
         if let Some(stuck) = stuck::find(&self.helper.proc) {
             let fault = barred(&stuck);
             standing.child = Child::Barred(stuck);
             return Err(fault);
         }
-        let child = Process::start(&self.helper).map_err(|error| error.fault())?;
-        standing.child = Child::New(child);
+        // One that does not hear this has ended, and will be found so.
+        let _ = process.tell(&Order::Begin);
+        standing.child = Child::Runs(Running { process, has_greeted: false, ahead: None });
         Ok(())
     }
 
     /// Ends a child with which it is no use to talk on, and says why.
     fn lose(&self, standing: &mut Standing, failure: Failure) -> Fault {
         let child = match std::mem::replace(&mut standing.child, Child::Absent) {
-            Child::New(child) | Child::Ready(child) => Some(child),
+            Child::Runs(child) => Some(child.process),
             Child::Absent | Child::Barred(_) | Child::GivenUp(..) => None,
         };
         let remains = child.and_then(Process::kill);

@@ -14,6 +14,7 @@
 //! kernel ends when the program is read from its file.
 
 mod backend;
+mod fork;
 mod look;
 mod process;
 mod serve;
@@ -41,6 +42,10 @@ pub struct Helper {
     pub arguments: Vec<OsString>,
     /// The library to load, the argument that follows; `None` for the machine's own.
     pub library: Option<PathBuf>,
+    /// Whether a program that has one thread may be copied instead of started anew, which takes a
+    /// fraction of the time: for a program that would name itself. With more threads than one it
+    /// is started.
+    pub forks: bool,
     /// The root of the `/proc` in which a child of an earlier look is looked for.
     pub proc: PathBuf,
 }
@@ -49,7 +54,7 @@ impl Helper {
     /// Returns a helper without arguments, for the machine's own library.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let (arguments, library, proc) = (Vec::new(), None, "/proc".into());
-        Helper { program: program.into(), arguments, library, proc }
+        Helper { program: program.into(), arguments, library, forks: false, proc }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The program's end of the child: started, asked, heard, and ended, never waited for without a
 //! bound.
 
+use super::fork::{Ends, fork, has_one_thread};
 use super::wire::{self, ANSWER_LIMIT, LINE_LIMIT, Lines, Order, Said};
 use super::{Helper, moment};
 use gpu_core::{Error, ErrorKind, Result};
@@ -9,8 +10,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, pidfd_open,
+    pidfd_send_signal, waitid, waitpid,
 };
 use std::ffi::OsStr;
 use std::net::Shutdown;
@@ -62,31 +65,26 @@ impl Process {
     pub(crate) fn start(helper: &Helper) -> Result<Self> {
         let what = || format!("start '{}' to ask NVML", helper.program.display());
         let failed = |error: std::io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
-        let (orders, input) = UnixStream::pair().map_err(failed)?;
-        orders.set_nonblocking(true).map_err(failed)?;
-        let mut command = Command::new(from_root(&helper.program).map_err(failed)?);
-        command.args(&helper.arguments);
-        if let Some(library) = &helper.library {
-            command.arg(from_root(library).map_err(failed)?);
-        }
-        command.stdin(OwnedFd::from(input)).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.current_dir("/").process_group(0).spawn().map_err(failed)?;
-        // The command keeps the child's end of the socket; the child alone may have it.
-        drop(command);
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let output = child.stdout.take().map(OwnedFd::from);
-        let opened = || {
-            let answers = output.ok_or(Errno::BADF)?;
+        let begun = || {
+            let library = helper.library.as_deref().map(from_root).transpose()?;
+            let (orders, input) = UnixStream::pair()?;
+            orders.set_nonblocking(true)?;
+            let (answers, output) = pipe_with(PipeFlags::CLOEXEC)?;
             fcntl_setfl(&answers, fcntl_getfl(&answers)? | OFlags::NONBLOCK)?;
-            Ok((pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())?, answers))
+            let ends = Ends { input: input.into(), output };
+            let pid = match helper.forks && has_one_thread() {
+                true => fork(&ends, library.as_deref())?,
+                false => spawn(helper, ends, library)?,
+            };
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+                // Without a pidfd nothing of it is known but its number, which it has until it is
+                // waited for; its input ends now in any case.
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+            })?;
+            Ok((pidfd, orders, answers))
         };
-        let (pidfd, answers) = opened().map_err(|errno: Errno| {
-            // Without a pidfd nothing of it is known but its number, which it has until it is
-            // waited for; its input has ended by now in any case.
-            let _ = child.kill();
-            let _ = child.try_wait();
-            failed(errno.into())
-        })?;
+        let (pidfd, orders, answers) = begun().map_err(failed)?;
         let (heard, line) = (Lines::default(), Vec::new());
         Ok(Process { pidfd, orders, answers, heard, amount: 0, line, killed: false })
     }
@@ -228,6 +226,15 @@ impl Drop for Process {
             self.reap();
         }
     }
+}
+
+/// Starts the helper's program.
+fn spawn(helper: &Helper, ends: Ends, library: Option<PathBuf>) -> std::io::Result<Pid> {
+    let mut command = Command::new(from_root(&helper.program)?);
+    command.args(&helper.arguments).args(library);
+    command.stdin(ends.input).stdout(ends.output).stderr(Stdio::null());
+    let child = command.current_dir("/").process_group(0).spawn()?;
+    Ok(Pid::from_child(&child))
 }
 
 fn timespec(duration: Duration) -> Timespec {

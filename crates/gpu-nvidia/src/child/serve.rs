@@ -61,7 +61,7 @@ impl Library for Nvml {
 /// What both threads know.
 struct Shared<L> {
     library: OnceLock<L>,
-    /// How many things there are to do that are not done: the greeting, and each question.
+    /// How many tasks there are that are not done.
     pending: AtomicUsize,
     /// Held while a part is written.
     output: Mutex<()>,
@@ -78,28 +78,32 @@ fn run<L: Library + 'static>(open: impl FnOnce() -> Result<L>) -> ! {
     // It lives as long as the process.
     let shared: &'static Shared<L> = Box::leak(Box::new(Shared {
         library: OnceLock::new(),
-        pending: AtomicUsize::new(1),
+        pending: AtomicUsize::new(0),
         output: Mutex::new(()),
         listens: Barrier::new(2),
         name,
     }));
-    let (hand_over, questions) = channel();
+    let (hand_over, tasks) = channel();
     if Builder::new().spawn(move || listen(shared, &hand_over)).is_err() {
         _exit(1);
     }
     // A thread that begins registers with the loader, which is locked while it loads: one that
     // began during a load that hangs would never listen.
     shared.listens.wait();
-    ask(shared, open, &questions);
+    if let Ok(Task::Begin) = tasks.recv() {
+        ask(shared, open, &tasks);
+    }
     _exit(0);
 }
 
-/// Asks NVML what is handed over.
-fn ask<L: Library>(
-    shared: &Shared<L>,
-    open: impl FnOnce() -> Result<L>,
-    questions: &Receiver<(Question, bool)>,
-) {
+/// What one thread hands over to the other.
+enum Task {
+    Begin,
+    Ask { question: Question, stays_open: bool },
+}
+
+/// Loads the library, greets, and asks NVML what is handed over.
+fn ask<L: Library>(shared: &Shared<L>, open: impl FnOnce() -> Result<L>, tasks: &Receiver<Task>) {
     let mut line = Vec::new();
     let mut say = |said: &Said| shared.say(&mut line, said);
     let library = open().map(|library| shared.library.get_or_init(|| library));
@@ -107,7 +111,7 @@ fn ask<L: Library>(
     let simulated = library.as_ref().ok().and_then(|library| library.simulation());
     say(&Said::Greeting(Greeting { protocol: PROTOCOL, simulated }));
     shared.pending.fetch_sub(1, Ordering::AcqRel);
-    while let Ok((question, stays_open)) = questions.recv() {
+    while let Ok(Task::Ask { question, stays_open }) = tasks.recv() {
         match &library {
             Ok(library) => {
                 let closes = matches!(question, Question::Close);
@@ -155,10 +159,15 @@ fn answer(backend: &impl GpuBackend, question: Question, say: &mut impl FnMut(&S
 }
 
 /// Hears what the program says, hands its questions over, and ends the process in the end.
-fn listen<L: Library>(shared: &Shared<L>, hand_over: &Sender<(Question, bool)>) {
+fn listen<L: Library>(shared: &Shared<L>, hand_over: &Sender<Task>) {
     let input = std::io::stdin();
     let mut lines = Lines::default();
     let mut line = Vec::new();
+    let hand_over = |task| {
+        shared.pending.fetch_add(1, Ordering::AcqRel);
+        // Only a thread that has panicked does not take it, and that ends the process.
+        let _ = hand_over.send(task);
+    };
     shared.listens.wait();
     loop {
         let mut piece = [0; 4096];
@@ -170,10 +179,9 @@ fn listen<L: Library>(shared: &Shared<L>, hand_over: &Sender<(Question, bool)>) 
         }
         while let Some(order) = lines.take() {
             match serde_json::from_slice(order) {
+                Ok(Order::Begin) => hand_over(Task::Begin),
                 Ok(Order::Ask { question, stays_open }) => {
-                    shared.pending.fetch_add(1, Ordering::AcqRel);
-                    // Only a thread that has panicked does not take it, and that ends the process.
-                    let _ = hand_over.send((question, stays_open));
+                    hand_over(Task::Ask { question, stays_open });
                 }
                 Ok(Order::Where) => shared.say_where(&mut line),
                 Ok(Order::End) => {
@@ -251,7 +259,7 @@ fn write(line: &mut Vec<u8>, said: &Said) {
 
 unsafe extern "C" {
     /// Ends the process without running what was registered for its end (POSIX `_exit`).
-    safe fn _exit(status: c_int) -> !;
+    pub(crate) safe fn _exit(status: c_int) -> !;
     /// Makes a system call by number (glibc and musl `syscall`).
     fn syscall(number: c_long, ...) -> c_long;
 }

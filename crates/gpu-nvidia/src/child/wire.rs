@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Changes with every change of what is said; the two sides are usually one program, yet an
 /// upgrade may come between the start of the one and of the other.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// No part of an answer is longer. The longest by far is a device with some thousand processes
 /// and accounted processes, at less than 300 bytes each.
@@ -25,6 +25,9 @@ pub(crate) const ORDER_LIMIT: usize = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
+    /// Load the library and greet. Comes first, once it is known that no child of an earlier look
+    /// hangs: until then the child does nothing that could hang.
+    Begin,
     /// Ask NVML; unless `stays_open`, shut it down before `Done`.
     Ask { question: Question, stays_open: bool },
     /// Say at once which call is being waited for.
@@ -57,7 +60,7 @@ pub(crate) enum Question {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Said {
-    /// Comes first and unasked.
+    /// Comes first.
     Greeting(Greeting),
     Driver(Result<Driver, Fault>),
     Devices(Result<Vec<DeviceInfo>, Fault>),

@@ -1,0 +1,87 @@
+//! The child as a copy of the program. That needs a program of one thread, which a test of the
+//! usual kind is not: this is a program of its own, and ends with 0 when all of it holds.
+
+use gpu_core::{ErrorKind, Fault, GpuBackend, Groups, MachineFault};
+use gpu_nvidia::{Helper, NvmlChild};
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+fn backend(library: &Path, deadline: Duration) -> NvmlChild {
+    let mut helper = Helper::new("/nowhere/helper");
+    helper.forks = true;
+    helper.library = Some(library.to_owned());
+    NvmlChild::new(helper, deadline, Box::new(|_| {}))
+}
+
+fn fault(backend: &NvmlChild) -> Fault {
+    backend.look(Groups::NONE).driver.unwrap_err()
+}
+
+fn children() -> Vec<u32> {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    let text = fs::read_to_string(path).unwrap();
+    text.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn main() {
+    let long = Duration::from_secs(60);
+    let nowhere = Path::new("/nowhere/libnvidia-ml.so.1");
+    a_copy_answers(&backend(nowhere, long));
+    assert!(children().is_empty(), "it has ended and was waited for");
+    a_copy_that_hangs_is_ended();
+    a_copy_of_a_thread_of_several_is_never_made(&backend(nowhere, long));
+}
+
+/// The program that could be started instead does not exist.
+fn a_copy_answers(backend: &NvmlChild) {
+    let lease = tempfile::tempfile().unwrap();
+    fcntl_setfd(&lease, FdFlags::empty()).unwrap();
+    assert_eq!(fault(backend).kind, ErrorKind::from(MachineFault::NoLibrary));
+    assert_eq!(fault(backend).kind, ErrorKind::from(MachineFault::NoLibrary));
+    let [child] = children()[..] else { panic!("one child: {:?}", children()) };
+    let mut links: Vec<(u32, String)> = fs::read_dir(format!("/proc/{child}/fd"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| {
+            let number = path.file_name().unwrap().to_string_lossy().parse().unwrap();
+            (number, fs::read_link(path).unwrap().to_string_lossy().into_owned())
+        })
+        .collect();
+    links.sort_unstable();
+    let [(0, input), (1, output), (2, errors), (3, name)] = &links[..] else {
+        panic!("it has more or less than its conversation: {links:?}");
+    };
+    assert!(input.starts_with("socket:") && output.starts_with("pipe:"), "{links:?}");
+    assert_eq!(errors, "/dev/null");
+    assert!(name.ends_with("/comm"), "{links:?}");
+    assert_eq!(fs::read_link(format!("/proc/{child}/cwd")).unwrap(), Path::new("/"));
+    let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    let group = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(2).unwrap();
+    assert_eq!(group, child.to_string(), "a process group of its own");
+    drop(lease);
+}
+
+/// The loading of a FIFO that nobody writes to never ends.
+fn a_copy_that_hangs_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libnvidia-ml.so.1");
+    assert!(Command::new("mkfifo").arg(&library).status().unwrap().success());
+    let backend = backend(&library, Duration::from_millis(300));
+    let text = "get an answer from the driver within 0.3 s: the loading of the library did not \
+                return";
+    assert_eq!(fault(&backend).text, text);
+    assert!(children().is_empty());
+}
+
+fn a_copy_of_a_thread_of_several_is_never_made(backend: &NvmlChild) {
+    let (end, wait) = channel::<()>();
+    let other = std::thread::spawn(move || wait.recv());
+    let fault = fault(backend);
+    assert!(fault.text.starts_with("start '/nowhere/helper' to ask NVML: "), "{}", fault.text);
+    drop(end);
+    assert!(other.join().unwrap().is_err());
+}
