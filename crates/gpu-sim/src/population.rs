@@ -9,25 +9,25 @@ use std::collections::{BTreeMap, BTreeSet};
 /// [`change`](Population::change), so that they are never behind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Population {
-    living: BTreeMap<Serial, Living>,
-    by_pid: BTreeMap<Pid, BTreeSet<Serial>>,
-    by_device: BTreeMap<u32, BTreeSet<Serial>>,
+    living: BTreeMap<Serial, Box<Living>>,
+    by_pid: BTreeSet<(Pid, Serial)>,
+    by_device: BTreeSet<(u32, Serial)>,
 }
 
 impl Population {
     pub(crate) fn get(&self, serial: Serial) -> Option<&Living> {
-        self.living.get(&serial)
+        self.living.get(&serial).map(|living| &**living)
     }
 
     /// Returns all, in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Serial, &Living)> {
-        self.living.iter().map(|(serial, living)| (*serial, living))
+        self.living.iter().map(|(serial, living)| (*serial, &**living))
     }
 
     /// Returns those that have this number on the host, ended ones that NVML lists included.
     pub(crate) fn numbered(&self, pid: Pid) -> impl Iterator<Item = (Serial, &Living)> {
-        let serials = self.by_pid.get(&pid).into_iter().flatten();
-        serials.filter_map(|serial| Some((*serial, self.living.get(serial)?)))
+        let serials = self.by_pid.range((pid, Serial::FIRST)..=(pid, Serial::LAST));
+        serials.filter_map(|(_, serial)| Some((*serial, self.get(*serial)?)))
     }
 
     /// Returns the process that has this number on the host; one that NVML lists and that has
@@ -39,28 +39,31 @@ impl Population {
 
     /// Returns those that have memory of a device.
     pub(crate) fn on_device(&self, device: u32) -> impl Iterator<Item = (Serial, &Living)> {
-        let serials = self.by_device.get(&device).into_iter().flatten();
-        serials.filter_map(|serial| Some((*serial, self.living.get(serial)?)))
+        let serials = self.by_device.range((device, Serial::FIRST)..=(device, Serial::LAST));
+        serials.filter_map(|(_, serial)| Some((*serial, self.get(*serial)?)))
     }
 
     pub(crate) fn insert(&mut self, serial: Serial, living: Living) {
-        self.remove(serial);
-        self.by_pid.entry(living.process.pid()).or_default().insert(serial);
-        for holding in &living.process.holdings {
-            self.by_device.entry(holding.device).or_default().insert(serial);
-        }
+        self.put(serial, Box::new(living));
+    }
+
+    fn put(&mut self, serial: Serial, living: Box<Living>) {
+        self.take(serial);
+        self.by_pid.insert((living.process.pid(), serial));
+        let holdings = living.process.holdings.iter();
+        self.by_device.extend(holdings.map(|holding| (holding.device, serial)));
         self.living.insert(serial, living);
     }
 
     pub(crate) fn remove(&mut self, serial: Serial) -> Option<Living> {
+        self.take(serial).map(|living| *living)
+    }
+
+    fn take(&mut self, serial: Serial) -> Option<Box<Living>> {
         let living = self.living.remove(&serial)?;
-        if let Some(serials) = self.by_pid.get_mut(&living.process.pid()) {
-            serials.remove(&serial);
-        }
+        self.by_pid.remove(&(living.process.pid(), serial));
         for holding in &living.process.holdings {
-            if let Some(serials) = self.by_device.get_mut(&holding.device) {
-                serials.remove(&serial);
-            }
+            self.by_device.remove(&(holding.device, serial));
         }
         Some(living)
     }
@@ -71,9 +74,9 @@ impl Population {
         serial: Serial,
         change: impl FnOnce(&mut Living) -> T,
     ) -> Option<T> {
-        let mut living = self.remove(serial)?;
+        let mut living = self.take(serial)?;
         let answer = change(&mut living);
-        self.insert(serial, living);
+        self.put(serial, living);
         Some(answer)
     }
 }

@@ -18,6 +18,11 @@ const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Serial(pub(crate) u64);
 
+impl Serial {
+    pub(crate) const FIRST: Serial = Serial(0);
+    pub(crate) const LAST: Serial = Serial(u64::MAX);
+}
+
 /// A process that lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Living {
