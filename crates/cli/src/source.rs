@@ -48,22 +48,33 @@ impl Source {
     /// # Errors
     /// When the simulated machine does not exist or is not well formed.
     pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
-        Source::open_ahead(global, None)
+        Source::prepared(global, |backend| backend)
     }
 
-    /// Opens the machine that the command line names, to look at once at these groups: the driver
-    /// is asked meanwhile.
+    /// Opens the machine that the command line names, to look next at these groups: the driver is
+    /// asked meanwhile. `once`: nothing else will be asked.
     ///
     /// # Errors
     /// As [`open`](Source::open).
-    pub(crate) fn open_to_look(global: &Global, groups: Groups) -> Result<Self, Failure> {
-        Source::open_ahead(global, Some(groups))
+    pub(crate) fn open_to_look(
+        global: &Global,
+        groups: Groups,
+        once: bool,
+    ) -> Result<Self, Failure> {
+        Source::prepared(global, |backend| {
+            let backend = if once { backend.for_one_question() } else { backend };
+            backend.look_ahead(groups);
+            backend
+        })
     }
 
-    fn open_ahead(global: &Global, groups: Option<Groups>) -> Result<Self, Failure> {
+    fn prepared(
+        global: &Global,
+        prepare: impl FnOnce(NvmlChild) -> NvmlChild,
+    ) -> Result<Self, Failure> {
         match &global.sim {
             Some(machine) => Ok(Source::simulated(Simulation::named(machine)?)),
-            None => Source::live(global, groups),
+            None => Source::live(global, prepare),
         }
     }
 
@@ -78,7 +89,10 @@ impl Source {
         }
     }
 
-    fn live(global: &Global, ahead: Option<Groups>) -> Result<Self, Failure> {
+    fn live(
+        global: &Global,
+        prepare: impl FnOnce(NvmlChild) -> NvmlChild,
+    ) -> Result<Self, Failure> {
         if let Some(library) = &global.nvml {
             std::fs::metadata(library).map_err(|error| {
                 let what = format!("find the NVML '{}'", library.display());
@@ -94,9 +108,7 @@ impl Source {
             ..Helper::new(own)
         };
         let backend = NvmlChild::new(helper, global.deadline, Box::new(tell_waiting));
-        if let Some(groups) = ahead {
-            backend.look_ahead(groups);
-        }
+        let backend = prepare(backend);
         let (host, clock, session): (Box<dyn Host>, Arc<dyn Clock>, _) = match backend.simulated() {
             Some(simulated) => {
                 let host = SessionHost::open(&simulated.session)?;

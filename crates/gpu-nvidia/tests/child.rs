@@ -197,6 +197,24 @@ fn a_look_ahead_answers_that_look_and_no_other_question() {
 }
 
 #[test]
+fn a_child_for_one_question_ends_while_the_program_goes_on() {
+    let answers = [serde_json::json!({ "driver": { "Ok": driver() } }), done()];
+    let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
+    let child = Child::script(&script).with("answer", &answers);
+    let backend = child.backend(LONG).for_one_question();
+    for count in 1..=2 {
+        assert_eq!(backend.driver().unwrap(), driver());
+        let pid = child.starts()[count - 1];
+        eventually(|| {
+            fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+        });
+    }
+    drop(backend);
+    assert_eq!(child.starts().len(), 2);
+    assert!(!child.starts().into_iter().any(is_there), "both were waited for");
+}
+
+#[test]
 fn one_child_answers_all_questions() {
     let answers = [serde_json::json!({ "driver": { "Ok": driver() } }), done()];
     let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");

@@ -65,6 +65,11 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
+    /// Tells whether one view is all.
+    pub(crate) fn is_once(&self) -> bool {
+        self.pause().is_none()
+    }
+
     /// Returns the time between two views; `None` for a single one.
     pub(crate) fn pause(&self) -> Option<Duration> {
         let seconds = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));

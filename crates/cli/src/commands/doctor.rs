@@ -18,7 +18,8 @@ pub(crate) fn run(
     if args.paste {
         return super::paste::run(args, global, screen);
     }
-    let looks = Source::open_to_look(global, Groups::NONE)?.looks(&args.looks);
+    let looks =
+        Source::open_to_look(global, Groups::NONE, args.looks.looks == 1)?.looks(&args.looks);
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         let failure = Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()));

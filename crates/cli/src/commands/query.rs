@@ -57,7 +57,7 @@ pub(super) fn rows(
         Ok(query) => query,
         Err(name) => return no_such_field(screen, subject, &name),
     };
-    let source = Source::open_to_look(global, query.groups())?;
+    let source = Source::open_to_look(global, query.groups(), repeat.is_once())?;
     repeat::name_origin(&source);
     let mut is_first = true;
     repeat::show(repeat, &source, screen, |screen| {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, Groups::NONE)?;
+    let source = Source::open_to_look(global, Groups::NONE, false)?;
     let looks = source.two_looks();
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true, true) = (&now.driver, now.devices.is_empty(), args.pid.is_empty()) {

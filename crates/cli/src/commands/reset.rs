@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
 }
 
 pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, Groups::NONE)?;
+    let source = Source::open_to_look(global, Groups::NONE, false)?;
     let now = source.look();
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));

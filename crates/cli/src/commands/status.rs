@@ -31,7 +31,7 @@ pub(crate) fn run(
         None => {}
     }
     let groups = if args.details { Groups::all() } else { Groups::NONE };
-    let source = Source::open_to_look(global, groups)?;
+    let source = Source::open_to_look(global, groups, args.repeat.is_once())?;
     repeat::show(&args.repeat, &source, screen, |screen| {
         let whole = source.look_in_detail(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
@@ -56,7 +56,7 @@ fn only<'a>(whole: &'a Snapshot, asked: &[Selector]) -> Result<Cow<'a, Snapshot>
 }
 
 fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, gpustat::groups())?;
+    let source = Source::open_to_look(global, gpustat::groups(), args.repeat.is_once())?;
     repeat::name_origin(&source);
     repeat::show(&args.repeat, &source, screen, |screen| {
         let at = source.clock.wall();

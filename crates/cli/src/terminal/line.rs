@@ -26,6 +26,9 @@ impl Tone {
     }
 }
 
+/// Most lines fit into so many bytes.
+const USUAL_LENGTH: usize = 96;
+
 /// A line in the making. Whatever is added is made harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -44,6 +47,9 @@ impl Line {
     /// Adds text in a tone.
     pub(crate) fn add(mut self, tone: Tone, text: impl AsRef<str>) -> Self {
         let text = clean(text.as_ref());
+        if self.text.is_empty() {
+            self.text.reserve(USUAL_LENGTH);
+        }
         self.width += text.width();
         self.text.push_str(&text);
         self.end(tone);

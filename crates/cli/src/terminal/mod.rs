@@ -22,6 +22,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
+/// So many bytes at most are kept before they are written: what a pipe takes at once on Linux.
+const PIECE: usize = 64 << 10;
+
 /// The width taken where there is no terminal to ask.
 const USUAL_WIDTH: usize = 80;
 
@@ -59,7 +62,7 @@ impl Screen {
         Screen {
             width: width.unwrap_or(USUAL_WIDTH),
             is_terminal: stdout.is_terminal(),
-            out: Box::new(BufWriter::new(stdout)),
+            out: Box::new(BufWriter::with_capacity(PIECE, stdout)),
             colour,
             closed: false,
             held: false,

@@ -35,6 +35,7 @@ pub struct NvmlChild {
     deadline: Duration,
     waiting: Box<dyn Fn(&Waiting) + Send + Sync>,
     stays_open: bool,
+    is_brief: bool,
     greeting: OnceLock<Greeting>,
     standing: Mutex<Standing>,
 }
@@ -51,6 +52,8 @@ enum Child {
     Absent,
     /// One runs.
     Runs(Running),
+    /// One has given its only answer, and ends.
+    Ends { _process: Process },
     /// None was started, since one of an earlier look hangs.
     Barred(Stuck),
     /// None will be started, for this reason. One that could not be ended is kept, to be waited
@@ -65,6 +68,16 @@ struct Running {
     ahead: Option<Groups>,
 }
 
+impl Child {
+    /// Lets one that runs end by itself.
+    fn dismiss(&mut self) {
+        if let Child::Runs(Running { process, .. }) = std::mem::replace(self, Child::Absent) {
+            process.hang_up();
+            *self = Child::Ends { _process: process };
+        }
+    }
+}
+
 impl NvmlChild {
     /// Returns a backend that has not started anything yet. `waiting` is told, after the first
     /// second of a question and then each second, what it is waiting for.
@@ -75,7 +88,8 @@ impl NvmlChild {
     ) -> Self {
         let standing = Mutex::new(Standing { child: Child::Absent, losses: 0 });
         let greeting = OnceLock::new();
-        NvmlChild { helper, deadline, waiting, stays_open: false, greeting, standing }
+        let (stays_open, is_brief) = (false, false);
+        NvmlChild { helper, deadline, waiting, stays_open, is_brief, greeting, standing }
     }
 
     /// Leaves NVML open between questions. Each question is then cheaper, events that happen in
@@ -83,6 +97,13 @@ impl NvmlChild {
     #[must_use]
     pub fn keep_open(self) -> Self {
         NvmlChild { stays_open: true, ..self }
+    }
+
+    /// Lets the child end with its first answer, while the program goes on with that. A further
+    /// question starts another one.
+    #[must_use]
+    pub fn for_one_question(self) -> Self {
+        NvmlChild { is_brief: true, ..self }
     }
 
     /// Returns the simulation that the library belongs to; `None` for a real one, and where no
@@ -154,6 +175,9 @@ impl NvmlChild {
         match talk::answer(&mut child.process, &mut patience, answer) {
             Ok(()) => {
                 standing.losses = 0;
+                if self.is_brief {
+                    standing.child.dismiss();
+                }
                 Ok(())
             }
             Err(failure) => Err(self.lose(&mut standing, failure)),
@@ -227,7 +251,7 @@ impl NvmlChild {
                 standing.losses += 1;
             }
             Child::Runs(_) => return Ok(()),
-            Child::Absent | Child::Barred(_) => {}
+            Child::Absent | Child::Ends { .. } | Child::Barred(_) => {}
         }
         // The search takes about as long as the child to start, which does nothing until it is
         // told to begin.
@@ -247,7 +271,7 @@ impl NvmlChild {
     fn lose(&self, standing: &mut Standing, failure: Failure) -> Fault {
         let child = match std::mem::replace(&mut standing.child, Child::Absent) {
             Child::Runs(child) => Some(child.process),
-            Child::Absent | Child::Barred(_) | Child::GivenUp(..) => None,
+            Child::Absent | Child::Ends { .. } | Child::Barred(_) | Child::GivenUp(..) => None,
         };
         let remains = child.and_then(Process::kill);
         match failure {

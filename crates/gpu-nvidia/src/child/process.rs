@@ -208,7 +208,7 @@ impl Process {
     }
 
     /// Ends the conversation, which ends the child unless it misbehaves.
-    fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         // A socket that is not connected any more is what is wanted.
         let _ = self.orders.shutdown(Shutdown::Both);
     }

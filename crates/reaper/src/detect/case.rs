@@ -30,8 +30,12 @@ impl<'a> Case<'a> {
                 DeviceFileKind::Gpu(minor) => Some(minor),
                 _ => None,
             });
-            for minor in minors.collect::<BTreeSet<u32>>() {
-                by_minor.entry(minor).or_default().push(holder);
+            for minor in minors {
+                let holders = by_minor.entry(minor).or_default();
+                // It may have a device by two of its nodes.
+                if !holders.last().is_some_and(|last| std::ptr::eq(*last, holder)) {
+                    holders.push(holder);
+                }
             }
         }
         // In a PID namespace of our own NVML's numbers name nobody, or a stranger.
