@@ -109,7 +109,9 @@ class Ghosts:
         """Waits until a worker has its memory; returns the number and start that it knows."""
         until = time.monotonic() + PATIENCE
         while not ready.exists():
-            if time.monotonic() > until or child.poll() is not None:
+            # A worker may end once another process has its memory and has said so.
+            over = time.monotonic() > until or child.poll() is not None
+            if over and not ready.exists():
                 said = Path(f"{ready}.log").read_text(errors="replace").strip().splitlines()
                 raise Failed(f"it did not start: {said[-1] if said else 'without a word'}")
             time.sleep(0.05)
