@@ -29,23 +29,16 @@ impl Inventory {
 
 /// Asks a backend one question after the other.
 pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inventory {
-    let (driver, infos) = begin_look(backend);
-    let devices = infos.into_iter().map(|info| DeviceState::ask(backend, info, groups)).collect();
-    Inventory { driver, devices }
-}
-
-/// Returns the beginning of a look: the driver, and which devices there are to ask.
-///
-/// With [`DeviceState::ask`] for each device this is a look, for who must hand on each part as
-/// soon as it is known.
-pub fn begin_look<B: GpuBackend + ?Sized>(backend: &B) -> (Result<Driver, Fault>, Vec<DeviceInfo>) {
     let driver = ask(|| backend.driver());
     if driver.as_ref().is_err_and(|fault| spoils_all(fault.kind)) {
-        return (driver, Vec::new());
+        return Inventory { driver, devices: Vec::new() };
     }
     match ask(|| backend.devices()) {
-        Ok(infos) => (driver, infos),
-        Err(fault) => (Err(fault), Vec::new()),
+        Ok(infos) => {
+            let states = infos.into_iter().map(|info| DeviceState::ask(backend, info, groups));
+            Inventory { driver, devices: states.collect() }
+        }
+        Err(fault) => Inventory { driver: Err(fault), devices: Vec::new() },
     }
 }
 
@@ -111,8 +104,12 @@ fn unless<T>(
     hung.clone().map_or_else(question, Err)
 }
 
-/// Puts a question until the answer stands.
-pub(crate) fn ask<T>(question: impl Fn() -> Result<T>) -> Result<T, Fault> {
+/// Puts a question until the answer stands: again at once, a few times, when it could not be
+/// answered this time.
+///
+/// # Errors
+/// Those of the question, as data.
+pub fn ask<T>(question: impl Fn() -> Result<T>) -> Result<T, Fault> {
     let mut answer = question();
     for _ in 1..TRIES {
         match &answer {

@@ -47,7 +47,7 @@ pub use holder::{
 };
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
-pub use inventory::{Inventory, begin_look};
+pub use inventory::{Inventory, ask};
 pub use journal::Journal;
 pub use memory::{DeviceMemory, Region};
 pub use observe::{observe, observe_in_detail};

@@ -4,10 +4,11 @@ use crate::absent::Absent;
 use crate::backend::GpuBackend;
 use crate::clock::Clock;
 use crate::details::Groups;
+use crate::device::DeviceInfo;
 use crate::host::Host;
-use crate::id::{Pid, ProcessKey};
+use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
-use crate::snapshot::{Process, Snapshot};
+use crate::snapshot::{DeviceState, Process, Snapshot};
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
@@ -27,11 +28,14 @@ pub fn observe_in_detail(
     groups: Groups,
 ) -> Snapshot {
     let taken_at = clock.wall();
-    let Inventory { driver, devices } = backend.look(groups);
-    let unasked = match devices.is_empty() {
-        true => ask(|| host.driver_devices()).unwrap_or_default(),
-        false => Vec::new(),
-    };
+    let Inventory { driver, mut devices } = backend.look(groups);
+    let mut unasked = Vec::new();
+    if devices.is_empty() || devices.iter().any(is_unknown) {
+        unasked = ask(|| host.driver_devices()).unwrap_or_default();
+    }
+    if !devices.is_empty() {
+        name(&mut devices, std::mem::take(&mut unasked));
+    }
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
     let scan = files.clone().and_then(|files| ask(|| host.holders(&files)));
@@ -55,6 +59,27 @@ pub fn observe_in_detail(
     look_up(host, &mut snapshot, named_pids);
     look_up(host, &mut snapshot, relatives);
     snapshot
+}
+
+/// Tells whether nothing is known of a device but that it is there.
+fn is_unknown(device: &DeviceState) -> bool {
+    device.info == DeviceInfo::unknown(DeviceId::from_index(device.id().index))
+}
+
+/// Tells by the kernel module what the devices are that could not say it themselves, where it has
+/// the same devices as the driver's library: both go by PCI address, and one may show fewer.
+fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
+    let agree = |(device, named): (&DeviceState, &DeviceInfo)| {
+        device.id().index == named.id.index
+            && (is_unknown(device) || device.id().bus == named.id.bus)
+    };
+    if devices.len() == module.len() && devices.iter().zip(&module).all(agree) {
+        for (device, named) in devices.iter_mut().zip(module) {
+            if is_unknown(device) {
+                device.info = named;
+            }
+        }
+    }
 }
 
 fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTreeSet<Pid>) {
@@ -89,4 +114,44 @@ fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
     let pids = known.flat_map(|info| [info.parent, info.group, info.session]);
     pids.filter_map(|pid| pid.ok().filter(|pid| pid.0 != 0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{ErrorKind, Fault};
+    use crate::id::PciBusId;
+
+    fn info(index: u32, bus: u8) -> DeviceInfo {
+        let mut id = DeviceId::from_index(index);
+        id.bus = Ok(PciBusId { domain: 0, bus, device: 0, function: 0 });
+        DeviceInfo { name: Ok(format!("GPU at {bus}")), ..DeviceInfo::unknown(id) }
+    }
+
+    fn lost(index: u32) -> DeviceInfo {
+        DeviceInfo::unknown(DeviceId::from_index(index))
+    }
+
+    fn named(devices: &[DeviceInfo], module: &[DeviceInfo]) -> Vec<DeviceInfo> {
+        let fault = Fault { kind: ErrorKind::TimedOut, text: String::new() };
+        let state = |info: &DeviceInfo| DeviceState::unanswered(info.clone(), Groups::NONE, &fault);
+        let mut devices: Vec<DeviceState> = devices.iter().map(state).collect();
+        name(&mut devices, module.to_vec());
+        devices.into_iter().map(|device| device.info).collect()
+    }
+
+    #[test]
+    fn the_module_names_what_could_not_say_it_where_both_have_the_same_devices() {
+        let module = [info(0, 4), info(1, 5), info(2, 6)];
+        assert_eq!(named(&[info(0, 4), lost(1), lost(2)], &module), module);
+        for (devices, module) in [
+            // A container shows one device of three: which one is not known.
+            (vec![lost(0)], &module[..]),
+            (vec![info(0, 4), lost(1), lost(2)], &module[..2]),
+            (vec![info(0, 9), lost(1), lost(2)], &module[..]),
+            (vec![lost(0)], &[]),
+        ] {
+            assert_eq!(named(&devices, module), devices);
+        }
+    }
 }

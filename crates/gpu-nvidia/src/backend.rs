@@ -8,7 +8,7 @@ use crate::sample::sample;
 use crate::session::{Opened, Session};
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, GpuBackend, Groups, MigInstance, Origin, Result, Topology,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Result, Topology,
 };
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
@@ -59,6 +59,22 @@ impl Nvml {
         if let Some(session) = self.writing().take() {
             session.close(&self.caller);
         }
+    }
+
+    /// Returns how many devices there are.
+    ///
+    /// # Errors
+    /// `Machine` when there is none, or no driver answers.
+    pub(crate) fn count(&self) -> Result<u32> {
+        self.ask(|nvml| nvml.count())
+    }
+
+    /// Returns what the device at an index is.
+    ///
+    /// # Errors
+    /// `Machine` when the driver stops to answer.
+    pub(crate) fn info(&self, index: u32) -> Result<DeviceInfo> {
+        self.ask(|nvml| nvml.device_info(index))
     }
 
     fn writing(&self) -> RwLockWriteGuard<'_, Option<Session>> {
@@ -143,6 +159,11 @@ impl GpuBackend for Nvml {
 
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
         self.ask(|nvml| nvml.events(wait))
+    }
+
+    fn look(&self, groups: Groups) -> Inventory {
+        let (driver, count) = self.begin_look();
+        Inventory { driver, devices: (0..count).map(|index| self.look_at(index, groups)).collect() }
     }
 
     /// Closes NVML, which else would be somebody who uses the device, and runs nvidia-smi.

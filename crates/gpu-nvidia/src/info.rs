@@ -12,13 +12,25 @@ impl Opened<'_> {
     /// # Errors
     /// `Machine` when there is none, or the driver stops to answer.
     pub(crate) fn devices(self) -> Result<Vec<DeviceInfo>> {
-        if self.indices().is_empty() {
-            return Err(Error::new(MachineFault::NoDevices, "find a GPU"));
-        }
-        self.indices().map(|index| self.device_info(index)).collect()
+        (0..self.count()?).map(|index| self.device_info(index)).collect()
     }
 
-    fn device_info(self, index: u32) -> Result<DeviceInfo> {
+    /// Returns how many devices there are.
+    ///
+    /// # Errors
+    /// `Machine` when there is none.
+    pub(crate) fn count(self) -> Result<u32> {
+        match self.indices().end {
+            0 => Err(Error::new(MachineFault::NoDevices, "find a GPU")),
+            count => Ok(count),
+        }
+    }
+
+    /// Returns the device at an index.
+    ///
+    /// # Errors
+    /// `Machine` when the driver stops to answer.
+    pub(crate) fn device_info(self, index: u32) -> Result<DeviceInfo> {
         match self.answering(index) {
             Err(error) if !spoils_all(&error) => Ok(self.silent(index, error.kind().absent())),
             answer => answer,

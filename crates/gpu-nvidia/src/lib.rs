@@ -21,6 +21,7 @@ mod event;
 mod functions;
 mod info;
 mod library;
+mod look;
 mod mig;
 mod process;
 mod reset;

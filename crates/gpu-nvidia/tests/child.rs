@@ -139,8 +139,7 @@ fn device(index: u32) -> DeviceState {
 }
 
 fn begun(count: u32) -> serde_json::Value {
-    let devices: Vec<_> = (0..count).map(info).collect();
-    serde_json::json!({ "begun": { "driver": { "Ok": driver() }, "devices": devices } })
+    serde_json::json!({ "begun": { "driver": { "Ok": driver() }, "count": count } })
 }
 
 fn part(index: u32) -> serde_json::Value {

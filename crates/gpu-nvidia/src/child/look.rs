@@ -1,7 +1,8 @@
 //! The answers of the child, put together from their parts.
 
 use super::wire::Said;
-use gpu_core::{DeviceInfo, DeviceState, Driver, Fault, Groups, Inventory};
+use crate::look::unknown;
+use gpu_core::{DeviceState, Driver, Fault, Groups, Inventory};
 
 /// An answer that grows part by part.
 pub(crate) trait Answer {
@@ -63,10 +64,13 @@ impl Answer for Nothing {
     }
 }
 
+/// No machine has more devices.
+const MOST_DEVICES: u32 = 1024;
+
 /// The answer to a whole look.
 pub(crate) struct Look {
     groups: Groups,
-    begun: Option<(Result<Driver, Fault>, std::vec::IntoIter<DeviceInfo>)>,
+    begun: Option<(Result<Driver, Fault>, u32)>,
     devices: Vec<DeviceState>,
 }
 
@@ -78,41 +82,46 @@ impl Look {
     /// Returns what was learned; what was not is spoiled by `trouble`.
     pub(crate) fn or(self, trouble: Fault) -> Inventory {
         let Look { groups, begun, mut devices } = self;
-        let Some((driver, missing)) = begun else {
+        let Some((driver, count)) = begun else {
             return Inventory { driver: Err(trouble), devices };
         };
-        devices.extend(missing.map(|info| DeviceState::unanswered(info, groups, &trouble)));
+        let missing = devices.len() as u32..count;
+        devices.extend(missing.map(|index| unknown(index, groups, &trouble)));
         Inventory { driver, devices }
+    }
+
+    /// Returns the index of the device that comes next; `None` before the beginning and after the
+    /// last.
+    fn next(&self) -> Option<u32> {
+        let (_, count) = self.begun.as_ref()?;
+        Some(self.devices.len() as u32).filter(|next| next < count)
     }
 }
 
 impl Answer for Look {
     fn take(&mut self, part: Said) -> Result<(), Box<Said>> {
-        match (part, &mut self.begun) {
-            (Said::Begun { driver, devices }, begun @ None) => {
-                *begun = Some((driver, devices.into_iter()));
+        match part {
+            Said::Begun { driver, count } if self.begun.is_none() && count <= MOST_DEVICES => {
+                self.begun = Some((driver, count));
             }
-            (Said::Refused(fault), begun @ None) => {
-                *begun = Some((Err(fault), Vec::new().into_iter()));
+            Said::Refused(fault) if self.begun.is_none() => self.begun = Some((Err(fault), 0)),
+            Said::Device(state) if self.next() == Some(state.id().index) => {
+                self.devices.push(*state);
             }
-            (Said::Device(state), Some((_, missing))) => match missing.next() {
-                Some(info) if info == state.info => self.devices.push(*state),
-                Some(_) | None => return Err(Box::new(Said::Device(state))),
-            },
-            (part, _) => return Err(Box::new(part)),
+            part => return Err(Box::new(part)),
         }
         Ok(())
     }
 
     fn is_whole(&self) -> bool {
-        self.begun.as_ref().is_some_and(|(_, missing)| missing.len() == 0)
+        self.begun.is_some() && self.next().is_none()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Absent, DeviceId, ErrorKind};
+    use gpu_core::{Absent, DeviceId, DeviceInfo, ErrorKind};
 
     fn info(index: u32) -> DeviceInfo {
         DeviceInfo::unknown(DeviceId::from_index(index))
@@ -130,7 +139,7 @@ mod tests {
 
     fn begun(count: u32) -> Said {
         let driver = Ok(Driver { version: Ok("1".to_owned()), cuda: Err(Absent::TooOld) });
-        Said::Begun { driver, devices: (0..count).map(info).collect() }
+        Said::Begun { driver, count }
     }
 
     #[test]
@@ -163,6 +172,7 @@ mod tests {
 
         let mut look = Look::new(Groups::NONE);
         assert!(look.take(device(0)).is_err(), "it has not begun");
+        assert!(look.take(begun(u32::MAX)).is_err(), "there is no such machine");
         look.take(begun(2)).unwrap();
         assert!(look.take(device(1)).is_err(), "another device is next");
         assert!(look.take(Said::Devices(Ok(vec![info(0)]))).is_err());

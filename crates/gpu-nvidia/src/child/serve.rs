@@ -9,7 +9,7 @@
 use super::stuck::NAME;
 use super::wire::{self, Greeting, Lines, ORDER_LIMIT, Order, PROTOCOL, Question, Said, Simulated};
 use crate::Nvml;
-use gpu_core::{DeviceState, Fault, GpuBackend, Result, begin_look};
+use gpu_core::{Fault, GpuBackend, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -28,39 +28,12 @@ use std::time::Duration;
 /// standard ones, whoever has opened it, and ends the process.
 pub fn serve(library: Option<&Path>) -> ! {
     close_inherited();
-    run(|| Nvml::open(library))
-}
-
-/// What the child asks.
-trait Library: GpuBackend {
-    /// Returns the simulation that it belongs to.
-    fn simulation(&self) -> Option<Simulated>;
-    /// Returns the call that has not returned; never waits for it.
-    fn hanging_call(&self) -> Option<String>;
-    /// Closes what the library has opened.
-    fn shut_down(&self);
-}
-
-impl Library for Nvml {
-    fn simulation(&self) -> Option<Simulated> {
-        self.simulated().map(|simulated| Simulated {
-            machine: simulated.machine.clone(),
-            session: simulated.session.clone(),
-        })
-    }
-
-    fn hanging_call(&self) -> Option<String> {
-        self.current_call().map(|call| call.to_string())
-    }
-
-    fn shut_down(&self) {
-        self.close();
-    }
+    run(library)
 }
 
 /// What both threads know.
-struct Shared<L> {
-    library: OnceLock<L>,
+struct Shared {
+    library: OnceLock<Nvml>,
     /// How many tasks there are that are not done.
     pending: AtomicUsize,
     /// Held while a part is written.
@@ -72,11 +45,11 @@ struct Shared<L> {
     name: Option<OwnedFd>,
 }
 
-fn run<L: Library + 'static>(open: impl FnOnce() -> Result<L>) -> ! {
+fn run(library: Option<&Path>) -> ! {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let name = rustix::fs::open("/proc/self/comm", flags, Mode::empty()).ok();
     // It lives as long as the process.
-    let shared: &'static Shared<L> = Box::leak(Box::new(Shared {
+    let shared: &'static Shared = Box::leak(Box::new(Shared {
         library: OnceLock::new(),
         pending: AtomicUsize::new(0),
         output: Mutex::new(()),
@@ -91,7 +64,7 @@ fn run<L: Library + 'static>(open: impl FnOnce() -> Result<L>) -> ! {
     // began during a load that hangs would never listen.
     shared.listens.wait();
     if let Ok(Task::Begin) = tasks.recv() {
-        ask(shared, open, &tasks);
+        ask(shared, library, &tasks);
     }
     _exit(0);
 }
@@ -103,21 +76,25 @@ enum Task {
 }
 
 /// Loads the library, greets, and asks NVML what is handed over.
-fn ask<L: Library>(shared: &Shared<L>, open: impl FnOnce() -> Result<L>, tasks: &Receiver<Task>) {
+fn ask(shared: &Shared, path: Option<&Path>, tasks: &Receiver<Task>) {
     let mut line = Vec::new();
     let mut say = |said: &Said| shared.say(&mut line, said);
-    let library = open().map(|library| shared.library.get_or_init(|| library));
+    let library = Nvml::open(path).map(|library| shared.library.get_or_init(|| library));
     let library = library.map_err(|error| error.fault());
-    let simulated = library.as_ref().ok().and_then(|library| library.simulation());
+    let simulated = library.as_ref().ok().and_then(|library| library.simulated());
+    let simulated = simulated.map(|simulated| Simulated {
+        machine: simulated.machine.clone(),
+        session: simulated.session.clone(),
+    });
     say(&Said::Greeting(Greeting { protocol: PROTOCOL, simulated }));
     shared.pending.fetch_sub(1, Ordering::AcqRel);
     while let Ok(Task::Ask { question, stays_open }) = tasks.recv() {
         match &library {
             Ok(library) => {
                 let closes = matches!(question, Question::Close);
-                answer(*library, question, &mut say);
+                answer(library, question, &mut say);
                 if closes || !stays_open {
-                    library.shut_down();
+                    library.close();
                 }
             }
             Err(fault) => say(&Said::Refused(fault.clone())),
@@ -127,29 +104,29 @@ fn ask<L: Library>(shared: &Shared<L>, open: impl FnOnce() -> Result<L>, tasks: 
     }
 }
 
-/// Puts a question to a backend and says the answer, each part as soon as it is known.
-fn answer(backend: &impl GpuBackend, question: Question, say: &mut impl FnMut(&Said)) {
+/// Puts a question to NVML and says the answer, each part as soon as it is known.
+fn answer(nvml: &Nvml, question: Question, say: &mut impl FnMut(&Said)) {
     fn fault<T>(answer: Result<T>) -> Result<T, Fault> {
         answer.map_err(|error| error.fault())
     }
     let said = match question {
-        Question::Driver => Said::Driver(fault(backend.driver())),
-        Question::Devices => Said::Devices(fault(backend.devices())),
-        Question::Sample(device) => Said::Sample(fault(backend.sample(&device))),
-        Question::Processes(device) => Said::Processes(fault(backend.processes(&device))),
-        Question::MigInstances(device) => Said::MigInstances(fault(backend.mig_instances(&device))),
+        Question::Driver => Said::Driver(fault(nvml.driver())),
+        Question::Devices => Said::Devices(fault(nvml.devices())),
+        Question::Sample(device) => Said::Sample(fault(nvml.sample(&device))),
+        Question::Processes(device) => Said::Processes(fault(nvml.processes(&device))),
+        Question::MigInstances(device) => Said::MigInstances(fault(nvml.mig_instances(&device))),
         Question::Details(device, groups) => {
-            Said::Details(fault(backend.details(&device, groups)).map(Box::new))
+            Said::Details(fault(nvml.details(&device, groups)).map(Box::new))
         }
-        Question::Topology => Said::Topology(fault(backend.topology())),
+        Question::Topology => Said::Topology(fault(nvml.topology())),
         Question::Events { wait_ms } => {
-            Said::Events(fault(backend.events(Duration::from_millis(wait_ms))))
+            Said::Events(fault(nvml.events(Duration::from_millis(wait_ms))))
         }
         Question::Look(groups) => {
-            let (driver, devices) = begin_look(backend);
-            say(&Said::Begun { driver, devices: devices.clone() });
-            for info in devices {
-                say(&Said::Device(Box::new(DeviceState::ask(backend, info, groups))));
+            let (driver, count) = nvml.begin_look();
+            say(&Said::Begun { driver, count });
+            for index in 0..count {
+                say(&Said::Device(Box::new(nvml.look_at(index, groups))));
             }
             return;
         }
@@ -159,7 +136,7 @@ fn answer(backend: &impl GpuBackend, question: Question, say: &mut impl FnMut(&S
 }
 
 /// Hears what the program says, hands its questions over, and ends the process in the end.
-fn listen<L: Library>(shared: &Shared<L>, hand_over: &Sender<Task>) {
+fn listen(shared: &Shared, hand_over: &Sender<Task>) {
     let input = std::io::stdin();
     let mut lines = Lines::default();
     let mut line = Vec::new();
@@ -198,7 +175,7 @@ fn listen<L: Library>(shared: &Shared<L>, hand_over: &Sender<Task>) {
     }
 }
 
-impl<L: Library> Shared<L> {
+impl Shared {
     /// Says something, at once and whole.
     fn say(&self, line: &mut Vec<u8>, said: &Said) {
         let _whole = self.output.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +195,7 @@ impl<L: Library> Shared<L> {
 
     fn hanging_call(&self) -> Option<String> {
         match self.library.get() {
-            Some(library) => library.hanging_call(),
+            Some(library) => library.current_call().map(|call| call.to_string()),
             None => Some("the loading of the library".to_owned()),
         }
     }

@@ -70,10 +70,10 @@ pub(crate) enum Said {
     Details(Result<Box<DeviceDetails>, Fault>),
     Topology(Result<Topology, Fault>),
     Events(Result<Vec<DeviceEvent>, Fault>),
-    /// The first part of a look; a `Device` for each of `devices` follows, in their order.
+    /// The first part of a look; so many times `Device` follows, by index.
     Begun {
         driver: Result<Driver, Fault>,
-        devices: Vec<DeviceInfo>,
+        count: u32,
     },
     /// A part of a look.
     Device(Box<DeviceState>),
