@@ -109,6 +109,26 @@ fn a_leak_has_nobody_and_a_reset_has_its_blockers() {
 }
 
 #[test]
+fn devices_behind_a_call_that_hangs_are_one_finding() {
+    let silent = |index| {
+        let fault = Fault { kind: ErrorKind::TimedOut, text: "get an answer: x hangs".into() };
+        DeviceState::unanswered(device(index, 0, 16_280).info, Groups::NONE, &fault)
+    };
+    let snapshot = look(vec![device(0, 0, 16_280), silent(1), silent(2)], vec![], vec![]);
+    let diagnosis = diagnose(std::slice::from_ref(&snapshot));
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
+    assert_eq!((finding.kind, finding.confidence), (FindingKind::DeviceFault, Confidence::Likely));
+    assert_eq!(finding.devices.iter().map(|id| id.index).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(finding.evidence, ["failed to get an answer: x hangs"]);
+    assert_eq!(finding.suspects, []);
+
+    let mut refused = look(vec![device(0, 0, 16_280)], vec![], vec![]);
+    let fault = Fault { kind: MachineFault::DriverNotLoaded.into(), text: "list".into() };
+    refused.devices[0].processes = Err(fault);
+    assert_eq!(kinds(&refused), [(FindingKind::DeviceFault, Confidence::Likely)]);
+}
+
+#[test]
 fn a_hoarder_is_only_possible_from_one_look() {
     let python = process(45_479, "python");
     let mut devices = vec![busy(listing(device(0, 10_803, 11_178), 45_479, 10_791), 97)];

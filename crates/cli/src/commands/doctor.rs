@@ -7,7 +7,7 @@ use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{Driver, Groups, Origin, Pid, Snapshot};
+use gpu_core::{DeviceState, Driver, Groups, Origin, Pid, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, Finding, Suspect};
 
 pub(crate) fn run(
@@ -88,7 +88,10 @@ pub(crate) fn show(
 
 /// `1 finding. 0 processes could not be read.`
 fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
-    let all_seen = snapshot.holders.is_ok() && snapshot.origin != Origin::Pasted;
+    let answered = |device: &DeviceState| device.sample.is_ok() && device.processes.is_ok();
+    let all_seen = snapshot.holders.is_ok()
+        && snapshot.origin != Origin::Pasted
+        && snapshot.devices.iter().all(answered);
     let line = match diagnosis.findings.len() {
         0 if all_seen => Line::new().plain("0 findings: nothing is wrong"),
         n => Line::new().accent(words::count(n, "finding", "findings")),

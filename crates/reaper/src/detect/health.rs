@@ -2,10 +2,10 @@
 
 use super::case::{Case, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind};
+use gpu_core::{Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind, Fault, Reach};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = silent(case).into_iter().collect();
     for device in &case.now.devices {
         let fault = faulty(device);
         findings.extend(fault.clone());
@@ -16,6 +16,33 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The devices that did not answer because the driver did not: the first is where it stopped, and
+/// those behind it were not asked any more.
+fn silent(case: &Case<'_>) -> Option<Finding> {
+    let devices = case.now.devices.iter();
+    let silent: Vec<(&DeviceState, &Fault)> =
+        devices.filter_map(|device| Some((device, silence(device)?))).collect();
+    let (_, first) = silent.first()?;
+    Some(Finding {
+        kind: FindingKind::DeviceFault,
+        confidence: Confidence::Likely,
+        devices: silent.iter().map(|(device, _)| device.id().clone()).collect(),
+        memory: None,
+        suspects: Vec::new(),
+        evidence: vec![format!("failed to {first}")],
+        advice: vec![Advice::ReadKernelLog],
+    })
+}
+
+/// Returns why a device did not answer where the fault is not its own.
+fn silence(device: &DeviceState) -> Option<&Fault> {
+    let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
+    faults
+        .into_iter()
+        .flatten()
+        .find(|fault| fault.kind == ErrorKind::TimedOut || fault.kind.reach() == Reach::Machine)
 }
 
 fn faulty(device: &DeviceState) -> Option<Finding> {
