@@ -184,8 +184,8 @@ impl Source {
             return Ok(gpu_host::resolve(path)?);
         }
         let files = self.host.device_files()?;
-        let names: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
-        files.into_iter().find(|file| Path::new(&file.path) == path).ok_or_else(|| {
+        let names: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
+        files.into_iter().find(|file| Path::new(&*file.path) == path).ok_or_else(|| {
             let what = format!("find '{}' on the simulated machine", path.display());
             Failure::new(Exit::CannotObserve, what)
                 .with_hint(format!("it has {}", names.join(", ")))

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use gpu_core::{DeviceId, DeviceState, Pid, ProcessInfo, Reading, Snapshot, Timestamp};
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
+use std::borrow::Cow;
 use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
@@ -164,9 +165,12 @@ pub(crate) fn product(name: &str) -> &str {
 }
 
 /// The user of a process: name, else number, else `?`.
-pub(crate) fn user(process: Reading<&ProcessInfo>) -> String {
-    let Ok(info) = process else { return "?".to_owned() };
-    info.user.clone().or(info.uid.map(|uid| uid.to_string())).unwrap_or_else(|_| "?".to_owned())
+pub(crate) fn user(process: Reading<&ProcessInfo>) -> Cow<'_, str> {
+    match process.map(|info| (&info.user, info.uid)) {
+        Ok((Ok(name), _)) => Cow::Borrowed(name),
+        Ok((Err(_), Ok(uid))) => Cow::Owned(uid.to_string()),
+        _ => Cow::Borrowed("?"),
+    }
 }
 
 /// The command line of a process, else its name, else what NVML calls it, else `?`.

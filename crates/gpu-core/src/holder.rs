@@ -5,6 +5,7 @@ use crate::id::{Pid, ProcessKey};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
+use std::sync::Arc;
 
 /// What makes two open files the same file.
 ///
@@ -95,8 +96,8 @@ impl DeviceFileKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceFile {
-    /// Its path.
-    pub path: String,
+    /// Its path, shared with every [`HeldFile`] that names it.
+    pub path: Arc<str>,
     /// What it is for.
     pub kind: DeviceFileKind,
     /// What it is compared by; absent where only text of another tool names the file.
@@ -208,7 +209,7 @@ impl TryFrom<String> for Access {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeldFile {
     /// The path of the [`DeviceFile`] asked about (not the path the process used).
-    pub path: String,
+    pub path: Arc<str>,
     /// What the file is for.
     pub kind: DeviceFileKind,
     /// In which ways.

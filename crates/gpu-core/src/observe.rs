@@ -112,8 +112,11 @@ fn named_pids(snapshot: &Snapshot) -> BTreeSet<Pid> {
 /// Their parents and the leaders of their groups and sessions: who lacks them is an orphan.
 fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
-    let pids = known.flat_map(|info| [info.parent, info.group, info.session]);
-    pids.filter_map(|pid| pid.ok().filter(|pid| pid.0 != 0)).collect()
+    let related = known.flat_map(|info| {
+        let pids = [info.parent, info.group, info.session].into_iter();
+        pids.filter_map(|pid| pid.ok().filter(|pid| pid.0 != 0 && *pid != info.key.pid))
+    });
+    related.collect()
 }
 
 #[cfg(test)]

@@ -23,10 +23,14 @@ const DRM_MAJOR: u32 = 226;
 /// `Io` when it does not exist or cannot be reached.
 pub fn resolve(path: impl AsRef<Path>) -> Result<DeviceFile> {
     let path = path.as_ref();
-    let text = path.to_string_lossy().into_owned();
+    let text = path.to_string_lossy();
     let stat = identify(CWD.as_fd(), path)
         .map_err(|errno| fault::file(format!("look at '{text}'"), errno))?;
-    Ok(DeviceFile { kind: DeviceFileKind::of_path(&text), id: Ok(file_id(&stat)), path: text })
+    Ok(DeviceFile {
+        kind: DeviceFileKind::of_path(&text),
+        id: Ok(file_id(&stat)),
+        path: text.into(),
+    })
 }
 
 /// Returns the GPU device files below `dev`, by kind and number.
@@ -93,7 +97,7 @@ fn device_file(path: &Path, named: DeviceFileKind) -> Option<DeviceFile> {
         }
         _ => named,
     };
-    let path = path.to_string_lossy().into_owned();
+    let path = path.to_string_lossy().into();
     (!is_folder).then_some(DeviceFile { path, kind, id: Ok(id) })
 }
 
@@ -176,7 +180,7 @@ mod tests {
     fn graphics_nodes_go_by_their_driver() {
         let sys = tempfile::tempdir().unwrap();
         let node = |minor| DeviceFile {
-            path: format!("/dev/dri/renderD{minor}"),
+            path: format!("/dev/dri/renderD{minor}").into(),
             kind: DeviceFileKind::Render,
             id: Ok(FileId::Device { major: DRM_MAJOR, minor }),
         };

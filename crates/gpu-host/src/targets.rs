@@ -52,7 +52,7 @@ impl<'a> Targets<'a> {
 /// the file meant.
 fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
     let Ok(id @ FileId::Inode { .. }) = file.id else { return false };
-    let found = identify(CWD, file.path.as_str());
+    let found = identify(CWD, &*file.path);
     found.map_or(true, |stat| {
         file_id(&stat) != id || FileType::from_raw_mode(stat.stx_mode.into()) == wanted
     })
@@ -147,7 +147,7 @@ mod tests {
         findings.note_open(id, Access::OPEN, 7);
         findings.note_mapped(id);
         let held = findings.into_held(&targets);
-        let paths: Vec<_> = held.iter().map(|held| held.path.as_str()).collect();
+        let paths: Vec<_> = held.iter().map(|held| &*held.path).collect();
         assert_eq!(paths, ["/dev/nvidia0", "/container/nvidia0"]);
         assert_eq!(held[0].access.to_string(), "f...m");
         assert_eq!(held[0].descriptors, [7]);

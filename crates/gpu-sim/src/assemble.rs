@@ -177,7 +177,7 @@ fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFil
         let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned);
         let held = machine.ever_has().flat_map(|process| &process.files);
         let held = held.filter(|file| file.kind != DeviceFileKind::Other);
-        gpus.chain(shared).chain(held.map(|file| file.path.clone())).collect()
+        gpus.chain(shared).chain(held.map(|file| file.path.to_string())).collect()
     });
     let mut files: Vec<DeviceFile> = paths.drain(..).map(|path| device_file(&path)).collect();
     files.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));

@@ -2,16 +2,17 @@
 
 use crate::device_entry;
 use crate::machine::{Device, Holding, Machine, Process, device_file};
-use crate::process_entry::{complete, user_name};
+use crate::process_entry::{complete, default_files, user_name};
 use crate::product::{self, Products};
 use crate::seed::Seed;
 use gpu_core::{
-    Bytes, Celsius, Driver, Error, ErrorKind, Link, Milliwatts, PciBusId, Pid, ProcessInfo, Result,
-    Timestamp, Topology,
+    Bytes, Celsius, Driver, Error, ErrorKind, HeldFile, Link, Milliwatts, PciBusId, Pid,
+    ProcessInfo, Result, Timestamp, Topology,
 };
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
+use std::slice;
 use std::time::Duration;
 
 /// 2025-03-03 10:00 UTC: when crowds begin.
@@ -59,6 +60,7 @@ impl Machine {
         for index in 0..gpus {
             let mut device = device(index, &name);
             let first = FIRST_PID + index * MOST_PROCESSES;
+            let files = default_files(&[Holding::new(index, Bytes(0))], slice::from_ref(&device));
             let mut left = 100;
             for nth in 0..processes_each {
                 let fair = left / u8::try_from(processes_each - nth).unwrap_or(u8::MAX);
@@ -67,7 +69,8 @@ impl Machine {
                 let memory = Bytes::from_mib(rng.random_range(100..=most));
                 let holding = Holding { load, load_untold: None, ..Holding::new(index, memory) };
                 let pid = Pid(first + nth);
-                machine.processes.push(process(&mut rng, &device, pid, holding));
+                let process = process(&mut rng, pid, holding, files.clone());
+                machine.processes.push(process);
             }
             let load = 100 - left;
             device.temperature = Ok(Celsius(30 + i32::from(load) * 2 / 5));
@@ -124,7 +127,7 @@ fn device(index: u32, machine: &str) -> Device {
     device
 }
 
-fn process(rng: &mut ChaCha8Rng, device: &Device, pid: Pid, holding: Holding) -> Process {
+fn process(rng: &mut ChaCha8Rng, pid: Pid, holding: Holding, files: Vec<HeldFile>) -> Process {
     let commands: [&[&str]; 4] = [
         &["python", "train.py", "--resume"],
         &["python", "-m", "serve", "--port", "8080"],
@@ -144,8 +147,9 @@ fn process(rng: &mut ChaCha8Rng, device: &Device, pid: Pid, holding: Holding) ->
     let mut process = Process::new(info);
     process.cpu_percent = if holding.load > 0 { 100 } else { 0 };
     process.holdings = vec![holding];
+    process.files = files;
     let booted = Timestamp(CLOCK.0 - UPTIME_MS);
-    complete(&mut process, std::slice::from_ref(device), &BTreeMap::new(), CLOCK, booted);
+    complete(&mut process, &[], &BTreeMap::new(), CLOCK, booted);
     process
 }
 

@@ -193,25 +193,27 @@ impl<'a> Wanted<'a> {
 
     /// Returns which of them a process has, in the order in which they were asked about.
     fn held_by(&self, process: &Process) -> Vec<HeldFile> {
-        let mut found = BTreeMap::new();
+        let mut found: Vec<(usize, usize)> = Vec::with_capacity(process.files.len());
         for (nth, own) in process.files.iter().enumerate() {
-            for place in self.by_path.get(own.path.as_str()).into_iter().flatten() {
-                let Some(asked) = self.files.get(*place) else { continue };
-                found.entry(*place).or_insert_with(|| {
-                    let mut descriptors = own.descriptors.clone();
-                    if descriptors.is_empty() && own.access.contains(Access::OPEN) {
-                        descriptors.push(u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3));
-                    }
-                    HeldFile {
-                        path: asked.path.clone(),
-                        kind: asked.kind,
-                        access: own.access,
-                        descriptors,
-                    }
-                });
-            }
+            let places = self.by_path.get(&*own.path).into_iter().flatten();
+            found.extend(places.map(|place| (*place, nth)));
         }
-        found.into_values().collect()
+        found.sort_unstable();
+        found.dedup_by_key(|(place, _)| *place);
+        let held = |(place, nth): (usize, usize)| {
+            let (asked, own) = (self.files.get(place)?, process.files.get(nth)?);
+            let mut descriptors = own.descriptors.clone();
+            if descriptors.is_empty() && own.access.contains(Access::OPEN) {
+                descriptors.push(u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3));
+            }
+            Some(HeldFile {
+                path: asked.path.clone(),
+                kind: asked.kind,
+                access: own.access,
+                descriptors,
+            })
+        };
+        found.into_iter().filter_map(held).collect()
     }
 }
 

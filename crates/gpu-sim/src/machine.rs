@@ -268,5 +268,5 @@ pub fn device_file(path: &str) -> DeviceFile {
         DeviceFileKind::Render => (226, trailing()),
         DeviceFileKind::Other => (240, crate::seed::fnv1a(path.as_bytes()) as u32 >> 12),
     };
-    DeviceFile { path: path.to_owned(), kind, id: Ok(FileId::Device { major, minor }) }
+    DeviceFile { path: path.into(), kind, id: Ok(FileId::Device { major, minor }) }
 }

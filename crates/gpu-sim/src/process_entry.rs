@@ -198,7 +198,7 @@ fn holding(
 pub(crate) fn held_file(path: &str, letters: &str) -> Option<HeldFile> {
     let access = Access::from_letters(letters).filter(|access| !access.is_empty())?;
     let kind = DeviceFileKind::of_path(path);
-    Some(HeldFile { path: path.to_owned(), kind, access, descriptors: Vec::new() })
+    Some(HeldFile { path: path.into(), kind, access, descriptors: Vec::new() })
 }
 
 /// Returns the users of a machine with their numbers: as stated, root 0, the others from 1001 on
@@ -283,7 +283,8 @@ pub(crate) fn ticks(since_boot: Duration) -> StartTime {
     StartTime(u64::try_from(since_boot.as_millis() / 10).unwrap_or(u64::MAX))
 }
 
-fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<HeldFile> {
+/// Returns the files that a process has which has these holdings.
+pub(crate) fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<HeldFile> {
     let minors = holdings.iter().filter_map(|holding| {
         let device = devices.iter().find(|device| device.info.id.index == holding.device)?;
         device.info.id.minor.ok()

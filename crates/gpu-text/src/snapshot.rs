@@ -259,7 +259,7 @@ mod tests {
                 (DeviceFileKind::Control, "F....".to_owned(), vec![4]),
             ]
         );
-        let nvidia0 = snapshot.files.iter().find(|file| file.path == "/dev/nvidia0").unwrap();
+        let nvidia0 = snapshot.files.iter().find(|file| &*file.path == "/dev/nvidia0").unwrap();
         assert_eq!(nvidia0.id, Ok(FileId::Device { major: 195, minor: 0 }));
         assert_eq!(snapshot.process(Pid(9)).unwrap().user, Ok("ann".to_owned()));
         assert_eq!(snapshot.unreadable.total(), 1);

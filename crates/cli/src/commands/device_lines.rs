@@ -27,7 +27,7 @@ impl Layout {
     /// Fits the lines to so many columns.
     pub(super) fn of(columns: usize, snapshot: &Snapshot) -> Self {
         let is_wide = columns >= 80;
-        let names = snapshot.devices.iter().map(|device| name(device).width());
+        let names = snapshot.devices.iter().map(|device| Line::new().plain(name(device)).width());
         let longest = names.max().unwrap_or(0);
         let room = columns.saturating_sub(if is_wide { WIDE } else { NARROW });
         Layout { name: longest.min(room).clamp(4, 20), is_wide }
@@ -36,12 +36,12 @@ impl Layout {
     /// ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.
     pub(super) fn device(&self, device: &DeviceState, is_free: bool) -> Line {
         let line = Line::new().plain(format!("{:>2}  ", device.id().index));
-        let line = line.line(name(device).cut(self.name)).padded_to(4 + self.name);
+        let line = line.fitted(name(device), self.name).padded_to(4 + self.name);
         let sample = match &device.sample {
             Ok(sample) => sample,
             Err(fault) => return line.plain("  ").accent(brief(fault)),
         };
-        let line = line.line(cell(sample.temperature.ok().map(|t| t.to_string()), 6));
+        let line = cell(line, sample.temperature.ok().map(|t| t.to_string()), 6);
         let power = match (sample.power_draw, sample.power_limit) {
             (Ok(draw), Ok(limit)) => {
                 Some(format!("{}/{limit}", draw.to_string().trim_end_matches(" W")))
@@ -49,8 +49,8 @@ impl Layout {
             (Ok(draw), Err(_)) => Some(draw.to_string()),
             (Err(_), _) => None,
         };
-        let line = if self.is_wide { line.line(cell(power, 10)) } else { line };
-        let line = line.line(cell(sample.utilization.ok().map(|u| u.to_string()), 6)).plain(" ");
+        let line = if self.is_wide { cell(line, power, 10) } else { line };
+        let line = cell(line, sample.utilization.ok().map(|u| u.to_string()), 6).plain(" ");
         let line = self.memory(line, &sample.memory);
         if is_free && self.is_wide { line.dim(" free") } else { line }
     }
@@ -89,14 +89,13 @@ impl Layout {
     ) -> Line {
         let process = snapshot.process(user.pid);
         let name = words::command(process, user.name.as_deref());
-        let who = Line::new().plain(words::user(process)).cut(10);
-        let what = Line::new().plain(format!("{} ", user.pid)).plain(name);
-        let line = Line::new().plain(INDENT).line(who).padded_to(15);
+        let what = format!("{} {name}", user.pid);
+        let line = Line::new().plain(INDENT).fitted(words::user(process), 10).padded_to(15);
         let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
         if !self.is_wide {
-            return line.line(what.cut(15)).padded_to(30).line(cell(memory, 10));
+            return cell(line.fitted(what, 15).padded_to(30), memory, 10);
         }
-        let mut line = line.line(what.cut(34)).padded_to(50).line(cell(memory, 10));
+        let mut line = cell(line.fitted(what, 34).padded_to(50), memory, 10);
         if let Ok(utilization) = user.utilization {
             line = line.plain(format!("{:>6}", utilization.to_string()));
         }
@@ -139,13 +138,14 @@ pub(super) fn unlisted(snapshot: &Snapshot, device: &DeviceState, user: &User) -
     Some(Line::new().padded_to(15).dim(format!("not listed; {}", ways.join(", "))))
 }
 
-fn name(device: &DeviceState) -> Line {
-    Line::new().plain(device.info.name.as_deref().map_or("?", words::product))
+fn name(device: &DeviceState) -> &str {
+    device.info.name.as_deref().map_or("?", words::product)
 }
 
-fn cell(text: Option<String>, width: usize) -> Line {
+/// Adds a cell to a line, set right.
+fn cell(line: Line, text: Option<String>, width: usize) -> Line {
     match text {
-        Some(text) => Line::new().plain(format!("{text:>width$}")),
-        None => Line::new().dim(format!("{:>width$}", "–")),
+        Some(text) => line.plain(format!("{text:>width$}")),
+        None => line.dim(format!("{:>width$}", "–")),
     }
 }

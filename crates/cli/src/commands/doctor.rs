@@ -193,6 +193,6 @@ fn who(snapshot: &Snapshot, word: &str, pid: Pid) -> Line {
     let process = snapshot.process(pid);
     let name = process.map_or("?", |info| info.name.as_str());
     let line = Line::new().plain("  ").dim(word).padded_to(10).plain(format!("{:>7}  ", pid.0));
-    let line = line.line(Line::new().plain(name).cut(15)).plain("  ").padded_to(34);
-    line.line(Line::new().plain(words::user(process)).cut(10)).plain("  ").padded_to(42)
+    let line = line.fitted(name, 15).plain("  ").padded_to(34);
+    line.fitted(words::user(process), 10).plain("  ").padded_to(42)
 }

@@ -290,7 +290,7 @@ mod tests {
 
     fn file(minor: u32) -> DeviceFile {
         DeviceFile {
-            path: format!("/dev/nvidia{minor}"),
+            path: format!("/dev/nvidia{minor}").into(),
             kind: DeviceFileKind::Gpu(minor),
             id: Ok(FileId::Device { major: 195, minor }),
         }

@@ -297,7 +297,7 @@ pub(crate) fn show_plan(
 }
 
 fn about(now: &Snapshot, target: &Target) -> String {
-    let mut parts = vec![words::user(Ok(&target.process))];
+    let mut parts = vec![words::user(Ok(&target.process)).into_owned()];
     if let Ok(at) = target.process.started_at {
         parts.push(format!("started {}", words::started(at, now.taken_at)));
     }

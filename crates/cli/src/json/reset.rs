@@ -46,7 +46,7 @@ impl Reset {
         let blocker = |blocker: &crate::blockers::Blocker| Blocker {
             process: Process::of(known.now, blocker.pid),
             on_gpus_by_index: blocker.devices.clone(),
-            files: blocker.files.iter().map(|held| held.path.clone()).collect(),
+            files: blocker.files.iter().map(|held| held.path.to_string()).collect(),
             role: blocker.role,
             next: blocker.way.0.clone(),
         };

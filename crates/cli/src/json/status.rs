@@ -105,7 +105,7 @@ impl Status {
 impl Holder {
     fn of(snapshot: &Snapshot, holder: &gpu_core::Holder) -> Self {
         let file = |held: &gpu_core::HeldFile| HeldFile {
-            path: held.path.clone(),
+            path: held.path.to_string(),
             access: held.access.to_string(),
         };
         Holder {

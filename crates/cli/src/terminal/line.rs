@@ -79,6 +79,12 @@ impl Line {
         self.add(Tone::Dim, text)
     }
 
+    /// Adds text as it is, cut to `columns`.
+    pub(crate) fn fitted(self, text: impl AsRef<str>, columns: usize) -> Self {
+        let (begin, width) = (self.text.len(), self.width);
+        self.plain(text).cut_behind(begin, width, columns)
+    }
+
     /// Adds all of another line.
     pub(crate) fn line(mut self, other: Line) -> Self {
         self.width += other.width;
@@ -101,20 +107,25 @@ impl Line {
     }
 
     /// Cuts to `columns`, with `…` at the end where something was cut.
-    pub(crate) fn cut(mut self, columns: usize) -> Self {
-        if self.width <= columns {
+    pub(crate) fn cut(self, columns: usize) -> Self {
+        self.cut_behind(0, 0, columns)
+    }
+
+    /// Cuts what stands behind the first `begin` bytes, which take `before` columns.
+    fn cut_behind(mut self, begin: usize, before: usize, columns: usize) -> Self {
+        if self.width - before <= columns {
             return self;
         }
-        let (end, width) = prefix_within(&self.text, columns.saturating_sub(1));
-        self.text.truncate(end);
-        self.width = width;
+        let (end, width) = prefix_within(&self.text[begin..], columns.saturating_sub(1));
+        self.text.truncate(begin + end);
+        self.width = before + width;
+        let whole = self.tones.iter().take_while(|(_, to)| *to <= begin + end).count();
         if columns > 0 {
             self.text.push('…');
             self.width += 1;
         }
         // The sign has the tone of what it stands for.
-        let kept = self.tones.iter().take_while(|(_, to)| *to <= end).count();
-        self.tones.truncate(kept + 1);
+        self.tones.truncate(whole + 1);
         if let Some((_, to)) = self.tones.last_mut() {
             *to = self.text.len();
         }
@@ -197,6 +208,15 @@ mod tests {
             assert!(cut.width() <= columns);
             assert_eq!(cut.width(), shown.width(), "{columns}");
         }
+    }
+
+    #[test]
+    fn what_is_fitted_leaves_the_rest_alone() {
+        let line = Line::new().dim("训 ").fitted("abcdef", 4).plain("|");
+        assert_eq!((line.text(), line.width()), ("训 abc…|", 8));
+        assert_eq!(line.to_string(), "\x1b[2m训 \x1b[0mabc…|");
+        assert_eq!(Line::new().dim("a").fitted("bc", 0).dim("d").text(), "ad");
+        assert_eq!(Line::new().fitted("abcd", 4).text(), "abcd");
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn open_for_reading_and_for_writing() {
         [(&reader, "f....", vec![3, 7]), (&writer, "F....", vec![4, 5]), (&both, "F....", vec![6])]
     {
         let held = held(sleeper, &path).unwrap();
-        assert_eq!((held.path.as_str(), held.kind), (text, DeviceFileKind::Gpu(0)));
+        assert_eq!((&*held.path, held.kind), (text, DeviceFileKind::Gpu(0)));
         assert_eq!(held.access.to_string(), access);
         assert_eq!(held.descriptors, descriptors);
     }

@@ -6,6 +6,7 @@ use gpu_core::{
     Absent, Access, DeviceFile, DeviceFileKind, Fault, FileId, HeldFile, Holder, Pid, ProcessKey,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How many descriptors of one file are kept.
 const MAX_DESCRIPTORS: usize = 64;
@@ -19,8 +20,8 @@ const MODESET: u32 = 254;
 /// Returns the files that the texts name and the processes that have them.
 pub(super) fn read(documents: &[Document]) -> (Vec<DeviceFile>, Result<Vec<Holder>, Fault>) {
     let mut asked = false;
-    let mut files: BTreeMap<String, DeviceFile> = BTreeMap::new();
-    let mut held: BTreeMap<Pid, BTreeMap<String, HeldFile>> = BTreeMap::new();
+    let mut files: BTreeMap<Arc<str>, DeviceFile> = BTreeMap::new();
+    let mut held: BTreeMap<Pid, BTreeMap<Arc<str>, HeldFile>> = BTreeMap::new();
     for document in documents.iter().filter(|document| tells_holders(document)) {
         asked = true;
         for row in &document.holders {
@@ -46,7 +47,7 @@ pub(super) fn read(documents: &[Document]) -> (Vec<DeviceFile>, Result<Vec<Holde
         let text = "find output of fuser or lsof in the text".to_owned();
         return (files, Err(Fault { kind: Absent::NotRecorded.into(), text }));
     }
-    let holder = |(pid, held): (Pid, BTreeMap<String, HeldFile>)| Holder {
+    let holder = |(pid, held): (Pid, BTreeMap<Arc<str>, HeldFile>)| Holder {
         process: ProcessKey { pid, start: None },
         held: held.into_values().map(sorted).collect(),
         through_thread: None,
@@ -82,7 +83,7 @@ fn tells_holders(document: &Document) -> bool {
 /// Returns the file of a row.
 fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
     if tool == Kind::Fuser {
-        let path = row.device.clone()?;
+        let path: Arc<str> = row.device.as_deref()?.into();
         let kind = DeviceFileKind::of_path(&path);
         return Some(DeviceFile { path, kind, id: Err(Absent::NotRecorded) });
     }
@@ -90,11 +91,11 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
     // A name may carry a remark, such as `(deleted)`; a container's may be any.
     let name = row.name.as_deref().unwrap_or_default();
     let name = name.strip_suffix(" (deleted)").unwrap_or(name);
-    let path = match numbers {
-        Some((MAJOR, CONTROL)) => "/dev/nvidiactl".to_owned(),
-        Some((MAJOR, MODESET)) => "/dev/nvidia-modeset".to_owned(),
-        Some((MAJOR, minor)) => format!("/dev/nvidia{minor}"),
-        _ if name.starts_with('/') => name.to_owned(),
+    let path: Arc<str> = match numbers {
+        Some((MAJOR, CONTROL)) => "/dev/nvidiactl".into(),
+        Some((MAJOR, MODESET)) => "/dev/nvidia-modeset".into(),
+        Some((MAJOR, minor)) => format!("/dev/nvidia{minor}").into(),
+        _ if name.starts_with('/') => name.into(),
         _ => return None,
     };
     let kind = DeviceFileKind::of_path(&path);

@@ -95,7 +95,7 @@ pub(crate) fn look(
         unasked: Vec::new(),
         files: (0..devices.len())
             .map(|minor| DeviceFile {
-                path: format!("/dev/nvidia{minor}"),
+                path: format!("/dev/nvidia{minor}").into(),
                 kind: DeviceFileKind::Gpu(minor as u32),
                 id: Ok(FileId::Device { major: 195, minor: minor as u32 }),
             })
