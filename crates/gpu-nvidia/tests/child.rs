@@ -13,14 +13,13 @@ use rustix::event::{Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-const GREETING: &str = r#"read -r begin; echo '{"greeting":{"protocol":2,"simulated":null}}'"#;
+const GREETING: &str = r#"echo '{"greeting":{"protocol":2,"simulated":null}}'"#;
 
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -242,9 +241,7 @@ fn the_real_child_says_that_there_is_no_library() {
 #[test]
 fn the_origin_comes_from_the_greeting() {
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let script = format!(
-        r#"read -r begin; echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'; cat"#
-    );
+    let script = format!(r#"echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'; cat"#);
     let child = Child::script(&script);
     let backend = child.backend(LONG);
     assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));
@@ -449,8 +446,7 @@ fn nothing_is_reset_that_is_simulated_or_hangs() {
     let mut device = DeviceId::from_index(0);
     device.bus = Ok("04:00.0".parse().unwrap());
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let greeting =
-        format!(r#"read -r begin; echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'"#);
+    let greeting = format!(r#"echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'"#);
     let child = Child::script(&format!("{greeting}; read -r order; echo '\"done\"'; cat"));
     let error = child.backend(LONG).reset(&device, &token).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -480,11 +476,10 @@ fn waiting_is_reported_with_the_call() {
 }
 
 #[test]
-fn nothing_is_begun_while_a_child_of_an_earlier_look_hangs() {
+fn nothing_is_asked_while_a_child_of_an_earlier_look_hangs() {
     let own = rustix::process::getuid().as_raw();
-    let told = r#"read -r begin; echo "$begin" >> "$1/told""#;
-    let greeting = GREETING.strip_prefix("read -r begin").unwrap();
-    let child = Child::script(&format!("{told}{greeting}; read -r order; cat \"$1/answer\"; cat"))
+    let told = r#"read -r order; echo "$order" >> "$1/told""#;
+    let child = Child::script(&format!("{GREETING}; {told}; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(own);
     let backend = child.backend(LONG);
@@ -498,12 +493,12 @@ fn nothing_is_begun_while_a_child_of_an_earlier_look_hangs() {
     }
     assert_eq!(backend.origin(), Origin::Live);
     let told = || fs::read_to_string(child.folder.path().join("told")).unwrap_or_default();
-    assert_eq!(told().trim(), "", "a child that was started was not told to begin");
+    assert_eq!(told().trim(), "", "a child that was started was asked nothing");
     assert!(child.starts().len() <= 1, "nor was it started again");
     assert!(!child.starts().into_iter().any(is_there), "and it has ended");
     fs::remove_dir_all(child.proc().join("4711")).unwrap();
     assert_eq!(backend.look(Groups::NONE).driver, Ok(driver()), "it has ended");
-    assert_eq!(told().trim(), "\"begin\"");
+    assert!(told().trim().contains("look"), "{}", told());
 }
 
 #[test]
@@ -570,8 +565,7 @@ fn the_real_child_says_what_hangs() {
 fn the_real_child_ends_with_the_program_even_while_it_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let library = endless_library(folder.path());
-    let (input, mut to_child) = std::io::pipe().unwrap();
-    to_child.write_all(b"\"begin\"\n").unwrap();
+    let (input, to_child) = std::io::pipe().unwrap();
     let mut program = Command::new("sleep").arg("1000").stdout(to_child).spawn().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"))
         .arg(&library)

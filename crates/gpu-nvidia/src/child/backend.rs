@@ -4,7 +4,7 @@ use super::look::{Answer, Look, Nothing, Single};
 use super::process::Process;
 use super::stuck::{self, Stuck};
 use super::talk::{self, Failure, Patience};
-use super::wire::{Greeting, Order, Question, Said};
+use super::wire::{Greeting, Question, Said};
 use super::{Helper, Waiting};
 use crate::SimulatedNvml;
 use crate::reset::Resetter;
@@ -253,16 +253,14 @@ impl NvmlChild {
             Child::Runs(_) => return Ok(()),
             Child::Absent | Child::Ends { .. } | Child::Barred(_) => {}
         }
-        // The search takes about as long as the child to start, which does nothing until it is
-        // told to begin.
-        let mut process = Process::start(&self.helper).map_err(|error| error.fault())?;
+        // The search takes about as long as the child to start and to load the library. Unasked,
+        // it does nothing in the driver.
+        let process = Process::start(&self.helper).map_err(|error| error.fault())?;
         if let Some(stuck) = stuck::find(&self.helper.proc) {
             let fault = barred(&stuck);
             standing.child = Child::Barred(stuck);
             return Err(fault);
         }
-        // One that does not hear this has ended, and will be found so.
-        let _ = process.tell(&Order::Begin);
         standing.child = Child::Runs(Running { process, has_greeted: false, ahead: None });
         Ok(())
     }

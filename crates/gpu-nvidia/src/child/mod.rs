@@ -8,7 +8,8 @@
 //!
 //! A child that cannot be ended is harmless because it has nothing: no descriptor but the ends of
 //! the pipes (no lock, no lease, no terminal), no current directory but `/`. It takes the name
-//! `gpuws-stuck`, and whoever finds a process of that name that hangs starts no second one.
+//! `gpuws-stuck`, and whoever finds a process of that name that hangs asks the driver nothing: a
+//! child that was started meanwhile has only loaded the library, and is ended.
 //!
 //! No wait is without a bound. What cannot be bounded is the start of the child itself, which the
 //! kernel ends when the program is read from its file.

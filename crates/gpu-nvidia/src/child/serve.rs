@@ -34,7 +34,7 @@ pub fn serve(library: Option<&Path>) -> ! {
 /// What both threads know.
 struct Shared {
     library: OnceLock<Nvml>,
-    /// How many tasks there are that are not done.
+    /// How many things there are to do that are not done: the greeting, and each question.
     pending: AtomicUsize,
     /// Held while a part is written.
     output: Mutex<()>,
@@ -51,32 +51,24 @@ fn run(library: Option<&Path>) -> ! {
     // It lives as long as the process.
     let shared: &'static Shared = Box::leak(Box::new(Shared {
         library: OnceLock::new(),
-        pending: AtomicUsize::new(0),
+        pending: AtomicUsize::new(1),
         output: Mutex::new(()),
         listens: Barrier::new(2),
         name,
     }));
-    let (hand_over, tasks) = channel();
+    let (hand_over, questions) = channel();
     if Builder::new().spawn(move || listen(shared, &hand_over)).is_err() {
         _exit(1);
     }
     // A thread that begins registers with the loader, which is locked while it loads: one that
     // began during a load that hangs would never listen.
     shared.listens.wait();
-    if let Ok(Task::Begin) = tasks.recv() {
-        ask(shared, library, &tasks);
-    }
+    ask(shared, library, &questions);
     _exit(0);
 }
 
-/// What one thread hands over to the other.
-enum Task {
-    Begin,
-    Ask { question: Question, stays_open: bool },
-}
-
-/// Loads the library, greets, and asks NVML what is handed over.
-fn ask(shared: &Shared, path: Option<&Path>, tasks: &Receiver<Task>) {
+/// Asks NVML what is handed over.
+fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, bool)>) {
     let mut line = Vec::new();
     let mut say = |said: &Said| shared.say(&mut line, said);
     let library = Nvml::open(path).map(|library| shared.library.get_or_init(|| library));
@@ -88,7 +80,7 @@ fn ask(shared: &Shared, path: Option<&Path>, tasks: &Receiver<Task>) {
     });
     say(&Said::Greeting(Greeting { protocol: PROTOCOL, simulated }));
     shared.pending.fetch_sub(1, Ordering::AcqRel);
-    while let Ok(Task::Ask { question, stays_open }) = tasks.recv() {
+    while let Ok((question, stays_open)) = questions.recv() {
         match &library {
             Ok(library) => {
                 let closes = matches!(question, Question::Close);
@@ -136,15 +128,10 @@ fn answer(nvml: &Nvml, question: Question, say: &mut impl FnMut(&Said)) {
 }
 
 /// Hears what the program says, hands its questions over, and ends the process in the end.
-fn listen(shared: &Shared, hand_over: &Sender<Task>) {
+fn listen(shared: &Shared, hand_over: &Sender<(Question, bool)>) {
     let input = std::io::stdin();
     let mut lines = Lines::default();
     let mut line = Vec::new();
-    let hand_over = |task| {
-        shared.pending.fetch_add(1, Ordering::AcqRel);
-        // Only a thread that has panicked does not take it, and that ends the process.
-        let _ = hand_over.send(task);
-    };
     shared.listens.wait();
     loop {
         let mut piece = [0; 4096];
@@ -156,9 +143,10 @@ fn listen(shared: &Shared, hand_over: &Sender<Task>) {
         }
         while let Some(order) = lines.take() {
             match serde_json::from_slice(order) {
-                Ok(Order::Begin) => hand_over(Task::Begin),
                 Ok(Order::Ask { question, stays_open }) => {
-                    hand_over(Task::Ask { question, stays_open });
+                    shared.pending.fetch_add(1, Ordering::AcqRel);
+                    // Only a thread that has panicked does not take it, and that ends the process.
+                    let _ = hand_over.send((question, stays_open));
                 }
                 Ok(Order::Where) => shared.say_where(&mut line),
                 Ok(Order::End) => {

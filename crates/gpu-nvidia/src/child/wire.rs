@@ -25,9 +25,6 @@ pub(crate) const ORDER_LIMIT: usize = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
-    /// Load the library and greet. Comes first, once it is known that no child of an earlier look
-    /// hangs: until then the child does nothing that could hang.
-    Begin,
     /// Ask NVML; unless `stays_open`, shut it down before `Done`.
     Ask { question: Question, stays_open: bool },
     /// Say at once which call is being waited for.
@@ -60,7 +57,7 @@ pub(crate) enum Question {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Said {
-    /// Comes first.
+    /// Comes first and unasked.
     Greeting(Greeting),
     Driver(Result<Driver, Fault>),
     Devices(Result<Vec<DeviceInfo>, Fault>),
