@@ -29,7 +29,8 @@ impl Nvml {
     /// `libnvidia-ml.so` and WSL's. Loads only: the driver is asked nothing.
     ///
     /// # Errors
-    /// `Machine(NoLibrary)` when there is none that loads.
+    /// `Machine(NoLibrary)` when there is none that loads; `Invalid` when the one at `path` does
+    /// not.
     pub fn open(path: Option<&Path>) -> Result<Nvml> {
         let library = load(path)?;
         let simulated = simulated(&library);

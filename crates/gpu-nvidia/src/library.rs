@@ -1,6 +1,6 @@
 //! Where NVML's library is, and whether it is a simulated one.
 
-use gpu_core::{Error, MachineFault, Result};
+use gpu_core::{Error, ErrorKind, MachineFault, Result};
 use libloading::Library;
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStringExt;
@@ -29,16 +29,16 @@ pub struct SimulatedNvml {
 /// Loads the library at `path`, or the first of the known names that loads.
 ///
 /// # Errors
-/// `Machine(NoLibrary)`, with what the loader says.
+/// `Machine(NoLibrary)` when none loads, `Invalid` when the one at `path` does not; with what the
+/// loader says.
 pub(crate) fn load(path: Option<&Path>) -> Result<Library> {
-    let failure = |what: String, said: String| {
-        Err(Error::new(MachineFault::NoLibrary, what).with_source(said))
-    };
     if let Some(path) = path {
         // A bare name would be searched for elsewhere, and one with a slash is found here.
         let path = if path.is_absolute() { path.into() } else { Path::new(".").join(path) };
-        return open(path.as_os_str())
-            .or_else(|said| failure(format!("load NVML from '{}'", path.display()), said));
+        return open(path.as_os_str()).map_err(|said| {
+            let what = format!("load NVML from '{}'", path.display());
+            Error::new(ErrorKind::Invalid, what).with_source(said)
+        });
     }
     let mut said = Vec::new();
     for name in NAMES {
@@ -47,7 +47,10 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Library> {
             Err(error) => said.push(error),
         }
     }
-    failure(format!("load {}", NAMES[0]), said.join("; "))
+    let error = Error::new(MachineFault::NoLibrary, format!("load {}", NAMES[0]));
+    // That a name is nowhere to be found is what the kind says.
+    said.retain(|error| !error.ends_with("No such file or directory"));
+    Err(if said.is_empty() { error } else { error.with_source(said.join("; ")) })
 }
 
 fn open(name: &OsStr) -> Result<Library, String> {
@@ -87,13 +90,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_loaded_is_no_library() {
+    fn what_is_named_and_cannot_be_loaded_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libnvidia-ml.so.1");
         std::fs::write(&path, "no library").unwrap();
         for path in [path.as_path(), Path::new("/no/such/file"), Path::new("none.so")] {
             let error = load(Some(path)).unwrap_err();
-            assert_eq!(error.kind(), MachineFault::NoLibrary.into());
+            assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.fault().text.contains(&*path.to_string_lossy()), "{}", error.fault());
         }
     }
