@@ -174,7 +174,7 @@ impl Machine {
         let simulation = session.open()?;
         let mut stand_ins = StandIns::new(&session.placeholders);
         // Who has ended before anybody looked ended long ago: the memory is back.
-        for pid in stand_ins.ended(clock::since_boot()) {
+        for pid in stand_ins.ended(clock::since_boot) {
             simulation.happen(Event::Exit(pid));
         }
         Ok(Machine { simulation, stand_ins, view: None, next_pid: FIRST_NEW_PID })
@@ -183,7 +183,7 @@ impl Machine {
     /// Lets time pass, and those end whose real processes have.
     fn reach(&mut self, elapsed: Duration) {
         self.simulation.advance_to(elapsed);
-        for pid in self.stand_ins.ended(clock::since_boot()) {
+        for pid in self.stand_ins.ended(clock::since_boot) {
             self.happen(Event::Exit(pid));
         }
     }
@@ -194,7 +194,7 @@ impl Machine {
     }
 
     fn look(&mut self, elapsed: Duration) -> Arc<View> {
-        for pid in self.stand_ins.ended(clock::since_boot()) {
+        for pid in self.stand_ins.ended(clock::since_boot) {
             self.simulation.advance_to(elapsed);
             self.happen(Event::Exit(pid));
         }

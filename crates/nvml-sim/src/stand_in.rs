@@ -6,32 +6,36 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-/// How long it is believed that they still run.
+/// How long it is believed that they still run, at least.
 const BELIEVED: Duration = Duration::from_millis(20);
+/// How many times as long as it took to find out: with thousands of them it takes its time.
+const TIMES: u32 = 10;
 /// The most that is read of a process's `stat`, in bytes.
 const MAX_STAT: u64 = 4096;
 
 /// Those that have not ended.
 pub(crate) struct StandIns {
     running: Vec<Placeholder>,
-    checked: Option<Duration>,
+    believed_until: Option<Duration>,
 }
 
 impl StandIns {
     pub(crate) fn new(placeholders: &[Placeholder]) -> Self {
-        StandIns { running: placeholders.to_vec(), checked: None }
+        StandIns { running: placeholders.to_vec(), believed_until: None }
     }
 
     /// Returns those that have ended since the last call, each once.
-    pub(crate) fn ended(&mut self, now: Duration) -> Vec<Pid> {
-        let believed = |checked| now.saturating_sub(checked) < BELIEVED;
-        if self.running.is_empty() || self.checked.is_some_and(believed) {
+    pub(crate) fn ended(&mut self, clock: impl Fn() -> Duration) -> Vec<Pid> {
+        let begin = clock();
+        if self.running.is_empty() || self.believed_until.is_some_and(|until| begin < until) {
             return Vec::new();
         }
-        self.checked = Some(now);
         let (running, ended): (Vec<Placeholder>, Vec<Placeholder>) =
             self.running.iter().copied().partition(runs);
         self.running = running;
+        let end = clock();
+        let took = end.saturating_sub(begin).saturating_mul(TIMES);
+        self.believed_until = Some(end.saturating_add(took.max(BELIEVED)));
         ended.into_iter().map(|placeholder| Pid(placeholder.pid)).collect()
     }
 }
@@ -83,8 +87,8 @@ mod tests {
         let same = Placeholder { simulated: 1, pid, start_ticks };
         let before = Placeholder { simulated: 2, pid, start_ticks: start_ticks - 1 };
         let mut stand_ins = StandIns::new(&[same, before]);
-        assert_eq!(stand_ins.ended(Duration::from_secs(1)), [Pid(pid)]);
-        assert_eq!(stand_ins.ended(Duration::from_secs(2)), []);
+        assert_eq!(stand_ins.ended(|| Duration::from_secs(1)), [Pid(pid)]);
+        assert_eq!(stand_ins.ended(|| Duration::from_secs(2)), []);
         assert_eq!(stand_ins.running, [same]);
     }
 }

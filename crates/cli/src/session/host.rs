@@ -13,11 +13,33 @@ use std::time::Duration;
 
 /// The host of a session: simulated processes, or the real ones that stand for them.
 pub(crate) struct SessionHost {
-    machine: String,
+    session: Session,
+    processes: Processes,
+}
+
+enum Processes {
+    Simulated(Moving),
+    /// This machine's, with the session's device files.
+    Real(LinuxHost),
+}
+
+/// A simulation that moves with the session.
+#[derive(Clone)]
+struct Moving {
     simulation: Simulation,
     session: Session,
-    /// This machine's processes with the session's device files, where there are placeholders.
-    real: Option<LinuxHost>,
+}
+
+impl Moving {
+    /// Returns the simulation where it is by now.
+    fn now(&self) -> &Simulation {
+        let now = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        let nanos = u64::try_from(now.tv_nsec).unwrap_or_default();
+        let since_boot = seconds.saturating_mul(1_000_000_000) + nanos;
+        self.simulation.advance_to(self.session.elapsed(since_boot));
+        &self.simulation
+    }
 }
 
 impl SessionHost {
@@ -27,33 +49,32 @@ impl SessionHost {
     /// When the folder is not a session's.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         let session = Session::read(folder)?;
-        let simulation = session.open()?;
-        let dev = folder.join(super::DEVICE_FILES);
-        let roots = Roots { proc: "/proc".into(), dev, sys: folder.join("sys") };
-        let real = (!session.placeholders.is_empty()).then(|| LinuxHost::new(roots));
-        Ok(SessionHost { machine: simulation.name(), simulation, session, real })
+        let processes = if session.placeholders.is_empty() {
+            Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
+        } else {
+            let dev = folder.join(super::DEVICE_FILES);
+            let roots = Roots { proc: "/proc".into(), dev, sys: folder.join("sys") };
+            Processes::Real(LinuxHost::new(roots))
+        };
+        Ok(SessionHost { session, processes })
     }
 
     /// Returns the host that is asked at this moment.
     fn now(&self) -> &dyn Host {
-        match &self.real {
-            Some(real) => real,
-            None => {
-                advance(&self.simulation, &self.session);
-                &self.simulation
-            }
+        match &self.processes {
+            Processes::Simulated(moving) => moving.now(),
+            Processes::Real(real) => real,
         }
     }
 
     /// Returns the session's clock.
     pub(crate) fn clock(&self) -> SessionClock {
-        SessionClock {
-            simulation: self.simulation.clone(),
-            session: self.session.clone(),
-            real: SystemClock::new(),
-            // The times of real processes are on the real wall clock.
-            simulated_wall: self.real.is_none(),
-        }
+        // The times of real processes are on the real wall clock.
+        let wall = match &self.processes {
+            Processes::Simulated(moving) => Some(moving.clone()),
+            Processes::Real(_) => None,
+        };
+        SessionClock { wall, real: SystemClock::new() }
     }
 
     fn placeholder(&self, pid: Pid) -> Option<&Placeholder> {
@@ -61,30 +82,29 @@ impl SessionHost {
     }
 }
 
-/// Moves a simulation to where the session is by now.
-fn advance(simulation: &Simulation, session: &Session) {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    let nanos = u64::try_from(now.tv_nsec).unwrap_or_default();
-    simulation.advance_to(session.elapsed(seconds.saturating_mul(1_000_000_000) + nanos));
-}
-
 impl Host for SessionHost {
     fn origin(&self) -> Origin {
-        Origin::Simulated(self.machine.clone())
+        Origin::Simulated(self.session.machine_name().unwrap_or_else(|| "?".to_owned()))
     }
 
     fn hostname(&self) -> Reading<String> {
-        self.simulation.hostname()
+        self.now().hostname()
     }
 
     /// The numbers that the simulated driver tells are those of the placeholders here.
     fn sees_host_pids(&self) -> Reading<bool> {
-        if self.real.is_some() { Ok(true) } else { self.simulation.sees_host_pids() }
+        match &self.processes {
+            Processes::Simulated(moving) => moving.simulation.sees_host_pids(),
+            Processes::Real(_) => Ok(true),
+        }
     }
 
+    /// The module's devices are those of the machine: this one's own must not show through.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        self.simulation.driver_devices()
+        match &self.processes {
+            Processes::Simulated(moving) => moving.simulation.driver_devices(),
+            Processes::Real(_) => self.session.open()?.driver_devices(),
+        }
     }
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
@@ -112,7 +132,7 @@ impl Host for SessionHost {
     /// programs have simulations of their own.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         let what = || format!("open process {pid}");
-        let Some(real) = &self.real else {
+        let Processes::Real(real) = &self.processes else {
             return Err(Error::new(ErrorKind::Unsupported, what()).with_source(
                 "it is only simulated; 'gpuws --sim MACHINE reap' or 'gpuws sim --live' can end it",
             ));
@@ -132,19 +152,16 @@ impl Host for SessionHost {
 
 /// The clock of a session: it passes as fast as the real one, which all its programs share.
 pub(crate) struct SessionClock {
-    simulation: Simulation,
-    session: Session,
+    wall: Option<Moving>,
     real: SystemClock,
-    simulated_wall: bool,
 }
 
 impl Clock for SessionClock {
     fn wall(&self) -> Timestamp {
-        if !self.simulated_wall {
-            return self.real.wall();
+        match &self.wall {
+            Some(moving) => moving.now().wall(),
+            None => self.real.wall(),
         }
-        advance(&self.simulation, &self.session);
-        self.simulation.wall()
     }
 
     fn monotonic(&self) -> Duration {
