@@ -23,6 +23,8 @@ pub enum Absent {
     TooOld,
     /// The device answered with an error instead of a value (`ERR!`, `[Unknown Error]`).
     Failed,
+    /// The driver did not answer in time, or was not asked any more after it had not.
+    NoAnswer,
     /// The device is lost or waits for a reset (`[GPU is lost]`, `[GPU requires reset]`).
     DeviceLost,
     /// The recording or the pasted text does not say.
@@ -39,6 +41,7 @@ impl fmt::Display for Absent {
             Absent::NotFound => "not found",
             Absent::TooOld => "driver too old",
             Absent::Failed => "device error",
+            Absent::NoAnswer => "no answer",
             Absent::DeviceLost => "device lost",
             Absent::NotRecorded => "not recorded",
             Absent::Implausible => "implausible",

@@ -37,6 +37,11 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// Tells whether nothing is known of a device but that it is there.
+    pub fn is_unknown(&self) -> bool {
+        *self == DeviceInfo::unknown(DeviceId::from_index(self.id.index))
+    }
+
     /// Returns a device of which only the names are known.
     pub fn unknown(id: DeviceId) -> Self {
         DeviceInfo {

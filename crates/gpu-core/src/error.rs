@@ -125,6 +125,7 @@ impl ErrorKind {
             | ErrorKind::Process(ProcessFault::NotPermitted) => Absent::NotPermitted,
             ErrorKind::Process(ProcessFault::Gone) => Absent::NotFound,
             ErrorKind::Unsupported => Absent::NotSupported,
+            ErrorKind::TimedOut => Absent::NoAnswer,
             _ => Absent::Failed,
         }
     }

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::details::Groups;
 use crate::device::DeviceInfo;
 use crate::host::Host;
-use crate::id::{DeviceId, Pid, ProcessKey};
+use crate::id::{Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
 use crate::snapshot::{DeviceState, Process, Snapshot};
 use std::collections::BTreeSet;
@@ -28,14 +28,11 @@ pub fn observe_in_detail(
     groups: Groups,
 ) -> Snapshot {
     let taken_at = clock.wall();
-    let Inventory { driver, mut devices } = backend.look(groups);
-    let mut unasked = Vec::new();
-    if devices.is_empty() || devices.iter().any(is_unknown) {
-        unasked = ask(|| host.driver_devices()).unwrap_or_default();
-    }
-    if !devices.is_empty() {
-        name(&mut devices, std::mem::take(&mut unasked));
-    }
+    let Inventory { driver, devices } = look(backend, host, groups);
+    let unasked = match devices.is_empty() {
+        true => ask(|| host.driver_devices()).unwrap_or_default(),
+        false => Vec::new(),
+    };
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
     let scan = files.clone().and_then(|files| ask(|| host.holders(&files)));
@@ -61,9 +58,14 @@ pub fn observe_in_detail(
     snapshot
 }
 
-/// Tells whether nothing is known of a device but that it is there.
-fn is_unknown(device: &DeviceState) -> bool {
-    device.info == DeviceInfo::unknown(DeviceId::from_index(device.id().index))
+/// Looks once at the devices alone. One that could not say what it is has the names that the
+/// kernel module knows it by.
+pub fn look(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
+    let mut inventory = backend.look(groups);
+    if inventory.devices.iter().any(|device| device.info.is_unknown()) {
+        name(&mut inventory.devices, ask(|| host.driver_devices()).unwrap_or_default());
+    }
+    inventory
 }
 
 /// Tells by the kernel module what the devices are that could not say it themselves, where it has
@@ -71,11 +73,11 @@ fn is_unknown(device: &DeviceState) -> bool {
 fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
     let agree = |(device, named): (&DeviceState, &DeviceInfo)| {
         device.id().index == named.id.index
-            && (is_unknown(device) || device.id().bus == named.id.bus)
+            && (device.info.is_unknown() || device.id().bus == named.id.bus)
     };
     if devices.len() == module.len() && devices.iter().zip(&module).all(agree) {
         for (device, named) in devices.iter_mut().zip(module) {
-            if is_unknown(device) {
+            if device.info.is_unknown() {
                 device.info = named;
             }
         }
@@ -123,7 +125,7 @@ fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
 mod tests {
     use super::*;
     use crate::error::{ErrorKind, Fault};
-    use crate::id::PciBusId;
+    use crate::id::{DeviceId, PciBusId};
 
     fn info(index: u32, bus: u8) -> DeviceInfo {
         let mut id = DeviceId::from_index(index);

@@ -44,7 +44,7 @@ impl From<Absent> for Code {
             Absent::NotFound => Code::NOT_FOUND,
             Absent::TooOld => Code::FUNCTION_NOT_FOUND,
             Absent::DeviceLost => Code::GPU_IS_LOST,
-            Absent::Failed | Absent::Implausible => Code::UNKNOWN,
+            Absent::Failed | Absent::NoAnswer | Absent::Implausible => Code::UNKNOWN,
         }
     }
 }
