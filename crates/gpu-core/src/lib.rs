@@ -50,7 +50,7 @@ pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
 pub use memory::{DeviceMemory, Region};
-pub use observe::{look, observe, observe_in_detail};
+pub use observe::{look_at_devices, observe, observe_in_detail};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use servant::{Servant, kernel_name};
 pub use snapshot::{DeviceState, Origin, Process, Snapshot};

@@ -28,7 +28,7 @@ pub fn observe_in_detail(
     groups: Groups,
 ) -> Snapshot {
     let taken_at = clock.wall();
-    let Inventory { driver, devices } = look(backend, host, groups);
+    let Inventory { driver, devices } = look_at_devices(backend, host, groups);
     let unasked = match devices.is_empty() {
         true => ask(|| host.driver_devices()).unwrap_or_default(),
         false => Vec::new(),
@@ -60,7 +60,7 @@ pub fn observe_in_detail(
 
 /// Looks once at the devices alone. One that could not say what it is has the names that the
 /// kernel module knows it by.
-pub fn look(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
+pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
     let mut inventory = backend.look(groups);
     if inventory.devices.iter().any(|device| device.info.is_unknown()) {
         name(&mut inventory.devices, ask(|| host.driver_devices()).unwrap_or_default());
