@@ -121,6 +121,23 @@ fn is_at_fault(state: &DeviceState) -> bool {
 }
 
 #[test]
+fn a_machine_that_answers_for_no_device_does_not_answer() {
+    for (function, code, kind) in [
+        ("nvmlDeviceGetUUID", 9, MachineFault::DriverNotLoaded),
+        ("nvmlDeviceGetHandleByIndex_v2", 18, MachineFault::VersionMismatch),
+        ("nvmlDeviceGetName", 17, MachineFault::Blocked),
+    ] {
+        let look = look_with(fault(function, None, CallEffect::Returns(code)), PATIENT);
+        let failed = look.driver.expect_err(function);
+        assert_eq!(failed.kind, ErrorKind::Machine(kind), "{function}: {failed}");
+        assert!(look.devices.is_empty(), "{function}");
+    }
+    let hangs = fault("nvmlDeviceGetName", Some(0), CallEffect::Hangs);
+    let look = look_with(hangs, Duration::from_millis(400));
+    assert_eq!(look.driver.unwrap_err().kind, ErrorKind::TimedOut);
+}
+
+#[test]
 fn initialisation_that_fails_names_the_case() {
     for (code, kind) in [
         (9, MachineFault::DriverNotLoaded),
@@ -167,8 +184,8 @@ fn hangs(function: &str, deadline: Duration) {
     let healthy = |state: &&DeviceState| state.sample.is_ok() && state.details.is_ok();
     let before = look.devices.iter().take_while(healthy).count();
     match (&look.driver, gpu) {
-        // Before the devices were counted: all of the look is lost.
-        (Err(failed), None) => assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}"),
+        // Before the first device has said anything: all of the look is lost.
+        (Err(failed), None | Some(0)) => assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}"),
         (Err(failed), Some(_)) => panic!("{function} spoils the whole machine: {failed}"),
         (Ok(_), Some(gpu)) => assert_eq!(before, gpu as usize, "{function}: {json}"),
         (Ok(_), None) => panic!("{function} has hung and all is well: {json}"),

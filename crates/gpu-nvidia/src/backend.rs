@@ -3,6 +3,7 @@
 use crate::call::{Caller, CurrentCall};
 use crate::code::Code;
 use crate::library::{SimulatedNvml, load, simulated};
+use crate::look::inventory;
 use crate::reset::Resetter;
 use crate::sample::sample;
 use crate::session::{Opened, Session};
@@ -164,7 +165,7 @@ impl GpuBackend for Nvml {
 
     fn look(&self, groups: Groups) -> Inventory {
         let (driver, count) = self.begin_look();
-        Inventory { driver, devices: (0..count).map(|index| self.look_at(index, groups)).collect() }
+        inventory(driver, (0..count).map(|index| self.look_at(index, groups)).collect())
     }
 
     /// Closes NVML, which else would be somebody who uses the device, and runs nvidia-smi.

@@ -4,7 +4,10 @@
 //! all that there was before is known.
 
 use crate::backend::Nvml;
-use gpu_core::{DeviceId, DeviceInfo, DeviceState, Driver, Fault, GpuBackend, Groups, Reach, ask};
+use gpu_core::{
+    DeviceId, DeviceInfo, DeviceState, Driver, ErrorKind, Fault, GpuBackend, Groups, Inventory,
+    Reach, ask,
+};
 
 impl Nvml {
     /// Returns the beginning of a look: the driver, and how many devices there are to look at.
@@ -25,6 +28,22 @@ impl Nvml {
             Ok(info) => DeviceState::ask(self, info, groups),
             Err(fault) => unknown(index, groups, &fault),
         }
+    }
+}
+
+/// Puts a look together. Where no device could say so much as what it is, and for a reason that
+/// is not its own, the driver does not answer.
+pub(crate) fn inventory(driver: Result<Driver, Fault>, devices: Vec<DeviceState>) -> Inventory {
+    let silence = |device: &DeviceState| {
+        let fault = device.sample.as_ref().err().filter(|_| device.info.is_unknown())?;
+        let is_drivers = fault.kind.reach() == Reach::Machine || fault.kind == ErrorKind::TimedOut;
+        is_drivers.then(|| fault.clone())
+    };
+    match devices.iter().map(silence).collect::<Option<Vec<Fault>>>() {
+        Some(silent) if !silent.is_empty() => {
+            Inventory { driver: Err(silent[0].clone()), devices: Vec::new() }
+        }
+        _ => Inventory { driver, devices },
     }
 }
 

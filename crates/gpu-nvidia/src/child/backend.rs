@@ -5,7 +5,7 @@ use super::process::Process;
 use super::stuck::{self, Stuck};
 use super::talk::{self, Failure, Patience};
 use super::wire::{Greeting, Question, Said};
-use super::{Helper, Waiting};
+use super::{Helper, Waiting, moment};
 use crate::SimulatedNvml;
 use crate::reset::Resetter;
 use gpu_core::{
@@ -64,11 +64,19 @@ enum Child {
 struct Running {
     process: Process,
     has_greeted: bool,
-    /// The look that it was asked for before anybody wanted the answer.
-    ahead: Option<Groups>,
+    /// The look that it was asked for before anybody wanted the answer, and when.
+    ahead: Option<(Groups, Duration)>,
 }
 
 impl Child {
+    /// Returns the look that was begun before anybody wanted it, and when.
+    fn ahead(&self) -> Option<(Groups, Duration)> {
+        match self {
+            Child::Runs(running) => running.ahead,
+            _ => None,
+        }
+    }
+
     /// Lets one that runs end by itself.
     fn dismiss(&mut self) {
         if let Child::Runs(Running { process, .. }) = std::mem::replace(self, Child::Absent) {
@@ -128,8 +136,8 @@ impl NvmlChild {
     }
 
     /// Begins a look whose answer will be wanted soon, so that the driver works on it meanwhile.
-    /// Its time is counted from when the answer is wanted, by [`look`](GpuBackend::look) for the
-    /// same groups; any other question takes its place.
+    /// Its time is counted from now on. The answer is that to [`look`](GpuBackend::look) for the
+    /// same groups; any other question waits for its end.
     pub fn look_ahead(&self, groups: Groups) {
         let mut standing = self.standing();
         // What is wrong will be wrong when the answer is wanted, and be said then.
@@ -138,7 +146,7 @@ impl NvmlChild {
             && child.ahead.is_none()
             && talk::put(&mut child.process, Question::Look(groups), self.stays_open).is_ok()
         {
-            child.ahead = Some(groups);
+            child.ahead = Some((groups, moment()));
         }
     }
 
@@ -150,7 +158,8 @@ impl NvmlChild {
     fn greeting(&self) -> Option<&Greeting> {
         if self.greeting.get().is_none() {
             let mut standing = self.standing();
-            let mut patience = Patience::new(self.deadline, Duration::ZERO, &*self.waiting);
+            let begin = standing.child.ahead().map_or_else(moment, |(_, begin)| begin);
+            let mut patience = Patience::new(begin, self.deadline, Duration::ZERO, &*self.waiting);
             // Why there is none is the answer to the next question.
             let _ = self.ready(&mut standing, &mut patience, None);
         }
@@ -169,7 +178,9 @@ impl NvmlChild {
         answer: &mut dyn Answer,
     ) -> Result<(), Fault> {
         let mut standing = self.standing();
-        let mut patience = Patience::new(self.deadline, wanted, &*self.waiting);
+        let ahead = standing.child.ahead().filter(|(groups, _)| is_look(&question, *groups));
+        let begin = ahead.map_or_else(moment, |(_, begin)| begin);
+        let mut patience = Patience::new(begin, self.deadline, wanted, &*self.waiting);
         self.ready(&mut standing, &mut patience, Some(question))?;
         let Child::Runs(child) = &mut standing.child else { return Err(nothing()) };
         match talk::answer(&mut child.process, &mut patience, answer) {
@@ -209,8 +220,8 @@ impl NvmlChild {
         patience: &mut Patience<'_>,
         question: Question,
     ) -> Result<(), Failure> {
-        if let Some(ahead) = child.ahead.take() {
-            if matches!(question, Question::Look(groups) if groups == ahead) {
+        if let Some((ahead, _)) = child.ahead.take() {
+            if is_look(&question, ahead) {
                 return Ok(());
             }
             self.hear_greeting(child, patience)?;
@@ -378,6 +389,10 @@ impl GpuBackend for NvmlChild {
         let outcome = self.ask(Question::Look(groups), Duration::ZERO, &mut look);
         look.or(outcome.err().unwrap_or_else(nothing))
     }
+}
+
+fn is_look(question: &Question, groups: Groups) -> bool {
+    matches!(question, Question::Look(asked) if *asked == groups)
 }
 
 fn hangs(deadline: Duration, call: Option<&str>) -> Fault {

@@ -22,12 +22,16 @@ unsafe extern "C" {
     fn c_fork() -> c_int;
 }
 
-/// Starts a copy of this process, which is to have one thread, as a child that serves. Nothing
-/// that the program would do later is done there.
+/// Starts a copy of this process as a child that serves; nothing that the program would do later
+/// is done there. `None` where a copy would not be safe: beside other threads, or with handlers of
+/// signals, which would run in the copy too.
 ///
 /// # Errors
 /// Those of fork(2).
-pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Pid> {
+pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid>> {
+    if !is_plain() {
+        return Ok(None);
+    }
     // SAFETY: a copy has only the thread that forks. As this process has no other, nobody holds a
     // lock that the copy would wait for, and no data is half changed.
     let number = unsafe { c_fork() };
@@ -39,8 +43,8 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Pid> {
         }));
         _exit(1);
     }
-    match number {
-        1.. => Pid::from_raw(number).ok_or_else(|| io::ErrorKind::Other.into()),
+    match Pid::from_raw(number) {
+        Some(pid) if number > 0 => Ok(Some(pid)),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -56,8 +60,16 @@ fn stand_alone(ends: &Ends) -> rustix::io::Result<()> {
     chdir("/")
 }
 
-/// Tells whether this process surely has no thread but the one that asks.
-pub(crate) fn has_one_thread() -> bool {
-    // A folder has a link from each folder in it, and two of its own.
-    rustix::fs::stat("/proc/self/task").is_ok_and(|task| task.st_nlink == 3)
+/// The signals that the standard library itself handles, to tell a stack that overflows: SIGBUS
+/// and SIGSEGV, as bits of the masks in `/proc/PID/status`.
+const OWN_HANDLERS: u64 = 1 << (7 - 1) | 1 << (11 - 1);
+
+/// Tells whether this process surely has one thread, and no handler of signals but the standard
+/// library's.
+fn is_plain() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let caught = value("SigCgt:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        value("Threads:") == Some("1") && caught.is_some_and(|mask| mask & !OWN_HANDLERS == 0)
+    })
 }

@@ -1,7 +1,7 @@
 //! The answers of the child, put together from their parts.
 
 use super::wire::Said;
-use crate::look::unknown;
+use crate::look::{inventory, unknown};
 use gpu_core::{DeviceState, Driver, Fault, Groups, Inventory};
 
 /// An answer that grows part by part.
@@ -87,7 +87,7 @@ impl Look {
         };
         let missing = devices.len() as u32..count;
         devices.extend(missing.map(|index| unknown(index, groups, &trouble)));
-        Inventory { driver, devices }
+        inventory(driver, devices)
     }
 
     /// Returns the index of the device that comes next; `None` before the beginning and after the
@@ -132,7 +132,8 @@ mod tests {
     }
 
     fn device(index: u32) -> Said {
-        let mut state = DeviceState::unanswered(info(index), Groups::NONE, &fault("lost"));
+        let named = DeviceInfo { name: Ok("A100".to_owned()), ..info(index) };
+        let mut state = DeviceState::unanswered(named, Groups::NONE, &fault("lost"));
         state.processes = Ok(Vec::new());
         Said::Device(Box::new(state))
     }
@@ -157,6 +158,17 @@ mod tests {
         assert_eq!(devices[2].info, info(2));
         assert_eq!(devices[2].sample, Err(fault("hangs")));
         assert_eq!(devices[2].details, Err(fault("hangs")));
+    }
+
+    #[test]
+    fn where_no_device_said_what_it_is_the_driver_does_not_answer() {
+        let mut look = Look::new(Groups::NONE);
+        look.take(begun(2)).unwrap();
+        let failed = Inventory { driver: Err(fault("hangs")), devices: Vec::new() };
+        assert_eq!(look.or(fault("hangs")), failed);
+        let mut look = Look::new(Groups::NONE);
+        look.take(begun(0)).unwrap();
+        assert!(look.or(fault("hangs")).driver.is_ok(), "there is none to say it");
     }
 
     #[test]

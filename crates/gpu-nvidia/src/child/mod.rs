@@ -2,17 +2,17 @@
 //!
 //! A call into a driver that has lost its device may never return, and the thread that made it
 //! then cannot be ended, not even by SIGKILL, and with it the process that it belongs to. So the
-//! program never makes such a call. It starts a child, [`serve`], asks it over two pipes, and
+//! program never makes such a call. It starts a child, [`serve`], asks it over a socket and a pipe, and
 //! gives it up at the deadline; the child streams a look part by part, so that what was learned
 //! before the call that hangs is kept.
 //!
-//! A child that cannot be ended is harmless because it has nothing: no descriptor but the ends of
-//! the pipes (no lock, no lease, no terminal), no current directory but `/`. It takes the name
+//! A child that cannot be ended is harmless because it holds nothing: no descriptor but the ends
+//! of the conversation (no lock, no lease, no terminal), no current directory but `/`. It takes the name
 //! `gpuws-stuck`, and whoever finds a process of that name that hangs asks the driver nothing: a
 //! child that was started meanwhile has only loaded the library, and is ended.
 //!
-//! No wait is without a bound. What cannot be bounded is the start of the child itself, which the
-//! kernel ends when the program is read from its file.
+//! No wait is without a bound. What cannot be bounded is the start of another program as the child,
+//! which the kernel ends when that is read from its file.
 
 mod backend;
 mod fork;
@@ -43,9 +43,9 @@ pub struct Helper {
     pub arguments: Vec<OsString>,
     /// The library to load, the argument that follows; `None` for the machine's own.
     pub library: Option<PathBuf>,
-    /// Whether a program that has one thread may be copied instead of started anew, which takes a
-    /// fraction of the time: for a program that would name itself. With more threads than one it
-    /// is started.
+    /// Whether this program may be copied instead of another started, which takes a fraction of
+    /// the time: for a program that would name itself, and that has not used NVML or CUDA. Beside
+    /// other threads or handlers of signals the program is started all the same.
     pub forks: bool,
     /// The root of the `/proc` in which a child of an earlier look is looked for.
     pub proc: PathBuf,

@@ -1,7 +1,7 @@
 //! The program's end of the child: started, asked, heard, and ended, never waited for without a
 //! bound.
 
-use super::fork::{Ends, fork, has_one_thread};
+use super::fork::{Ends, fork};
 use super::wire::{self, ANSWER_LIMIT, LINE_LIMIT, Lines, Order, Said};
 use super::{Helper, moment};
 use gpu_core::{Error, ErrorKind, Result};
@@ -72,9 +72,11 @@ impl Process {
             let (answers, output) = pipe_with(PipeFlags::CLOEXEC)?;
             fcntl_setfl(&answers, fcntl_getfl(&answers)? | OFlags::NONBLOCK)?;
             let ends = Ends { input: input.into(), output };
-            let pid = match helper.forks && has_one_thread() {
-                true => fork(&ends, library.as_deref())?,
-                false => spawn(helper, ends, library)?,
+            // Where no copy can be made, a program can still be started.
+            let copy = helper.forks.then(|| fork(&ends, library.as_deref()).ok().flatten());
+            let pid = match copy.flatten() {
+                Some(pid) => pid,
+                None => spawn(helper, ends, library)?,
             };
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
                 // Without a pidfd nothing of it is known but its number, which it has until it is

@@ -24,8 +24,8 @@ use std::time::Duration;
 /// Answers questions on standard output that come on standard input, until that ends; what
 /// [`NvmlChild`](crate::NvmlChild) starts.
 ///
-/// To be called before the program does anything else. It closes every descriptor but the
-/// standard ones, whoever has opened it, and ends the process.
+/// To be called before the program does anything else: it closes every descriptor but the
+/// standard ones, whoever has opened it, uses their numbers for others, and ends the process.
 pub fn serve(library: Option<&Path>) -> ! {
     close_inherited();
     run(library)
@@ -91,8 +91,9 @@ fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, boo
             }
             Err(fault) => say(&Said::Refused(fault.clone())),
         }
-        say(&Said::Done);
+        // First, since who hears that it is done may hang up, and nothing hangs any more.
         shared.pending.fetch_sub(1, Ordering::AcqRel);
+        say(&Said::Done);
     }
 }
 
@@ -237,7 +238,8 @@ const SYS_CLOSE_RANGE: c_long = 436;
 fn close_inherited() {
     const FIRST: c_uint = 3;
     // SAFETY: it takes three numbers and touches no memory; what it closes is used by nobody, as
-    // `serve` demands to come first and never returns.
+    // `serve` never returns and demands to come first, or in a copy of the program in which
+    // nothing else goes on.
     let done = unsafe { syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0 as c_uint) };
     if done == 0 {
         return;

@@ -41,14 +41,14 @@ pub(crate) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// Returns the patience for a question that begins now, and that is expected to take `wanted`
-    /// by itself.
+    /// Returns the patience for a question that began at `begin`, and that is expected to take
+    /// `wanted` by itself.
     pub(crate) fn new(
+        begin: Duration,
         deadline: Duration,
         wanted: Duration,
         waiting: &'a (dyn Fn(&Waiting) + Send + Sync),
     ) -> Self {
-        let begin = moment();
         let report = begin.saturating_add(wanted).saturating_add(REPORT);
         let allowed = deadline.saturating_add(wanted);
         Patience { begin, allowed, report, wonders: false, call: None, late: None, waiting }
