@@ -9,7 +9,7 @@ use crate::selector::Selector;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{Absent, ErrorKind, Inventory, Pid};
+use gpu_core::{Absent, ErrorKind, Fault, Inventory, Pid};
 use std::io::Write;
 
 pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -62,7 +62,7 @@ pub(super) fn rows(
     let mut is_first = true;
     repeat::show(repeat, &source, screen, |screen| {
         let at = source.clock.wall();
-        let machine = source.backend.look(query.groups());
+        let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, query.groups());
         let devices = match shown(&machine, asked)? {
             devices if devices.is_empty() => {
                 screen.print(&Line::new().plain("No devices were found"))?;
@@ -78,8 +78,41 @@ pub(super) fn rows(
         for row in query.rows(&seen, style) {
             screen.print(&row)?;
         }
-        Ok(Exit::Done)
+        Ok(unanswered(&devices, subject).unwrap_or(Exit::Done))
     })
+}
+
+/// Says on standard error which of the devices did not answer, since a row that is missing says
+/// nothing; returns how the program ends then.
+fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exit> {
+    let mut faults: Vec<(&Fault, Vec<u32>)> = Vec::new();
+    for device in devices {
+        let fault = match subject {
+            // What else a device lacks, its row says.
+            Subject::Gpu => {
+                let fault = device.sample.as_ref().err();
+                fault.filter(|fault| fault.kind == ErrorKind::TimedOut)
+            }
+            Subject::ComputeApp => device.processes.as_ref().err(),
+        };
+        let Some(fault) = fault else { continue };
+        match faults.iter_mut().find(|(known, _)| *known == fault) {
+            Some((_, indexes)) => indexes.push(device.id().index),
+            None => faults.push((fault, vec![device.id().index])),
+        }
+    }
+    for (fault, indexes) in &faults {
+        let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+        let which = format!("{word} {}", words::ranges(indexes));
+        let text = crate::terminal::clean(&fault.text);
+        // Where standard error is closed, the code is left to tell it.
+        let _ = writeln!(std::io::stderr(), "gpuws: {which} did not answer: failed to {text}");
+    }
+    let is_late = |(fault, _): &(&Fault, Vec<u32>)| fault.kind == ErrorKind::TimedOut;
+    match faults.iter().any(is_late) {
+        true => Some(Exit::Deadline),
+        false => faults.first().map(|_| Exit::CannotObserve),
+    }
 }
 
 /// Returns the devices that are asked for; none where the machine has none, or none of those.

@@ -3,7 +3,7 @@
 use super::clean::clean;
 use anstyle::{AnsiColor, Style};
 use std::fmt;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// How a piece of text is shown: one accent, and dim for what needs no attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +156,13 @@ impl Line {
 fn prefix_within(text: &str, columns: usize) -> (usize, usize) {
     let (mut end, mut width) = (0, 0);
     for (at, character) in text.char_indices() {
-        let wider = width + character.width().unwrap_or(0);
+        // Not the sum of its characters: one can change how wide the one before it is shown.
+        let longer = at + character.len_utf8();
+        let wider = text[..longer].width();
         if wider > columns {
             break;
         }
-        (end, width) = (at + character.len_utf8(), wider);
+        (end, width) = (longer, wider);
     }
     (end, width)
 }
@@ -207,6 +209,16 @@ mod tests {
             assert_eq!(cut.to_string(), shown, "{columns}");
             assert!(cut.width() <= columns);
             assert_eq!(cut.width(), shown.width(), "{columns}");
+        }
+    }
+
+    #[test]
+    fn what_widens_the_character_before_it_is_counted() {
+        let hearts = "\u{2764}\u{fe0f}".repeat(6);
+        for columns in 0..14 {
+            let cut = Line::new().plain(&hearts).cut(columns);
+            assert!(cut.text().width() <= columns, "{columns}: {}", cut.text());
+            assert_eq!(cut.width(), cut.text().width(), "{columns}");
         }
     }
 
