@@ -3,6 +3,7 @@
 //! It is run by its full path from where drivers install it, never through `PATH`, since this
 //! program then is root.
 
+use crate::child::moment;
 use gpu_core::{Absent, DeviceFault, Error, ErrorKind, MachineFault, PciBusId, Result};
 use std::io::Read;
 use std::path::PathBuf;
@@ -87,15 +88,16 @@ impl Resetter {
                 .flatten()
                 .collect();
         // Both are closed when it ends, or before.
-        let mut left = self.deadline;
+        let end = moment().saturating_add(self.deadline);
+        let mut is_late = false;
         let mut said = Vec::new();
         for output in outputs {
-            match output.recv_timeout(left) {
+            match output.recv_timeout(end.saturating_sub(moment())) {
                 Ok(text) => said.push(text),
-                Err(_) => left = Duration::ZERO,
+                Err(_) => is_late = true,
             }
         }
-        if left.is_zero() {
+        if is_late {
             // Nothing to be done where it is gone already.
             let _ = child.kill();
         }
@@ -104,7 +106,7 @@ impl Resetter {
         let (sender, ended) = channel();
         std::thread::spawn(move || sender.send(child.wait()));
         let status = ended.recv_timeout(LAST_MOMENTS.min(self.deadline)).ok().and_then(Result::ok);
-        (status.filter(|_| !left.is_zero()), words(&said.join("\n")))
+        (status.filter(|_| !is_late), words(&said.join("\n")))
     }
 }
 

@@ -71,7 +71,7 @@ pub struct Waiting {
 }
 
 /// Returns the time since some fixed point; never goes back.
-fn moment() -> Duration {
+pub(crate) fn moment() -> Duration {
     // Neither part is negative on this clock.
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
