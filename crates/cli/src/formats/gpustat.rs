@@ -71,8 +71,8 @@ struct Process {
     command: String,
     full_command: Vec<String>,
     gpu_memory_usage: Option<u64>,
-    cpu_percent: f64,
-    cpu_memory_usage: u64,
+    cpu_percent: Option<f64>,
+    cpu_memory_usage: Option<u64>,
     pid: u32,
 }
 
@@ -114,11 +114,11 @@ impl Processes {
     }
 
     /// Returns the share of one CPU that a process used between the two looks, in percent.
-    fn cpu_percent(&self, pid: Pid) -> f64 {
+    fn cpu_percent(&self, pid: Pid) -> Option<f64> {
         let time = |infos: &BTreeMap<Pid, ProcessInfo>| infos.get(&pid)?.cpu_time.ok();
-        let (Some(before), Some(now)) = (time(&self.before), time(&self.now)) else { return 0.0 };
+        let (before, now) = (time(&self.before)?, time(&self.now)?);
         let share = now.saturating_sub(before).as_secs_f64() / CPU_WINDOW.as_secs_f64() * 100.0;
-        (share * 10.0).round() / 10.0
+        Some((share * 10.0).round() / 10.0)
     }
 
     fn shown(&self, process: &DeviceProcess) -> Option<Process> {
@@ -135,7 +135,7 @@ impl Processes {
             full_command: line,
             gpu_memory_usage: process.memory.ok().filter(|bytes| bytes.0 > 0).map(Bytes::mib),
             cpu_percent: self.cpu_percent(process.pid),
-            cpu_memory_usage: info.resident.map_or(0, |bytes| bytes.0),
+            cpu_memory_usage: info.resident.ok().map(|bytes| bytes.0),
             pid: process.pid.0,
         })
     }
