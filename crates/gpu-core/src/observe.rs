@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::details::Groups;
 use crate::device::DeviceInfo;
 use crate::host::Host;
-use crate::id::{Pid, ProcessKey};
+use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
 use crate::snapshot::{DeviceState, Process, Snapshot};
 use std::collections::BTreeSet;
@@ -62,10 +62,30 @@ pub fn observe_in_detail(
 /// kernel module knows it by.
 pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
     let mut inventory = backend.look(groups);
+    disbelieve_shared_names(&mut inventory.devices);
     if inventory.devices.iter().any(|device| device.info.is_unknown()) {
         name(&mut inventory.devices, ask(|| host.driver_devices()).unwrap_or_default());
     }
     inventory
+}
+
+/// Takes from devices the names that another one has too: by such a name the holders of one would
+/// be those of the other.
+fn disbelieve_shared_names(devices: &mut [DeviceState]) {
+    let ids: Vec<DeviceId> = devices.iter().map(|device| device.id().clone()).collect();
+    for (place, device) in devices.iter_mut().enumerate() {
+        let others = || ids.iter().enumerate().filter(move |(at, _)| *at != place);
+        let id = &mut device.info.id;
+        if id.minor.is_ok() && others().any(|(_, other)| other.minor == id.minor) {
+            id.minor = Err(Absent::Implausible);
+        }
+        if id.bus.is_ok() && others().any(|(_, other)| other.bus == id.bus) {
+            id.bus = Err(Absent::Implausible);
+        }
+        if id.uuid.is_ok() && others().any(|(_, other)| other.uuid == id.uuid) {
+            id.uuid = Err(Absent::Implausible);
+        }
+    }
 }
 
 /// Tells by the kernel module what the devices are that could not say it themselves, where it has
@@ -125,7 +145,7 @@ fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
 mod tests {
     use super::*;
     use crate::error::{ErrorKind, Fault};
-    use crate::id::{DeviceId, PciBusId};
+    use crate::id::PciBusId;
 
     fn info(index: u32, bus: u8) -> DeviceInfo {
         let mut id = DeviceId::from_index(index);
@@ -143,6 +163,22 @@ mod tests {
         let mut devices: Vec<DeviceState> = devices.iter().map(state).collect();
         name(&mut devices, module.to_vec());
         devices.into_iter().map(|device| device.info).collect()
+    }
+
+    #[test]
+    fn a_name_that_two_devices_have_is_of_neither() {
+        let fault = Fault { kind: ErrorKind::TimedOut, text: String::new() };
+        let mut devices: Vec<DeviceState> = [(0, 4), (1, 5), (2, 5)]
+            .map(|(index, bus)| DeviceState::unanswered(info(index, bus), Groups::NONE, &fault))
+            .into();
+        devices[0].info.id.minor = Ok(0);
+        devices[1].info.id.minor = Ok(0);
+        devices[2].info.id.minor = Ok(2);
+        disbelieve_shared_names(&mut devices);
+        let minors: Vec<_> = devices.iter().map(|device| device.id().minor).collect();
+        assert_eq!(minors, [Err(Absent::Implausible), Err(Absent::Implausible), Ok(2)]);
+        let known: Vec<bool> = devices.iter().map(|device| device.id().bus.is_ok()).collect();
+        assert_eq!(known, [true, false, false]);
     }
 
     #[test]
