@@ -48,6 +48,7 @@ mod session;
 mod simulation;
 mod state;
 mod topology;
+mod trusted;
 mod viewer;
 
 pub use anonymize::Anonymizer;
@@ -64,3 +65,4 @@ pub use seed::Seed;
 pub use session::{CallEffect, CallFault, Placeholder, Session};
 pub use simulation::Simulation;
 pub use state::SentSignal;
+pub use trusted::trusted;

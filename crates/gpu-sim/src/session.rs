@@ -7,6 +7,7 @@
 use crate::machine::Machine;
 use crate::seed::Seed;
 use crate::simulation::Simulation;
+use crate::trusted;
 use gpu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -120,16 +121,19 @@ impl Session {
     ///
     /// # Errors
     /// `Io` when its file cannot be read; `Invalid` when that is a link, larger than 1 MiB, or no
-    /// session.
+    /// session, and when anybody but root and the user who runs this program can change it.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(Self::FILE);
         let failed = |kind| {
-            let remedy = format!("{} is to name the folder of a 'gpuws sim'", Self::VARIABLE);
+            let remedy =
+                format!("{} is to name the folder of a 'gpuws sim' of your own", Self::VARIABLE);
             Error::new(kind, format!("read session '{}' ({remedy})", path.display()))
         };
         let io = |error: std::io::Error| failed(ErrorKind::Io).with_source(error);
         let invalid = |why: String| failed(ErrorKind::Invalid).with_source(why);
+        let untrusted = |error: Error| failed(error.kind()).with_source(error);
 
+        let path = trusted::private(folder).map_err(untrusted)?.join(Self::FILE);
         let named = std::fs::symlink_metadata(&path).map_err(io)?;
         if !named.is_file() {
             return Err(invalid("it is a link or no regular file".to_owned()));
@@ -139,6 +143,7 @@ impl Session {
         if (named.dev(), named.ino()) != (opened.dev(), opened.ino()) {
             return Err(invalid("it was exchanged while it was opened".to_owned()));
         }
+        trusted::private_file(&path, &opened).map_err(untrusted)?;
         let mut bytes = Vec::new();
         file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
         if bytes.len() as u64 > MAX_FILE {

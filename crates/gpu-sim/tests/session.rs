@@ -3,7 +3,7 @@
 use gpu_core::{ErrorKind, GpuBackend, Groups, Host, Pid, Snapshot, observe_in_detail};
 use gpu_sim::{CallEffect, CallFault, Event, Machine, Placeholder, Session, Simulation};
 use proptest::prelude::*;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -58,7 +58,10 @@ fn what_is_no_session_is_refused_with_its_name_and_the_remedy() {
     let (kind, told) = refused(folder.path());
     assert_eq!(kind, ErrorKind::Io);
     assert!(told.contains(&format!("read session '{}'", file.display())), "{told}");
-    assert!(told.contains("GPUWS_SIM_SESSION is to name the folder of a 'gpuws sim'"), "{told}");
+    assert!(
+        told.contains("GPUWS_SIM_SESSION is to name the folder of a 'gpuws sim' of your own"),
+        "{told}"
+    );
 
     std::fs::create_dir(&file).unwrap();
     assert_eq!(refused(folder.path()).0, ErrorKind::Invalid);
@@ -89,6 +92,37 @@ fn what_is_no_session_is_refused_with_its_name_and_the_remedy() {
     let mut large = session("labbox");
     large.machine = "x".repeat(2 << 20).into();
     assert_eq!(large.write(folder.path()).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_session_that_somebody_else_can_change_is_refused_with_the_owner_and_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(Session::FILE);
+    session("labbox").write(folder.path()).unwrap();
+    let allow = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let owner = folder.path().metadata().unwrap().uid();
+    for (path, right, wrong) in [(folder.path(), 0o700, 0o777), (&file, 0o600, 0o620)] {
+        allow(path, wrong);
+        let (kind, told) = refused(folder.path());
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(told.contains("the folder of a 'gpuws sim' of your own"), "{told}");
+        let why = format!("belongs to user {owner}, and others may write it (mode {wrong:o})");
+        assert!(told.ends_with(&why), "{told}");
+        allow(path, right);
+    }
+    // Only root can give a file away.
+    if owner == 0 {
+        for path in [&file, folder.path()] {
+            std::os::unix::fs::chown(path, Some(54_321), None).unwrap();
+            let (kind, told) = refused(folder.path());
+            assert_eq!(kind, ErrorKind::Invalid);
+            assert!(told.ends_with("belongs to user 54321, who is neither you (user 0) nor root"));
+            std::os::unix::fs::chown(path, Some(0), None).unwrap();
+        }
+    }
+    assert_eq!(Session::read(folder.path()).unwrap(), session("labbox"));
 }
 
 #[test]
