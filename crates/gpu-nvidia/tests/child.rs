@@ -246,12 +246,18 @@ fn the_origin_comes_from_the_greeting() {
     let backend = child.backend(LONG);
     assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));
     let simulated = backend.simulated().unwrap();
+    assert!(!backend.is_real());
     assert_eq!(
         (simulated.machine.as_str(), simulated.session.as_path()),
         ("labbox", Path::new("/run/s"))
     );
     assert_eq!(child.starts().len(), 1);
-    assert_eq!(Child::script("exit 1").backend(LONG).origin(), Origin::Live);
+
+    let real = Child::script(&format!("{GREETING}; cat")).backend(LONG);
+    assert!(real.is_real() && real.simulated().is_none());
+    let silent = Child::script("exit 1").backend(LONG);
+    assert_eq!(silent.origin(), Origin::Live);
+    assert!(!silent.is_real() && silent.simulated().is_none());
 }
 
 #[test]

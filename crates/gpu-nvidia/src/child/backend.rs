@@ -122,6 +122,11 @@ impl NvmlChild {
         Some(SimulatedNvml { machine, session })
     }
 
+    /// Tells whether a child has said that its library is a real one.
+    pub fn is_real(&self) -> bool {
+        self.greeting().is_some_and(|greeting| greeting.simulated.is_none())
+    }
+
     /// Shuts NVML down where it was left open, so that the child is no holder of a device. The
     /// next question initialises it again.
     ///
