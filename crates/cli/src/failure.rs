@@ -139,6 +139,14 @@ pub(crate) fn brief(fault: &gpu_core::Fault) -> String {
     meaning(fault.kind).map_or_else(|| format!("failed to {}", fault.text), str::to_owned)
 }
 
+/// Says what a fault is, and of a driver that does not answer which call it is that hangs.
+pub(crate) fn account(fault: &gpu_core::Fault) -> String {
+    match fault.kind {
+        ErrorKind::TimedOut => format!("failed to {}", fault.text),
+        _ => brief(fault),
+    }
+}
+
 /// Returns what a person can do about a failure of this kind; `None` where nothing general helps.
 pub(crate) fn remedy(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
-use gpu_core::{DeviceId, DeviceState, Pid, ProcessInfo, Reading, Snapshot, Timestamp};
+use gpu_core::{DeviceId, DeviceState, Fault, Pid, ProcessInfo, Reading, Snapshot, Timestamp};
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -100,6 +100,10 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::ResetDevice(index) => {
             (format!("nvidia-smi --gpu-reset -i {index}"), "as root, once nobody holds the device")
         }
+        Advice::AllowMoreTime => (
+            format!("gpuws {sim}--deadline 120 doctor"),
+            "for a driver that is slow; sudo nvidia-smi -pm 1 keeps it ready",
+        ),
         Advice::ReadKernelLog => (
             KERNEL_LOG.to_owned(),
             "tells why; a reboot brings it back, and if not, the card has a fault",
@@ -132,6 +136,25 @@ pub(crate) fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
     let indexes: Vec<u32> = ids.iter().map(|id| id.index).collect();
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
     format!("{word} {}{name}", ranges(&indexes))
+}
+
+/// `GPUs 0, 1: who uses them is not known: failed to …`, a line for each reason that has devices.
+pub(crate) fn unknown_users<'a>(
+    devices: impl Iterator<Item = &'a DeviceState>,
+) -> impl Iterator<Item = String> {
+    let mut reasons: Vec<(&Fault, Vec<u32>)> = Vec::new();
+    for device in devices {
+        let Err(fault) = &device.processes else { continue };
+        match reasons.iter_mut().find(|(known, _)| known.kind == fault.kind) {
+            Some((_, indexes)) => indexes.push(device.id().index),
+            None => reasons.push((fault, vec![device.id().index])),
+        }
+    }
+    reasons.into_iter().map(|(fault, indexes)| {
+        let (word, it) = if indexes.len() == 1 { ("GPU", "it") } else { ("GPUs", "them") };
+        let which = ranges(&indexes);
+        format!("{word} {which}: who uses {it} is not known: failed to {fault}")
+    })
 }
 
 /// `0`, `1–7`, `0, 2, 4–6`.
@@ -256,6 +279,7 @@ pub(crate) fn beside_or_under(screen: &mut Screen, head: Line, text: &str) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpu_core::{Absent, DeviceInfo, Error, ErrorKind, Groups};
 
     #[test]
     fn indexes_are_shortened_to_ranges() {
@@ -268,6 +292,27 @@ mod tests {
         ] {
             assert_eq!(ranges(indexes), shown);
         }
+    }
+
+    #[test]
+    fn who_uses_a_device_is_not_known_for_a_reason() {
+        let device = |index, kind: Option<ErrorKind>| {
+            let fault = Error::new(kind.unwrap_or(ErrorKind::Io), format!("ask GPU {index}"));
+            let info = DeviceInfo::unknown(DeviceId::from_index(index));
+            let state = DeviceState::unanswered(info, Groups::NONE, &fault.fault());
+            let processes = kind.map_or_else(|| Ok(Vec::new()), |_| Err(fault.fault()));
+            DeviceState { processes, ..state }
+        };
+        let (denied, again) = (Some(Absent::NotPermitted.into()), Some(ErrorKind::Again));
+        let devices = [device(0, None), device(1, denied), device(2, again), device(3, denied)];
+        let lines: Vec<String> = unknown_users(devices.iter()).collect();
+        assert_eq!(
+            lines,
+            [
+                "GPUs 1, 3: who uses them is not known: failed to ask GPU 1",
+                "GPU 2: who uses it is not known: failed to ask GPU 2",
+            ]
+        );
     }
 
     #[test]

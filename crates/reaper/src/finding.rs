@@ -119,9 +119,11 @@ pub enum Advice {
     LetMemoryGrow,
     /// Reset the device once nobody holds it.
     ResetDevice(u32),
+    /// Give the driver more time to answer: without persistence mode it is slow.
+    AllowMoreTime,
     /// Read what the driver wrote into the kernel's log.
     ReadKernelLog,
-    /// Wait for input or output to finish; where it never does, only a reboot helps.
+    /// Wait for input, output or the driver to finish; where it never does, only a reboot helps.
     WaitOrReboot,
     /// Stop the service that a monitor or daemon belongs to.
     StopService(gpu_core::Pid),

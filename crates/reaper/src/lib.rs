@@ -23,7 +23,7 @@ mod usage;
 mod verify;
 
 pub use act::{Event, Ports, execute};
-pub use detect::diagnose;
+pub use detect::{diagnose, silence};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};

@@ -26,12 +26,12 @@ pub struct User {
     pub pid: Pid,
     /// What NVML calls it, where it lists it.
     pub name: Option<String>,
-    /// Device memory; absent for one that NVML does not list.
+    /// Device memory; absent for one that NVML does not list, or whose list could not be read.
     pub memory: Reading<Bytes>,
     /// Share of NVML's sample window in which it computed.
     pub utilization: Reading<Percent>,
-    /// NVML lists it.
-    pub listed: bool,
+    /// NVML lists it; absent where its list could not be read.
+    pub listed: Reading<bool>,
     /// What it is there for.
     pub role: Role,
 }
@@ -74,10 +74,12 @@ fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
         name: process.name.clone().ok(),
         memory: process.memory,
         utilization: process.utilization,
-        listed: true,
+        listed: Ok(true),
         role: case.role(process.pid, device),
     });
     let mut users: Vec<User> = listed.collect();
+    let list = device.processes.as_ref().map_err(|fault| fault.kind.absent());
+    let untold = list.err().unwrap_or(Absent::NotRecorded);
     for holder in case.holders_of(device) {
         let pid = holder.process.pid;
         let role = case.role(pid, device);
@@ -86,9 +88,9 @@ fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
             users.push(User {
                 pid,
                 name: None,
-                memory: Err(Absent::NotRecorded),
-                utilization: Err(Absent::NotRecorded),
-                listed: false,
+                memory: Err(untold),
+                utilization: Err(untold),
+                listed: list.map(|_| false),
                 role,
             });
         }

@@ -109,23 +109,76 @@ fn a_leak_has_nobody_and_a_reset_has_its_blockers() {
 }
 
 #[test]
-fn devices_behind_a_call_that_hangs_are_one_finding() {
+fn a_call_that_hangs_is_held_against_its_device_alone() {
     let silent = |index| {
         let fault = Fault { kind: ErrorKind::TimedOut, text: "get an answer: x hangs".into() };
         DeviceState::unanswered(device(index, 0, 16_280).info, Groups::NONE, &fault)
     };
-    let snapshot = look(vec![device(0, 0, 16_280), silent(1), silent(2)], vec![], vec![]);
-    let diagnosis = diagnose(std::slice::from_ref(&snapshot));
-    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
+    let told = |devices: Vec<DeviceState>| {
+        let diagnosis = diagnose(&[look(devices, vec![], vec![])]);
+        let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
+        finding.clone()
+    };
+    let finding = told(vec![device(0, 0, 16_280), silent(1), silent(2)]);
     assert_eq!((finding.kind, finding.confidence), (FindingKind::DeviceFault, Confidence::Likely));
-    assert_eq!(finding.devices.iter().map(|id| id.index).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(finding.evidence, ["failed to get an answer: x hangs"]);
+    assert_eq!(finding.devices.iter().map(|id| id.index).collect::<Vec<_>>(), [1]);
+    let evidence = ["failed to get an answer: x hangs", "GPU 2 was not asked any more"];
+    assert_eq!(finding.evidence, evidence);
     assert_eq!(finding.suspects, []);
+    assert_eq!(finding.advice, [Advice::AllowMoreTime, Advice::WaitOrReboot]);
 
-    let mut refused = look(vec![device(0, 0, 16_280)], vec![], vec![]);
-    let fault = Fault { kind: MachineFault::DriverNotLoaded.into(), text: "list".into() };
-    refused.devices[0].processes = Err(fault);
-    assert_eq!(kinds(&refused), [(FindingKind::DeviceFault, Confidence::Likely)]);
+    let more = told((0..3).map(silent).collect());
+    assert_eq!(more.evidence[1], "GPUs 1, 2 were not asked any more");
+    assert_eq!(told(vec![device(0, 0, 16_280), silent(1)]).evidence.len(), 1, "none is behind it");
+}
+
+#[test]
+fn a_list_that_the_driver_or_the_device_refuses_is_a_finding() {
+    let refused = |index, kind: ErrorKind| {
+        let fault = Error::new(kind, format!("list the processes of GPU {index}")).fault();
+        DeviceState { processes: Err(fault), ..device(index, 0, 16_280) }
+    };
+    let findings = |kind: ErrorKind| {
+        let devices = vec![refused(0, kind), device(1, 0, 16_280), refused(2, kind)];
+        diagnose(&[look(devices, vec![], vec![])]).findings
+    };
+    let unloaded = findings(MachineFault::DriverNotLoaded.into());
+    let [finding] = &unloaded[..] else { panic!("{unloaded:?}") };
+    assert_eq!((finding.kind, finding.confidence), (FindingKind::DeviceFault, Confidence::Likely));
+    let devices: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
+    assert_eq!(devices, [0, 2], "both were asked, and each has refused");
+    assert_eq!(finding.evidence, ["failed to list the processes of GPU 0"]);
+    assert_eq!(finding.advice, [Advice::ReadKernelLog]);
+
+    let lost = findings(DeviceFault::Lost.into());
+    let of: Vec<(Confidence, u32)> =
+        lost.iter().map(|finding| (finding.confidence, finding.devices[0].index)).collect();
+    assert_eq!(of, [(Confidence::High, 0), (Confidence::High, 2)]);
+    assert_eq!(findings(Absent::NotPermitted.into()), [], "that is no fault of a device");
+}
+
+#[test]
+fn who_is_listed_is_not_known_where_the_list_was_not_read() {
+    let worker = process(7, "python");
+    let listed_by = |processes| {
+        let device = DeviceState { processes, ..device(0, 9000, 16_280) };
+        let snapshot = look(vec![device], vec![context(&worker, &[0])], vec![worker.clone()]);
+        let usage = Usage::of(&snapshot);
+        let [user] = usage.on(snapshot.devices[0].id()) else { panic!("{usage:?}") };
+        (user.listed, user.memory)
+    };
+    let none = (Ok(false), Err(Absent::NotRecorded));
+    assert_eq!(listed_by(Ok(vec![])), none);
+    let on_list = listing(device(0, 9000, 16_280), 7, 8990).processes;
+    assert_eq!(listed_by(on_list), (Ok(true), Ok(Bytes::from_mib(8990))));
+    for (kind, absent) in [
+        (ErrorKind::TimedOut, Absent::NoAnswer),
+        (Absent::NotPermitted.into(), Absent::NotPermitted),
+        (DeviceFault::Lost.into(), Absent::DeviceLost),
+    ] {
+        let fault = Fault { kind, text: "list".into() };
+        assert_eq!(listed_by(Err(fault)), (Err(absent), Err(absent)));
+    }
 }
 
 #[test]

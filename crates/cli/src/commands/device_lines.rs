@@ -117,9 +117,14 @@ impl Layout {
     }
 }
 
-/// Says under a user whom NVML does not list by which files it was found, of those that the device
-/// is used through.
+/// Says under a user whom NVML does not list, or may not list, by which files it was found, of
+/// those that the device is used through.
 pub(super) fn unlisted(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<Line> {
+    let list = match user.listed {
+        Ok(true) => return None,
+        Ok(false) => "not listed; ",
+        Err(_) => "",
+    };
     let holder = snapshot.holders().iter().find(|holder| holder.process.pid == user.pid)?;
     let gpu = snapshot.minor_of(device).map(DeviceFileKind::Gpu);
     let used = |held: &&HeldFile| {
@@ -135,7 +140,7 @@ pub(super) fn unlisted(snapshot: &Snapshot, device: &DeviceState, user: &User) -
     };
     let ways: Vec<String> =
         [names(&mapped, "mapped"), names(&open, "open")].into_iter().flatten().collect();
-    Some(Line::new().padded_to(15).dim(format!("not listed; {}", ways.join(", "))))
+    Some(Line::new().padded_to(15).dim(format!("{list}{}", ways.join(", "))))
 }
 
 fn name(device: &DeviceState) -> &str {

@@ -7,8 +7,8 @@ use crate::json;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{DeviceState, Driver, Groups, Origin, Pid, Snapshot};
-use gpu_reaper::{Cleared, Diagnosis, Finding, Suspect};
+use gpu_core::{DeviceId, DeviceState, Driver, Groups, Origin, Pid, Reach, Snapshot};
+use gpu_reaper::{Cleared, Diagnosis, Finding, FindingKind, Suspect};
 
 pub(crate) fn run(
     args: &DoctorArgs,
@@ -51,19 +51,35 @@ pub(super) fn tell(
         diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| asked(id.index)));
         diagnosis.cleared.retain(|cleared| cleared.devices.iter().any(|id| asked(id.index)));
     }
+    let is_asked = |id: &DeviceId| args.gpu.is_empty() || args.gpu.contains(&id.index);
+    let devices: Vec<&DeviceState> = now.devices.iter().filter(|d| is_asked(d.id())).collect();
     if global.json {
-        screen.json(&json::Doctor::of(now, &diagnosis, &sim_option(&now.origin, global)))?;
+        let sim = sim_option(&now.origin, global);
+        screen.json(&json::Doctor::of(now, &devices, &diagnosis, &sim))?;
     } else {
-        show(screen, global, now, &diagnosis)?;
+        show_some(screen, global, now, &devices, &diagnosis)?;
     }
     Ok(if diagnosis.findings.is_empty() { Exit::Done } else { Exit::Remains })
 }
 
-/// Prints the diagnosis: findings with their evidence, then what was cleared, then the count.
+/// Prints the diagnosis of the whole machine.
 pub(crate) fn show(
     screen: &mut Screen,
     global: &Global,
     snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+) -> Result<(), Failure> {
+    let devices: Vec<&DeviceState> = snapshot.devices.iter().collect();
+    show_some(screen, global, snapshot, &devices, diagnosis)
+}
+
+/// Prints the diagnosis: findings with their evidence, then what was cleared, what is not known of
+/// `devices`, and the count.
+fn show_some(
+    screen: &mut Screen,
+    global: &Global,
+    snapshot: &Snapshot,
+    devices: &[&DeviceState],
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
     if let Some(line) = origin(snapshot) {
@@ -80,10 +96,26 @@ pub(crate) fn show(
     for cleared in diagnosis.cleared.iter().filter(told) {
         show_cleared(screen, snapshot, "fine", cleared)?;
     }
+    let untold = devices.iter().copied().filter(|device| !is_told(snapshot, diagnosis, device));
+    for line in words::unknown_users(untold) {
+        words::flow(screen, Line::new(), &line)?;
+    }
     if global.quiet {
         return Ok(());
     }
     screen.print(&summary(snapshot, diagnosis))
+}
+
+/// Tells whether a finding says why the list of a device's processes could not be read: one about
+/// the device itself, or about another at which the driver stopped for both.
+fn is_told(snapshot: &Snapshot, diagnosis: &Diagnosis, device: &DeviceState) -> bool {
+    let Err(fault) = &device.processes else { return true };
+    let reaches_all = matches!(fault.kind.reach(), Reach::Device | Reach::Machine);
+    let findings = diagnosis.findings.iter().filter(|f| f.kind == FindingKind::DeviceFault);
+    findings.flat_map(|finding| &finding.devices).any(|id| match id.same_device(device.id()) {
+        true => reaches_all,
+        false => snapshot.device(id).is_some_and(|d| d.processes.as_ref().err() == Some(fault)),
+    })
 }
 
 /// `1 finding. 0 processes could not be read.`

@@ -5,17 +5,16 @@ use crate::commands::device_lines::{Layout, unlisted};
 use crate::commands::{query, repeat};
 use crate::details;
 use crate::exit::Exit;
-use crate::failure::{Failure, brief, remedy};
+use crate::failure::{Failure, account, remedy};
 use crate::formats::gpustat;
 use crate::json;
 use crate::selector::{Selector, select};
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{
-    DeviceInfo, DeviceState, Driver, ErrorKind, Fault, Groups, Holder, Origin, Snapshot,
-};
-use gpu_reaper::{Diagnosis, FindingKind, Usage};
+use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
+use gpu_reaper::{Diagnosis, FindingKind, Usage, silence};
+use rustix::process::geteuid;
 use std::borrow::Cow;
 
 pub(crate) fn run(
@@ -115,34 +114,49 @@ fn show_some(
         lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
         for user in usage.on(device.id()) {
             lines.push(layout.user(snapshot, user, suspected(diagnosis, user.pid)));
-            if !user.listed {
-                lines.extend(unlisted(snapshot, device, user));
-            }
+            lines.extend(unlisted(snapshot, device, user));
         }
         let unexplained = usage.unexplained(device.id());
         lines.extend(unexplained.map(|bytes| layout.unexplained(bytes.gib())));
         lines.into_iter().try_for_each(|line| screen.print(&line.cut(room)))?;
     }
-    if let Some(fault) = snapshot.devices.iter().find_map(hung) {
-        screen.print(&Line::new())?;
-        words::flow(screen, Line::new().accent("no answer: "), &format!("failed to {fault}"))?;
-    }
+    untold(screen, snapshot)?;
     if !global.quiet {
         next_commands(screen, global, snapshot, diagnosis)?;
         bystanders(screen, snapshot, &usage, diagnosis)?;
         if snapshot.unreadable.total() > 0 {
             let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
-            let line = format!("{unread} could not be looked into; root sees all");
+            let by = unseen_by(&snapshot.origin, geteuid().is_root());
+            let line = format!("{unread} could not be looked into{by}");
             screen.print(&Line::new().dim(line))?;
         }
     }
     Ok(())
 }
 
-/// Returns why a device did not answer in time: the call that hung, which the others wait for too.
-fn hung(device: &DeviceState) -> Option<&Fault> {
-    let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
-    faults.into_iter().flatten().find(|fault| fault.kind == ErrorKind::TimedOut)
+/// Says why devices did not answer, the first that the driver stopped at for all of them, and of
+/// which others it is not known who uses them.
+fn untold(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
+    let silent = snapshot.devices.iter().find_map(silence);
+    let asked = snapshot.devices.iter().filter(|d| d.sample.is_ok() && silence(d).is_none());
+    let mut unknown = words::unknown_users(asked).peekable();
+    if silent.is_some() || unknown.peek().is_some() {
+        screen.print(&Line::new())?;
+    }
+    if let Some(fault) = silent {
+        words::flow(screen, Line::new().accent("no answer: "), &format!("failed to {fault}"))?;
+    }
+    unknown.try_for_each(|line| words::flow(screen, Line::new(), &line))
+}
+
+/// Says who would see the processes that could not be looked into.
+fn unseen_by(origin: &Origin, is_root: bool) -> &'static str {
+    match (origin, is_root) {
+        // It lacks a capability there.
+        (Origin::Live, true) => ", not even by root: is this a container?",
+        // Who looks at a simulated machine is not whoever runs this program.
+        _ => "; root sees all",
+    }
 }
 
 /// Says who has a device open and uses no memory of it: displays, monitors, daemons.
@@ -203,12 +217,7 @@ pub(crate) fn without_driver(
     snapshot: &Snapshot,
     fault: &gpu_core::Fault,
 ) -> Result<(), Failure> {
-    let why = match fault.kind {
-        // Which call it is that hangs, the text says.
-        ErrorKind::TimedOut => format!("failed to {fault}"),
-        _ => brief(fault),
-    };
-    words::flow(screen, Line::new().accent("no GPU can be asked: "), &why)?;
+    words::flow(screen, Line::new().accent("no GPU can be asked: "), &account(fault))?;
     if let Some(remedy) = remedy(fault.kind) {
         // In one line, so that a command in it can be copied.
         screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
@@ -295,4 +304,17 @@ fn next_commands(
         screen.print(&Line::new().plain(head).accent(format!("gpuws {sim}doctor{gpu}")))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_that_root_sees_all() {
+        assert!(unseen_by(&Origin::Live, true).starts_with(", not even by root"));
+        assert_eq!(unseen_by(&Origin::Live, false), "; root sees all");
+        let simulated = Origin::Simulated("other-user".into());
+        assert_eq!(unseen_by(&simulated, true), "; root sees all");
+    }
 }

@@ -1,8 +1,8 @@
 //! `gpuws doctor --json`.
 
-use super::{Device, Head, Process};
+use super::{Device, Failure, Head, Process};
 use crate::words;
-use gpu_core::Snapshot;
+use gpu_core::{DeviceState, Snapshot};
 use gpu_reaper::{Confidence, Diagnosis, FindingKind, Role};
 use serde::Serialize;
 
@@ -12,6 +12,8 @@ pub(crate) struct Doctor<'a> {
     #[serde(flatten)]
     head: Head,
     findings: Vec<Finding<'a>>,
+    /// The devices of which it is not known who uses them.
+    unknown_users: Vec<UnknownUsers>,
     cleared: Vec<Cleared<'a>>,
 }
 
@@ -43,6 +45,12 @@ struct Cleared<'a> {
     why: &'a str,
 }
 
+#[derive(Serialize)]
+struct UnknownUsers {
+    gpu: Device,
+    error: Failure,
+}
+
 /// A command to type, and what it does.
 #[derive(Serialize)]
 struct Next {
@@ -51,11 +59,18 @@ struct Next {
 }
 
 impl<'a> Doctor<'a> {
-    /// `sim` is the option that names a simulated machine in the next commands.
-    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &'a Diagnosis, sim: &str) -> Self {
+    /// `devices` are those that were asked for; `sim` is the option that names a simulated machine
+    /// in the next commands.
+    pub(crate) fn of(
+        snapshot: &Snapshot,
+        devices: &[&DeviceState],
+        diagnosis: &'a Diagnosis,
+        sim: &str,
+    ) -> Self {
         Doctor {
             head: Head::of(snapshot),
             findings: diagnosis.findings.iter().map(|f| Finding::of(snapshot, f, sim)).collect(),
+            unknown_users: devices.iter().filter_map(|device| UnknownUsers::of(device)).collect(),
             cleared: diagnosis.cleared.iter().map(|c| Cleared::of(snapshot, c)).collect(),
         }
     }
@@ -81,6 +96,13 @@ impl<'a> Finding<'a> {
             evidence: &finding.evidence,
             next: finding.advice.iter().map(next).collect(),
         }
+    }
+}
+
+impl UnknownUsers {
+    fn of(device: &DeviceState) -> Option<Self> {
+        let error = Failure::of(device.processes.as_ref().err()?);
+        Some(UnknownUsers { gpu: Device::of(device.id()), error })
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) use reap::Reap;
 pub(crate) use reset::Reset;
 pub(crate) use status::Status;
 
-use crate::failure::{brief, remedy};
+use crate::failure::{account, remedy};
 use gpu_core::{DeviceId, Origin, Snapshot};
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ struct Failure {
 
 impl Failure {
     fn of(fault: &gpu_core::Fault) -> Self {
-        Failure { what: brief(fault), remedy: remedy(fault.kind) }
+        Failure { what: account(fault), remedy: remedy(fault.kind) }
     }
 }
 

@@ -66,12 +66,13 @@ struct Gpu {
     /// Null where they could not be asked for.
     mig_devices: Option<Vec<MigDevice>>,
     processes: Vec<DeviceProcess>,
-    /// Why the device could not be asked.
+    /// Why the device could not be asked, or else not for its processes.
     error: Option<Failure>,
     /// With `-q` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Details>,
-    /// For each value above that is null, why.
+    /// For each value above that is null, why; and for the processes where NVML's list of them
+    /// could not be read, so that they are those found by their device files.
     absent: BTreeMap<&'static str, Absent>,
 }
 
@@ -81,9 +82,12 @@ struct DeviceProcess {
     process: Process,
     memory_bytes: Option<u64>,
     utilization_percent: Option<u8>,
-    /// NVML lists it; otherwise it was found by the device file that it has mapped.
-    listed: bool,
+    /// NVML lists it; otherwise, and where that is not known, it was found by the device file that
+    /// it has mapped.
+    listed: Option<bool>,
     role: gpu_reaper::Role,
+    /// For each value of the device's above that is null, why.
+    absent: BTreeMap<&'static str, Absent>,
 }
 
 impl Status {
@@ -135,6 +139,8 @@ impl Gpu {
             .clone()
             .unwrap_or_else(|fault| gpu_core::DeviceSample::absent(fault.kind.absent()));
         let info = &device.info;
+        let list = device.processes.as_ref().err();
+        absent.extend(list.map(|fault| ("processes", fault.kind.absent())));
         Gpu {
             index: info.id.index,
             uuid: known(&mut absent, "uuid", info.id.uuid.clone()).map(|uuid| uuid.0),
@@ -171,7 +177,7 @@ impl Gpu {
                 .iter()
                 .map(|user| DeviceProcess::of(snapshot, user))
                 .collect(),
-            error: device.sample.as_ref().err().map(Failure::of),
+            error: device.sample.as_ref().err().or(list).map(Failure::of),
             details: Details::of(device),
             absent,
         }
@@ -182,12 +188,15 @@ impl DeviceProcess {
     fn of(snapshot: &Snapshot, user: &User) -> Self {
         let mut process = Process::of(snapshot, user.pid);
         process.name = process.name.or_else(|| user.name.clone());
+        let mut absent = BTreeMap::new();
         DeviceProcess {
             process,
-            memory_bytes: user.memory.ok().map(|bytes| bytes.0),
-            utilization_percent: user.utilization.ok().map(|utilization| utilization.get()),
-            listed: user.listed,
+            memory_bytes: known(&mut absent, "memory_bytes", user.memory).map(|bytes| bytes.0),
+            utilization_percent: known(&mut absent, "utilization_percent", user.utilization)
+                .map(|utilization| utilization.get()),
+            listed: known(&mut absent, "listed", user.listed),
             role: user.role,
+            absent,
         }
     }
 }

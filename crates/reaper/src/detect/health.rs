@@ -1,4 +1,4 @@
-//! Devices that answer with an error, and who blocks their reset.
+//! Devices that answer with an error or not at all, and who blocks their reset.
 
 use super::case::{Case, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
@@ -18,26 +18,43 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The devices that did not answer because the driver did not: the first is where it stopped, and
-/// those behind it were not asked any more.
+/// The devices at which the driver did not answer. One that shares the fault of another before it
+/// was not asked any more, and nothing is said against it.
 fn silent(case: &Case<'_>) -> Option<Finding> {
-    let devices = case.now.devices.iter();
-    let silent: Vec<(&DeviceState, &Fault)> =
-        devices.filter_map(|device| Some((device, silence(device)?))).collect();
-    let (_, first) = silent.first()?;
+    let mut asked: Vec<(&DeviceState, &Fault)> = Vec::new();
+    let mut behind = Vec::new();
+    for device in &case.now.devices {
+        let Some(fault) = silence(device) else { continue };
+        match asked.iter().any(|(_, known)| *known == fault) {
+            true => behind.push(device.id().index.to_string()),
+            false => asked.push((device, fault)),
+        }
+    }
+    let (_, first) = asked.first()?;
+    let mut evidence = vec![format!("failed to {first}")];
+    match &behind[..] {
+        [] => {}
+        [one] => evidence.push(format!("GPU {one} was not asked any more")),
+        many => evidence.push(format!("GPUs {} were not asked any more", many.join(", "))),
+    }
     Some(Finding {
         kind: FindingKind::DeviceFault,
         confidence: Confidence::Likely,
-        devices: silent.iter().map(|(device, _)| device.id().clone()).collect(),
+        devices: asked.iter().map(|(device, _)| device.id().clone()).collect(),
         memory: None,
         suspects: Vec::new(),
-        evidence: vec![format!("failed to {first}")],
-        advice: vec![Advice::ReadKernelLog],
+        evidence,
+        advice: match first.kind {
+            // A driver that is slow looks the same as one that hangs.
+            ErrorKind::TimedOut => vec![Advice::AllowMoreTime, Advice::WaitOrReboot],
+            _ => vec![Advice::ReadKernelLog],
+        },
     })
 }
 
-/// Returns why a device did not answer where the fault is not its own.
-fn silence(device: &DeviceState) -> Option<&Fault> {
+/// Returns why a device did not answer where the fault is the driver's and not its own: a call
+/// that hung, or a failure of the whole machine.
+pub fn silence(device: &DeviceState) -> Option<&Fault> {
     let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
     faults
         .into_iter()
@@ -46,16 +63,21 @@ fn silence(device: &DeviceState) -> Option<&Fault> {
 }
 
 fn faulty(device: &DeviceState) -> Option<Finding> {
-    let (confidence, evidence, advice) = match &device.sample {
-        Err(fault) => {
-            let ErrorKind::Device(which) = fault.kind else { return None };
+    let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
+    let own = faults.into_iter().flatten().find_map(|fault| match fault.kind {
+        ErrorKind::Device(which) => Some((which, fault)),
+        _ => None,
+    });
+    let (confidence, evidence, advice) = match (own, &device.sample) {
+        (Some((which, fault)), _) => {
             let advice = match which {
                 DeviceFault::ResetRequired => Advice::ResetDevice(device.id().index),
                 _ => Advice::ReadKernelLog,
             };
             (Confidence::High, format!("failed to {fault}"), advice)
         }
-        Ok(sample) => {
+        (None, Err(_)) => return None,
+        (None, Ok(sample)) => {
             let failing = failing(sample);
             if failing.is_empty() {
                 return None;

@@ -13,6 +13,7 @@ use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind};
 use crate::role::Role;
 pub(crate) use case::{Case, Unexplained, driver_reserve};
 use gpu_core::{Pid, Snapshot};
+pub use health::silence;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns what `looks` tell, oldest first; the last one is 'now'.
