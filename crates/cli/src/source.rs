@@ -1,18 +1,17 @@
 //! The choice of adapters: a simulated machine when asked for by name, this machine otherwise.
-//! Never one in place of the other; and where the NVML of this machine says that it is simulated,
-//! the processes are those of its session and no others.
+//! Never one in place of the other; and within a session, devices and processes are those of the
+//! session and no others.
 
 use crate::args::{Global, Looks, shell_word};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::session::SessionHost;
-
+use crate::session::{self, SessionDevices, SessionHost};
 use crate::terminal::progress;
 use gpu_core::{Clock, DeviceFile, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
-use gpu_sim::{Session, Simulation};
+use gpu_sim::Simulation;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -28,6 +27,9 @@ pub(crate) struct Source {
     simulation: Option<Simulation>,
     /// The folder of the session that this program was started in.
     session: Option<PathBuf>,
+    /// Processes of this machine can be ended: those of a session can only where real ones stand
+    /// for them.
+    pub(crate) can_end_processes: bool,
 }
 
 /// The word that makes this program the child that asks NVML; nobody types it.
@@ -86,6 +88,7 @@ impl Source {
             clock: Arc::new(simulation.clone()),
             simulation: Some(simulation),
             session: None,
+            can_end_processes: true,
         }
     }
 
@@ -109,18 +112,36 @@ impl Source {
         };
         let backend = NvmlChild::new(helper, global.deadline, Box::new(tell_waiting));
         let backend = prepare(backend);
-        let (host, clock, session): (Box<dyn Host>, Arc<dyn Clock>, _) = match backend.simulated() {
-            Some(simulated) => {
-                let host = SessionHost::open(&simulated.session)?;
-                let clock = Arc::new(host.clock());
-                (Box::new(host), clock, Some(simulated.session))
-            }
+        // What the environment says holds whatever the library says, or does not come to say.
+        let folder = session::named().or_else(|| Some(backend.simulated()?.session));
+        match folder {
+            Some(folder) => Source::in_session(backend, &folder),
             None => {
                 let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-                (Box::new(LinuxHost::new(roots)), Arc::new(SystemClock::new()), None)
+                Ok(Source {
+                    backend: Box::new(backend),
+                    host: Box::new(LinuxHost::new(roots)),
+                    clock: Arc::new(SystemClock::new()),
+                    simulation: None,
+                    session: None,
+                    can_end_processes: true,
+                })
             }
-        };
-        Ok(Source { backend: Box::new(backend), host, clock, simulation: None, session })
+        }
+    }
+
+    /// Returns the machine of the session in a folder.
+    fn in_session(backend: NvmlChild, folder: &Path) -> Result<Self, Failure> {
+        let host = SessionHost::open(folder)?;
+        let backend = SessionDevices::new(backend, folder, host.origin())?;
+        Ok(Source {
+            backend: Box::new(backend),
+            clock: Arc::new(host.clock()),
+            simulation: None,
+            session: Some(host.folder().to_owned()),
+            can_end_processes: host.has_real_processes(),
+            host: Box::new(host),
+        })
     }
 
     /// Looks once.
@@ -227,9 +248,7 @@ impl Source {
 /// Within a session none is needed: what is typed there finds its machine as this program did.
 pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
     match (origin, &global.sim) {
-        (Origin::Simulated(_), None) if std::env::var_os(Session::VARIABLE).is_some() => {
-            String::new()
-        }
+        (Origin::Simulated(_), None) if session::named().is_some() => String::new(),
         (Origin::Simulated(_), Some(path)) => {
             format!("--sim {} ", shell_word(&path.to_string_lossy()))
         }

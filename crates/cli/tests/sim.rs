@@ -1,6 +1,7 @@
 //! `gpuws sim`: programs on a simulated NVML, and real processes that stand for simulated ones.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -168,6 +169,135 @@ fn within_a_simulation_no_other_real_process_is_reached() {
     }
 }
 
+/// Makes a library that hangs while it is loaded: a FIFO that nobody writes to.
+fn hanging_library(folder: &Path) -> String {
+    let library = folder.join("hangs.so");
+    assert!(Command::new("mkfifo").arg(&library).status().unwrap().success());
+    library.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_the_library_does_not_come_to_say_does_not_make_the_machine_a_real_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = hanging_library(folder.path());
+    let mut stranger = Stranger::new();
+    let pid = stranger.0.id().to_string();
+    for silent in [&["--nvml", &library, "--deadline", "0.3"][..], &["--deadline", "0.0001"]] {
+        for sim in [&["p100-ghost", "--live"][..], &["p100-ghost"]] {
+            let output = within(sim, &[silent, &["status"]].concat());
+            let said = text(&output.stdout);
+            assert!(said.starts_with("simulated machine p100-ghost"), "{output:?}");
+            assert!(said.contains("nvidia0"), "its processes are told: {said}");
+            let output = within(sim, &[silent, &["status", "--json"]].concat());
+            assert_eq!(json(&output)["machine"], "p100-ghost", "{output:?}");
+
+            let reap = ["reap", "--pid", &pid, "--grace", "0", "--yes"];
+            let output = within(sim, &[silent, &reap].concat());
+            assert_ne!(output.status.code(), Some(0), "{output:?}");
+            let said = text(&output.stdout);
+            assert!(said.starts_with("simulated machine p100-ghost"), "{output:?}");
+            assert!(stranger.lives(), "{output:?}");
+        }
+    }
+}
+
+/// Runs a shell script in a session, with gpuws as `$0`.
+fn script(sim: &[&str], script: &str) -> Output {
+    let own = env!("CARGO_BIN_EXE_gpuws");
+    gpuws(&[&["sim"], sim, &["--", "sh", "-c", script, own]].concat())
+}
+
+#[test]
+fn a_session_whose_library_is_not_loaded_is_refused() {
+    for view in ["status", "holders", "reap --yes", "status --format gpustat-json"] {
+        let output = script(&["labbox"], &format!("unset LD_LIBRARY_PATH; \"$0\" {view}"));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(said.contains("the NVML that is found here is not a simulated one"), "{said}");
+        assert!(said.contains("start it with 'gpuws sim', or unset GPUWS_SIM_SESSION"), "{said}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn a_simulated_library_without_a_session_named_from_the_root_on_is_refused() {
+    for unnamed in [
+        "unset GPUWS_SIM_SESSION",
+        "GPUWS_SIM_SESSION=",
+        "cd $GPUWS_SIM_SESSION/..; GPUWS_SIM_SESSION=$(basename $GPUWS_SIM_SESSION)",
+        "cd $GPUWS_SIM_SESSION; unset GPUWS_SIM_SESSION",
+        "cd $GPUWS_SIM_SESSION; GPUWS_SIM_SESSION=.",
+    ] {
+        let output = script(&["labbox"], &format!("{unnamed}; \"$0\" status"));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{unnamed}: {output:?}");
+        assert!(said.contains("a session is named by a path that begins with /"), "{said}");
+    }
+}
+
+#[test]
+fn a_session_that_others_can_change_is_refused() {
+    for folder in ["", "/session.json"] {
+        let open = format!("chmod go+w $GPUWS_SIM_SESSION{folder}; \"$0\" status");
+        let output = script(&["labbox"], &open);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(said.contains("gpuws: failed to read session"), "{said}");
+        assert!(said.contains("others may write it"), "{said}");
+    }
+}
+
+#[test]
+fn the_folder_is_made_only_where_nobody_else_can_exchange_it() {
+    let folder = |name: &str, mode| {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir(&place).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+        (folder, place)
+    };
+    let (_own, own) = folder("own", 0o700);
+    let (_shared, shared) = folder("shared", 0o777);
+    let (_sticky, sticky) = folder("sticky", 0o1777);
+    let made = |runtime: &Path, temporary: &Path| {
+        let mut command = command(&["sim", "labbox", "--", "sh", "-c", "echo $GPUWS_SIM_SESSION"]);
+        command.env("XDG_RUNTIME_DIR", runtime).env("TMPDIR", temporary);
+        command.output().unwrap()
+    };
+    for (runtime, temporary, place) in [
+        (&own, &shared, &own),
+        (&sticky, &own, &sticky),
+        (&shared, &own, &own),
+        (&own.join("none"), &sticky, &sticky),
+    ] {
+        let output = made(runtime, temporary);
+        let session = PathBuf::from(text(&output.stdout).trim_end());
+        assert_eq!(session.parent(), Some(place.as_path()), "{output:?}");
+    }
+    let output = made(&shared, &shared);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty() && said.contains("others may write it"), "{output:?}");
+    assert!(said.contains("hint: let TMPDIR name a folder of your own"), "{said}");
+}
+
+#[test]
+fn a_library_that_does_not_simulate_is_refused_before_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = folder.path().join("words.so");
+    fs::write(&words, "\0gpuwsSimulatedMachine\0").unwrap();
+    let pipe = hanging_library(folder.path());
+    for library in ["/bin/sh", "/dev/zero", "/", words.to_str().unwrap(), &pipe] {
+        let output = gpuws(&["sim", "labbox", "--library", library, "--", "echo", "ran"]);
+        assert_eq!(output.status.code(), Some(2), "{library}: {output:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{output:?}");
+    }
+    let output = script(&["labbox"], "readlink -n $GPUWS_SIM_SESSION/libnvidia-ml.so.1");
+    let simulated = text(&output.stdout);
+    let output = gpuws(&["sim", "labbox", "--library", &simulated, "--", "echo", "ran"]);
+    assert_eq!(text(&output.stdout), "ran\n", "{output:?}");
+}
+
 #[test]
 fn without_placeholders_nothing_can_be_ended() {
     let output = within(&["p100-ghost"], &["reap", "--gpu", "0", "--yes"]);
@@ -175,6 +305,19 @@ fn without_placeholders_nothing_can_be_ended() {
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(said.contains("only simulated"), "{said}");
     assert!(!said.contains("freed 15"), "{said}");
+}
+
+#[test]
+fn the_next_command_is_one_that_can_work() {
+    for (sim, next) in [
+        (&["p100-ghost"][..], "real processes stand for them within gpuws sim --live"),
+        (&["p100-ghost", "--live"], "gpuws reap --gpu 0 --yes"),
+    ] {
+        let output = within(sim, &["reap", "--gpu", "0"]);
+        let said = text(&output.stdout);
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.starts_with("nothing was done") && last.ends_with(next), "{output:?}");
+    }
 }
 
 #[test]

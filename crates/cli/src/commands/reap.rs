@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
         if global.json {
             screen.json(&json::Reap::of(now, &plan, None))?;
         } else if !global.quiet {
-            not_done(screen, args, global, now, &plan)?;
+            not_done(screen, args, global, &source, now, &plan)?;
         }
         return Ok(Exit::Done);
     }
@@ -317,10 +317,15 @@ fn not_done(
     screen: &mut Screen,
     args: &ReapArgs,
     global: &Global,
+    source: &Source,
     now: &Snapshot,
     plan: &Plan,
 ) -> Result<(), Failure> {
     let line = Line::new().plain("nothing was done.");
+    if !source.can_end_processes && !plan.targets.is_empty() {
+        let line = line.plain("   real processes stand for them within ");
+        return screen.print(&line.accent("gpuws sim --live"));
+    }
     if plan.targets.is_empty() {
         let sim = sim_option(&now.origin, global);
         return screen.print(&line.plain("   ").accent(format!("gpuws {sim}doctor")));

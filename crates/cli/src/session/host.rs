@@ -1,5 +1,6 @@
 //! The processes of a session, as a program that was started in it sees them.
 
+use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{
     Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HolderScan, Host, Origin, Pid, ProcessFault,
@@ -8,11 +9,13 @@ use gpu_core::{
 use gpu_host::{LinuxHost, Roots, SystemClock};
 use gpu_sim::{Placeholder, Session, Simulation};
 use rustix::time::{ClockId, clock_gettime};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The host of a session: simulated processes, or the real ones that stand for them.
 pub(crate) struct SessionHost {
+    /// Where it was read, without links.
+    folder: PathBuf,
     session: Session,
     processes: Processes,
 }
@@ -46,9 +49,18 @@ impl SessionHost {
     /// Opens the session in a folder.
     ///
     /// # Errors
-    /// When the folder is not a session's.
+    /// When the folder is not a session's, or not named from the root on: another folder would
+    /// be meant wherever else a program runs.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
-        let session = Session::read(folder)?;
+        if !folder.is_absolute() {
+            let what = format!("find session '{}' of the simulated NVML", folder.display());
+            return Err(Failure::new(Exit::Usage, what)
+                .with_source("a session is named by a path that begins with /")
+                .with_hint("start it with 'gpuws sim'"));
+        }
+        // A link that leads elsewhere by the next moment is of no account.
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let session = Session::read(&folder)?;
         let processes = if session.placeholders.is_empty() {
             Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
         } else {
@@ -56,7 +68,17 @@ impl SessionHost {
             let roots = Roots { proc: "/proc".into(), dev, sys: folder.join("sys") };
             Processes::Real(LinuxHost::new(roots))
         };
-        Ok(SessionHost { session, processes })
+        Ok(SessionHost { folder, session, processes })
+    }
+
+    /// Returns the folder that the session was read from.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Tells whether real processes stand for the simulated ones: only those can be ended.
+    pub(crate) fn has_real_processes(&self) -> bool {
+        matches!(self.processes, Processes::Real(_))
     }
 
     /// Returns the host that is asked at this moment.

@@ -1,14 +1,17 @@
 //! A simulated machine that other programs see too: the private folder that they share.
 
 mod crew;
+mod devices;
 mod host;
+mod library;
 
 pub(crate) use crew::Crew;
+pub(crate) use devices::SessionDevices;
 pub(crate) use host::SessionHost;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_sim::Session;
+use gpu_sim::{Session, trusted};
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -24,6 +27,12 @@ const NVML: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 /// Where the simulated device files lie in a session's folder.
 const DEVICE_FILES: &str = "dev";
 
+/// Returns the folder of the session that this program was started in, as the environment names
+/// it.
+pub(crate) fn named() -> Option<PathBuf> {
+    std::env::var_os(Session::VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
 /// A session's folder, closed to others and gone at the end: the simulated NVML under NVIDIA's
 /// names, `session.json`, and stand-ins of the device files where real processes hold them.
 pub(crate) struct Folder {
@@ -36,22 +45,18 @@ impl Folder {
     /// program.
     ///
     /// # Errors
-    /// When there is no such library, or no folder can be made.
+    /// When there is no such library, it is no simulated NVML, or no folder can be made that
+    /// others cannot exchange.
     pub(crate) fn make(library: Option<&Path>) -> Result<Self, Failure> {
         let library = match library {
-            Some(path) => path.canonicalize().map_err(|error| {
-                Failure::io(format!("find '{}'", path.display()), error).ending(Exit::Usage)
-            })?,
+            Some(path) => simulated(path)?,
             None => beside_this_program(LIBRARY)?,
         };
         let mut builder = tempfile::Builder::new();
         builder.prefix("gpuws-sim-").permissions(Permissions::from_mode(0o700));
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let made = match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
-            Some(runtime) => builder.tempdir_in(runtime),
-            None => builder.tempdir(),
-        };
-        let folder = made.map_err(|error| Failure::io("make a private folder", error))?;
+        let folder = builder
+            .tempdir_in(place()?)
+            .map_err(|error| Failure::io("make a private folder", error))?;
         for name in NVML {
             symlink(&library, folder.path().join(name))
                 .map_err(|error| Failure::io("link the simulated NVML", error))?;
@@ -87,6 +92,36 @@ impl Folder {
             path.push(before);
         }
         [("LD_LIBRARY_PATH", path), (Session::VARIABLE, self.path().as_os_str().to_owned())]
+    }
+}
+
+/// Finds the library that the user names.
+///
+/// # Errors
+/// When it is none, or none that simulates: the command would run on the real machine.
+fn simulated(path: &Path) -> Result<PathBuf, Failure> {
+    let failed = |what: &str, error| {
+        Failure::io(format!("{what} '{}'", path.display()), error).ending(Exit::Usage)
+    };
+    let found = path.canonicalize().map_err(|error| failed("find", error))?;
+    match library::is_simulated(&found).map_err(|error| failed("read", error))? {
+        true => Ok(found),
+        false => Err(Failure::new(Exit::Usage, format!("simulate with '{}'", path.display()))
+            .with_source("it is no simulated NVML")
+            .with_hint(format!("name the {LIBRARY} that was built with gpuws"))),
+    }
+}
+
+/// Finds where the folder may be made: the user's runtime folder, else the one for temporary
+/// files. In one that somebody else can write, the session could be exchanged.
+fn place() -> Result<PathBuf, Failure> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.filter(|path| path.is_absolute());
+    match runtime.and_then(|runtime| trusted(&runtime).ok()) {
+        Some(runtime) => Ok(runtime),
+        None => trusted(&std::env::temp_dir()).map_err(|error| {
+            Failure::from(error).with_hint("let TMPDIR name a folder of your own")
+        }),
     }
 }
 
