@@ -15,7 +15,8 @@ const WHAT: &str = "ask for the topology";
 
 impl Opened<'_> {
     /// Returns how the devices are connected: the NVLinks between two where there are some, else
-    /// their nearest common place in the PCI tree. A device that does not answer has unknown links.
+    /// their nearest common place in the PCI tree. A device that does not answer has unknown links,
+    /// and so has one that does not tell where its NVLinks lead, but those that others tell of.
     ///
     /// # Errors
     /// `Machine` when the driver does not answer; `Field` when it tells of no pair.
@@ -35,8 +36,9 @@ impl Opened<'_> {
         let addresses: Vec<PciBusId> = buses.iter().filter_map(|bus| bus.ok()).collect();
         let mut ends = Vec::new();
         for device in &devices {
-            let found = device.map_or(Ok(Vec::new()), |device| remotes(device, &addresses));
-            ends.push(lenient(found.map(Ok))?.unwrap_or_default());
+            let lost = || Ok(Err(Absent::DeviceLost));
+            let found = device.map_or_else(lost, |device| remotes(device, &addresses));
+            ends.push(lenient(found)?);
         }
         let places = pairs(&devices, Link::Itself, |from, to| {
             let function = &self.caller.functions.nvmlDeviceGetTopologyCommonAncestor;
@@ -52,8 +54,9 @@ impl Opened<'_> {
             from.call(function, |f, handle| unsafe { f(handle, to.handle.0, READ, &mut status) })?;
             Ok(peer_access(status))
         })?;
-        let lanes = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to].ok());
-        let links = joined(places, lanes).map_err(|absent| Error::new(absent, WHAT))?;
+        let seen = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to]);
+        let links = joined(places, |from, to| either(seen(from, to), seen(to, from)))
+            .map_err(|absent| Error::new(absent, WHAT))?;
         let others = || peers.iter().flatten().filter(|peer| **peer != Ok(PeerAccess::Itself));
         let told = others().next().is_none() || others().any(Result::is_ok);
         let known = |row: Vec<Reading<PeerAccess>>| -> Vec<PeerAccess> {
@@ -90,40 +93,67 @@ fn pairs<T: Copy>(
 /// Lays the NVLinks over the places in the PCI tree.
 ///
 /// # Errors
-/// The first reason, when nothing is known of any pair.
+/// When nothing is known of any pair: why links are not told, else the first reason.
 fn joined(
     places: Vec<Vec<Reading<Link>>>,
-    lanes: impl Fn(usize, usize) -> u8,
+    lanes: impl Fn(usize, usize) -> Reading<u8>,
 ) -> Result<Vec<Vec<Link>>, Absent> {
-    let (mut any, mut untold) = (false, None);
+    let (mut any, mut untold, mut failed) = (false, None, None);
     let mut links = Vec::new();
     for (from, row) in places.into_iter().enumerate() {
         let mut cells = Vec::new();
         for (to, place) in row.into_iter().enumerate() {
-            let cell = match (lanes(from, to), place) {
+            let lanes = lanes(from, to);
+            let cell = match (lanes, place) {
                 _ if from == to => Ok(Link::Itself),
-                (0, place) => place,
-                (lanes, _) => Ok(Link::NvLink(lanes)),
+                (Ok(0), place) => place,
+                (Ok(lanes), _) => Ok(Link::NvLink(lanes)),
+                // The place in the tree would say that there are none.
+                (Err(reason), _) => Err(reason),
             };
             any |= from != to && cell.is_ok();
             untold = untold.or(cell.err());
+            // That a device is lost is told by the device, whatever the others support.
+            let lost = place == Err(Absent::DeviceLost);
+            failed = failed.or(lanes.err().filter(|_| from != to && !lost));
             cells.push(cell.unwrap_or(Link::Unknown));
         }
         links.push(cells);
     }
-    match untold {
+    match failed.or(untold) {
         Some(reason) if !any => Err(reason),
         _ => Ok(links),
     }
 }
 
-/// Counts the working NVLinks from one device to another: those that end there or, where both are
-/// at switches, as many as the one with fewer has.
-fn lanes(from: &[Remote], to: &[Remote], address: Option<PciBusId>) -> u8 {
-    let straight = from.iter().filter(|end| address.is_some_and(|to| **end == Remote::At(to)));
+/// Counts the working NVLinks from one device to another, as the first tells it: those that end
+/// there or, where both are at switches, as many as the one with fewer has.
+fn lanes(
+    from: &Reading<Vec<Remote>>,
+    to: &Reading<Vec<Remote>>,
+    address: Reading<PciBusId>,
+) -> Reading<u8> {
+    let from = from.as_ref().map_err(|reason| *reason)?;
     let switched = |ends: &[Remote]| ends.iter().filter(|end| **end == Remote::Switch).count();
-    let lanes = straight.count() + switched(from).min(switched(to));
-    u8::try_from(lanes).unwrap_or(u8::MAX)
+    let mut lanes = 0;
+    if from.iter().any(|end| matches!(end, Remote::At(_))) {
+        let there = Remote::At(address?);
+        lanes += from.iter().filter(|end| **end == there).count();
+    }
+    if switched(from) > 0 {
+        lanes += switched(from).min(switched(to.as_ref().map_err(|reason| *reason)?));
+    }
+    Ok(u8::try_from(lanes).unwrap_or(u8::MAX))
+}
+
+/// Returns how many NVLinks two devices have by what both ends tell: a link that one of them sees
+/// is there, and that there is none takes the word of both.
+fn either(one: Reading<u8>, other: Reading<u8>) -> Reading<u8> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok(one.max(other)),
+        (Ok(lanes), Err(_)) | (Err(_), Ok(lanes)) if lanes > 0 => Ok(lanes),
+        (Err(reason), _) | (_, Err(reason)) => Err(reason),
+    }
 }
 
 /// Reads a place in the PCI tree (`nvmlGpuTopologyLevel_t`).
@@ -162,30 +192,51 @@ mod tests {
 
     #[test]
     fn links_are_counted_by_where_they_end() {
-        let ends = [Remote::At(bus(2)), Remote::At(bus(3)), Remote::At(bus(2))];
-        assert_eq!(lanes(&ends, &[], Some(bus(2))), 2);
-        assert_eq!(lanes(&ends, &[], Some(bus(4))), 0);
-        assert_eq!(lanes(&ends, &[], None), 0);
-        let (six, four) = ([Remote::Switch; 6], [Remote::Switch; 4]);
-        assert_eq!(lanes(&six, &four, Some(bus(2))), 4);
-        assert_eq!(lanes(&six, &ends, Some(bus(2))), 0);
+        let ends = Ok(vec![Remote::At(bus(2)), Remote::At(bus(3)), Remote::At(bus(2))]);
+        let none = Ok(vec![]);
+        assert_eq!(lanes(&ends, &none, Ok(bus(2))), Ok(2));
+        assert_eq!(lanes(&ends, &none, Ok(bus(4))), Ok(0));
+        let (six, four) = (Ok(vec![Remote::Switch; 6]), Ok(vec![Remote::Switch; 4]));
+        assert_eq!(lanes(&six, &four, Ok(bus(2))), Ok(4));
+        assert_eq!(lanes(&six, &ends, Ok(bus(2))), Ok(0));
+    }
+
+    #[test]
+    fn a_link_that_is_not_told_is_not_one_that_is_missing() {
+        let (lost, failed) = (Absent::DeviceLost, Absent::Failed);
+        let (none, switched) = (Ok(vec![]), Ok(vec![Remote::Switch]));
+        let straight = Ok(vec![Remote::At(bus(2))]);
+        assert_eq!(lanes(&Err(lost), &none, Ok(bus(2))), Err(lost));
+        assert_eq!(lanes(&straight, &none, Err(failed)), Err(failed), "it may lead there");
+        assert_eq!(lanes(&switched, &Err(lost), Ok(bus(2))), Err(lost));
+        assert_eq!(lanes(&none, &Err(lost), Err(failed)), Ok(0), "it has no link at all");
+
+        assert_eq!(either(Err(lost), Ok(4)), Ok(4), "one end suffices to see a link");
+        assert_eq!(either(Ok(4), Ok(0)), Ok(4));
+        assert_eq!(either(Ok(0), Err(lost)), Err(lost), "and not to see none");
+        assert_eq!(either(Ok(0), Ok(0)), Ok(0));
     }
 
     #[test]
     fn nvlinks_lie_over_the_tree() {
         let places =
             vec![vec![Ok(Link::Itself), Ok(Link::Sys)], vec![Ok(Link::Sys), Ok(Link::Itself)]];
-        let links = joined(places, |from, to| if from < to { 4 } else { 0 }).unwrap();
+        let links = joined(places.clone(), |from, to| Ok(if from < to { 4 } else { 0 })).unwrap();
         assert_eq!(links, [[Link::Itself, Link::NvLink(4)], [Link::Sys, Link::Itself]]);
+        let half = |from, to| if from < to { Err(Absent::Failed) } else { Ok(0) };
+        assert_eq!(joined(places, half).unwrap()[0], [Link::Itself, Link::Unknown]);
     }
 
     #[test]
     fn a_tree_of_which_nothing_is_told_is_no_tree() {
         let untold = Err(Absent::NotSupported);
         let places = vec![vec![Ok(Link::Itself), untold], vec![untold, Ok(Link::Itself)]];
-        assert_eq!(joined(places.clone(), |_, _| 0), Err(Absent::NotSupported));
-        let links = joined(places, |from, to| if from < to { 1 } else { 0 }).unwrap();
+        assert_eq!(joined(places.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));
+        let half = |from, to| if from < to { Ok(0) } else { Err(Absent::DeviceLost) };
+        assert_eq!(joined(places.clone(), half), Err(Absent::DeviceLost), "there may be links");
+        let links = joined(places, |from, to| Ok(if from < to { 1 } else { 0 })).unwrap();
         assert_eq!(links[1], [Link::Unknown, Link::Itself]);
-        assert_eq!(joined(vec![vec![Ok(Link::Itself)]], |_, _| 0), Ok(vec![vec![Link::Itself]]));
+        let lone = vec![vec![Ok(Link::Itself)]];
+        assert_eq!(joined(lone, |_, _| Ok(0)), Ok(vec![vec![Link::Itself]]));
     }
 }

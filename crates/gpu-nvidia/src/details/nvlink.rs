@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::device::Device;
 use crate::session::bus_id;
 use crate::value::{number, switch};
-use gpu_core::{NvLink, PciBusId, Reading, Result};
+use gpu_core::{Absent, NvLink, PciBusId, Reading, Result};
 use nvml_wrapper_sys::bindings::{NVML_NVLINK_MAX_LINKS, nvmlPciInfo_t};
 
 /// Counters of errors (`nvmlNvLinkErrorCounter_t`).
@@ -16,11 +16,12 @@ const CRC_FLIT: u32 = 2;
 /// `NVML_NVLINK_DEVICE_TYPE_SWITCH`
 const SWITCH: u32 = 2;
 
-/// Returns the links that the device has, those that are down too.
+/// Returns the links that the device has, those that are down too; none where the driver is too old
+/// to tell.
 pub(super) fn nvlinks(device: Device<'_>) -> Result<Vec<NvLink>> {
     let functions = &device.caller.functions;
     let mut links = Vec::new();
-    for (link, active) in states(device)? {
+    for (link, active) in states(device)?.unwrap_or_default() {
         let errors = |counter| -> Result<Reading<u64>> {
             let which = (link, counter);
             let counted = device.pick_two(&functions.nvmlDeviceGetNvLinkErrorCounter, which);
@@ -38,20 +39,24 @@ pub(super) fn nvlinks(device: Device<'_>) -> Result<Vec<NvLink>> {
     Ok(links)
 }
 
-/// Returns which links there are, and whether each works.
-fn states(device: Device<'_>) -> Result<Vec<(u32, Reading<bool>)>> {
+/// Numbers of links, and whether each works.
+type States = Vec<(u32, Reading<bool>)>;
+
+/// Returns which links there are; `TooOld` where the driver does not know the question.
+fn states(device: Device<'_>) -> Result<Reading<States>> {
     let function = &device.caller.functions.nvmlDeviceGetNvLinkState;
     let mut states = Vec::new();
     for link in 0..NVML_NVLINK_MAX_LINKS {
         match device.pick(function, link) {
             // There is none with this number, nor with a higher one.
-            Err(failure) if failure.code == Code::INVALID_ARGUMENT || failure.is_too_old() => break,
+            Err(failure) if failure.code == Code::INVALID_ARGUMENT => break,
+            Err(failure) if failure.is_too_old() => return Ok(Err(Absent::TooOld)),
             // This one is not wired, or none is.
             Err(failure) if failure.code == Code::NOT_SUPPORTED => {}
             answer => states.push((link, reading(answer)?.and_then(switch))),
         }
     }
-    Ok(states)
+    Ok(Ok(states))
 }
 
 /// Returns what is at the other end of a link.
@@ -68,31 +73,49 @@ fn remote(device: Device<'_>, link: u32) -> Result<Reading<PciBusId>> {
 /// What a working link leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remote {
-    /// The device at this address.
+    /// Whatever is at this address, which need not be one of the devices.
     At(PciBusId),
     /// A switch, through which all devices at switches reach each other.
     Switch,
 }
 
-/// Returns what the working links of a device lead to; `devices` are the addresses of all.
+/// Returns what the working links of a device lead to; `devices` are the addresses of all. Absent,
+/// with the reason, where that is not told of each link: one that is left out would be no link.
 ///
 /// # Errors
 /// `Device` or `Machine` when one of the answers tells that.
-pub(crate) fn remotes(device: Device<'_>, devices: &[PciBusId]) -> Result<Vec<Remote>> {
+pub(crate) fn remotes(device: Device<'_>, devices: &[PciBusId]) -> Result<Reading<Vec<Remote>>> {
+    let states = match states(device)? {
+        Ok(states) => states,
+        Err(reason) => return Ok(Err(reason)),
+    };
     let mut remotes = Vec::new();
-    for (link, active) in states(device)? {
-        if active != Ok(true) {
-            continue;
-        }
-        let address = remote(device, link)?;
-        if let Some(address) = address.ok().filter(|address| devices.contains(address)) {
-            remotes.push(Remote::At(address));
-            continue;
-        }
-        let kind = &device.caller.functions.nvmlDeviceGetNvLinkRemoteDeviceType;
-        if reading(device.pick(kind, link))? == Ok(SWITCH) {
-            remotes.push(Remote::Switch);
+    for (link, active) in states {
+        let end = match active {
+            Ok(false) => continue,
+            Ok(true) => end(device, link, devices)?,
+            Err(reason) => Err(reason),
+        };
+        match end {
+            Ok(end) => remotes.push(end),
+            // There is a link, so that it is not for want of links that nothing is told.
+            Err(Absent::NotSupported) => return Ok(Err(Absent::Failed)),
+            Err(reason) => return Ok(Err(reason)),
         }
     }
-    Ok(remotes)
+    Ok(Ok(remotes))
+}
+
+/// Returns what is at the other end of a working link.
+fn end(device: Device<'_>, link: u32, devices: &[PciBusId]) -> Result<Reading<Remote>> {
+    let address = remote(device, link)?;
+    if let Some(address) = address.ok().filter(|address| devices.contains(address)) {
+        return Ok(Ok(Remote::At(address)));
+    }
+    let kind = &device.caller.functions.nvmlDeviceGetNvLinkRemoteDeviceType;
+    Ok(match reading(device.pick(kind, link))? {
+        Ok(SWITCH) => Ok(Remote::Switch),
+        Ok(_) => address.map(Remote::At),
+        Err(reason) => Err(reason),
+    })
 }
