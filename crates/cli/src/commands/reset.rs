@@ -1,7 +1,7 @@
 //! `gpuws reset`: who is in the way of a reset, and with nobody left and --yes the reset itself.
 
 use crate::args::{Global, ResetArgs, shell_word};
-use crate::blockers::{Blocker, Blockers, linked};
+use crate::blockers::{Blocker, Blockers, Linked};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
@@ -11,7 +11,7 @@ use crate::terminal::{Line, Screen, one_line};
 use crate::words;
 use gpu_core::{
     Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Fault, Groups, Journal, Origin, Pid,
-    Reading, Snapshot,
+    Snapshot,
 };
 use serde::Serialize;
 
@@ -19,8 +19,8 @@ use serde::Serialize;
 pub(crate) struct Reset<'a> {
     pub(crate) now: &'a Snapshot,
     pub(crate) device: &'a DeviceState,
-    /// The devices that it has NVLinks to, by index, or why that is not told.
-    pub(crate) linked: Reading<Vec<u32>>,
+    /// The devices that are reset with it.
+    pub(crate) linked: Linked,
     pub(crate) blockers: &'a Blockers,
     /// What the driver answered and how the device is after it; `None` where it was not asked.
     pub(crate) outcome: Option<Outcome>,
@@ -40,14 +40,13 @@ pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Res
     }
     let chosen = select(now.devices.clone(), std::slice::from_ref(&args.gpu))?;
     let Some(device) = chosen.first() else { return Ok(Exit::CannotObserve) };
-    let linked = match source.backend.topology() {
-        Ok(topology) => Ok(linked(&topology, device.id().index).into_iter().collect()),
-        Err(error) => Err(error.kind().absent()),
-    };
+    let topology = source.backend.topology().map_err(|error| error.kind().absent());
+    let linked = Linked::of(&topology, &now.devices, device.id().index);
     let sim = sim_option(&now.origin, global);
-    let blockers = who_blocks(&now, device, &linked, &sim);
+    let own = Pid(rustix::process::getpid().as_raw_nonzero().get() as u32);
+    let blockers = Blockers::of(&now, device, &linked, own, &sim);
     let mut reset = Reset { now: &now, device, linked, blockers: &blockers, outcome: None };
-    if args.yes && may_ask(&reset) {
+    if args.yes && may_ask(&source, &reset) {
         reset.outcome = Some(carry_out(&source, &reset)?);
     }
     if global.json {
@@ -58,29 +57,15 @@ pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Res
     Ok(exit(&reset))
 }
 
-/// Returns who uses the device or one that is reset with it.
-fn who_blocks(
-    now: &Snapshot,
-    device: &DeviceState,
-    linked: &Reading<Vec<u32>>,
-    sim: &str,
-) -> Blockers {
-    let peers = linked.as_deref().unwrap_or_default();
-    let together =
-        |one: &&DeviceState| one.id().same_device(device.id()) || peers.contains(&one.id().index);
-    let devices: Vec<&DeviceState> = now.devices.iter().filter(together).collect();
-    Blockers::of(now, &devices, Pid(rustix::process::getpid().as_raw_nonzero().get() as u32), sim)
-}
-
 /// Tells whether the driver may be asked for the reset: surely nobody is in the way.
 ///
-/// A simulated machine may be asked when somebody has the very file of the device open, too: it
-/// then surely refuses, with the words that were recorded.
-fn may_ask(reset: &Reset<'_>) -> bool {
-    let recorded = matches!(reset.now.origin, Origin::Simulated(_));
+/// A simulated machine that is asked directly may be when somebody has the very file of the device
+/// open, too: it then surely refuses, with the words that were recorded. Behind its NVML there is
+/// nothing that would say them.
+fn may_ask(source: &Source, reset: &Reset<'_>) -> bool {
     let gpu = reset.now.minor_of(reset.device).map(gpu_core::DeviceFileKind::Gpu);
     let mut files = reset.blockers.users.iter().flat_map(|blocker| &blocker.files);
-    reset.blockers.is_clear() || (recorded && files.any(|file| Some(file.kind) == gpu))
+    reset.blockers.is_clear() || (source.is_simulated() && files.any(|file| Some(file.kind) == gpu))
 }
 
 fn carry_out(source: &Source, reset: &Reset<'_>) -> Result<Outcome, Failure> {
@@ -165,21 +150,22 @@ fn show(
         screen.print(&line)?;
     }
     let devices = words::devices(reset.now, std::slice::from_ref(reset.device.id()));
-    if let Ok(peers) = &reset.linked
-        && !peers.is_empty()
-    {
+    let Linked { peers, whole } = &reset.linked;
+    if !peers.is_empty() {
         let all: Vec<u32> = std::iter::once(reset.device.id().index).chain(peers.clone()).collect();
         let all = all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let what = format!("{devices} has NVLinks to {}: they are reset together.", ranges(peers));
         words::flow(screen, Line::new().accent("mind: "), &what)?;
-        let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
-        screen.print(&Line::new().padded_to(6).accent(command))?;
+        if *whole {
+            let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
+            screen.print(&Line::new().padded_to(6).accent(command))?;
+        }
     }
     for blocker in &reset.blockers.users {
         show_blocker(screen, reset.now, blocker)?;
     }
     if let Some(unknown) = reset.blockers.unknown {
-        let what = format!("{}, so that somebody may use it", unknown.why());
+        let what = format!("{}, so that somebody may be in the way", unknown.why());
         words::flow(screen, Line::new().accent("not known: "), &what)?;
         screen.print(&Line::new().padded_to(11).accent(unknown.remedy()))?;
     }

@@ -12,7 +12,7 @@ pub(crate) struct Reset {
     #[serde(flatten)]
     head: Head,
     gpu: Device,
-    /// The devices that are reset with it; null where that is not told.
+    /// The devices that are reset with it; null where not all of them are told.
     linked_gpus_by_index: Option<Vec<u32>>,
     blockers: Vec<Blocker>,
     /// Why there may be more of them.
@@ -53,7 +53,7 @@ impl Reset {
         Reset {
             head: Head::of(known.now),
             gpu: Device::of(known.device.id()),
-            linked_gpus_by_index: known.linked.clone().ok(),
+            linked_gpus_by_index: known.linked.whole.then(|| known.linked.peers.clone()),
             blockers: known.blockers.users.iter().map(blocker).collect(),
             unknown: known.blockers.unknown.map(|unknown| unknown.why()),
             possible: known.blockers.is_clear(),

@@ -1,0 +1,89 @@
+//! `gpuws reset` through the real backend on a simulated NVML: what is not told is not free.
+
+use serde_json::json;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `gpuws reset` in a session of a machine that stands still.
+fn reset(sim: &[&str], arguments: &[&str]) -> Output {
+    let own = env!("CARGO_BIN_EXE_gpuws");
+    let mut command = Command::new(own);
+    command.arg("sim").args(sim).args(["--at", "0", "--", own, "reset"]).args(arguments);
+    command.env_remove("LD_LIBRARY_PATH").env_remove("GPUWS_SIM_SESSION").env("NO_COLOR", "1");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
+    output
+}
+
+fn told(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn a_gpu_whose_links_are_not_told_cannot_be_reset() {
+    let healthy = reset(&["labbox"], &["1", "--json"]);
+    assert_eq!(told(&healthy)["linked_gpus_by_index"], json!([0, 2, 3]), "{healthy:?}");
+    for (fault, deadline) in [
+        ("nvmlDeviceGetNvLinkState=999", "30"),
+        ("nvmlDeviceGetNvLinkState=15", "30"),
+        ("nvmlDeviceGetNvLinkState=13", "30"),
+        ("nvmlDeviceGetNvLinkRemotePciInfo_v2=999", "30"),
+        ("nvmlDeviceGetNvLinkRemotePciInfo_v2=3", "30"),
+        ("nvmlDeviceGetPciInfo_v3=999", "30"),
+        ("nvmlDeviceGetMemoryInfo_v2=hang,gpu=2", "1"),
+    ] {
+        let of = |more: &[&str]| {
+            let arguments = [&["1", "--deadline", deadline], more].concat();
+            reset(&["labbox", "--fault", fault], &arguments)
+        };
+        let output = of(&[]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(!said.contains("can be reset"), "{fault}: {said}");
+        assert!(said.contains("not known: with which GPUs it is reset"), "{fault}: {said}");
+        let output = of(&["--json", "--yes"]);
+        let told = told(&output);
+        assert_eq!(told["possible"], false, "{fault}: {told}");
+        assert_eq!(told["done"], json!(null), "{fault}: {told}");
+        assert_eq!(told["linked_gpus_by_index"], json!(null), "{fault}: {told}");
+        assert!(told["unknown"].is_string(), "{fault}: {told}");
+        let nobody = told["blockers"].as_array().unwrap().is_empty();
+        assert_eq!(output.status.code(), Some(if nobody { 4 } else { 1 }), "{fault}: {told}");
+    }
+}
+
+#[test]
+fn links_that_one_end_does_not_tell_of_are_told_by_the_other() {
+    for fault in [
+        "nvmlDeviceGetNvLinkState=999,gpu=1",
+        "nvmlDeviceGetNvLinkState=3,gpu=1",
+        "nvmlDeviceGetMemoryInfo_v2=lose:1",
+    ] {
+        let output = reset(&["labbox", "--fault", fault], &["1", "--json"]);
+        let told = told(&output);
+        assert_eq!(told["linked_gpus_by_index"], json!([0, 2, 3]), "{fault}: {told}");
+        assert_eq!(told["possible"], false, "their users are in the way: {fault}: {told}");
+        assert_eq!(output.status.code(), Some(1), "{fault}: {told}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_lost_may_be_linked() {
+    for fault in ["nvmlDeviceGetMemoryInfo_v2=lose:1", "nvmlDeviceGetMemoryInfo_v2=hang,gpu=1"] {
+        let arguments = ["0", "--deadline", "1", "--json"];
+        for machine in ["orphan-worker", "gtx1080ti-x8-kill"] {
+            let told = told(&reset(&[machine, "--fault", fault], &arguments));
+            assert_eq!(told["linked_gpus_by_index"], json!(null), "{machine}, {fault}: {told}");
+            assert_eq!(told["possible"], false, "{machine}, {fault}: {told}");
+        }
+    }
+}
+
+#[test]
+fn who_is_in_the_way_comes_before_a_reset_that_cannot_be() {
+    let output = reset(&["labbox"], &["0", "--yes", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(told(&output)["done"], json!(null));
+    // With nobody in the way the driver is asked, and cannot reset what is simulated.
+    let output = reset(&["driver-leak"], &["0", "--yes", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(told(&output)["done"], json!(false));
+}
