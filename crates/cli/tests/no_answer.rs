@@ -15,9 +15,7 @@ fn with(fault: &str, words: &[&str]) -> Output {
     let mut command = Command::new(own);
     command.args(["sim", "healthy-box", "--fault", fault, "--", own, "--deadline", "1"]);
     command.args(words).env_remove("LD_LIBRARY_PATH").env_remove("GPUWS_SIM_SESSION");
-    let output = command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap();
-    assert!(output.stderr.is_empty(), "{output:?}");
-    output
+    command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap()
 }
 
 /// Returns what was printed, each run of white space as one space.
@@ -108,4 +106,44 @@ fn a_hanging_call_is_named_in_json() {
         assert!(what.contains("nvmlDeviceGetTemperature of GPU 1 did not return"), "{what}");
         assert_eq!(gpu["processes"][0]["absent"]["listed"], "no-answer", "{gpu}");
     }
+}
+
+#[test]
+fn query_names_the_devices_that_did_not_answer_and_ends_with_the_deadlines_code() {
+    let fields = ["--query-gpu=index,uuid,memory.used", "--format=csv,noheader"];
+    for function in ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetUUID"] {
+        let fault = format!("{function}=hang,gpu=2");
+        let ask = |more: &[&str]| with(&fault, &[&["query"], &fields[..], more].concat());
+        let output = ask(&[]);
+        let rows = String::from_utf8(output.stdout).unwrap();
+        let rows: Vec<&str> = rows.lines().collect();
+        assert_eq!(rows.len(), 4, "{rows:?}");
+        assert!(rows.iter().all(|row| row.contains(", GPU-")), "{rows:?}");
+        assert!(rows[1].ends_with("MiB") && rows[3].ends_with("[Unknown Error]"), "{rows:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let what = format!(
+            "GPUs 2, 3 did not answer: failed to get an answer from the driver within 1 s: \
+             {function} of GPU 2 did not return"
+        );
+        assert!(errors.contains(&what), "{errors}");
+        assert_eq!(output.status.code(), Some(5));
+
+        // One of them can be named all the same.
+        let uuid = rows[3].split(", ").nth(1).unwrap();
+        let output = ask(&["-i", uuid]);
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), rows[3]);
+    }
+}
+
+#[test]
+fn query_never_passes_over_a_device_whose_processes_are_not_known() {
+    let ask = |fault| with(fault, &["query", "--query-compute-apps=pid", "--format=csv,noheader"]);
+    let hangs = ask(HANGS);
+    assert_eq!(hangs.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "{hangs:?}");
+    let errors = String::from_utf8(hangs.stderr).unwrap();
+    assert!(errors.contains("GPUs 1–3 did not answer"), "{errors}");
+    assert_eq!(hangs.status.code(), Some(5));
+    let refused = ask(REFUSED);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("GPU 1 did not answer"));
+    assert_eq!(refused.status.code(), Some(3));
 }

@@ -59,8 +59,7 @@ fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result
     repeat::name_origin(&source);
     repeat::show(&args.repeat, &source, screen, |screen| {
         let at = source.clock.wall();
-        let machine =
-            gpu_core::look_at_devices(&*source.backend, &*source.host, gpustat::groups());
+        let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, gpustat::groups());
         let devices = match query::shown(&machine, &args.devices)? {
             devices if devices.is_empty() && !args.devices.is_empty() => {
                 select(machine.devices.clone(), &args.devices)?
