@@ -115,7 +115,9 @@ fn a_session_that_somebody_else_can_change_is_refused_with_the_owner_and_the_rem
     // Only root can give a file away.
     if owner == 0 {
         for path in [&file, folder.path()] {
-            std::os::unix::fs::chown(path, Some(54_321), None).unwrap();
+            if std::os::unix::fs::chown(path, Some(54_321), None).is_err() {
+                break; // Nor can root everywhere: not where it lacks the right.
+            }
             let (kind, told) = refused(folder.path());
             assert_eq!(kind, ErrorKind::Invalid);
             assert!(told.ends_with("belongs to user 54321, who is neither you (user 0) nor root"));
