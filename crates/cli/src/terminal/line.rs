@@ -152,8 +152,13 @@ impl Line {
     }
 }
 
-/// Returns the end and the width of the longest beginning of `text` within `columns`.
+/// Returns the end and the width of the longest beginning of `text`, which is harmless, within
+/// `columns`.
 fn prefix_within(text: &str, columns: usize) -> (usize, usize) {
+    if text.is_ascii() {
+        let end = columns.min(text.len());
+        return (end, end);
+    }
     let (mut end, mut width) = (0, 0);
     for (at, character) in text.char_indices() {
         // Not the sum of its characters: one can change how wide the one before it is shown.
