@@ -52,8 +52,8 @@ const DAEMONS: &[&str] = &[
 impl Servant {
     /// Returns the servant that a process calls itself. A name proves nothing: anybody can take it.
     pub fn named(name: &str) -> Option<Self> {
-        let among =
-            |names: &[&str]| names.iter().any(|known| kernel_name(known) == kernel_name(name));
+        let name = kernel_name(name);
+        let among = |names: &[&str]| names.iter().any(|known| kernel_name(known) == name);
         if among(DAEMONS) {
             Some(Servant::Daemon)
         } else {

@@ -50,7 +50,7 @@ impl Line {
         if self.text.is_empty() {
             self.text.reserve(USUAL_LENGTH);
         }
-        self.width += text.width();
+        self.width += if text.is_ascii() { text.len() } else { text.width() };
         self.text.push_str(&text);
         self.end(tone);
         self
