@@ -211,6 +211,8 @@ impl State {
             }
         };
         self.enqueue(at, Due::Exit(serial));
+        // One that ends at once has ended when the signal was sent.
+        self.advance(Duration::ZERO);
     }
 
     /// Becomes as in a later look of its recording, keeping the processes that are still there and
