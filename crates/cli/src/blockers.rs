@@ -414,7 +414,7 @@ mod tests {
             now.processes.get_mut(&job).unwrap().0.as_mut().unwrap().parent = Ok(OWN);
             now.processes.get_mut(&job).unwrap().0.as_mut().unwrap().name = name.to_owned();
             let own = ProcessInfo::from_name(OWN, "gpuws");
-            now.processes.insert(OWN, gpu_core::Process(Ok(own)));
+            now.processes.insert(OWN, gpu_core::Process::from(Ok(own)));
             pids(&blockers(&now, &alone()))
         };
         assert_eq!(named("t2t-decoder"), [67_193, 100_562], "a job of the shell before exec");

@@ -197,14 +197,16 @@ pub(crate) fn user(process: Reading<&ProcessInfo>) -> Cow<'_, str> {
 }
 
 /// The command line of a process, else its name, else what NVML calls it, else `?`.
-pub(crate) fn command(process: Reading<&ProcessInfo>, listed: Option<&str>) -> String {
-    let line = process.ok().and_then(|info| {
-        let line = info.command_line.as_ref().ok().map(|line| line.join(" "));
-        line.filter(|line| !line.trim().is_empty()).or_else(|| Some(info.name.clone()))
-    });
-    line.filter(|line| !line.is_empty())
-        .or_else(|| listed.map(str::to_owned))
-        .unwrap_or_else(|| "?".to_owned())
+pub(crate) fn command<'a>(
+    process: Reading<&'a ProcessInfo>,
+    listed: Option<&'a str>,
+) -> Cow<'a, str> {
+    let words = process.ok().and_then(|info| info.command_line.as_deref().ok());
+    if let Some(line) = words.map(|words| words.join(" ")).filter(|line| !line.trim().is_empty()) {
+        return Cow::Owned(line);
+    }
+    let name = process.ok().map(|info| info.name.as_str()).filter(|name| !name.is_empty());
+    Cow::Borrowed(name.or(listed).unwrap_or("?"))
 }
 
 /// `3 h`, `2 d`, `40 s`.

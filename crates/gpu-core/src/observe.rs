@@ -111,7 +111,8 @@ fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTr
         holders.iter().map(|holder| (holder.process.pid, holder.process)).collect();
     for pid in wanted {
         let Entry::Vacant(place) = snapshot.processes.entry(pid) else { continue };
-        let mut answer = ask(|| host.process(pid)).map_err(|fault| fault.kind.absent());
+        let answer = ask(|| host.process(pid).map(Box::new));
+        let mut answer = answer.map_err(|fault| fault.kind.absent());
         if let (Ok(info), Some(holder)) = (&answer, walked.get(&pid))
             && !info.key.surely_same(holder)
         {

@@ -12,52 +12,26 @@ pub enum Servant {
     Daemon,
 }
 
-const DISPLAYS: &[&str] = &[
-    "Xorg",
-    "X",
-    "Xwayland",
-    "gnome-shell",
-    "mutter",
-    "kwin_x11",
-    "kwin_wayland",
-    "plasmashell",
-    "sway",
-    "weston",
-    "Hyprland",
-    "gdm-x-session",
-    "sddm-greeter",
-    "lightdm",
-    "cinnamon",
-    "compiz",
-    "xfwm4",
-    "marco",
-    "muffin",
-    "cosmic-comp",
-    "niri",
-];
-
-const DAEMONS: &[&str] = &[
-    "nvidia-persiste", // nvidia-persistenced
-    "nvidia-cuda-mps", // nvidia-cuda-mps-control and -server
-    "nv-hostengine",   // DCGM
-    "dcgm-exporter",
-    "nv-fabricmanage", // nv-fabricmanager
-    "nvidia-powerd",
-    "nvidia-gridd",
-    "nvidia-vgpu-mgr",
-    "nvidia-imex",
-    "nvidia-device-p", // nvidia-device-plugin of Kubernetes
-];
-
 impl Servant {
     /// Returns the servant that a process calls itself. A name proves nothing: anybody can take it.
     pub fn named(name: &str) -> Option<Self> {
-        let name = kernel_name(name);
-        let among = |names: &[&str]| names.iter().any(|known| kernel_name(known) == name);
-        if among(DAEMONS) {
-            Some(Servant::Daemon)
-        } else {
-            among(DISPLAYS).then_some(Servant::Display)
+        match kernel_name(name) {
+            "nvidia-persiste" // nvidia-persistenced
+            | "nvidia-cuda-mps" // nvidia-cuda-mps-control and -server
+            | "nv-hostengine" // DCGM
+            | "dcgm-exporter"
+            | "nv-fabricmanage" // nv-fabricmanager
+            | "nvidia-powerd"
+            | "nvidia-gridd"
+            | "nvidia-vgpu-mgr"
+            | "nvidia-imex"
+            | "nvidia-device-p" // nvidia-device-plugin of Kubernetes
+            => Some(Servant::Daemon),
+            "Xorg" | "X" | "Xwayland" | "gnome-shell" | "mutter" | "kwin_x11" | "kwin_wayland"
+            | "plasmashell" | "sway" | "weston" | "Hyprland" | "gdm-x-session" | "sddm-greeter"
+            | "lightdm" | "cinnamon" | "compiz" | "xfwm4" | "marco" | "muffin" | "cosmic-comp"
+            | "niri" => Some(Servant::Display),
+            _ => None,
         }
     }
 }

@@ -123,8 +123,14 @@ pub struct Snapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Process(
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))] pub Reading<ProcessInfo>,
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))] pub Reading<Box<ProcessInfo>>,
 );
+
+impl From<Reading<ProcessInfo>> for Process {
+    fn from(known: Reading<ProcessInfo>) -> Self {
+        Process(known.map(Box::new))
+    }
+}
 
 impl Snapshot {
     /// Returns what is known of a process.
@@ -133,7 +139,8 @@ impl Snapshot {
     /// Why nothing is known: `NotFound` when it does not exist, `NotRecorded` when this snapshot
     /// does not speak of it.
     pub fn process(&self, pid: Pid) -> Reading<&ProcessInfo> {
-        self.processes.get(&pid).ok_or(Absent::NotRecorded)?.0.as_ref().map_err(|absent| *absent)
+        let process = self.processes.get(&pid).ok_or(Absent::NotRecorded)?;
+        process.0.as_deref().map_err(|absent| *absent)
     }
 
     /// Returns the holders, none where they are not known.

@@ -95,7 +95,7 @@ impl Processes {
         let mut processes = Processes { seen: BTreeMap::new(), gone: BTreeMap::new(), foreign };
         for (pid, process) in &snapshot.processes {
             match &process.0 {
-                Ok(info) => *processes.seen(*pid) = Process::new(info.clone()),
+                Ok(info) => *processes.seen(*pid) = Process::new((**info).clone()),
                 Err(Absent::NotFound) => {
                     processes.gone(*pid);
                 }

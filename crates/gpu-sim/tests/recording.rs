@@ -112,7 +112,7 @@ fn an_anonymous_look_names_nobody() {
         assert_eq!(anonymous.devices.len(), recorded.devices.len());
         assert_eq!(anonymous.holders, recorded.holders);
         for (pid, process) in &recorded.processes {
-            let (before, after) = (process.0.as_ref(), anonymous.process(*pid));
+            let (before, after) = (process.0.as_deref(), anonymous.process(*pid));
             assert_eq!(before.map(|info| info.key).ok(), after.map(|info| info.key).ok());
             let workload = |info: &gpu_core::ProcessInfo| info.workload.as_ref().map(|w| w.kind);
             assert_eq!(before.map(workload).ok(), after.map(workload).ok());

@@ -119,7 +119,7 @@ fn processes(
         };
         let process = processes.entry(pid).or_insert(Process(Err(Absent::NotRecorded)));
         if process.0.is_err() && name != Err(Absent::NotRecorded) {
-            *process = Process(name.map(|name| {
+            *process = Process::from(name.map(|name| {
                 let user = users.get(&pid).cloned().ok_or(Absent::NotRecorded);
                 ProcessInfo { user, ..ProcessInfo::from_name(pid, name) }
             }));

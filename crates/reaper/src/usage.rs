@@ -82,9 +82,12 @@ fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
     let untold = list.err().unwrap_or(Absent::NotRecorded);
     for holder in case.holders_of(device) {
         let pid = holder.process.pid;
-        let role = case.role(pid, device);
         let strong = case.now.minor_of(device).is_some_and(|minor| holder.has_mapped(minor));
-        if role == Role::MemoryUser && strong && !users.iter().any(|user| user.pid == pid) {
+        if !strong || case.listed(device, pid).is_some() {
+            continue;
+        }
+        let role = case.role(pid, device);
+        if role == Role::MemoryUser {
             users.push(User {
                 pid,
                 name: None,

@@ -214,7 +214,7 @@ fn an_orphan_lost_its_parent_and_its_group() {
     let with = |worker: &ProcessInfo, device: &DeviceState, launcher: bool, held: Holder| {
         let mut snapshot = look(vec![device.clone()], vec![held], vec![worker.clone()]);
         let launcher = if launcher { Ok(process(20, "launcher")) } else { Err(Absent::NotFound) };
-        snapshot.processes.insert(Pid(20), Process(launcher));
+        snapshot.processes.insert(Pid(20), Process::from(launcher));
         let orphan = |(kind, _): &(FindingKind, Confidence)| *kind == FindingKind::Orphan;
         kinds(&snapshot).into_iter().find(orphan).map(|(_, confidence)| confidence)
     };
@@ -271,10 +271,10 @@ fn listed_but_gone_looks_for_heirs() {
     let child = process(51, "python");
     let devices = vec![listing(device(0, 5000, 16_280), 50, 4990)];
     let mut gone = look(devices, vec![], vec![]);
-    gone.processes.insert(Pid(50), Process(Err(Absent::NotFound)));
+    gone.processes.insert(Pid(50), Process::from(Err(Absent::NotFound)));
     assert_eq!(kinds(&gone), [(FindingKind::ListedButGone, Confidence::Likely)]);
     gone.holders = Ok(vec![context(&child, &[0])]);
-    gone.processes.insert(Pid(51), Process(Ok(child)));
+    gone.processes.insert(Pid(51), Process::from(Ok(child)));
     let diagnosis = diagnose(&[gone]);
     assert_eq!(diagnosis.findings[0].confidence, Confidence::High);
     assert_eq!(diagnosis.findings[0].suspects[0].process.pid, Pid(51));
@@ -285,7 +285,7 @@ fn heirs_are_held_to_what_ghosts_are() {
     let with = |device: DeviceState, state: ProcessState| {
         let child = ProcessInfo { state: Ok(state), ..process(51, "python") };
         let mut gone = look(vec![device], vec![context(&child, &[0])], vec![child]);
-        gone.processes.insert(Pid(50), Process(Err(Absent::NotFound)));
+        gone.processes.insert(Pid(50), Process::from(Err(Absent::NotFound)));
         let kind = |(kind, _): &(FindingKind, Confidence)| *kind == FindingKind::ListedButGone;
         kinds(&gone).into_iter().find(kind).map(|(_, confidence)| confidence)
     };

@@ -104,7 +104,7 @@ fn a_process_without_start_time_is_no_target() {
     let mut info = process(100, "t2t-decoder");
     info.key.start = None;
     look.holders = Ok(vec![context(&info, &[0])]);
-    look.processes.insert(Pid(100), Process(Ok(info)));
+    look.processes.insert(Pid(100), Process::from(Ok(info)));
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
     let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::UnknownIdentity);
@@ -143,12 +143,12 @@ fn a_container_is_a_cgroup_and_what_is_below_it() {
     let mut target = within(100, "/docker/abc");
     let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
     target.workload = Some(Workload { kind, id: "abc".into(), cgroup });
-    look.processes.insert(Pid(100), Process(Ok(target.clone())));
+    look.processes.insert(Pid(100), Process::from(Ok(target.clone())));
     let everyone = [target, within(102, "/docker/abc/init"), within(103, "/docker/abcd")];
     let request = Request { scope: Scope::Container, ..Request::default() };
     let open = guard(&[], vec![]);
     assert_eq!(targets(&planned(&[look.clone()], &everyone, &open, &request)), [100, 102]);
-    look.processes.insert(Pid(100), Process(Ok(process(100, "t2t-decoder"))));
+    look.processes.insert(Pid(100), Process::from(Ok(process(100, "t2t-decoder"))));
     let refused = planned(&[look], &everyone, &open, &request).refused;
     assert_eq!(refused[0].why, Refusal::NoContainer);
 }
@@ -160,7 +160,7 @@ fn the_plan_warns_of_a_target_that_works() {
     now.taken_at = Timestamp(before.taken_at.0 + 500);
     let mut busy = process(100, "t2t-decoder");
     busy.cpu_time = Ok(std::time::Duration::from_millis(1400));
-    now.processes.insert(Pid(100), Process(Ok(busy)));
+    now.processes.insert(Pid(100), Process::from(Ok(busy)));
     let plan = planned(&[before, now], &everyone, &guard(&[], vec![]), &Request::default());
     assert!(plan.targets[0].warnings[0].contains("400 ms in the last 500 ms"), "{plan:?}");
 }
@@ -172,7 +172,7 @@ fn shared_unexplained_memory_is_not_promised() {
     let mut holders = look.holders().to_vec();
     holders.push(context(&other, &[0]));
     look.holders = Ok(holders);
-    look.processes.insert(Pid(105), Process(Ok(other)));
+    look.processes.insert(Pid(105), Process::from(Ok(other)));
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
     let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
     assert_eq!(plan.expected[0].memory, None);
@@ -191,7 +191,7 @@ fn a_long_name_protects_though_the_kernel_cuts_it() {
     let (mut look, _) = ghost();
     let info = process(100, "averylongserver");
     look.holders = Ok(vec![context(&info, &[0])]);
-    look.processes.insert(Pid(100), Process(Ok(info)));
+    look.processes.insert(Pid(100), Process::from(Ok(info)));
     let protect = vec![Protect::Name("averylongservername".into())];
     let plan = planned(&[look], &[], &guard(&[], protect), &Request::default());
     assert_eq!(plan.refused[0].why, Refusal::Protected);

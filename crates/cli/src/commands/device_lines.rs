@@ -89,7 +89,7 @@ impl Layout {
     ) -> Line {
         let process = snapshot.process(user.pid);
         let name = words::command(process, user.name.as_deref());
-        let what = format!("{} {name}", user.pid);
+        let what = format_args!("{} {name}", user.pid);
         let line = Line::new().plain(INDENT).fitted(words::user(process), 10).padded_to(15);
         let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
         if !self.is_wide {
@@ -97,7 +97,7 @@ impl Layout {
         }
         let mut line = cell(line.fitted(what, 34).padded_to(50), memory, 10);
         if let Ok(utilization) = user.utilization {
-            line = line.plain(format!("{:>6}", utilization.to_string()));
+            line = line.plain(format_args!("{:>6}", utilization.to_string()));
         }
         if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
             line = line.padded_to(68).dim(words::age(snapshot.taken_at.since(at)));
@@ -150,7 +150,7 @@ fn name(device: &DeviceState) -> &str {
 /// Adds a cell to a line, set right.
 fn cell(line: Line, text: Option<String>, width: usize) -> Line {
     match text {
-        Some(text) => line.plain(format!("{text:>width$}")),
-        None => line.dim(format!("{:>width$}", "–")),
+        Some(text) => line.plain(format_args!("{text:>width$}")),
+        None => line.dim(format_args!("{:>width$}", "–")),
     }
 }

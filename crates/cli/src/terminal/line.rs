@@ -2,7 +2,8 @@
 
 use super::clean::clean;
 use anstyle::{AnsiColor, Style};
-use std::fmt;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
 /// How a piece of text is shown: one accent, and dim for what needs no attention.
@@ -45,13 +46,18 @@ impl Line {
     }
 
     /// Adds text in a tone.
-    pub(crate) fn add(mut self, tone: Tone, text: impl AsRef<str>) -> Self {
-        let text = clean(text.as_ref());
+    pub(crate) fn add(mut self, tone: Tone, text: impl fmt::Display) -> Self {
         if self.text.is_empty() {
             self.text.reserve(USUAL_LENGTH);
         }
-        self.width += if text.is_ascii() { text.len() } else { text.width() };
-        self.text.push_str(&text);
+        let begin = self.text.len();
+        // A string takes whatever is written to it.
+        let _ = write!(self.text, "{text}");
+        if let Cow::Owned(safe) = clean(&self.text[begin..]) {
+            self.text.replace_range(begin.., &safe);
+        }
+        let added = &self.text[begin..];
+        self.width += if added.is_ascii() { added.len() } else { added.width() };
         self.end(tone);
         self
     }
@@ -65,22 +71,22 @@ impl Line {
     }
 
     /// Adds text as it is.
-    pub(crate) fn plain(self, text: impl AsRef<str>) -> Self {
+    pub(crate) fn plain(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Plain, text)
     }
 
     /// Adds text that needs attention.
-    pub(crate) fn accent(self, text: impl AsRef<str>) -> Self {
+    pub(crate) fn accent(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Accent, text)
     }
 
     /// Adds text that needs none.
-    pub(crate) fn dim(self, text: impl AsRef<str>) -> Self {
+    pub(crate) fn dim(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Dim, text)
     }
 
     /// Adds text as it is, cut to `columns`.
-    pub(crate) fn fitted(self, text: impl AsRef<str>, columns: usize) -> Self {
+    pub(crate) fn fitted(self, text: impl fmt::Display, columns: usize) -> Self {
         let (begin, width) = (self.text.len(), self.width);
         self.plain(text).cut_behind(begin, width, columns)
     }

@@ -13,12 +13,13 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 
 fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Option<Finding> {
     let pid = info.key.pid;
-    let through_thread = case.holder(pid).and_then(|holder| holder.through_thread);
-    let index = devices.first()?.id().index;
+    let has_threads = || {
+        info.live_threads.is_ok_and(|live| live > 0)
+            || case.holder(pid).is_some_and(|holder| holder.through_thread.is_some())
+    };
     let (kind, confidence, evidence, advice) = match info.state.ok()? {
-        ProcessState::Zombie
-            if info.live_threads.is_ok_and(|live| live > 0) || through_thread.is_some() =>
-        {
+        ProcessState::Zombie if has_threads() => {
+            let index = devices.first()?.id().index;
             let certain = devices.iter().any(|device| case.surely_uses(pid, device));
             (
                 FindingKind::ZombieHolder,

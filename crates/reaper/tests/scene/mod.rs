@@ -79,12 +79,12 @@ pub(crate) fn look(
     processes: Vec<ProcessInfo>,
 ) -> Snapshot {
     let mut all: BTreeMap<Pid, Process> =
-        processes.into_iter().map(|info| (info.key.pid, Process(Ok(info)))).collect();
+        processes.into_iter().map(|info| (info.key.pid, Process::from(Ok(info)))).collect();
     for relative in [1, 2] {
         all.entry(Pid(relative)).or_insert_with(|| {
             let mut info = process(relative, if relative == 1 { "systemd" } else { "bash" });
             info.parent = Ok(Pid(relative - 1));
-            Process(Ok(info))
+            Process::from(Ok(info))
         });
     }
     Snapshot {
