@@ -73,7 +73,7 @@ fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
 }
 
 fn is_square(topology: &Topology, devices: usize, whose: &str) {
-    let Topology { links, peers } = topology;
+    let Topology { links, peers, paths: _ } = topology;
     assert_eq!(links.len(), devices, "{whose}");
     assert!(links.iter().all(|row| row.len() == devices), "{whose}: {links:?}");
     assert!(peers.is_empty() || peers.len() == devices, "{whose}");

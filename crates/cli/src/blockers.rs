@@ -348,7 +348,7 @@ mod tests {
                 vec![sys, nv, own, sys],
                 vec![sys, sys, sys, own],
             ],
-            peers: vec![],
+            ..Topology::default()
         };
         let devices = look("labbox").devices;
         let of = |topology: &Topology, devices: &[DeviceState], index| {

@@ -2,7 +2,8 @@
 //!
 //! The main decision is that deciding and touching the machine never meet in one crate. This
 //! crate holds what both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`],
-//! [`ProcessHandle`], [`DeviceMemory`], [`Journal`], [`Clock`]) as object-safe traits with plain
+//! [`ProcessHandle`], [`DeviceMemory`], [`Journal`], [`Clock`], [`Locks`],
+//! [`Launcher`]) as object-safe traits with plain
 //! data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It does no
 //! I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a snapshot
 //! to a plan, and only the program on top chooses which adapter stands behind a port.
@@ -21,6 +22,9 @@ mod host;
 mod id;
 mod inventory;
 mod journal;
+mod launch;
+mod lease;
+mod locks;
 mod memory;
 mod observe;
 mod process;
@@ -29,6 +33,7 @@ mod snapshot;
 mod token;
 mod topology;
 mod units;
+pub mod visible;
 
 pub use absent::{Absent, Reading};
 pub use backend::GpuBackend;
@@ -49,8 +54,11 @@ pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
+pub use launch::{Ending, Job, JobEvent, Launch, Launcher};
+pub use lease::{Claim, Entry, LeaseId, Share};
+pub use locks::{EntryKind, Held, HeldBack, Locks};
 pub use memory::{DeviceMemory, Region};
-pub use observe::{look_at_devices, observe, observe_in_detail};
+pub use observe::{look_at_devices, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use servant::{Servant, kernel_name};
 pub use snapshot::{DeviceState, Origin, Process, Snapshot};
@@ -60,7 +68,8 @@ pub use units::{Bytes, Celsius, Milliwatts, Percent};
 #[cfg(feature = "mock")]
 pub use {
     backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
-    journal::MockJournal, memory::MockDeviceMemory,
+    journal::MockJournal, launch::MockJob, launch::MockLauncher, locks::MockHeld,
+    locks::MockHeldBack, locks::MockLocks, memory::MockDeviceMemory,
 };
 
 #[cfg(feature = "serde")]

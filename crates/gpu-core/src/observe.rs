@@ -5,6 +5,8 @@ use crate::backend::GpuBackend;
 use crate::clock::Clock;
 use crate::details::Groups;
 use crate::device::DeviceInfo;
+use crate::error::{ErrorKind, Fault};
+use crate::holder::Unreadable;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
@@ -55,6 +57,45 @@ pub fn observe_in_detail(
     };
     look_up(host, &mut snapshot, named_pids);
     look_up(host, &mut snapshot, relatives);
+    snapshot
+}
+
+/// Looks once at the devices and at the processes that the driver lists, with all their ancestors:
+/// who uses the devices, and for whom. It costs no walk over all processes, and so does not tell
+/// who holds the device files.
+pub fn observe_users(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    clock: &dyn Clock,
+    groups: Groups,
+) -> Snapshot {
+    let taken_at = clock.wall();
+    let Inventory { driver, devices } = look_at_devices(backend, host, groups);
+    let not_asked = Fault {
+        kind: ErrorKind::Unsupported,
+        text: "tell who holds the device files: they were not looked for".to_owned(),
+    };
+    let mut snapshot = Snapshot {
+        taken_at,
+        origin: backend.origin(),
+        hostname: host.hostname(),
+        driver,
+        devices,
+        unasked: Vec::new(),
+        files: Vec::new(),
+        holders: Err(not_asked),
+        unreadable: Unreadable::default(),
+        processes: BTreeMap::new(),
+        sees_host_pids: host.sees_host_pids(),
+    };
+    look_up(host, &mut snapshot, named_pids);
+    // An ancestor that is not known yet is asked for until there is none: numbers do not go round,
+    // since each is asked for once.
+    let mut known = 0;
+    while snapshot.processes.len() > known {
+        known = snapshot.processes.len();
+        look_up(host, &mut snapshot, parents);
+    }
     snapshot
 }
 
@@ -142,10 +183,15 @@ fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
     related.collect()
 }
 
+/// The parents of the known processes.
+fn parents(snapshot: &Snapshot) -> BTreeSet<Pid> {
+    let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
+    known.filter_map(|info| info.parent.ok().filter(|pid| pid.0 != 0)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{ErrorKind, Fault};
     use crate::id::PciBusId;
 
     fn info(index: u32, bus: u8) -> DeviceInfo {

@@ -73,4 +73,54 @@ pub struct Topology {
     /// where that was not told.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub peers: Vec<Vec<PeerAccess>>,
+    /// `paths[i][j]`: how they are connected without NVLinks (`nvidia-smi topo -mp`), by index;
+    /// square, or empty where that was not told.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub paths: Vec<Vec<Link>>,
+}
+
+impl Topology {
+    /// Returns how well two devices are connected: the sum over all links between them, 0 where
+    /// nothing is told.
+    ///
+    /// The scores are those of NVIDIA's go-gpuallocator: SYS 10, NODE 20, PHB 30, PXB 40, PIX 50,
+    /// each NVLink 100. (Its 60 for two devices on one board is not told apart from PIX here.)
+    pub fn score(&self, from: usize, to: usize) -> u32 {
+        let cell = |table: &[Vec<Link>]| Some(*table.get(from)?.get(to)?);
+        let link = cell(&self.links).unwrap_or(Link::Unknown);
+        match cell(&self.paths) {
+            Some(path) if path != link => link.score() + path.score(),
+            _ => link.score(),
+        }
+    }
+}
+
+impl Link {
+    fn score(self) -> u32 {
+        match self {
+            Link::Itself | Link::Unknown => 0,
+            Link::NvLink(lanes) => 100 * u32::from(lanes),
+            Link::Pix => 50,
+            Link::Pxb => 40,
+            Link::Phb => 30,
+            Link::Node => 20,
+            Link::Sys => 10,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_sums_all_links_of_a_pair() {
+        let square = |link| vec![vec![Link::Itself, link], vec![link, Link::Itself]];
+        let of = |link, paths| Topology { links: square(link), peers: Vec::new(), paths };
+        assert_eq!(of(Link::NvLink(2), square(Link::Pix)).score(0, 1), 250);
+        assert_eq!(of(Link::NvLink(2), Vec::new()).score(0, 1), 200);
+        assert_eq!(of(Link::Phb, square(Link::Phb)).score(1, 0), 30);
+        assert_eq!(of(Link::Phb, Vec::new()).score(0, 0), 0);
+        assert_eq!(of(Link::Phb, Vec::new()).score(0, 7), 0);
+    }
 }

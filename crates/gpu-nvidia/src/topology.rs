@@ -63,7 +63,7 @@ impl Opened<'_> {
             row.into_iter().map(|peer| peer.unwrap_or(PeerAccess::Unknown)).collect()
         };
         let peers = if told { peers.into_iter().map(known).collect() } else { Vec::new() };
-        Ok(Topology { links, peers })
+        Ok(Topology { links, peers, paths: Vec::new() })
     }
 }
 

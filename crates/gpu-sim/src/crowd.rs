@@ -162,5 +162,5 @@ fn topology(gpus: u32) -> Topology {
         () => Link::Sys,
     };
     let row = |from| (0..gpus).map(|to| link(from, to)).collect();
-    Topology { links: (0..gpus).map(row).collect(), peers: Vec::new() }
+    Topology { links: (0..gpus).map(row).collect(), ..Topology::default() }
 }

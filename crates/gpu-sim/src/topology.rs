@@ -28,7 +28,7 @@ pub(crate) fn read(
         }
         None => Vec::new(),
     };
-    Ok(Some(Topology { links, peers }))
+    Ok(Some(Topology { links, peers, paths: Vec::new() }))
 }
 
 fn square<T>(rows: &[String], size: usize, cell: fn(&str) -> Option<T>) -> Option<Vec<Vec<T>>> {
@@ -69,7 +69,7 @@ impl Machine {
     pub(crate) fn connect(&mut self) {
         if self.topology == Err(Absent::NotRecorded) && self.devices.len() == 1 {
             let links = vec![vec![Link::Itself]];
-            self.topology = Ok(Topology { links, peers: Vec::new() });
+            self.topology = Ok(Topology { links, ..Topology::default() });
         }
         let Ok(topology) = &mut self.topology else { return };
         if topology.peers.is_empty() {

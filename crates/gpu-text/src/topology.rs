@@ -263,7 +263,7 @@ pub(crate) fn links(document: &Document) -> Option<gpu_core::Topology> {
     };
     let links =
         gpus.values().map(|row| gpus.values().map(|column| link(row, column)).collect()).collect();
-    Some(gpu_core::Topology { links, peers: Vec::new() })
+    Some(gpu_core::Topology { links, ..gpu_core::Topology::default() })
 }
 
 fn link_of(cell: &str) -> Link {

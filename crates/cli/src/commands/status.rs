@@ -31,7 +31,7 @@ pub(crate) fn run(
     }
     let groups = if args.details { Groups::all() } else { Groups::NONE };
     let source = Source::open_to_look(global, groups, args.repeat.is_once())?;
-    repeat::show(&args.repeat, &source, screen, |screen| {
+    let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         let whole = source.look_in_detail(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
@@ -43,12 +43,12 @@ pub(crate) fn run(
         }
         drop(snapshot);
         if args.repeat.is_once() {
-            // The process ends now and with it its memory: to free that piece by piece first takes
-            // a twentieth of the whole look.
             std::mem::forget((whole, diagnosis));
         }
         Ok(Exit::Done)
-    })
+    });
+    source.leave();
+    exit
 }
 
 /// Leaves the devices that are asked for.

@@ -1,0 +1,1 @@
+//! Leases on devices, and who is next.

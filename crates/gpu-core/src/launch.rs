@@ -1,0 +1,86 @@
+//! The port that starts programs in a tree of their own.
+
+use crate::error::Result;
+use crate::process::ProcessInfo;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// A program to start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// The program, found by `PATH` where it has no slash.
+    pub program: OsString,
+    /// What follows its name.
+    pub arguments: Vec<OsString>,
+    /// Variables of the environment that are set; all others are as here.
+    pub set: Vec<(OsString, OsString)>,
+    /// Variables that are taken out.
+    pub unset: Vec<OsString>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Ending {
+    /// Returns the code that a shell gives to it: 128 and the signal's number.
+    pub fn code(self) -> i32 {
+        match self {
+            Ending::Code(code) => code,
+            Ending::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// What happens while a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEvent {
+    /// It has ended. What it started may live on.
+    Ended(Ending),
+    /// Whoever asked for it is gone: nobody waits for it any more.
+    Abandoned,
+    /// Somebody asks by this signal that it ends.
+    Asked(i32),
+}
+
+/// Starts programs in a tree that nothing leaves: whoever loses its parent there becomes a child
+/// of the calling process (`PR_SET_CHILD_SUBREAPER`).
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait Launcher {
+    /// Starts a program in a process group of its own; on a terminal it is in the foreground.
+    ///
+    /// # Errors
+    /// `Process(Gone)` where there is no such program, `Process(NotPermitted)` when it may not be
+    /// run, `Io` for anything else.
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>>;
+}
+
+/// A program that was started, and its tree.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait Job {
+    /// Returns what happens next; `None` when nothing did for `at_most`.
+    ///
+    /// What a terminal does to it, stopping and going on, is done meanwhile.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>>;
+
+    /// Passes a signal on to its process group.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when nobody of it is left.
+    fn pass(&self, signal: i32) -> Result<()>;
+
+    /// Returns the processes of its tree that live, without those that have ended and wait to be
+    /// waited for.
+    ///
+    /// # Errors
+    /// `Io` when the list of processes cannot be read.
+    fn members(&self) -> Result<Vec<ProcessInfo>>;
+}

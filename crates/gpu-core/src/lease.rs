@@ -1,0 +1,156 @@
+//! Claims on devices, and leases: claims that were granted.
+
+use crate::clock::Timestamp;
+use crate::id::{DeviceUuid, ProcessKey};
+use crate::units::Bytes;
+use std::fmt;
+
+/// How much of each device is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Share {
+    /// The device, and nobody beside.
+    Whole,
+    /// So much of its memory, beside other shares.
+    #[cfg_attr(feature = "serde", serde(rename = "memory_bytes"))]
+    Memory(Bytes),
+}
+
+/// What somebody asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Claim {
+    /// How many devices; at least one.
+    pub count: u32,
+    /// How much of each.
+    pub share: Share,
+    /// Only these; any device where there are none.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub among: Vec<DeviceUuid>,
+    /// None of these.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub except: Vec<DeviceUuid>,
+    /// All of these.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub required: Vec<DeviceUuid>,
+    /// Memory that is free on each device at the moment of the grant.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    #[cfg_attr(feature = "serde", serde(rename = "free_memory_bytes"))]
+    pub free_memory: Option<Bytes>,
+    /// The lowest compute capability, major and minor.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub compute_capability: Option<(u32, u32)>,
+    /// A device that somebody outside of the scheme uses will do as well.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub accept_used: bool,
+}
+
+impl Claim {
+    /// Returns a claim on `count` whole devices, whichever.
+    pub fn whole(count: u32) -> Self {
+        Claim {
+            count,
+            share: Share::Whole,
+            among: Vec::new(),
+            except: Vec::new(),
+            required: Vec::new(),
+            free_memory: None,
+            compute_capability: None,
+            accept_used: false,
+        }
+    }
+}
+
+/// Names a lease or a place in the queue: the name of its file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
+pub struct LeaseId(String);
+
+impl LeaseId {
+    /// Returns the id that `text` is: 1 to 40 of `a`–`z`, `0`–`9` and `-`; `None` for any other
+    /// text, as somebody else could have written it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let valid = (1..=40).contains(&text.len()) && text.bytes().all(plain);
+        valid.then(|| LeaseId(text.to_owned()))
+    }
+
+    /// Returns it as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for LeaseId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        LeaseId::parse(&text).ok_or("it is no id of a lease")
+    }
+}
+
+impl From<LeaseId> for String {
+    fn from(id: LeaseId) -> Self {
+        id.0
+    }
+}
+
+/// A lease, or somebody who waits for one.
+///
+/// All but [`owner`](Entry::owner) is what its maker wrote, who may be anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Entry {
+    /// Its name.
+    pub id: LeaseId,
+    /// Its place in the order in which claims came; lower is earlier.
+    pub ticket: u64,
+    /// The user who owns its file: the only word on whose it is.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub owner: u32,
+    /// The process whose descendants it is for, itself included.
+    pub root: ProcessKey,
+    /// The lease that it was taken out of.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub within: Option<LeaseId>,
+    /// What was asked for.
+    pub claim: Claim,
+    /// What was granted; none while it waits.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub devices: Vec<DeviceUuid>,
+    /// What it is for, in words.
+    pub command: String,
+    /// When it was made.
+    #[cfg_attr(feature = "serde", serde(rename = "since_unix_ms"))]
+    pub since: Timestamp,
+}
+
+impl Entry {
+    /// Tells whether this one came before another.
+    pub fn is_before(&self, other: &Entry) -> bool {
+        (self.ticket, &self.id) < (other.ticket, &other.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_plain_file_name() {
+        for text in ["1-a3f", "0", &"a".repeat(40)] {
+            assert_eq!(LeaseId::parse(text).map(|id| id.to_string()).as_deref(), Some(text));
+        }
+        for text in ["", ".", "..", "a/b", "A", "é", "a b", &"a".repeat(41)] {
+            assert_eq!(LeaseId::parse(text), None, "{text}");
+        }
+    }
+}

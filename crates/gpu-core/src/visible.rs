@@ -1,0 +1,1 @@
+//! `CUDA_VISIBLE_DEVICES`: which devices a program sees.

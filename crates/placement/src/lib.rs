@@ -1,0 +1,1 @@
+//! Which devices a job should get.

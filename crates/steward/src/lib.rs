@@ -1,0 +1,1 @@
+//! Composes the policies: claim, place, launch, clean up.
