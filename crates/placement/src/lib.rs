@@ -1,1 +1,10 @@
 //! Which devices a job should get.
+//!
+//! The main decision is that a choice is judged by what it leaves. A claim on k devices gets the
+//! best set of the best division of *all* free devices into sets of k, so that whoever comes next
+//! still finds well connected devices. [`choose`] is a function from plain data to a [`Choice`]
+//! with its reasons or a [`Refusal`] with its own; it touches nothing and knows no clock.
+
+mod offer;
+
+pub use offer::{Bar, Choice, Offer, Passed, Refusal, Why};
