@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-const GREETING: &str = r#"echo '{"greeting":{"protocol":2,"simulated":null}}'"#;
+const GREETING: &str = r#"echo '{"greeting":{"protocol":3,"simulated":null}}'"#;
 
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -241,7 +241,7 @@ fn the_real_child_says_that_the_library_cannot_be_loaded() {
 #[test]
 fn the_origin_comes_from_the_greeting() {
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let script = format!(r#"echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'; cat"#);
+    let script = format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'; cat"#);
     let child = Child::script(&script);
     let backend = child.backend(LONG);
     assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));
@@ -420,7 +420,8 @@ fn a_program_that_is_not_there_is_named() {
 
 #[test]
 fn what_stays_open_is_closed_when_that_is_asked_for() {
-    let answer = r#"case $order in *close*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
+    let answer =
+        r#"case $order in *'"question":"close"'*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
     let script = format!(
         "{GREETING}; while read -r order; do echo \"$order\" >> \"$1/orders\"; {answer}; done"
     );
@@ -430,7 +431,7 @@ fn what_stays_open_is_closed_when_that_is_asked_for() {
     let backend = child.backend(LONG);
     backend.driver().unwrap();
     backend.close().unwrap();
-    assert_eq!(orders(), "{\"ask\":{\"question\":\"driver\",\"stays_open\":false}}\n");
+    assert_eq!(orders(), "{\"ask\":{\"question\":\"driver\",\"then\":\"close\"}}\n");
     let backend = child.backend(LONG).keep_open();
     backend.close().unwrap();
     assert_eq!(child.starts().len(), 1, "nothing is open");
@@ -438,7 +439,7 @@ fn what_stays_open_is_closed_when_that_is_asked_for() {
     backend.close().unwrap();
     let orders = orders();
     let kept: Vec<_> = orders.lines().skip(1).collect();
-    assert!(kept[0].contains("\"driver\"") && kept[0].contains("true"), "{orders}");
+    assert!(kept[0].contains("\"driver\"") && kept[0].contains("stay-open"), "{orders}");
     assert!(kept[1].contains("\"close\""), "{orders}");
     assert_eq!(kept.len(), 2);
 }
@@ -449,7 +450,7 @@ fn nothing_is_reset_that_is_simulated_or_hangs() {
     let mut device = DeviceId::from_index(0);
     device.bus = Ok("04:00.0".parse().unwrap());
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let greeting = format!(r#"echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'"#);
+    let greeting = format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'"#);
     let child = Child::script(&format!("{greeting}; read -r order; echo '\"done\"'; cat"));
     let error = child.backend(LONG).reset(&device, &token).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

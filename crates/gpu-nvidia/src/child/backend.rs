@@ -4,7 +4,7 @@ use super::look::{Answer, Look, Nothing, Single};
 use super::process::Process;
 use super::stuck::{self, Stuck};
 use super::talk::{self, Failure, Patience};
-use super::wire::{Greeting, Question, Said};
+use super::wire::{Greeting, Question, Said, Then};
 use super::{Helper, Waiting, moment};
 use crate::SimulatedNvml;
 use crate::reset::Resetter;
@@ -34,8 +34,7 @@ pub struct NvmlChild {
     helper: Helper,
     deadline: Duration,
     waiting: Box<dyn Fn(&Waiting) + Send + Sync>,
-    stays_open: bool,
-    is_brief: bool,
+    then: Then,
     greeting: OnceLock<Greeting>,
     standing: Mutex<Standing>,
 }
@@ -96,22 +95,21 @@ impl NvmlChild {
     ) -> Self {
         let standing = Mutex::new(Standing { child: Child::Absent, losses: 0 });
         let greeting = OnceLock::new();
-        let (stays_open, is_brief) = (false, false);
-        NvmlChild { helper, deadline, waiting, stays_open, is_brief, greeting, standing }
+        NvmlChild { helper, deadline, waiting, then: Then::Close, greeting, standing }
     }
 
     /// Leaves NVML open between questions. Each question is then cheaper, events that happen in
     /// between are not lost, and the child is seen as a holder of the devices.
     #[must_use]
     pub fn keep_open(self) -> Self {
-        NvmlChild { stays_open: true, ..self }
+        NvmlChild { then: Then::StayOpen, ..self }
     }
 
     /// Lets the child end with its first answer, while the program goes on with that. A further
     /// question starts another one.
     #[must_use]
     pub fn for_one_question(self) -> Self {
-        NvmlChild { is_brief: true, ..self }
+        NvmlChild { then: Then::End, ..self }
     }
 
     /// Returns the simulation that the library belongs to; `None` for a real one, and where no
@@ -134,7 +132,7 @@ impl NvmlChild {
     /// As for a question.
     pub fn close(&self) -> Result<()> {
         let open = matches!(self.standing().child, Child::Runs(_));
-        if !self.stays_open || !open {
+        if self.then != Then::StayOpen || !open {
             return Ok(());
         }
         self.shut_down()
@@ -149,7 +147,7 @@ impl NvmlChild {
         if self.start(&mut standing).is_ok()
             && let Child::Runs(child) = &mut standing.child
             && child.ahead.is_none()
-            && talk::put(&mut child.process, Question::Look(groups), self.stays_open).is_ok()
+            && talk::put(&mut child.process, Question::Look(groups), self.then).is_ok()
         {
             child.ahead = Some((groups, moment()));
         }
@@ -191,7 +189,7 @@ impl NvmlChild {
         match talk::answer(&mut child.process, &mut patience, answer) {
             Ok(()) => {
                 standing.losses = 0;
-                if self.is_brief {
+                if self.then == Then::End {
                     standing.child.dismiss();
                 }
                 Ok(())
@@ -232,7 +230,7 @@ impl NvmlChild {
             self.hear_greeting(child, patience)?;
             talk::answer(&mut child.process, patience, &mut Look::new(ahead))?;
         }
-        talk::put(&mut child.process, question, self.stays_open)
+        talk::put(&mut child.process, question, self.then)
     }
 
     fn hear_greeting(

@@ -7,7 +7,9 @@
 //! wait for the driver again.
 
 use super::stuck::NAME;
-use super::wire::{self, Greeting, Lines, ORDER_LIMIT, Order, PROTOCOL, Question, Said, Simulated};
+use super::wire::{
+    self, Greeting, Lines, ORDER_LIMIT, Order, PROTOCOL, Question, Said, Simulated, Then,
+};
 use crate::Nvml;
 use gpu_core::{Fault, GpuBackend, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -68,7 +70,7 @@ fn run(library: Option<&Path>) -> ! {
 }
 
 /// Asks NVML what is handed over.
-fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, bool)>) {
+fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, Then)>) {
     let mut line = Vec::new();
     let mut say = |said: &Said| shared.say(&mut line, said);
     let library = Nvml::open(path).map(|library| shared.library.get_or_init(|| library));
@@ -80,12 +82,12 @@ fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, boo
     });
     say(&Said::Greeting(Greeting { protocol: PROTOCOL, simulated }));
     shared.pending.fetch_sub(1, Ordering::AcqRel);
-    while let Ok((question, stays_open)) = questions.recv() {
+    while let Ok((question, then)) = questions.recv() {
         match &library {
             Ok(library) => {
                 let closes = matches!(question, Question::Close);
                 answer(library, question, &mut say);
-                if closes || !stays_open {
+                if closes || then != Then::StayOpen {
                     library.close();
                 }
             }
@@ -94,6 +96,9 @@ fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, boo
         // First, since who hears that it is done may hang up, and nothing hangs any more.
         shared.pending.fetch_sub(1, Ordering::AcqRel);
         say(&Said::Done);
+        if then == Then::End {
+            return;
+        }
     }
 }
 
@@ -129,7 +134,7 @@ fn answer(nvml: &Nvml, question: Question, say: &mut impl FnMut(&Said)) {
 }
 
 /// Hears what the program says, hands its questions over, and ends the process in the end.
-fn listen(shared: &Shared, hand_over: &Sender<(Question, bool)>) {
+fn listen(shared: &Shared, hand_over: &Sender<(Question, Then)>) {
     let input = std::io::stdin();
     let mut lines = Lines::default();
     let mut line = Vec::new();
@@ -144,10 +149,10 @@ fn listen(shared: &Shared, hand_over: &Sender<(Question, bool)>) {
         }
         while let Some(order) = lines.take() {
             match serde_json::from_slice(order) {
-                Ok(Order::Ask { question, stays_open }) => {
+                Ok(Order::Ask { question, then }) => {
                     shared.pending.fetch_add(1, Ordering::AcqRel);
                     // Only a thread that has panicked does not take it, and that ends the process.
-                    let _ = hand_over.send((question, stays_open));
+                    let _ = hand_over.send((question, then));
                 }
                 Ok(Order::Where) => shared.say_where(&mut line),
                 Ok(Order::End) => {

@@ -2,7 +2,7 @@
 
 use super::look::Answer;
 use super::process::{Process, Trouble};
-use super::wire::{Greeting, Order, PROTOCOL, Question, Said};
+use super::wire::{Greeting, Order, PROTOCOL, Question, Said, Then};
 use super::{Waiting, moment};
 use std::time::Duration;
 
@@ -92,12 +92,8 @@ impl<'a> Patience<'a> {
 }
 
 /// Puts a question.
-pub(crate) fn put(
-    child: &mut Process,
-    question: Question,
-    stays_open: bool,
-) -> Result<(), Failure> {
-    child.tell(&Order::Ask { question, stays_open }).map_err(|trouble| match trouble {
+pub(crate) fn put(child: &mut Process, question: Question, then: Then) -> Result<(), Failure> {
+    child.tell(&Order::Ask { question, then }).map_err(|trouble| match trouble {
         Trouble::Silent => Failure::Broken("it does not read what it is asked".to_owned()),
         trouble => broken(trouble),
     })

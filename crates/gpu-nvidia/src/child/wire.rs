@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Changes with every change of what is said; the two sides are usually one program, yet an
 /// upgrade may come between the start of the one and of the other.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// No part of an answer is longer. The longest by far is a device with some thousand processes
 /// and accounted processes, at less than 300 bytes each.
@@ -25,11 +25,23 @@ pub(crate) const ORDER_LIMIT: usize = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
-    /// Ask NVML; unless `stays_open`, shut it down before `Done`.
-    Ask { question: Question, stays_open: bool },
+    /// Ask NVML.
+    Ask { question: Question, then: Then },
     /// Say at once which call is being waited for.
     Where,
     /// The deadline has passed: say which call is being waited for, and end.
+    End,
+}
+
+/// What follows an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Then {
+    /// NVML stays open for the next question.
+    StayOpen,
+    /// NVML is shut down before `Done`.
+    Close,
+    /// So it is, and the child ends behind `Done`: there is no next question.
     End,
 }
 
