@@ -44,17 +44,28 @@ pub trait Locks: Send + Sync {
     /// `Io` when it cannot be written; nothing is left of it then.
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>>;
 
+    /// Returns the user whose the entries are that are published here.
+    fn owner(&self) -> u32;
+
     /// Returns an id that no other entry has.
     ///
     /// # Errors
     /// `Io` when there is no source of chance.
     fn new_id(&self) -> Result<LeaseId>;
 
-    /// Returns once an entry came or ended, or `at_most` has passed.
+    /// Returns a ticket that is later than every one that anybody on this machine drew before,
+    /// whatever others wrote into their entries.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
-    fn wait(&self, at_most: Duration) -> Result<()>;
+    fn ticket(&self) -> Result<u64>;
+
+    /// Returns once an entry came or ended after the last call of [`entries`](Locks::entries), or
+    /// `at_most` has passed, and tells which: true for a change. It may return before either.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn wait(&self, at_most: Duration) -> Result<bool>;
 
     /// Returns when each device was last leased, as far as files that were left tell.
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp>;
@@ -75,6 +86,13 @@ pub trait Held: Send {
     /// # Errors
     /// `Io` when the kernel does not answer.
     fn inherit(&self, yes: bool) -> Result<()>;
+
+    /// Tells whether others still see it, and says to whoever clears old files away that it is
+    /// wanted: to be called every hour or so. What nobody sees any more is to be published again.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn renew(&self) -> Result<bool>;
 }
 
 /// The locks of safe-gpu, held.
