@@ -37,3 +37,4 @@ pub use clock::SystemClock;
 pub use files::resolve;
 pub use host::{LinuxHost, Roots};
 pub use journal::FileJournal;
+pub use users::user_name;

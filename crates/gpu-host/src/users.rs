@@ -14,12 +14,16 @@ impl Users {
     /// Returns the name of a user; `NotFound` for a number without one.
     pub(crate) fn name(&self, uid: u32) -> Reading<String> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let ask = || match User::from_uid(Uid::from_raw(uid)) {
-            Ok(Some(user)) => Ok(user.name),
-            Ok(None) => Err(Absent::NotFound),
-            Err(_) => Err(Absent::Failed),
-        };
-        known.entry(uid).or_insert_with(ask).clone()
+        known.entry(uid).or_insert_with(|| user_name(uid)).clone()
+    }
+}
+
+/// Returns the name of a user; `NotFound` for a number without one.
+pub fn user_name(uid: u32) -> Reading<String> {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => Ok(user.name),
+        Ok(None) => Err(Absent::NotFound),
+        Err(_) => Err(Absent::Failed),
     }
 }
 
