@@ -5,6 +5,14 @@
 //! still finds well connected devices. [`choose`] is a function from plain data to a [`Choice`]
 //! with its reasons or a [`Refusal`] with its own; it touches nothing and knows no clock.
 
+mod choose;
+mod filter;
 mod offer;
+mod partition;
+mod rules;
+mod scores;
+mod search;
 
+pub use choose::choose;
 pub use offer::{Bar, Choice, Offer, Passed, Refusal, Why};
+pub use partition::MOST_EXACT;

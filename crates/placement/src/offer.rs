@@ -1,6 +1,8 @@
 //! What there is to choose from, what was chosen, and why.
 
-use gpu_core::{Absent, Bytes, Celsius, DeviceId, Fault, LeaseId, Link, Pid, Reading, Timestamp};
+use gpu_core::{
+    Absent, Bytes, Celsius, DeviceId, DeviceUuid, Fault, LeaseId, Link, Pid, Reading, Timestamp,
+};
 use serde::Serialize;
 
 /// A device as one claim finds it now.
@@ -150,7 +152,8 @@ pub struct Choice {
     pub score: u32,
     /// The same sum over all sets of the best division of the free devices that this one is in.
     pub total: u32,
-    /// No better set exists. Otherwise the search was ended by its bound, and a better one may.
+    /// Surely no division has a higher total. Otherwise there were so many that the search ended
+    /// before it had seen or ruled out all of them.
     pub exact: bool,
     /// What told this set from the others.
     pub why: Why,
@@ -168,7 +171,8 @@ pub enum Why {
     Linked {
         /// The weakest link between its devices; `None` for a single device.
         weakest: Option<Link>,
-        /// The worst connected set that could have been had instead.
+        /// The worst connected set that could have been had instead; above
+        /// [`MOST_EXACT`](crate::MOST_EXACT) devices, a bad one.
         instead: Vec<usize>,
         /// The weakest link in that one; `None` for a single device.
         instead_weakest: Option<Link>,
@@ -204,6 +208,8 @@ pub enum Refusal {
         /// The devices that it cannot have, with the reason.
         passed: Vec<(usize, Passed)>,
     },
+    /// A device that it requires is not there.
+    Missing(DeviceUuid),
     /// It asks for no device, or requires more than it asks for.
     Contradictory,
 }

@@ -1,0 +1,253 @@
+//! The choice: the best connected set, and of those alike the one that the rules prefer.
+
+use crate::filter::Pool;
+use crate::offer::{Choice, Offer, Passed, Refusal, Why};
+use crate::partition::{Divisions, MOST_EXACT};
+use crate::rules::{Costs, Rule};
+use crate::scores::{Scores, Set, first, places, sets};
+use crate::search::{self, search};
+use gpu_core::{Claim, Link, Topology};
+
+/// So many sets at most are compared one by one.
+const MOST_COMPARED: u64 = 20_000;
+
+/// Chooses the devices that a claim gets, of those that are offered to it now.
+///
+/// Of all divisions of the free devices into sets of the size asked for (and one smaller set of
+/// what is left over) those with the highest total are taken, a total being the sum of the scores
+/// of all pairs in one set ([`Topology::score`]). Of their sets the best connected one is chosen;
+/// of those alike the one that leaves large devices, well connected devices and whole aligned
+/// blocks to others, then the coolest, the least recently leased, the lowest numbers. With devices
+/// that the claim requires, only sets with all of them count. Without a topology all pairs are
+/// alike.
+///
+/// # Errors
+/// When there are not enough devices that the claim could have.
+pub fn choose(
+    claim: &Claim,
+    offers: &[Offer],
+    topology: Option<&Topology>,
+) -> Result<Choice, Refusal> {
+    let pool = Pool::of(claim, offers)?;
+    let members: Vec<&Offer> = pool.places.iter().map(|place| &offers[*place]).collect();
+    let number = |place: usize| members[place].id.index as usize;
+    let scores = Scores::of(members.len(), |from, to| {
+        topology.map_or(0, |topology| topology.score(number(from), number(to)))
+    });
+    let best = Best::of(&scores, &pool);
+    let costs = Costs::of(claim, &members, &scores);
+    let (set, rule) = prefer(&best, &costs, &pool);
+    let why = if pool.places.len() == pool.size || pool.required == set {
+        Why::OnlyOne
+    } else if best.worst.is_some() || rule == Some(Rule::LeavesLinked) {
+        let worst = best.worst.unwrap_or_else(|| most_linked(&scores, &pool));
+        let weakest = |set| topology.and_then(|t| weakest(t, &scores, set, number));
+        Why::Linked {
+            weakest: weakest(set),
+            instead: places(worst).map(|place| pool.places[place]).collect(),
+            instead_weakest: weakest(worst),
+        }
+    } else {
+        match rule {
+            Some(Rule::Fits) => Why::Fits,
+            Some(Rule::KeepsBlocks) => Why::KeepsBlocks,
+            Some(Rule::Coolest) => Why::Coolest,
+            Some(Rule::LeastRecent) => Why::LeastRecent,
+            _ => Why::First,
+        }
+    };
+    let mut passed = pool.passed;
+    let others = places(first(members.len()) & !set);
+    passed.extend(others.map(|place| (pool.places[place], Passed::OtherSetBetter)));
+    passed.sort_by_key(|(place, _)| *place);
+    Ok(Choice {
+        devices: places(set).map(|place| pool.places[place]).collect(),
+        score: scores.within(set),
+        total: best.total,
+        exact: best.exact,
+        why,
+        passed,
+    })
+}
+
+/// The best connected sets of a pool.
+struct Best {
+    total: u32,
+    exact: bool,
+    /// Sets that are connected equally well; any set is where there are none.
+    sets: Vec<Set>,
+    /// A set that is connected worse; `None` where there is none.
+    worst: Option<Set>,
+}
+
+impl Best {
+    fn of(scores: &Scores, pool: &Pool) -> Self {
+        let (count, size) = (scores.count(), pool.size);
+        let is_allowed = |set: &Set| set & pool.required == pool.required;
+        if size == 1 || size == count || scores.are_alike() {
+            let sets = match number_of_sets(count, size) {
+                ..=MOST_COMPARED => sets(count, size).filter(is_allowed).collect(),
+                _ => Vec::new(),
+            };
+            return Best { total: total_of_alike(scores, size), exact: true, sets, worst: None };
+        }
+        if count > MOST_EXACT {
+            return Best::searched(scores, pool);
+        }
+        let sets: Vec<Set> = sets(count, size).filter(is_allowed).collect();
+        Best::exact(scores, size, sets)
+    }
+
+    /// Compares all sets that are allowed.
+    fn exact(scores: &Scores, size: usize, allowed: Vec<Set>) -> Self {
+        let all = first(scores.count()) as u32;
+        let mut divisions = Divisions::new(scores, size);
+        let total_with = |divisions: &mut Divisions, set: Set| {
+            divisions.sum(set as u32) + divisions.total(all & !(set as u32))
+        };
+        let is_any = allowed.len() as u64 == number_of_sets(scores.count(), size);
+        let (total, at_least) = if is_any {
+            // A best division is known at once, and no set that is worse than its best one can be
+            // the answer.
+            let total = divisions.total(all);
+            let full = divisions.division(all).into_iter();
+            let full = full.filter(|set| set.count_ones() as usize == size);
+            (total, full.map(|set| divisions.sum(set)).max().unwrap_or(0))
+        } else {
+            let totals = allowed.iter().map(|set| total_with(&mut divisions, *set));
+            (totals.max().unwrap_or(0), 0)
+        };
+        let sum = |set: &Set| divisions.sum(*set as u32);
+        let worst = allowed.iter().copied().min_by_key(sum);
+        let mut best: Vec<Set> =
+            allowed.iter().copied().filter(|set| sum(set) >= at_least).collect();
+        best.sort_by_key(|set| std::cmp::Reverse(sum(set)));
+        let mut found = None;
+        best.retain(|set| {
+            let sum = divisions.sum(*set as u32);
+            let fits =
+                found.is_none_or(|found| sum == found) && total_with(&mut divisions, *set) == total;
+            if fits {
+                found = Some(sum);
+            }
+            fits
+        });
+        let is_told_apart = best.len() < allowed.len();
+        Best { total, exact: true, sets: best, worst: worst.filter(|_| is_told_apart) }
+    }
+
+    /// Takes the best sets of a good division.
+    fn searched(scores: &Scores, pool: &Pool) -> Self {
+        let division = search(scores, pool.size, pool.required, search::STEPS);
+        let full = division.sets.iter().filter(|set| set.count_ones() as usize == pool.size);
+        let sets: Vec<Set> = match pool.required {
+            0 => full.copied().collect(),
+            _ => vec![division.sets[0]],
+        };
+        let best = sets.iter().map(|set| scores.within(*set)).max();
+        let is_best = |set: &Set| Some(scores.within(*set)) == best;
+        Best {
+            total: division.total,
+            exact: division.exact,
+            sets: sets.into_iter().filter(is_best).collect(),
+            worst: Some(badly_connected(scores, pool)),
+        }
+    }
+}
+
+/// Returns the total of any division where all are alike, or into single devices.
+fn total_of_alike(scores: &Scores, size: usize) -> u32 {
+    let full = scores.within(first(size)) * (scores.count() / size) as u32;
+    full + scores.within(first(scores.count() % size))
+}
+
+fn number_of_sets(count: usize, size: usize) -> u64 {
+    let up = (1..=size.min(count - size)).map(|step| step as u64);
+    up.fold(1, |sets: u64, step| {
+        let next = sets.saturating_mul((count as u64 + 1).saturating_sub(step));
+        if next == u64::MAX { next } else { next / step }
+    })
+}
+
+/// Makes a set from what is required, or the worst connected pair, and what adds least to it.
+fn badly_connected(scores: &Scores, pool: &Pool) -> Set {
+    let pairs = sets(scores.count(), 2).min_by_key(|pair| scores.within(*pair));
+    let mut set = if pool.required == 0 { pairs.unwrap_or(1) } else { pool.required };
+    while (set.count_ones() as usize) < pool.size {
+        let others = places(first(scores.count()) & !set);
+        let Some(worst) = others.min_by_key(|place| scores.between(*place, set)) else { break };
+        set |= 1 << worst;
+    }
+    set
+}
+
+/// Returns the single device that is connected best with the others, or so large a set.
+fn most_linked(scores: &Scores, pool: &Pool) -> Set {
+    let all = first(scores.count());
+    let mut others: Vec<usize> = places(all & !pool.required).collect();
+    others.sort_by_key(|place| std::cmp::Reverse(scores.between(*place, all)));
+    let wanted = pool.size - pool.required.count_ones() as usize;
+    others.into_iter().take(wanted).fold(pool.required, |set, place| set | 1 << place)
+}
+
+/// Returns the set that the rules prefer, and the first rule by which another one is worse.
+fn prefer(best: &Best, costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
+    if best.sets.is_empty() {
+        return improve(costs, pool);
+    }
+    let mut left = best.sets.clone();
+    let mut told = None;
+    for rule in Rule::ALL {
+        let before = left.len();
+        let cost: Vec<u64> = left.iter().map(|set| costs.of_set(rule, *set)).collect();
+        let lowest = cost.iter().min().copied();
+        let mut cost = cost.into_iter();
+        left.retain(|_| cost.next() == lowest);
+        if left.len() < before {
+            told.get_or_insert(rule);
+        }
+    }
+    (left[0], told)
+}
+
+/// Begins with the lowest numbers and exchanges one device as long as the rules prefer that: a
+/// set that no single exchange makes better.
+fn improve(costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
+    let all = first(pool.places.len());
+    let wanted = pool.size - pool.required.count_ones() as usize;
+    let lowest = places(all & !pool.required).take(wanted);
+    let mut set = lowest.fold(pool.required, |set, place| set | 1 << place);
+    loop {
+        let now = costs.all(set);
+        let neighbours = || {
+            places(set & !pool.required).flat_map(move |out| {
+                places(all & !set).map(move |into| set & !(1 << out) | 1 << into)
+            })
+        };
+        let best = neighbours().min_by_key(|set| costs.all(*set));
+        match best.filter(|best| costs.all(*best) < now) {
+            Some(better) => set = better,
+            None => {
+                let is_told = |(rule, cost): &(Rule, u64)| {
+                    neighbours().any(|other| costs.of_set(*rule, other) > *cost)
+                };
+                let told = Rule::ALL.into_iter().zip(now).find(is_told);
+                return (set, told.map(|(rule, _)| rule));
+            }
+        }
+    }
+}
+
+/// Returns the weakest link in a set; `None` for a single device.
+fn weakest(
+    topology: &Topology,
+    scores: &Scores,
+    set: Set,
+    number: impl Fn(usize) -> usize,
+) -> Option<Link> {
+    let pairs = places(set).flat_map(|from| places(set).map(move |to| (from, to)));
+    let pairs = pairs.filter(|(from, to)| from < to);
+    let (from, to) = pairs.min_by_key(|(from, to)| scores.pair(*from, *to))?;
+    let row = topology.links.get(number(from))?;
+    row.get(number(to)).copied()
+}

@@ -1,0 +1,146 @@
+//! Which devices a claim could have at all, and why it cannot have the others.
+
+use crate::offer::{Bar, Offer, Passed, Refusal};
+use crate::scores::{MOST, Set};
+use gpu_core::{Claim, DeviceUuid, Share};
+use std::collections::BTreeSet;
+
+/// The devices that a claim could have now, at least as many as it asks for.
+pub(crate) struct Pool {
+    /// Their places in the list of offers, ascending.
+    pub(crate) places: Vec<usize>,
+    /// Those that it requires.
+    pub(crate) required: Set,
+    /// How many it asks for.
+    pub(crate) size: usize,
+    /// The other devices, with the reason.
+    pub(crate) passed: Vec<(usize, Passed)>,
+}
+
+impl Pool {
+    /// Takes the devices that a claim could have now.
+    ///
+    /// # Errors
+    /// When they are too few, or one that is required is not among them.
+    pub(crate) fn of(claim: &Claim, offers: &[Offer]) -> Result<Self, Refusal> {
+        let required: BTreeSet<&DeviceUuid> = claim.required.iter().collect();
+        let size = usize::try_from(claim.count).unwrap_or(usize::MAX);
+        if size == 0 || required.len() > size {
+            return Err(Refusal::Contradictory);
+        }
+        let (mut free, mut passed) = (Vec::new(), Vec::new());
+        for (place, offer) in offers.iter().enumerate() {
+            match reason(claim, offers, offer) {
+                None => free.push(place),
+                Some(reason) => passed.push((place, reason)),
+            }
+        }
+        let mut must = Vec::with_capacity(required.len());
+        for uuid in required {
+            let is_it = |offer: &Offer| offer.id.uuid.as_ref() == Ok(uuid);
+            let place = offers.iter().position(is_it);
+            must.push(place.ok_or_else(|| Refusal::Missing(uuid.clone()))?);
+        }
+        let lasting = |(_, reason): &&(usize, Passed)| reason.is_lasting();
+        let never: BTreeSet<usize> =
+            passed.iter().filter(lasting).map(|(place, _)| *place).collect();
+        let could = (offers.len() - never.len()).min(MOST);
+        if could < size || must.iter().any(|place| never.contains(place)) {
+            let could = could as u32;
+            return Err(Refusal::Never { could, passed });
+        }
+        if free.len() < size || must.iter().any(|place| !free.contains(place)) {
+            return Err(Refusal::NotNow { free, could: could as u32, passed });
+        }
+        let mut pool = Pool { places: free, required: 0, size, passed };
+        pool.spare_displays(offers, &must);
+        pool.drop_beyond(MOST, &must);
+        pool.passed.sort_by_key(|(place, _)| *place);
+        let is_required = |(_, place): &(usize, &usize)| must.contains(place);
+        let required = pool.places.iter().enumerate().filter(is_required);
+        pool.required = required.fold(0, |set, (bit, _)| set | 1 << bit);
+        Ok(pool)
+    }
+
+    /// Passes over devices that drive a display, where there are enough others.
+    fn spare_displays(&mut self, offers: &[Offer], must: &[usize]) {
+        let is_spared = |place: &usize| offers[*place].display && !must.contains(place);
+        let spared = self.places.iter().filter(|place| is_spared(place)).count();
+        if self.places.len() - spared >= self.size {
+            let displays = self.places.extract_if(.., |place| is_spared(place));
+            self.passed.extend(displays.map(|place| (place, Passed::DrivesDisplay)));
+        }
+    }
+
+    /// Passes over devices beyond so many, those that are required first.
+    fn drop_beyond(&mut self, most: usize, must: &[usize]) {
+        let mut beyond = self.places.len().saturating_sub(most);
+        while beyond > 0 {
+            let Some(last) = self.places.iter().rposition(|place| !must.contains(place)) else {
+                return;
+            };
+            self.passed.push((self.places.remove(last), Passed::OtherSetBetter));
+            beyond -= 1;
+        }
+    }
+}
+
+/// Returns why a claim cannot have a device now: what lasts before what passes.
+fn reason(claim: &Claim, offers: &[Offer], offer: &Offer) -> Option<Passed> {
+    let named = |uuid: &DeviceUuid| offer.id.uuid.as_ref() == Ok(uuid);
+    let same = offers.iter().filter(|other| other.id.uuid == offer.id.uuid).count();
+    if offer.id.uuid.is_err() || same > 1 {
+        return Some(Passed::Barred(Bar::NameUnknown));
+    }
+    if claim.except.iter().any(named) {
+        return Some(Passed::Excluded);
+    }
+    if !claim.among.is_empty() && !claim.among.iter().any(named) {
+        return Some(Passed::NotAmong);
+    }
+    let barred = |lasting| {
+        let bar = offer.bar.as_ref().filter(|bar| bar.is_lasting() == lasting);
+        bar.cloned().map(Passed::Barred)
+    };
+    barred(true)
+        .or_else(|| too_old(claim, offer))
+        .or_else(|| too_small(claim, offer))
+        .or_else(|| barred(false))
+        .or_else(|| too_full(claim, offer))
+}
+
+fn too_old(claim: &Claim, offer: &Offer) -> Option<Passed> {
+    let needs = claim.compute_capability?;
+    match offer.compute_capability {
+        Ok(has) if has >= needs => None,
+        Ok(has) => Some(Passed::LowCapability { has, needs }),
+        Err(absent) => Some(Passed::CapabilityUnknown(absent)),
+    }
+}
+
+fn too_small(claim: &Claim, offer: &Offer) -> Option<Passed> {
+    let share = match claim.share {
+        Share::Whole => None,
+        Share::Memory(share) => Some(share),
+    };
+    let needs = share.max(claim.free_memory)?;
+    match offer.capacity {
+        Ok(has) if has >= needs => None,
+        Ok(has) => Some(Passed::LacksMemory { has, needs }),
+        Err(absent) => Some(Passed::MemoryUnknown(absent)),
+    }
+}
+
+fn too_full(claim: &Claim, offer: &Offer) -> Option<Passed> {
+    let share = match claim.share {
+        Share::Whole => None,
+        Share::Memory(needs) => Some((offer.room, needs)),
+    };
+    let free = claim.free_memory.map(|needs| (offer.free, needs));
+    let lacks = |(has, needs)| match has {
+        Ok(has) if has >= needs => None,
+        Ok(has) => Some(Passed::LacksRoom { has, needs }),
+        Err(absent) => Some(Passed::MemoryUnknown(absent)),
+    };
+    share.and_then(lacks).or_else(|| free.and_then(lacks))
+}

@@ -1,0 +1,123 @@
+//! What tells sets apart that are connected equally well.
+
+use crate::offer::Offer;
+use crate::scores::{Scores, Set, first, places};
+use gpu_core::{Bytes, Claim, Reading, Share};
+
+/// Amounts of memory that differ by less than this are alike.
+const FIT_STEP: u64 = 256 * Bytes::MIB;
+
+/// Temperatures within such a step are alike: an idle chip wavers by some degrees.
+const HEAT_STEP: i32 = 5;
+
+/// A rule that prefers some sets to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Leave large devices, or much room in one piece, to those who need it.
+    Fits,
+    /// Take what is least connected with what stays free.
+    LeavesLinked,
+    /// Break no aligned block of 2, 4 or 8 devices that is still whole.
+    KeepsBlocks,
+    /// Take the set whose hottest device is coolest; one that does not tell counts as hot.
+    Coolest,
+    /// Take the set of which each device was not leased for longest.
+    LeastRecent,
+    /// Take the lowest numbers.
+    First,
+}
+
+impl Rule {
+    /// All rules, the first before the second.
+    pub(crate) const ALL: [Rule; 6] = [
+        Rule::Fits,
+        Rule::LeavesLinked,
+        Rule::KeepsBlocks,
+        Rule::Coolest,
+        Rule::LeastRecent,
+        Rule::First,
+    ];
+}
+
+/// What the rules judge by: a cost for each device, by its place in the pool.
+pub(crate) struct Costs {
+    fit: Vec<u64>,
+    links: Vec<u64>,
+    blocks: Vec<Set>,
+    heat: Vec<u64>,
+    recent: Vec<u64>,
+}
+
+impl Costs {
+    /// Takes the devices of a pool, with their scores.
+    pub(crate) fn of(claim: &Claim, pool: &[&Offer], scores: &Scores) -> Self {
+        let all = first(pool.len());
+        let fit = |offer: &&Offer| match claim.share {
+            Share::Whole => steps(offer.capacity),
+            Share::Memory(_) => steps(offer.room),
+        };
+        let heat = |offer: &&Offer| match offer.temperature {
+            // From a degree below all that there are, so that no step is negative.
+            Ok(celsius) => u64::try_from(celsius.0.saturating_add(300) / HEAT_STEP).unwrap_or(0),
+            Err(_) => u64::from(u32::MAX),
+        };
+        let recent = |offer: &&Offer| offer.last_leased.map_or(0, |at| at.0);
+        Costs {
+            fit: pool.iter().map(fit).collect(),
+            links: (0..pool.len()).map(|device| scores.between(device, all).into()).collect(),
+            blocks: blocks(pool),
+            heat: pool.iter().map(heat).collect(),
+            recent: pool.iter().map(recent).collect(),
+        }
+    }
+
+    /// Returns what a set costs by a rule; the lowest is preferred. Sets can be compared that are
+    /// of one size and connected equally well.
+    pub(crate) fn of_set(&self, rule: Rule, set: Set) -> u64 {
+        let sum = |costs: &[u64]| places(set).map(|place| costs[place]).sum();
+        let highest = |costs: &[u64]| places(set).map(|place| costs[place]).max().unwrap_or(0);
+        match rule {
+            Rule::Fits => sum(&self.fit),
+            // What stays free keeps all scores but those of the set's devices. Those within the
+            // set are subtracted twice by that, and are as high in every other set.
+            Rule::LeavesLinked => sum(&self.links),
+            Rule::KeepsBlocks => {
+                let broken = |block: &&Set| **block & set != 0 && **block & !set != 0;
+                self.blocks.iter().filter(broken).count() as u64
+            }
+            Rule::Coolest => highest(&self.heat),
+            Rule::LeastRecent => highest(&self.recent),
+            Rule::First => !set.reverse_bits(),
+        }
+    }
+
+    /// Returns what a set costs by each rule.
+    pub(crate) fn all(&self, set: Set) -> [u64; Rule::ALL.len()] {
+        Rule::ALL.map(|rule| self.of_set(rule, set))
+    }
+}
+
+fn steps(memory: Reading<Bytes>) -> u64 {
+    memory.map_or(u64::from(u32::MAX), |bytes| bytes.0 / FIT_STEP)
+}
+
+/// Returns the aligned blocks of 2, 4 and 8 devices, by number, of which all are in the pool.
+fn blocks(pool: &[&Offer]) -> Vec<Set> {
+    let mut blocks = Vec::new();
+    for size in [2, 4, 8] {
+        for place in 0..pool.len() {
+            let begin = pool[place].id.index;
+            if !begin.is_multiple_of(size) {
+                continue;
+            }
+            let is_in =
+                |offer: &&Offer| (begin..begin.saturating_add(size)).contains(&offer.id.index);
+            let members: Vec<usize> =
+                (0..pool.len()).filter(|other| is_in(&pool[*other])).collect();
+            if members.len() == size as usize {
+                blocks.push(members.iter().fold(0, |block, member| block | 1 << member));
+            }
+        }
+    }
+    blocks
+}

@@ -1,0 +1,121 @@
+//! How well the devices of a pool are connected, pair by pair, and sets of them.
+
+/// The most devices that are chosen from; no machine has more under one system.
+pub(crate) const MOST: usize = 64;
+
+/// A set of devices of a pool: a bit for each, by its place there.
+pub(crate) type Set = u64;
+
+/// Returns the places in a set, ascending.
+pub(crate) fn places(mut set: Set) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = set.trailing_zeros() as usize;
+        (set != 0).then(|| {
+            set &= set - 1;
+            place
+        })
+    })
+}
+
+/// Returns the set of the first `count` devices.
+pub(crate) fn first(count: usize) -> Set {
+    debug_assert!(count <= MOST);
+    if count == MOST { Set::MAX } else { (1 << count) - 1 }
+}
+
+/// Returns all sets of `size` among the first `count` devices, as numbers ascending.
+pub(crate) fn sets(count: usize, size: usize) -> impl Iterator<Item = Set> {
+    let mut next = (size <= count && size > 0).then(|| first(size));
+    std::iter::from_fn(move || {
+        let set = next?;
+        // The next number with as many bits: the lowest run of ones moves its highest bit up, the
+        // others fall to the bottom.
+        let lowest = set & set.wrapping_neg();
+        next = set.checked_add(lowest).and_then(|up| {
+            let fallen = ((up ^ set) >> 2) >> lowest.trailing_zeros();
+            let set = up | fallen;
+            (set & !first(count) == 0).then_some(set)
+        });
+        Some(set)
+    })
+}
+
+/// The score of each pair.
+pub(crate) struct Scores {
+    count: usize,
+    cells: Vec<u32>,
+}
+
+impl Scores {
+    /// Takes the score of each pair; where it depends on the direction, the lower one.
+    pub(crate) fn of(count: usize, score: impl Fn(usize, usize) -> u32) -> Self {
+        let mut cells = vec![0; count * count];
+        for from in 0..count {
+            for to in (0..count).filter(|to| *to != from) {
+                cells[from * count + to] = score(from, to).min(score(to, from));
+            }
+        }
+        Scores { count, cells }
+    }
+
+    /// Returns how many devices there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the score of a pair, 0 for a device and itself.
+    pub(crate) fn pair(&self, from: usize, to: usize) -> u32 {
+        self.cells[from * self.count + to]
+    }
+
+    /// Returns the sum of the scores between a device and those of a set.
+    pub(crate) fn between(&self, device: usize, set: Set) -> u32 {
+        places(set).map(|other| self.pair(device, other)).sum()
+    }
+
+    /// Returns the sum of the scores of all pairs in a set.
+    pub(crate) fn within(&self, set: Set) -> u32 {
+        places(set).map(|device| self.between(device, set)).sum::<u32>() / 2
+    }
+
+    /// Tells whether all pairs have one score.
+    pub(crate) fn are_alike(&self) -> bool {
+        let pairs = (0..self.count).flat_map(|from| (0..from).map(move |to| (from, to)));
+        let mut scores = pairs.map(|(from, to)| self.pair(from, to));
+        let first = scores.next();
+        scores.all(|score| Some(score) == first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_sets_of_a_size_come_once() {
+        for count in 0..=10 {
+            for size in 0..=count + 1 {
+                let listed: Vec<Set> = sets(count, size).collect();
+                let counted: Vec<Set> =
+                    (1..1 << count).filter(|set: &Set| set.count_ones() as usize == size).collect();
+                assert_eq!(listed, counted, "{size} of {count}");
+            }
+        }
+        assert_eq!(sets(MOST, MOST).collect::<Vec<_>>(), [Set::MAX]);
+        assert_eq!(sets(MOST, MOST - 1).count(), MOST);
+        assert_eq!(sets(MOST, 1).last(), Some(1 << 63));
+    }
+
+    #[test]
+    fn sums_count_each_pair_once() {
+        let scores = Scores::of(4, |from, to| if from < to { 10 * from as u32 + 1 } else { 99 });
+        assert_eq!(scores.pair(1, 3), 11);
+        assert_eq!(scores.pair(3, 1), 11);
+        assert_eq!(scores.within(0b1111), 3 + 2 * 11 + 21);
+        assert_eq!(scores.within(0b1000), 0);
+        assert_eq!(scores.between(3, 0b0011), 12);
+        assert!(!scores.are_alike());
+        assert!(Scores::of(5, |_, _| 7).are_alike());
+        assert!(Scores::of(1, |_, _| 7).are_alike());
+    }
+}

@@ -1,0 +1,279 @@
+//! A good division of a pool that is too large for the exact one.
+//!
+//! Branch and bound. A set is begun with the lowest free device and grows by the candidate that
+//! adds the highest score; then the same without that candidate. So each division comes once, and
+//! the greedy one comes first. A branch is left when even its bound is no better than the best
+//! division so far: in a division each device has at most so many partners, so that half the sum,
+//! over all devices, of the highest scores that each can still get is a bound. The search begins
+//! with the greedy division improved by exchanges of two devices, and ends after [`STEPS`] steps
+//! at the latest; then the best division so far is the answer, and not called exact.
+
+use crate::scores::{Scores, Set, first, places};
+
+/// How many sets in the making are looked at: some milliseconds.
+pub(crate) const STEPS: u32 = 20_000;
+
+/// A division of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Division {
+    /// The sum of the scores within its sets.
+    pub(crate) total: u32,
+    /// Its sets; with devices that are required, they are all in the first.
+    pub(crate) sets: Vec<Set>,
+    /// Surely no division has a higher total.
+    pub(crate) exact: bool,
+}
+
+/// Returns a division into sets of `size` and what is left over, with the devices that are
+/// required in one set.
+pub(crate) fn search(scores: &Scores, size: usize, required: Set, steps: u32) -> Division {
+    let all = first(scores.count());
+    let count = scores.count();
+    let ranked = |device: usize| {
+        let mut others: Vec<usize> = (0..count).filter(|other| *other != device).collect();
+        others.sort_by_key(|other| std::cmp::Reverse(scores.pair(device, *other)));
+        others
+    };
+    let mut search = Search {
+        scores,
+        size,
+        ranked: (0..count).map(ranked).collect(),
+        total: 0,
+        sets: greedy(scores, size, required),
+        steps,
+        open: Vec::new(),
+    };
+    exchange(scores, &mut search.sets, required);
+    search.total = search.sets.iter().map(|set| scores.within(*set)).sum();
+    let small = count % size;
+    match required {
+        0 => search.begin(all, 0, small),
+        _ => {
+            let wanted = size - required.count_ones() as usize;
+            let free = all & !required;
+            search.grow(Growing { free, set: required, candidates: free, wanted, done: 0, small });
+        }
+    }
+    Division { total: search.total, sets: search.sets, exact: search.steps > 0 }
+}
+
+/// Makes one set after the other, each from the lowest free device and what adds most to it.
+fn greedy(scores: &Scores, size: usize, required: Set) -> Vec<Set> {
+    let mut free = first(scores.count());
+    let mut sets = Vec::new();
+    let mut set = required;
+    while free != 0 {
+        if set == 0 {
+            set = free & free.wrapping_neg();
+        }
+        free &= !set;
+        while (set.count_ones() as usize) < size && free != 0 {
+            let best = 1 << best_addition(scores, set, free);
+            set |= best;
+            free ^= best;
+        }
+        sets.push(set);
+        set = 0;
+    }
+    sets
+}
+
+/// Returns the candidate that adds the highest score to a set; the lowest of equals.
+fn best_addition(scores: &Scores, set: Set, candidates: Set) -> usize {
+    let better = |best: (u32, usize), place: usize| {
+        let gain = scores.between(place, set);
+        if gain > best.0 { (gain, place) } else { best }
+    };
+    let lowest = candidates.trailing_zeros() as usize;
+    places(candidates).fold((scores.between(lowest, set), lowest), better).1
+}
+
+/// Exchanges two devices of different sets as long as that raises the total.
+fn exchange(scores: &Scores, sets: &mut [Set], required: Set) {
+    // Each exchange raises the total, so that this ends.
+    while let Some((one, other, swapped)) = raise(scores, sets, required) {
+        sets[one] ^= swapped;
+        sets[other] ^= swapped;
+    }
+}
+
+/// Returns an exchange that raises the total: two sets, and the two devices that change place.
+fn raise(scores: &Scores, sets: &[Set], required: Set) -> Option<(usize, usize, Set)> {
+    for (one, a) in sets.iter().enumerate() {
+        for (other, b) in sets.iter().enumerate().skip(one + 1) {
+            let before = scores.within(*a) + scores.within(*b);
+            for from in places(a & !required) {
+                for to in places(b & !required) {
+                    let swapped = 1 << from | 1 << to;
+                    if scores.within(a ^ swapped) + scores.within(b ^ swapped) > before {
+                        return Some((one, other, swapped));
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+struct Search<'a> {
+    scores: &'a Scores,
+    size: usize,
+    /// For each device all others, those with the highest scores first.
+    ranked: Vec<Vec<usize>>,
+    /// The best division so far.
+    total: u32,
+    sets: Vec<Set>,
+    /// How many more steps there may be.
+    steps: u32,
+    /// The sets of the division in the making.
+    open: Vec<Set>,
+}
+
+/// A set in the making, and what is around it.
+#[derive(Clone, Copy)]
+struct Growing {
+    /// Devices that are in no set yet.
+    free: Set,
+    set: Set,
+    /// Those of the free that may still join.
+    candidates: Set,
+    /// How many join.
+    wanted: usize,
+    /// The sum of the scores within the sets that are made.
+    done: u32,
+    /// How large the smaller set is to be; 0 where none is, or it is made.
+    small: usize,
+}
+
+impl Search<'_> {
+    /// Begins a set with the lowest free device: one of full size, or the smaller one.
+    fn begin(&mut self, free: Set, done: u32, small: usize) {
+        if free == 0 {
+            if done > self.total {
+                self.total = done;
+                self.sets.clone_from(&self.open);
+            }
+            return;
+        }
+        let set = free & free.wrapping_neg();
+        let free = free ^ set;
+        let rest = free.count_ones() as usize;
+        if rest + 1 >= self.size + small {
+            let wanted = self.size - 1;
+            self.grow(Growing { free, set, candidates: free, wanted, done, small });
+        }
+        if small > 0 {
+            let wanted = small - 1;
+            self.grow(Growing { free, set, candidates: free, wanted, done, small: 0 });
+        }
+    }
+
+    fn grow(&mut self, mut at: Growing) {
+        if at.wanted == 0 {
+            self.open.push(at.set);
+            self.begin(at.free, at.done + self.scores.within(at.set), at.small);
+            self.open.pop();
+            return;
+        }
+        while at.candidates.count_ones() as usize >= at.wanted {
+            if self.steps == 0 {
+                return;
+            }
+            self.steps -= 1;
+            if self.bound(&at) <= self.total {
+                return;
+            }
+            let best = 1 << best_addition(self.scores, at.set, at.candidates);
+            at.candidates ^= best;
+            let (free, set) = (at.free ^ best, at.set | best);
+            self.grow(Growing { free, set, wanted: at.wanted - 1, ..at });
+        }
+    }
+
+    /// Returns a total that no division from here exceeds.
+    fn bound(&self, at: &Growing) -> u32 {
+        let highest = |device: usize, partners: Set, count: usize| -> u32 {
+            let able = self.ranked[device].iter().filter(|other| partners >> **other & 1 != 0);
+            able.take(count).map(|other| self.scores.pair(device, *other)).sum()
+        };
+        let inside = places(at.set).map(|device| highest(device, at.candidates, at.wanted));
+        let outside = places(at.free).map(|device| {
+            let may_join = at.candidates >> device & 1 != 0;
+            let partners = if may_join { at.free | at.set } else { at.free };
+            highest(device, partners, self.size - 1)
+        });
+        at.done + self.scores.within(at.set) + (inside.sum::<u32>() + outside.sum::<u32>()) / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::Divisions;
+    use proptest::prelude::*;
+
+    fn scores(count: usize, cells: &[u32]) -> Scores {
+        Scores::of(count, |from, to| cells[from.min(to) * count + from.max(to)])
+    }
+
+    fn is_division(division: &Division, count: usize, size: usize) -> bool {
+        let all =
+            division.sets.iter().try_fold(0, |all, set| (all & set == 0).then_some(all | set));
+        let full = division.sets.iter().filter(|set| set.count_ones() as usize == size);
+        all == Some(first(count)) && full.count() == count / size
+    }
+
+    proptest! {
+        #[test]
+        fn with_steps_enough_it_finds_the_exact_total(
+            count in 1_usize..=9,
+            size in 1_usize..=9,
+            cells in proptest::collection::vec(0_u32..12, 81),
+        ) {
+            prop_assume!(size <= count);
+            let scores = scores(count, &cells);
+            let division = search(&scores, size, 0, u32::MAX);
+            let exact = Divisions::new(&scores, size).total(first(count) as u32);
+            prop_assert!(division.exact);
+            prop_assert_eq!(division.total, exact);
+            prop_assert!(is_division(&division, count, size));
+        }
+
+        #[test]
+        fn what_is_required_is_in_the_first_set(
+            count in 2_usize..=9,
+            size in 1_usize..=9,
+            required in 1_u64..512,
+            cells in proptest::collection::vec(0_u32..12, 81),
+        ) {
+            let required = required & first(count);
+            prop_assume!(size <= count && (1..=size).contains(&(required.count_ones() as usize)));
+            let scores = scores(count, &cells);
+            let division = search(&scores, size, required, u32::MAX);
+            prop_assert!(division.exact && is_division(&division, count, size));
+            prop_assert_eq!(division.sets[0] & required, required);
+            prop_assert_eq!(division.sets[0].count_ones() as usize, size);
+            let mut divisions = Divisions::new(&scores, size);
+            let all = first(count);
+            let best = crate::scores::sets(count, size)
+                .filter(|set| set & required == required)
+                .map(|set| divisions.sum(set as u32) + divisions.total((all & !set) as u32))
+                .max();
+            prop_assert_eq!(Some(division.total), best);
+        }
+
+        #[test]
+        fn few_steps_still_make_a_division_no_worse_than_the_greedy_one(
+            count in 17_usize..=24,
+            size in 2_usize..=8,
+            cells in proptest::collection::vec(0_u32..100, 24 * 24),
+        ) {
+            let scores = scores(count, &cells);
+            let division = search(&scores, size, 0, 50);
+            let total = |sets: &[Set]| -> u32 { sets.iter().map(|set| scores.within(*set)).sum() };
+            prop_assert!(is_division(&division, count, size));
+            prop_assert_eq!(division.total, total(&division.sets));
+            prop_assert!(division.total >= total(&greedy(&scores, size, 0)));
+        }
+    }
+}
