@@ -4,6 +4,7 @@ use crate::audit;
 use crate::guard::Guard;
 use crate::plan::{Membership, Plan, Target};
 use crate::report::{Action, Outcome, Report};
+use crate::tree::descends;
 use crate::verify::Before;
 use gpu_core::{
     ActToken, Clock, DeviceFile, DeviceFileKind, Error, ErrorKind, GpuBackend, Host, Journal,
@@ -227,7 +228,13 @@ impl Ladder<'_, '_> {
         if !target.membership.covers(&now) {
             return Err(Outcome::LetGo);
         }
-        let Membership::Holds(minors) = &target.membership else { return Ok(()) };
+        let minors = match &target.membership {
+            Membership::Holds(minors) => minors,
+            Membership::Descends(root) if !descends(&now, root, self.ports.host) => {
+                return Err(Outcome::LetGo);
+            }
+            Membership::Descends(_) | Membership::Group(_) | Membership::Cgroup(_) => return Ok(()),
+        };
         let held = handle.held(self.files).map_err(|error| outcome_of(rung, &error))?;
         let holds = held.iter().any(|held| match held.kind {
             DeviceFileKind::Gpu(minor) => minors.contains(&minor),

@@ -19,14 +19,16 @@ mod guard;
 mod plan;
 mod report;
 mod role;
+mod tree;
 mod usage;
 mod verify;
 
 pub use act::{Event, Ports, execute};
-pub use detect::{diagnose, silence};
+pub use detect::{diagnose, driver_reserve, silence};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
+pub use tree::plan_tree;
 pub use usage::{Usage, User};

@@ -67,6 +67,8 @@ pub enum Membership {
     Group(Pid),
     /// It is in this cgroup or below.
     Cgroup(String),
+    /// It descends from this process.
+    Descends(ProcessKey),
 }
 
 /// A process to be ended.
@@ -326,15 +328,15 @@ impl Membership {
     pub(crate) fn minors(&self) -> &[u32] {
         match self {
             Membership::Holds(minors) => minors,
-            Membership::Group(_) | Membership::Cgroup(_) => &[],
+            Membership::Group(_) | Membership::Cgroup(_) | Membership::Descends(_) => &[],
         }
     }
 
     /// Tells whether a process is in a scope by its group or cgroup; what it holds is asked of the
-    /// opened process.
+    /// opened process, and whom it descends from of its ancestors.
     pub(crate) fn covers(&self, process: &ProcessInfo) -> bool {
         match self {
-            Membership::Holds(_) => true,
+            Membership::Holds(_) | Membership::Descends(_) => true,
             Membership::Group(group) => process.group == Ok(*group),
             Membership::Cgroup(cgroup) => process.cgroup.as_ref().is_ok_and(|path| {
                 path.strip_prefix(cgroup.as_str())
@@ -385,7 +387,9 @@ fn expected(case: &Case<'_>, diagnosis: &Diagnosis, targets: &[Target]) -> Vec<E
             .iter()
             .filter(|target| match &target.membership {
                 Membership::Holds(minors) => minor.is_some_and(|minor| minors.contains(&minor)),
-                Membership::Group(_) | Membership::Cgroup(_) => holds(target.key.pid),
+                Membership::Group(_) | Membership::Cgroup(_) | Membership::Descends(_) => {
+                    holds(target.key.pid)
+                }
             })
             .map(|target| target.key.pid)
             .collect();

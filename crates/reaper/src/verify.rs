@@ -33,11 +33,14 @@ impl Before {
                 .iter()
                 .map(|e| memory(ports.backend, e).and_then(|m| m.used))
                 .collect(),
-            holders: ports
-                .host
-                .holders(&files)
-                .map(|scan| scan.holders)
-                .map_err(|error| error.kind().absent()),
+            holders: match is_of_one_tree(plan) {
+                true => Ok(Vec::new()),
+                false => ports
+                    .host
+                    .holders(&files)
+                    .map(|scan| scan.holders)
+                    .map_err(|error| error.kind().absent()),
+            },
             files,
         }
     }
@@ -74,14 +77,15 @@ impl Before {
     }
 
     /// Returns who is there a while later and was in no plan: who uses memory of the targets'
-    /// devices and did not before, and who is in a scope that was to be ended whole.
+    /// devices and did not before, and who is in a scope that was to be ended whole. Nobody outside
+    /// starts a member of a tree again, and whoever ends a tree asks again who is left in it.
     pub(crate) fn newcomers(
         &self,
         plan: &Plan,
         ports: Ports<'_>,
         actions: &[Action],
     ) -> Reading<Vec<Newcomer>> {
-        if !anybody_ended(actions) {
+        if !anybody_ended(actions) || is_of_one_tree(plan) {
             return Ok(Vec::new());
         }
         ports.clock.sleep(RESPAWN);
@@ -131,6 +135,11 @@ fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
             why: Why::JoinedTheScope,
         })
         .collect())
+}
+
+/// Tells whether all targets are members of a tree that is ended.
+fn is_of_one_tree(plan: &Plan) -> bool {
+    plan.targets.iter().all(|target| matches!(target.membership, Membership::Descends(_)))
 }
 
 fn anybody_ended(actions: &[Action]) -> bool {

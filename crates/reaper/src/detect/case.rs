@@ -209,13 +209,13 @@ impl Unexplained {
     }
 }
 
-/// What `used` may hold beyond the listed processes without anything being wrong.
+/// Returns what `used` may hold beyond the listed processes without anything being wrong.
 ///
 /// An idle P100 of driver 418 shows 25 MiB, a K80 11 MiB above its processes, drivers from 510 on
 /// nothing (they report their share apart). 64 MiB and 0.5 % of the memory covers these, and is
 /// well below the smallest CUDA context (about 100 MiB). Where a display is drawn, frame buffers
 /// that no list shows come on top: 512 MiB more.
-pub(crate) fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
+pub fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
     let display = if graphics { Bytes::from_mib(512) } else { Bytes(0) };
     Bytes::from_mib(64) + Bytes(total.0 / 200) + display
 }

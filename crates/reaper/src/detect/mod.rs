@@ -11,7 +11,8 @@ mod unexplained;
 
 use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind};
 use crate::role::Role;
-pub(crate) use case::{Case, Unexplained, driver_reserve};
+pub use case::driver_reserve;
+pub(crate) use case::{Case, Unexplained};
 use gpu_core::{Pid, Snapshot};
 pub use health::silence;
 use std::collections::{BTreeMap, BTreeSet};

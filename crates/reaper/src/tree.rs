@@ -1,0 +1,57 @@
+//! The tree of a program that the caller started: whom to end when it is over.
+
+use crate::guard::Guard;
+use crate::plan::{Membership, Plan, Refused, Target};
+use gpu_core::{Host, Origin, ProcessInfo, ProcessKey};
+use std::time::Duration;
+
+/// More generations than any tree of a job has; a line that is longer is no line.
+const GENERATIONS: usize = 4096;
+
+/// Returns the plan that ends these members of the tree of `root`.
+///
+/// They are the caller's own: what they call themselves, and whether they hold a device, does not
+/// matter. Before each signal it is made sure that the target still descends from `root`.
+pub fn plan_tree(
+    root: ProcessKey,
+    members: &[ProcessInfo],
+    why: &str,
+    origin: Origin,
+    guard: &Guard,
+    grace: Duration,
+) -> Plan {
+    let mut plan = Plan { origin: Some(origin), grace, ..Plan::default() };
+    for process in members {
+        let key = process.key;
+        match guard.forbids(process) {
+            Some(why) => {
+                let name = Some(process.name.clone());
+                plan.refused.push(Refused { pid: key.pid, name, why });
+            }
+            None => plan.targets.push(Target {
+                process: process.clone(),
+                key,
+                membership: Membership::Descends(root),
+                on_account_of: key.pid,
+                why: why.to_owned(),
+                warnings: Vec::new(),
+            }),
+        }
+    }
+    plan
+}
+
+/// Tells whether a process descends from `root`, as its ancestors are now. Where one of them
+/// cannot be read, it does not.
+pub(crate) fn descends(process: &ProcessInfo, root: &ProcessKey, host: &dyn Host) -> bool {
+    let mut parent = process.parent;
+    for _ in 0..GENERATIONS {
+        let Some(pid) = parent.ok().filter(|pid| pid.0 != 0) else { return false };
+        let Ok(info) = host.process(pid) else { return false };
+        if info.key.surely_same(root) {
+            return true;
+        }
+        parent = info.parent;
+    }
+    false
+}
