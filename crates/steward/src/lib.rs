@@ -1,1 +1,30 @@
-//! Composes the policies: claim, place, launch, clean up.
+//! Composes the policies: who gets which devices, and what becomes of a job on them.
+//!
+//! The main decision is that a lease is a matter of descent. Devices are leased to a process, and
+//! whoever descends from it uses them by right; anybody else on them is an outsider, whatever
+//! variables or open files he has. From this one rule follow whose memory is whose ([`offers`]),
+//! what a claim inside of a job may take ([`take`]), and who is to be gone when a job is over
+//! ([`run`]).
+//!
+//! Looking and choosing are functions over plain data, as in the policies below; everything that
+//! touches the machine goes through [`Ports`] and a [`Launcher`](gpu_core::Launcher), and nothing
+//! here knows which adapter stands behind them.
+
+mod course;
+mod environment;
+mod grant;
+mod kin;
+mod leftovers;
+mod memory;
+mod offers;
+mod ports;
+mod run;
+mod scene;
+
+pub use environment::{LEASE, environment};
+pub use gpu_claim::{HeldUp, Wait, Waiting};
+pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
+pub use offers::{Beside, offers};
+pub use ports::{Ports, Request};
+pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, run};
+pub use scene::{Scene, Wants};

@@ -1,0 +1,192 @@
+//! Follows a program from its start to its end.
+
+use crate::grant::Grant;
+use crate::memory::Ledger;
+use crate::ports::Ports;
+use crate::run::{Event, HandOff, OnDeath, RunOrder};
+use gpu_core::{
+    Ending, EntryKind, Error, Groups, HeldBack, Host, Job, JobEvent, Pid, ProcessFault, ProcessKey,
+    Snapshot, observe_users,
+};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A program shows on its devices, and safe-gpu is let go, within its first seconds.
+const EARLY: Duration = Duration::from_secs(5);
+const EARLY_PACE: Duration = Duration::from_millis(250);
+const PACE: Duration = Duration::from_secs(1);
+
+/// The kernel's files of a lease are shown to be in use this often: what clears `/tmp` of old files
+/// counts in days.
+const RENEWAL: Duration = Duration::from_secs(3600);
+
+/// The number of SIGTERM.
+const TERM: i32 = 15;
+
+/// More generations than any tree of a job has.
+const GENERATIONS: usize = 4096;
+
+type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
+
+/// A program on its way.
+pub(crate) struct Course<'a> {
+    order: &'a RunOrder,
+    ports: &'a Ports<'a>,
+    grant: &'a mut Grant,
+    ledgers: &'a mut [Ledger],
+    held_back: Option<Box<dyn HeldBack>>,
+    start: Duration,
+    next_look: Duration,
+    next_renewal: Duration,
+    /// When it is ended whether it wants or not, once it was asked to end.
+    last_call: Option<Duration>,
+    pub(crate) limit_hit: bool,
+    pub(crate) abandoned: bool,
+    /// It was asked to end and did not in its time.
+    pub(crate) overstayed: bool,
+}
+
+impl<'a> Course<'a> {
+    pub(crate) fn new(
+        order: &'a RunOrder,
+        ports: &'a Ports<'a>,
+        grant: &'a mut Grant,
+        ledgers: &'a mut [Ledger],
+        held_back: Option<Box<dyn HeldBack>>,
+    ) -> Self {
+        let start = ports.clock.monotonic();
+        Course {
+            order,
+            ports,
+            grant,
+            ledgers,
+            held_back,
+            start,
+            next_look: start + EARLY_PACE,
+            next_renewal: start + RENEWAL,
+            last_call: None,
+            limit_hit: false,
+            abandoned: false,
+            overstayed: false,
+        }
+    }
+
+    /// Returns how the program ended; `None` when it was to end and did not in its time.
+    ///
+    /// # Errors
+    /// When it cannot be followed any more.
+    pub(crate) fn follow(
+        &mut self,
+        job: &mut dyn Job,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Ending>, Error> {
+        loop {
+            match job.next(self.pause())? {
+                Some(JobEvent::Ended(ending)) => return Ok(Some(ending)),
+                Some(JobEvent::Asked(signal)) => pass(job, signal)?,
+                Some(JobEvent::Abandoned) => {
+                    self.abandoned = true;
+                    // Nobody is left who could be asked to go on.
+                    let _ = watch(Event::Abandoned);
+                    if self.order.on_death == OnDeath::End {
+                        self.call(job)?;
+                    }
+                }
+                None => {}
+            }
+            let now = self.ports.clock.monotonic();
+            if now >= self.next_look {
+                self.look(now, watch);
+            }
+            if now >= self.next_renewal {
+                self.renew(now);
+            }
+            if self.is_over_limit(now) {
+                self.limit_hit = true;
+                let _ = watch(Event::LimitReached);
+                self.call(job)?;
+            }
+            if self.last_call.is_some_and(|at| now >= at) {
+                self.overstayed = true;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Asks the program to end, once.
+    fn call(&mut self, job: &dyn Job) -> Result<(), Error> {
+        if self.last_call.is_none() {
+            self.last_call = Some(self.ports.clock.monotonic() + self.order.grace);
+            pass(job, TERM)?;
+        }
+        Ok(())
+    }
+
+    fn is_over_limit(&self, now: Duration) -> bool {
+        let limit = self.order.time_limit.filter(|_| !self.limit_hit);
+        limit.is_some_and(|limit| now.saturating_sub(self.start) >= limit)
+    }
+
+    /// Until something is to be done by itself.
+    fn pause(&self) -> Duration {
+        let limit = self.order.time_limit.filter(|_| !self.limit_hit);
+        let limit = limit.and_then(|limit| self.start.checked_add(limit));
+        let next =
+            [limit, self.last_call].into_iter().flatten().fold(self.next_look, Duration::min);
+        next.saturating_sub(self.ports.clock.monotonic())
+    }
+
+    fn look(&mut self, now: Duration, watch: &mut Watch<'_>) {
+        let ran = now.saturating_sub(self.start);
+        self.next_look = now + if ran < EARLY { EARLY_PACE } else { PACE };
+        let Ports { backend, host, clock, .. } = *self.ports;
+        let look = observe_users(backend, host, clock, Groups::NONE);
+        let root = self.order.request.root;
+        for ledger in self.ledgers.iter_mut() {
+            ledger.note(&look, &root);
+        }
+        if let Some(why) = self.may_hand_off(&look, ran) {
+            self.held_back = None;
+            let _ = watch(Event::HandedOff(why));
+        }
+    }
+
+    fn may_hand_off(&self, look: &Snapshot, ran: Duration) -> Option<HandOff> {
+        let held_back = self.held_back.as_ref()?;
+        let root = &self.order.request.root;
+        if self.ledgers.iter().all(|ledger| ledger.shows(look, root)) {
+            return Some(HandOff::Seen);
+        }
+        // It is to get the devices of its own lease, and would wait for itself.
+        let waiting = held_back.waiting().unwrap_or_default();
+        if waiting.into_iter().any(|pid| descends(self.ports.host, pid, root)) {
+            return Some(HandOff::Wanted);
+        }
+        (ran >= self.order.handoff).then_some(HandOff::TimedOut)
+    }
+
+    fn renew(&mut self, now: Duration) {
+        self.next_renewal = now + RENEWAL;
+        // Somebody cleared the file away: others do not see the lease any more.
+        if matches!(self.grant.held.renew(), Ok(false))
+            && let Ok(held) = self.ports.locks.publish(EntryKind::Lease, &self.grant.entry)
+        {
+            self.grant.held = held;
+        }
+    }
+}
+
+/// Passes a signal on; a group that has ended already gets none.
+fn pass(job: &dyn Job, signal: i32) -> Result<(), Error> {
+    match job.pass(signal) {
+        Err(error) if error.kind() == ProcessFault::Gone.into() => Ok(()),
+        passed => passed,
+    }
+}
+
+/// Tells whether a process is `root` or descends from it, as the kernel tells it now.
+fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
+    let parent = |pid: &Pid| host.process(*pid).ok()?.parent.ok();
+    let mut line = std::iter::successors(Some(pid), parent).take(GENERATIONS);
+    line.any(|pid| pid == root.pid)
+}

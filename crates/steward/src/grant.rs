@@ -1,0 +1,320 @@
+//! Takes devices: look, choose, lease; or tells why not.
+
+use crate::kin;
+use crate::offers::{Beside, offers, outsiders};
+use crate::ports::{Ports, Request};
+use crate::scene::{Scene, Wants};
+use gpu_claim::{Ask, Chosen, Ledger, NotTaken, Taken, Turn, Waiting};
+use gpu_core::{
+    Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Held, HeldBack, LeaseId, Result,
+};
+use gpu_placement::{Bar, Choice, Passed, Refusal, choose};
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::ControlFlow;
+
+/// Devices that were granted. Dropping it lets go of them.
+pub struct Grant {
+    /// The lease.
+    pub entry: Entry,
+    /// Its devices, by index.
+    pub devices: Vec<DeviceId>,
+    /// Why these.
+    pub decision: Option<Decision>,
+    /// Those of them that others use without a lease, where the claim accepted that.
+    pub accepted: Vec<(DeviceId, Bar)>,
+    /// The lease that they were taken out of.
+    pub parent: Option<Entry>,
+    /// What was seen right before.
+    pub scene: Scene,
+    /// Keeps the lease alive.
+    pub held: Box<dyn Held>,
+    /// Every safe-gpu held back, or why it could not be done; `None` within a lease.
+    pub held_back: Option<Result<Box<dyn HeldBack>>>,
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant").field("entry", &self.entry).finish_non_exhaustive()
+    }
+}
+
+/// A choice of devices, by their names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The choice; it names devices by their place in `offered`.
+    pub choice: Choice,
+    /// The devices that there were to choose from.
+    pub offered: Vec<DeviceId>,
+}
+
+impl Decision {
+    /// Returns the chosen devices.
+    pub fn devices(&self) -> Vec<DeviceId> {
+        self.choice.devices.iter().filter_map(|place| self.offered.get(*place)).cloned().collect()
+    }
+
+    /// Returns every other device with the reason that it was passed over.
+    pub fn passed(&self) -> impl Iterator<Item = (&DeviceId, &Passed)> {
+        named(&self.choice.passed, &self.offered)
+    }
+}
+
+/// A refusal, with the names of the devices that it speaks of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// Why there is no choice; it names devices by their place in `offered`.
+    pub refusal: Refusal,
+    /// The devices that there were to choose from.
+    pub offered: Vec<DeviceId>,
+}
+
+impl Refused {
+    /// Returns every device that cannot be had, with the reason.
+    pub fn passed(&self) -> impl Iterator<Item = (&DeviceId, &Passed)> {
+        let passed = match &self.refusal {
+            Refusal::NotNow { passed, .. } | Refusal::Never { passed, .. } => &passed[..],
+            Refusal::Contradictory => &[],
+        };
+        named(passed, &self.offered)
+    }
+}
+
+fn named<'a>(
+    passed: &'a [(usize, Passed)],
+    offered: &'a [DeviceId],
+) -> impl Iterator<Item = (&'a DeviceId, &'a Passed)> {
+    passed.iter().filter_map(|(place, why)| Some((offered.get(*place)?, why)))
+}
+
+/// Why nothing was granted. Nothing is left of the claim.
+#[derive(Debug)]
+pub enum NotGranted {
+    /// Not at once, or not within the time that it was to wait.
+    NotNow {
+        /// It waited, and the time was up.
+        waited: bool,
+        /// Who came earlier and waits.
+        ahead: Vec<Entry>,
+        /// The leases.
+        leases: Vec<Entry>,
+        /// What the last choice found; `None` where the driver was not asked for it again.
+        refused: Option<Refused>,
+    },
+    /// Never on this machine, or never within the lease that it is within.
+    Never(Option<Refused>),
+    /// The driver does not answer, or has no device.
+    Silent(Fault),
+    /// The one who watched asked to stop.
+    Stopped,
+    /// A port failed.
+    Failed(Error),
+}
+
+impl From<Error> for NotGranted {
+    fn from(error: Error) -> Self {
+        NotGranted::Failed(error)
+    }
+}
+
+/// Takes what is asked for, waiting for it as the request says.
+///
+/// A caller that itself is under a lease gets devices of that lease and of no other.
+///
+/// # Errors
+/// [`NotGranted`].
+pub fn take(
+    request: &Request,
+    ports: &Ports<'_>,
+    watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
+) -> Result<Grant, NotGranted> {
+    let parent = parent(ports)?;
+    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let ask = Ask {
+        claim: request.claim.clone(),
+        root: request.root,
+        within: parent.clone(),
+        command: request.command.clone(),
+        wait: request.wait,
+        beside_safe_gpu: parent.is_none(),
+    };
+    let silence = RefCell::new(None);
+    let mut look = || {
+        let scene = chooser.look(request, ports);
+        if let Some(fault) = scene.silence() {
+            silence.replace(Some(fault.clone()));
+            return Err(Error::new(fault.kind, fault.text.clone()));
+        }
+        Ok(scene)
+    };
+    let taken = gpu_claim::take(
+        ports.locks,
+        ports.clock,
+        &ask,
+        &mut look,
+        &|scene: &Scene, claim, leases| chooser.choose(scene, claim, leases),
+        watch,
+    );
+    match taken {
+        Ok(taken) => Ok(chooser.grant(taken, parent.clone())),
+        Err(NotTaken::NotNow { ahead, leases }) => {
+            Err(NotGranted::NotNow { waited: false, ahead, leases, refused: chooser.refused() })
+        }
+        Err(NotTaken::TimedOut { ahead, leases }) => {
+            Err(NotGranted::NotNow { waited: true, ahead, leases, refused: chooser.refused() })
+        }
+        Err(NotTaken::Never) => Err(NotGranted::Never(chooser.refused())),
+        Err(NotTaken::Stopped) => Err(NotGranted::Stopped),
+        Err(NotTaken::Failed(error)) => Err(match silence.take() {
+            Some(fault) => NotGranted::Silent(fault),
+            None => NotGranted::Failed(error),
+        }),
+    }
+}
+
+/// What a request would get now.
+#[derive(Debug)]
+pub struct Preview {
+    /// The choice, or why there is none.
+    pub decision: Result<Decision, Refused>,
+    /// Who waits, and so comes first.
+    pub ahead: Vec<Entry>,
+    /// The lease that the devices would be taken out of.
+    pub parent: Option<Entry>,
+    /// What was seen.
+    pub scene: Scene,
+}
+
+/// Returns what would be granted now, and takes nothing.
+///
+/// # Errors
+/// [`NotGranted::Silent`] and [`NotGranted::Failed`].
+pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGranted> {
+    let parent = parent(ports)?;
+    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let scene = chooser.look(request, ports);
+    if let Some(fault) = scene.silence() {
+        return Err(NotGranted::Silent(fault.clone()));
+    }
+    let pool = Ledger::read(ports.locks)?.pool(parent.as_ref());
+    let entry = Entry {
+        id: ports.locks.new_id()?,
+        ticket: u64::MAX,
+        owner: ports.locks.owner(),
+        root: request.root,
+        within: parent.as_ref().map(|parent| parent.id.clone()),
+        claim: request.claim.clone(),
+        devices: Vec::new(),
+        command: String::new(),
+        since: scene.snapshot.taken_at,
+    };
+    let turn =
+        gpu_claim::turn(&entry, &pool, &|claim, leases| chooser.choose(&scene, claim, leases));
+    let seen = chooser.seen.take();
+    let decision = match (turn, seen.decision, seen.refused) {
+        (Turn::Take(_), Some(decision), _) => Ok(decision),
+        (_, _, Some(refused)) => Err(refused),
+        _ => return Err(NotGranted::Never(None)),
+    };
+    let ahead = pool.ahead_of(&entry).cloned().collect();
+    Ok(Preview { decision, ahead, parent, scene })
+}
+
+/// The lease that the caller is within.
+fn parent(ports: &Ports<'_>) -> Result<Option<Entry>> {
+    kin::own_lease(ports.host, &ports.locks.entries(EntryKind::Lease)?)
+}
+
+/// Chooses for one request, and remembers what it found for it.
+struct Chooser<'a> {
+    claim: &'a Claim,
+    parent: Option<&'a Entry>,
+    /// Who waited when it was looked last.
+    waiting: RefCell<Vec<LeaseId>>,
+    seen: RefCell<Seen>,
+}
+
+/// The last choice and the last refusal.
+#[derive(Default)]
+struct Seen {
+    decision: Option<Decision>,
+    refused: Option<Refused>,
+}
+
+impl<'a> Chooser<'a> {
+    fn new(claim: &'a Claim, parent: Option<&'a Entry>) -> Self {
+        Chooser { claim, parent, waiting: RefCell::default(), seen: RefCell::default() }
+    }
+
+    /// Looks for what this claim, and those who came earlier, depend on.
+    fn look(&self, request: &Request, ports: &Ports<'_>) -> Scene {
+        let waiters = ports.locks.entries(EntryKind::Waiter).unwrap_or_default();
+        let mut claims = waiters.iter().map(|entry| &entry.claim).chain([&request.claim]);
+        let capability = claims.any(|claim| claim.compute_capability.is_some());
+        drop(claims);
+        let wants = Wants { topology: request.needs_topology, capability };
+        self.waiting.replace(waiters.into_iter().map(|entry| entry.id).collect());
+        Scene::look(ports, wants)
+    }
+
+    fn choose(&self, scene: &Scene, claim: &Claim, leases: &[Entry]) -> Chosen {
+        // Of those who came after the look what their devices are capable of was not asked for:
+        // more is kept for them than they could use.
+        let needs = claim.compute_capability.filter(|_| scene.told.capability);
+        let eased = Claim { compute_capability: needs, ..claim.clone() };
+        let waiting = self.waiting.borrow();
+        let beside = Beside { parent: self.parent, leases, waiting: &waiting };
+        let offers = offers(scene, &eased, beside);
+        let offered = || offers.iter().map(|offer| offer.id.clone()).collect();
+        let own = claim == self.claim;
+        match choose(&eased, &offers, scene.topology.as_ref()) {
+            Ok(choice) => {
+                let decision = Decision { choice, offered: offered() };
+                let devices = uuids(decision.devices().iter());
+                if own {
+                    self.seen.borrow_mut().decision = Some(decision);
+                }
+                Chosen::Devices(devices)
+            }
+            Err(refusal) => {
+                let refused = Refused { refusal, offered: offered() };
+                let chosen = match &refused.refusal {
+                    Refusal::NotNow { .. } => {
+                        let never: Vec<&DeviceId> = refused
+                            .passed()
+                            .filter_map(|(id, why)| why.is_lasting().then_some(id))
+                            .collect();
+                        let could = refused.offered.iter().filter(|id| !never.contains(id));
+                        Chosen::NotNow { could: uuids(could) }
+                    }
+                    Refusal::Never { .. } | Refusal::Contradictory => Chosen::Never,
+                };
+                if own {
+                    self.seen.borrow_mut().refused = Some(refused);
+                }
+                chosen
+            }
+        }
+    }
+
+    fn refused(&self) -> Option<Refused> {
+        self.seen.borrow_mut().refused.take()
+    }
+
+    fn grant(&self, taken: Taken<Scene>, parent: Option<Entry>) -> Grant {
+        let Taken { entry, held, held_back, scene, beside } = taken;
+        let devices: Vec<DeviceId> =
+            entry.devices.iter().filter_map(|uuid| scene.device(uuid)).cloned().collect();
+        let decision = self.seen.borrow_mut().decision.take();
+        let decision = decision.filter(|decision| decision.devices() == devices);
+        let accepted = match entry.claim.accept_used && parent.is_none() {
+            true => outsiders(&scene, &devices, &beside),
+            false => Vec::new(),
+        };
+        Grant { entry, devices, decision, accepted, parent, scene, held, held_back }
+    }
+}
+
+fn uuids<'a>(devices: impl Iterator<Item = &'a DeviceId>) -> Vec<DeviceUuid> {
+    devices.filter_map(|id| id.uuid.clone().ok()).collect()
+}

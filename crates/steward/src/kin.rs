@@ -1,0 +1,66 @@
+//! Whom a process belongs to: it is of a lease when it descends from the lease's root.
+//!
+//! No environment variable and no open file is believed, since both can be copied. The root itself
+//! is believed when it is a process of the user who owns the lease's file, so that nobody makes a
+//! stranger's processes his own by naming one of their ancestors.
+
+use gpu_core::{DeviceUuid, Entry, Host, Pid, ProcessInfo, ProcessKey, Result, Snapshot};
+
+/// Returns a process and its ancestors, nearest first, as far as the look tells of them.
+pub(crate) fn line(snapshot: &Snapshot, pid: Pid) -> impl Iterator<Item = &ProcessInfo> {
+    let info = |pid: Pid| snapshot.process(pid).ok().filter(|_| sees_all(snapshot));
+    let parent = move |child: &&ProcessInfo| child.parent.ok().and_then(info);
+    // Numbers can go round where a process ended during the look.
+    std::iter::successors(info(pid), parent).take(snapshot.processes.len())
+}
+
+/// Tells whether the driver's numbers name processes here.
+fn sees_all(snapshot: &Snapshot) -> bool {
+    snapshot.sees_host_pids != Ok(false)
+}
+
+/// Tells whether a process is `root` or descends from it.
+pub(crate) fn descends(snapshot: &Snapshot, pid: Pid, root: &ProcessKey) -> bool {
+    line(snapshot, pid).any(|info| info.key.surely_same(root))
+}
+
+/// Tells whether a process is the root of an entry, and rightly so.
+pub(crate) fn is_root_of(info: &ProcessInfo, entry: &Entry) -> bool {
+    info.key.surely_same(&entry.root) && info.uid == Ok(entry.owner)
+}
+
+/// Returns the lease that a process uses a device under: the nearest above it that has the device.
+pub(crate) fn lease_of<'e>(
+    snapshot: &Snapshot,
+    pid: Pid,
+    device: &DeviceUuid,
+    leases: &'e [Entry],
+) -> Option<&'e Entry> {
+    line(snapshot, pid).find_map(|info| {
+        let rooted = leases.iter().filter(|entry| is_root_of(info, entry));
+        let with_device = rooted.filter(|entry| entry.devices.contains(device));
+        with_device.max_by_key(|entry| (entry.ticket, &entry.id))
+    })
+}
+
+/// Returns the lease that the caller is within: the nearest of its ancestors that is the root of
+/// one, and of several with that root the youngest.
+///
+/// # Errors
+/// When the own line cannot be read.
+pub(crate) fn own_lease(host: &dyn Host, leases: &[Entry]) -> Result<Option<Entry>> {
+    if leases.is_empty() {
+        return Ok(None);
+    }
+    for key in host.own_line()? {
+        if !leases.iter().any(|entry| entry.root.surely_same(&key)) {
+            continue;
+        }
+        let root = host.process(key.pid)?;
+        let rooted = leases.iter().filter(|entry| is_root_of(&root, entry));
+        if let Some(youngest) = rooted.max_by_key(|entry| (entry.ticket, &entry.id)) {
+            return Ok(Some(youngest.clone()));
+        }
+    }
+    Ok(None)
+}

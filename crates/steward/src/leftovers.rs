@@ -1,0 +1,142 @@
+//! What a job leaves behind, and its end.
+
+use crate::ports::Ports;
+use gpu_core::{
+    ActToken, DeviceFileKind, DeviceId, Ending, Fault, Job, JobEvent, ProcessInfo, ProcessKey,
+    Result, Snapshot, observe,
+};
+use gpu_reaper::{Action, Guard, plan_tree};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A tree that still grows after so many rounds is not ended by one more.
+const ROUNDS: usize = 10;
+
+/// Who is to be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those who hold a leased device.
+    Holders,
+    /// Everybody.
+    Tree,
+}
+
+/// What became of those who were left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cleaned {
+    /// Those who were ended, or were to be.
+    pub(crate) actions: Vec<Action>,
+    /// Those who are there at the end.
+    pub(crate) still_there: Vec<ProcessInfo>,
+    /// Why it was not carried through.
+    pub(crate) stopped: Option<Fault>,
+    /// How the program itself ended, where it ended only now.
+    pub(crate) ending: Option<Ending>,
+}
+
+impl Cleaned {
+    fn note(&mut self, event: JobEvent) {
+        if let JobEvent::Ended(ending) = event {
+            self.ending = Some(ending);
+        }
+    }
+}
+
+/// The tree of a job.
+pub(crate) struct Tree<'a> {
+    pub(crate) ports: &'a Ports<'a>,
+    pub(crate) root: ProcessKey,
+    pub(crate) devices: &'a [DeviceId],
+    pub(crate) token: &'a ActToken,
+}
+
+impl Tree<'_> {
+    /// Ends those whom `reach` names, in rounds, since who is asked to end may start others.
+    ///
+    /// Whoever asks this program to end meanwhile stops it, as `watch` does by
+    /// [`ControlFlow::Break`].
+    pub(crate) fn end(
+        &self,
+        job: &mut dyn Job,
+        reach: Reach,
+        grace: Duration,
+        watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+    ) -> Cleaned {
+        let mut cleaned = Cleaned::default();
+        let stopped = self.rounds(job, reach, grace, watch, &mut cleaned);
+        cleaned.stopped = stopped.unwrap_or_else(|error| Some(error.fault()));
+        while let Ok(Some(event)) = job.next(Duration::ZERO) {
+            cleaned.note(event);
+        }
+        match job.members() {
+            Ok(members) => cleaned.still_there = members,
+            Err(error) => cleaned.stopped = cleaned.stopped.or(Some(error.fault())),
+        }
+        cleaned
+    }
+
+    fn rounds(
+        &self,
+        job: &mut dyn Job,
+        reach: Reach,
+        grace: Duration,
+        watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+        cleaned: &mut Cleaned,
+    ) -> Result<Option<Fault>> {
+        let Ports { backend, host, clock, journal, .. } = *self.ports;
+        let ports = gpu_reaper::Ports { backend, host, clock, journal };
+        let why = match reach {
+            Reach::Holders => "left behind by a job, on its device",
+            Reach::Tree => "of a job that is to end whole",
+        };
+        for _ in 0..ROUNDS {
+            let members = self.targets(job, reach)?;
+            if members.is_empty() {
+                break;
+            }
+            let guard = Guard::new(host, Vec::new())?;
+            let plan = plan_tree(self.root, &members, why, backend.origin(), &guard, grace);
+            let mut heed = |event: gpu_reaper::Event<'_>| match job.next(Duration::ZERO) {
+                Ok(Some(JobEvent::Asked(_))) => ControlFlow::Break(()),
+                Ok(Some(other)) => {
+                    cleaned.note(other);
+                    watch(event)
+                }
+                Ok(None) | Err(_) => watch(event),
+            };
+            let report = gpu_reaper::execute(&plan, &guard, ports, self.token, &mut heed);
+            let progress = report.actions.iter().any(|action| action.outcome.is_gone());
+            cleaned.actions.extend(report.actions);
+            if report.stopped.is_some() || !progress {
+                return Ok(report.stopped);
+            }
+        }
+        Ok(None)
+    }
+
+    fn targets(&self, job: &dyn Job, reach: Reach) -> Result<Vec<ProcessInfo>> {
+        let mut members = job.members()?;
+        if reach == Reach::Holders && !members.is_empty() {
+            let Ports { backend, host, clock, .. } = *self.ports;
+            let look = observe(backend, host, clock);
+            members.retain(|member| self.holds(&look, member));
+        }
+        Ok(members)
+    }
+
+    /// Tells whether a process has one of the devices open, or is listed on it.
+    fn holds(&self, look: &Snapshot, process: &ProcessInfo) -> bool {
+        let pid = process.key.pid;
+        let holder = look.holders().iter().find(|holder| holder.process.pid == pid);
+        self.devices.iter().any(|id| {
+            let open = holder
+                .zip(id.minor.ok())
+                .is_some_and(|(holder, minor)| holder.has(DeviceFileKind::Gpu(minor)));
+            let listed = look.sees_host_pids != Ok(false)
+                && look.device(id).is_some_and(|device| {
+                    device.processes.iter().flatten().any(|process| process.pid == pid)
+                });
+            open || listed
+        })
+    }
+}

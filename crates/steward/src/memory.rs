@@ -1,0 +1,112 @@
+//! What a job uses of its devices, and whether that came back.
+
+use crate::kin;
+use crate::scene::Scene;
+use gpu_core::{
+    Absent, Bytes, DeviceProcess, DeviceState, DeviceUuid, ProcessKey, Reading, Snapshot,
+};
+use gpu_reaper::driver_reserve;
+
+/// A device of a job, with its memory before the job began.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    uuid: DeviceUuid,
+    /// Nobody else has a lease on it.
+    whole: bool,
+    used: Reading<Bytes>,
+    unlisted: Reading<Bytes>,
+    /// The most that the job was seen to use.
+    pub(crate) peak: Reading<Bytes>,
+}
+
+impl Ledger {
+    /// Opens the ledger of a device, by the last look before the job.
+    pub(crate) fn open(scene: &Scene, uuid: &DeviceUuid, whole: bool) -> Self {
+        let device = find(&scene.snapshot, uuid);
+        Ledger {
+            uuid: uuid.clone(),
+            whole,
+            used: device.and_then(DeviceState::memory_used),
+            unlisted: device.and_then(|device| unlisted(&scene.snapshot, device)),
+            peak: Err(Absent::NotRecorded),
+        }
+    }
+
+    /// Notes what the tree of `root` uses now.
+    pub(crate) fn note(&mut self, look: &Snapshot, root: &ProcessKey) {
+        let now = self.use_now(look, root);
+        self.peak = match (self.peak, now) {
+            (Ok(peak), Ok(now)) => Ok(peak.max(now)),
+            (Err(_), now) => now,
+            (peak, Err(_)) => peak,
+        };
+    }
+
+    /// What the processes of the tree are listed with. On a device of its own the job has what
+    /// came since and nobody is listed with, too: some drivers list nobody.
+    fn use_now(&self, look: &Snapshot, root: &ProcessKey) -> Reading<Bytes> {
+        let device = find(look, &self.uuid)?;
+        let growth = || {
+            let growth = unlisted(look, device)?.saturating_sub(self.unlisted?);
+            let reserve = driver_reserve(device.memory_total()?, false);
+            Ok(if growth > reserve { growth } else { Bytes(0) })
+        };
+        let listed = listed(device).and_then(|listed| {
+            let of_tree = listed.iter().filter(|p| kin::descends(look, p.pid, root));
+            of_tree.map(|process| process.memory).sum::<Reading<Bytes>>()
+        });
+        match (listed, self.whole) {
+            (Ok(listed), true) => Ok(listed + growth().unwrap_or_default()),
+            (Err(_), true) => growth(),
+            (Ok(_), false) if look.sees_host_pids == Ok(false) => Err(Absent::NotSupported),
+            (listed, false) => listed,
+        }
+    }
+
+    /// Tells whether a process of the tree is listed on the device.
+    pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey) -> bool {
+        let listed = find(look, &self.uuid).and_then(listed).unwrap_or_default();
+        listed.iter().any(|process| kin::descends(look, process.pid, root))
+    }
+
+    /// Tells whether nobody of the tree is listed any more, and no more memory than before is
+    /// used that nobody is listed with, the driver's own share aside.
+    pub(crate) fn is_back(&self, look: &Snapshot, root: &ProcessKey) -> Reading<bool> {
+        let device = find(look, &self.uuid)?;
+        if listed(device)?.iter().any(|process| kin::descends(look, process.pid, root)) {
+            return Ok(false);
+        }
+        let tolerance = driver_reserve(device.memory_total()?, false);
+        match (unlisted(look, device), self.unlisted, self.whole) {
+            (Ok(now), Ok(before), _) if look.sees_host_pids != Ok(false) => {
+                Ok(now <= before + tolerance)
+            }
+            (_, _, true) => Ok(device.memory_used()? <= self.used? + tolerance),
+            // Whose memory it is that others have not named cannot be told.
+            (Err(absent), _, false) => Err(absent),
+            _ => Err(Absent::NotSupported),
+        }
+    }
+}
+
+fn find<'a>(look: &'a Snapshot, uuid: &DeviceUuid) -> Reading<&'a DeviceState> {
+    let found = look.devices.iter().find(|device| device.id().uuid.as_ref() == Ok(uuid));
+    found.ok_or(match &look.driver {
+        Ok(_) => Absent::NotFound,
+        Err(fault) => fault.kind.absent(),
+    })
+}
+
+fn listed(device: &DeviceState) -> Reading<&[DeviceProcess]> {
+    device.processes.as_deref().map_err(|fault| fault.kind.absent())
+}
+
+/// The memory in use that no process is listed with.
+fn unlisted(look: &Snapshot, device: &DeviceState) -> Reading<Bytes> {
+    let used = device.memory_used()?;
+    if look.sees_host_pids == Ok(false) {
+        return Ok(used);
+    }
+    let listed = listed(device)?.iter().map(|process| process.memory);
+    Ok(used.saturating_sub(listed.sum::<Reading<Bytes>>()?))
+}

@@ -1,0 +1,203 @@
+//! From what is seen and what is leased to what one claim finds.
+
+use crate::kin;
+use crate::scene::Scene;
+use gpu_core::{
+    Absent, Bytes, Claim, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid,
+    Entry, LeaseId, Reading, Share,
+};
+use gpu_placement::{Bar, Offer};
+use gpu_reaper::{Role, driver_reserve, silence};
+
+/// What stands beside a claim when it is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The lease that the claim is within.
+    pub parent: Option<&'a Entry>,
+    /// The leases that compete with it ([`gpu_claim::Ledger::pool`]), and those who came earlier
+    /// and wait, each with the devices that are kept for it.
+    pub leases: &'a [Entry],
+    /// Who among them waits.
+    pub waiting: &'a [LeaseId],
+}
+
+/// Returns every device as a claim finds it, by index; within a lease only the devices of that.
+///
+/// What others use bars a device unless the claim accepts that. Within a lease it does not: whom
+/// the devices belong to was settled when the lease was made, and whoever waited there could wait
+/// for himself.
+pub fn offers(scene: &Scene, claim: &Claim, beside: Beside<'_>) -> Vec<Offer> {
+    let devices = scene.snapshot.devices.iter();
+    let ours = |device: &&DeviceState| match (beside.parent, &device.id().uuid) {
+        (None, _) => true,
+        (Some(parent), Ok(uuid)) => parent.devices.contains(uuid),
+        (Some(_), Err(_)) => false,
+    };
+    devices.filter(ours).map(|device| offer(scene, device, claim, beside)).collect()
+}
+
+fn offer(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -> Offer {
+    let account = Account::of(scene, device, beside);
+    let sample = device.sample.as_ref().map_err(|fault| fault.kind.absent());
+    let product = device.details.as_ref().map_err(|fault| fault.kind.absent());
+    let uuid = device.id().uuid.as_ref().ok();
+    Offer {
+        id: device.id().clone(),
+        capacity: account.capacity,
+        free: account.free,
+        room: account.room,
+        compute_capability: product.and_then(|details| match &details.product {
+            Some(product) => product.compute_capability,
+            None => Err(Absent::NotRecorded),
+        }),
+        display: device.info.display_active == Ok(true),
+        temperature: sample.and_then(|sample| sample.temperature),
+        last_leased: uuid.and_then(|uuid| scene.last_leased.get(uuid)).copied(),
+        bar: bar(scene, device, claim, beside),
+    }
+}
+
+/// Why a device cannot be had: first what lasts, then those who have it by right, then the others.
+fn bar(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -> Option<Bar> {
+    let Ok(uuid) = &device.id().uuid else { return Some(Bar::NameUnknown) };
+    let fault = silence(device).or(device.sample.as_ref().err());
+    if let Some(fault) = fault {
+        return Some(Bar::Faulty(fault.clone()));
+    }
+    let whole = |claim: &Claim| claim.share == Share::Whole;
+    let excludes =
+        |entry: &&Entry| entry.devices.contains(uuid) && (whole(claim) || whole(&entry.claim));
+    if let Some(entry) = beside.leases.iter().find(excludes) {
+        let (id, owner) = (entry.id.clone(), entry.owner);
+        return Some(match beside.waiting.contains(&id) {
+            true => Bar::Reserved { waiter: id, owner },
+            false => Bar::Leased { lease: id, owner },
+        });
+    }
+    match claim.accept_used || beside.parent.is_some() {
+        true => None,
+        false => others(scene, device, uuid, beside.leases),
+    }
+}
+
+/// Returns those of the devices that are used without a lease on them, and by what.
+pub(crate) fn outsiders(
+    scene: &Scene,
+    devices: &[DeviceId],
+    leases: &[Entry],
+) -> Vec<(DeviceId, Bar)> {
+    let used = devices.iter().filter_map(|id| {
+        let device = scene.snapshot.device(id)?;
+        Some((id.clone(), others(scene, device, id.uuid.as_ref().ok()?, leases)?))
+    });
+    used.collect()
+}
+
+/// Returns what uses a device without a lease on it.
+fn others(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Option<Bar> {
+    let listed = match &device.processes {
+        Ok(listed) => listed,
+        Err(fault) => return Some(Bar::UsersUnknown(fault.kind.absent())),
+    };
+    let outsider = |process: &&DeviceProcess| {
+        is_user(scene, device, process)
+            && kin::lease_of(&scene.snapshot, process.pid, uuid, leases).is_none()
+    };
+    if let Some(process) = listed.iter().find(outsider) {
+        let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
+        let name = known.or_else(|_| process.name.clone()).unwrap_or_default();
+        return Some(Bar::Outsider { pid: process.pid, name });
+    }
+    scene.usage.unexplained(device.id()).map(Bar::Unexplained)
+}
+
+/// Tells whether a listed process uses the device for itself: displays, monitors and daemons serve
+/// others. In a PID namespace of our own nothing can be told of it, and it does.
+fn is_user(scene: &Scene, device: &DeviceState, process: &DeviceProcess) -> bool {
+    let users = scene.usage.on(device.id());
+    let user = users.iter().find(|user| user.pid == process.pid);
+    user.is_none_or(|user| user.role == Role::MemoryUser)
+}
+
+/// The memory of a device, as a claim finds it.
+struct Account {
+    capacity: Reading<Bytes>,
+    free: Reading<Bytes>,
+    room: Reading<Bytes>,
+}
+
+impl Account {
+    fn of(scene: &Scene, device: &DeviceState, beside: Beside<'_>) -> Self {
+        let untold =
+            |absent| Account { capacity: Err(absent), free: Err(absent), room: Err(absent) };
+        let (total, used) = match (device.memory_total(), device.memory_used()) {
+            (Ok(total), Ok(used)) => (total, used),
+            (Err(absent), _) | (_, Err(absent)) => return untold(absent),
+        };
+        let Ok(uuid) = &device.id().uuid else { return untold(Absent::NotFound) };
+        let reserve = reserve(device, total);
+        let capacity = total.saturating_sub(reserve);
+        let free = total.saturating_sub(used.max(reserve));
+        let Some(parent) = beside.parent else {
+            let taken = taken(scene, device, uuid, beside.leases);
+            // What no lease accounts for is somebody's all the same.
+            let of_leases = used_under(scene, device, uuid, beside.leases);
+            let of_others = used.saturating_sub(of_leases).saturating_sub(reserve);
+            let room = capacity.saturating_sub(taken + of_others);
+            return Account { capacity: Ok(capacity), free: Ok(free), room: Ok(room) };
+        };
+        let own = match parent.claim.share {
+            Share::Whole => capacity,
+            Share::Memory(share) => capacity.min(share),
+        };
+        // What the lease uses beside those that were taken out of it.
+        let all = used_under(scene, device, uuid, std::slice::from_ref(parent));
+        let direct = all.saturating_sub(used_under(scene, device, uuid, beside.leases));
+        let room = own.saturating_sub(taken(scene, device, uuid, beside.leases) + direct);
+        Account { capacity: Ok(own), free: Ok(free.min(own)), room: Ok(room) }
+    }
+}
+
+/// What driver and firmware keep of a device: what they say, and at least what an idle device was
+/// seen to show.
+fn reserve(device: &DeviceState, total: Bytes) -> Bytes {
+    let reserved = device.sample.as_ref().ok().and_then(|sample| sample.memory.reserved.ok());
+    let draws = device.processes.iter().flatten().any(|process| {
+        matches!(process.kind, DeviceProcessKind::Graphics | DeviceProcessKind::ComputeAndGraphics)
+    });
+    let display = device.info.display_active == Ok(true) || draws;
+    driver_reserve(total, display).max(reserved.unwrap_or_default())
+}
+
+/// What leases and earlier claims take of a device: each its share, or what it uses where that is
+/// more.
+fn taken(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Bytes {
+    let share = |entry: &Entry| match entry.claim.share {
+        Share::Memory(share) => share,
+        // The device is barred by it, or the claim takes the whole of what is left.
+        Share::Whole => Bytes(0),
+    };
+    let on_device = leases.iter().filter(|entry| entry.devices.contains(uuid));
+    on_device.map(|entry| share(entry).max(used_by(scene, device, uuid, leases, entry))).sum()
+}
+
+/// The memory that processes under any of these leases are listed with.
+fn used_under(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Bytes {
+    leases.iter().map(|entry| used_by(scene, device, uuid, leases, entry)).sum()
+}
+
+/// The memory that processes under one of these leases are listed with.
+fn used_by(
+    scene: &Scene,
+    device: &DeviceState,
+    uuid: &DeviceUuid,
+    leases: &[Entry],
+    lease: &Entry,
+) -> Bytes {
+    let of_lease = |process: &&DeviceProcess| {
+        kin::lease_of(&scene.snapshot, process.pid, uuid, leases)
+            .is_some_and(|entry| entry.id == lease.id)
+    };
+    let listed = device.processes.iter().flatten().filter(of_lease);
+    listed.filter_map(|process| process.memory.ok()).sum()
+}

@@ -1,0 +1,256 @@
+//! Claims devices, runs a program on them, and sees to it that nothing is left.
+
+use crate::course::Course;
+use crate::environment::environment;
+use crate::grant::{self, Grant, NotGranted};
+use crate::leftovers::{Cleaned, Reach, Tree};
+use crate::memory::Ledger;
+use crate::ports::{Ports, Request};
+use gpu_claim::Waiting;
+use gpu_core::visible::Form;
+use gpu_core::{
+    ActToken, Bytes, DeviceId, Ending, Error, Fault, Groups, Job, Launch, Launcher, LeaseId,
+    ProcessInfo, Reading, Share, observe_users,
+};
+use gpu_reaper::Action;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// How long memory is waited for. Drivers give it back within about half a second; a context torn
+/// down with much mapped memory may take several.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The number of SIGKILL.
+const KILL: i32 = 9;
+
+/// What becomes of a job when nobody waits for it any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDeath {
+    /// It ends, with everything that it started.
+    #[default]
+    End,
+    /// It goes on, with its lease.
+    Keep,
+}
+
+/// A program to run on claimed devices.
+#[derive(Clone, Debug)]
+pub struct RunOrder {
+    /// The devices. Its root is the calling process, which the program's tree cannot leave.
+    pub request: Request,
+    /// The program; the variables that name the devices come on top.
+    pub launch: Launch,
+    /// How the devices are named to it.
+    pub visible: Form,
+    /// How long it may run.
+    pub time_limit: Option<Duration>,
+    /// The time from SIGTERM to SIGKILL.
+    pub grace: Duration,
+    /// What becomes of it when nobody waits for it any more.
+    pub on_death: OnDeath,
+    /// How long safe-gpu is held back at most, until the program shows on its devices.
+    pub handoff: Duration,
+}
+
+/// What happens during a run, for whoever watches.
+///
+/// [`ControlFlow::Break`] gives a wait up, and stops the end of what was left behind; a program
+/// that runs goes on.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Devices are waited for.
+    Waiting(&'a Waiting<'a>),
+    /// They were granted; the program starts next.
+    Granted(&'a Grant),
+    /// safe-gpu is not held back any more.
+    HandedOff(HandOff),
+    /// The time limit is over: the program was asked to end.
+    LimitReached,
+    /// Nobody waits for the program any more.
+    Abandoned,
+    /// What it left behind is ended.
+    CleaningUp(gpu_reaper::Event<'a>),
+    /// Its memory is waited for.
+    WaitingForMemory(Duration),
+}
+
+/// Why safe-gpu is not held back any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOff {
+    /// The program shows on each of its devices, where safe-gpu sees it too.
+    Seen,
+    /// The program itself waits for safe-gpu's lock.
+    Wanted,
+    /// The time is over. Until the program shows, a safe-gpu may take its devices for free.
+    TimedOut,
+}
+
+/// Why nothing was run. No device is kept in any of these cases.
+#[derive(Debug)]
+pub enum NotRun {
+    /// No device was granted.
+    NotGranted(NotGranted),
+    /// The one who watched asked to stop before the program was started.
+    Stopped,
+    /// The program could not be started: by its kind `Process(Gone)` there is none,
+    /// `Process(NotPermitted)` it may not be run, anything else is a failure of this program.
+    NotStarted(Error),
+    /// The program was started and could not be followed; its tree was ended, as the actions say.
+    Lost(Error, Vec<Action>),
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// The lease that it had.
+    pub lease: LeaseId,
+    /// How the program ended.
+    pub ending: Ending,
+    /// It was ended because its time was over.
+    pub limit_hit: bool,
+    /// Nobody waited for it any more.
+    pub abandoned: bool,
+    /// Its devices, and what it used of them.
+    pub devices: Vec<DeviceUse>,
+    /// The time from its start to its end.
+    pub elapsed: Duration,
+    /// Those of its tree that were ended after it, or could not be.
+    pub left_behind: Vec<Action>,
+    /// Those of its tree that are still there.
+    pub still_there: Vec<ProcessInfo>,
+    /// Its memory was seen to be free again, on all of its devices.
+    pub memory_back: Reading<bool>,
+    /// Why what it left behind was not ended, or not all of it.
+    pub stopped: Option<Fault>,
+}
+
+/// What a job used of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceUse {
+    /// The device.
+    pub device: DeviceId,
+    /// The most memory that was seen, by a look each second; absent where none could see it.
+    pub peak: Reading<Bytes>,
+    /// How long it was leased.
+    pub held_for: Duration,
+}
+
+impl RunReport {
+    /// Returns the time that all devices together were leased.
+    pub fn device_time(&self) -> Duration {
+        self.devices.iter().map(|used| used.held_for).sum()
+    }
+}
+
+/// Claims devices, runs a program on them and waits for its end; then ends what the program left
+/// behind on the devices, and sees that their memory is back.
+///
+/// After the time limit, or when nobody waits for it any more, everything that the program started
+/// is ended, whether it holds a device or not.
+///
+/// # Errors
+/// [`NotRun`].
+pub fn run(
+    order: &RunOrder,
+    ports: &Ports<'_>,
+    launcher: &dyn Launcher,
+    token: &ActToken,
+    watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Result<RunReport, NotRun> {
+    let mut waiting = |waiting: &Waiting<'_>| watch(Event::Waiting(waiting));
+    let mut grant = grant::take(&order.request, ports, &mut waiting).map_err(NotRun::NotGranted)?;
+    let granted = ports.clock.monotonic();
+    if watch(Event::Granted(&grant)).is_break() {
+        return Err(NotRun::Stopped);
+    }
+    let mut job = start(order, &grant, launcher).map_err(NotRun::NotStarted)?;
+    let started = ports.clock.monotonic();
+    let mut ledgers = ledgers(&grant);
+    let held_back = grant.held_back.take().and_then(Result::ok);
+    let mut course = Course::new(order, ports, &mut grant, &mut ledgers, held_back);
+    let followed = course.follow(&mut *job, watch);
+    let Course { limit_hit, abandoned, overstayed, .. } = course;
+
+    let ends_whole = limit_hit || (abandoned && order.on_death == OnDeath::End);
+    let reach = if ends_whole || followed.is_err() { Reach::Tree } else { Reach::Holders };
+    let grace = if overstayed { Duration::ZERO } else { order.grace };
+    let tree = Tree { ports, root: order.request.root, devices: &grant.devices, token };
+    let Cleaned { actions, still_there, stopped, ending } =
+        tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
+    let ending = match followed {
+        // One that is still there has not ended; SIGKILL was the last word to it.
+        Ok(ended) => ended.or(ending).unwrap_or(Ending::Signal(KILL)),
+        Err(error) => return Err(NotRun::Lost(error, actions)),
+    };
+    let elapsed = ports.clock.monotonic().saturating_sub(started);
+    let memory_back = memory_back(&ledgers, ports, order, watch);
+    let held_for = ports.clock.monotonic().saturating_sub(granted);
+    let devices = grant.devices.iter().zip(&ledgers).map(|(device, ledger)| DeviceUse {
+        device: device.clone(),
+        peak: ledger.peak,
+        held_for,
+    });
+    Ok(RunReport {
+        lease: grant.entry.id.clone(),
+        ending,
+        limit_hit,
+        abandoned,
+        devices: devices.collect(),
+        elapsed,
+        left_behind: actions,
+        still_there,
+        memory_back,
+        stopped,
+    })
+}
+
+/// Starts the program, which keeps the lease alive too: for as long as one of its processes lives,
+/// the lease does, even when this program is killed.
+fn start(order: &RunOrder, grant: &Grant, launcher: &dyn Launcher) -> Result<Box<dyn Job>, Error> {
+    let machine = &grant.scene.snapshot.devices;
+    let mut launch = order.launch.clone();
+    launch.set.extend(environment(&grant.entry, order.visible, machine)?);
+    grant.held.inherit(true)?;
+    let job = launcher.launch(&launch);
+    let kept = grant.held.inherit(false);
+    let job = job?;
+    // What is started from here on must not keep the lease; nothing but the kernel can refuse it.
+    kept.map(|()| job)
+}
+
+fn ledgers(grant: &Grant) -> Vec<Ledger> {
+    let lease = &grant.entry;
+    let whole = lease.claim.share == Share::Whole && grant.parent.is_none();
+    lease.devices.iter().map(|uuid| Ledger::open(&grant.scene, uuid, whole)).collect()
+}
+
+/// Looks until the memory of all devices is back, or patience ends.
+fn memory_back(
+    ledgers: &[Ledger],
+    ports: &Ports<'_>,
+    order: &RunOrder,
+    watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Reading<bool> {
+    let start = ports.clock.monotonic();
+    loop {
+        let look = observe_users(ports.backend, ports.host, ports.clock, Groups::NONE);
+        let back = ledgers.iter().map(|ledger| ledger.is_back(&look, &order.request.root));
+        // One device that is not back settles it; that another could not say comes second.
+        let back: Vec<Reading<bool>> = back.collect();
+        let absent = back.iter().find_map(|back| back.err());
+        let all = match (back.contains(&Ok(false)), absent) {
+            (true, _) => Ok(false),
+            (false, Some(absent)) => return Err(absent),
+            (false, None) => Ok(true),
+        };
+        let waited = ports.clock.monotonic().saturating_sub(start);
+        if all == Ok(true)
+            || waited >= PATIENCE
+            || watch(Event::WaitingForMemory(waited)).is_break()
+        {
+            return all;
+        }
+        ports.clock.sleep(PAUSE);
+    }
+}
