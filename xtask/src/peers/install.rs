@@ -37,6 +37,13 @@ const PINNED: &[(&str, &str)] = &[
     ("nvtop_3.0.1-1_amd64.deb", "cbb1158617a8a8429836539cf91b2d98f22189f24d2fb2da1ea58743398fd266"),
 ];
 
+/// The versions of safe-gpu that claims are tested beside, with their checksums. They exclude one
+/// another, so that each lies in a folder of its own.
+const SAFE_GPU: &[(&str, &str)] = &[
+    ("1.5.1", "85c35ead2c8cbf61b08bbfc2243b5306e29f00b19f15bcf27104c1e17b30c5d0"),
+    ("2.0.0", "ac132e23e15a28419f25d127d93525fa8d3331a8838f2a6bfbbdc805807f5ddd"),
+];
+
 /// The folder that the tools lie in.
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
@@ -101,6 +108,13 @@ impl Peers {
                 writeln!(out, "peers: not installed: gpustat, nvitop, nvidia-ml-py: {error}")?;
             }
         }
+        for (version, checksum) in SAFE_GPU {
+            let said = match self.install_safe_gpu(version, checksum) {
+                Ok(()) => format!("safe-gpu {version} is installed"),
+                Err(error) => format!("not installed: safe-gpu {version}: {error}"),
+            };
+            writeln!(out, "peers: {said}")?;
+        }
         let missing: Vec<&Package> =
             PACKAGES.iter().filter(|package| self.unpacked(package.program).is_none()).collect();
         if missing.is_empty() {
@@ -129,6 +143,24 @@ impl Peers {
         pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]);
         output_of(pip.args(["--require-hashes", "--requirement"]).arg(&requirements))?;
         fs::write(self.stamp(), REQUIREMENTS)
+    }
+
+    /// Installs one version of safe-gpu where it is not installed yet: a folder to be named in
+    /// `PYTHONPATH`.
+    fn install_safe_gpu(&self, version: &str, checksum: &str) -> io::Result<()> {
+        let folder = self.folder.join(format!("safe-gpu-{version}"));
+        let stamp = folder.join("requirements.txt");
+        let requirement = format!("safe-gpu=={version} --hash=sha256:{checksum}\n");
+        if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == requirement) {
+            return Ok(());
+        }
+        let wanted = self.folder.join(format!("safe-gpu-{version}.txt"));
+        fs::write(&wanted, &requirement)?;
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]);
+        pip.arg("--upgrade").arg("--target").arg(&folder);
+        output_of(pip.args(["--require-hashes", "--requirement"]).arg(&wanted))?;
+        fs::write(stamp, requirement)
     }
 
     fn apt(&self) -> PathBuf {
