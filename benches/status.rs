@@ -79,6 +79,7 @@ impl Stage {
             frozen_at_ms: Some(0),
             latency_us,
             faults: Vec::new(),
+            live: false,
             placeholders: Vec::new(),
             counts_calls,
         };

@@ -27,6 +27,7 @@ impl Stage {
             frozen_at_ms: Some(at.as_millis() as u64),
             latency_us: 0,
             faults,
+            live: false,
             placeholders: Vec::new(),
             counts_calls: true,
         };

@@ -50,6 +50,7 @@ mod state;
 mod topology;
 mod trusted;
 mod viewer;
+mod walk_on;
 
 pub use anonymize::Anonymizer;
 pub use faults::{Call, Fault};
@@ -66,3 +67,4 @@ pub use session::{CallEffect, CallFault, Placeholder, Session};
 pub use simulation::Simulation;
 pub use state::SentSignal;
 pub use trusted::trusted;
+pub use walk_on::{Use, WalkOn};

@@ -18,9 +18,6 @@ impl Machine {
     /// `Invalid` when a process of either side is named twice, or when there is none of this
     /// number on the simulated machine.
     pub(crate) fn stand_in(&mut self, placeholders: &[Placeholder]) -> Result<()> {
-        if placeholders.is_empty() {
-            return Ok(());
-        }
         let numbers = self.new_numbers(placeholders)?;
         let new = |pid: Pid| numbers.get(&pid).copied().unwrap_or(pid);
         for process in &mut self.processes {

@@ -42,7 +42,11 @@ pub struct Session {
     /// What goes wrong at calls of NVML functions.
     #[serde(default)]
     pub faults: Vec<CallFault>,
-    /// The real processes that stand for simulated ones.
+    /// Its processes are real ones: those that stand for simulated ones, and those that
+    /// [appear](crate::WalkOn) by themselves.
+    #[serde(default)]
+    pub live: bool,
+    /// The real processes that stand for simulated ones; of a session that is live.
     #[serde(default)]
     pub placeholders: Vec<Placeholder>,
     /// Each process appends what it called to [`Session::CALLS`] in the folder, after its last
@@ -108,12 +112,21 @@ pub struct Placeholder {
     pub start_ticks: u64,
 }
 
+impl Placeholder {
+    /// The variable of the environment that makes `nvml-sim-process` a placeholder; its arguments
+    /// are those of the process that it stands for.
+    pub const VARIABLE: &'static str = "GPUWS_SIM_PLACEHOLDER";
+}
+
 impl Session {
     /// The file in the folder.
     pub const FILE: &'static str = "session.json";
     /// The file in the folder that calls are counted in: lines of JSON, each with
     /// the calls of one process since its last line.
     pub const CALLS: &'static str = "calls.jsonl";
+    /// The folder in the folder that has stand-ins of the device files, under their names below
+    /// `/dev`, where processes are real ones.
+    pub const DEVICE_FILES: &'static str = "dev";
     /// The variable of the environment that names the folder.
     pub const VARIABLE: &'static str = "GPUWS_SIM_SESSION";
 
@@ -180,6 +193,11 @@ impl Session {
         })
     }
 
+    /// Tells whether its processes are real ones.
+    pub fn is_live(&self) -> bool {
+        self.live || !self.placeholders.is_empty()
+    }
+
     /// Returns the name of the session's machine, without opening it; `None` where there is no such
     /// machine.
     pub fn machine_name(&self) -> Option<String> {
@@ -195,7 +213,9 @@ impl Session {
     /// As [`Machine::named`]; `Invalid` when a placeholder stands for no process of the machine.
     pub fn open(&self) -> Result<Simulation> {
         let mut machine = Machine::named(&self.machine)?;
-        machine.stand_in(&self.placeholders)?;
+        if self.is_live() {
+            machine.stand_in(&self.placeholders)?;
+        }
         Ok(Simulation::start(machine, Seed(self.seed)))
     }
 

@@ -40,7 +40,8 @@ impl State {
         self.bring_to_life(process);
     }
 
-    fn free_pid(&self, from: Pid) -> Pid {
+    /// Returns the first number from this one on that nobody has on the host.
+    pub(crate) fn free_pid(&self, from: Pid) -> Pid {
         let mut pid = from;
         while self.find_on_host(pid).is_some() {
             pid = Pid(pid.0.wrapping_add(1));

@@ -15,6 +15,7 @@ fn session(machine: &str) -> Session {
         frozen_at_ms: None,
         latency_us: 0,
         faults: Vec::new(),
+        live: false,
         placeholders: Vec::new(),
         counts_calls: false,
     }

@@ -12,6 +12,7 @@
 //! What makes this library known as a simulation are its own functions: `gpuwsSimulatedMachine`,
 //! `gpuwsSimulatedSession`, `gpuwsSimulatedOpen` and `gpuwsSimulatedCalls`.
 
+mod belief;
 mod calls;
 mod clock;
 mod code;
@@ -25,4 +26,8 @@ mod library;
 mod pointer;
 mod running;
 mod stand_in;
+mod stat;
 mod view;
+mod walk_on;
+
+pub use stat::start_of;

@@ -4,6 +4,7 @@ use crate::clock;
 use crate::code::{Answer, Code};
 use crate::stand_in::StandIns;
 use crate::view::View;
+use crate::walk_on::WalkOns;
 use gpu_core::{Bytes, DeviceEvent, DeviceFault, Fault, GpuBackend, Pid, ProcessInfo};
 use gpu_sim::{CallEffect, CallFault, Event, Holding, Process, Session, Simulation};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ pub(crate) struct Running {
 struct Machine {
     simulation: Simulation,
     stand_ins: StandIns,
+    walk_ons: WalkOns,
     view: Option<(Duration, Arc<View>)>,
     next_pid: u32,
 }
@@ -93,7 +95,7 @@ impl Running {
     fn machine(&mut self) -> gpu_core::Result<&mut Machine> {
         let machine = match self.machine.take() {
             Some(machine) => machine,
-            None => Machine::open(&self.session)?,
+            None => Machine::open(&self.folder, &self.session)?,
         };
         Ok(self.machine.insert(machine))
     }
@@ -170,21 +172,38 @@ fn lost(gpu: u32) -> Event {
 }
 
 impl Machine {
-    fn open(session: &Session) -> gpu_core::Result<Self> {
+    fn open(folder: &Path, session: &Session) -> gpu_core::Result<Self> {
         let simulation = session.open()?;
         let mut stand_ins = StandIns::new(&session.placeholders);
         // Who has ended before anybody looked ended long ago: the memory is back.
         for pid in stand_ins.ended(clock::since_boot) {
             simulation.happen(Event::Exit(pid));
         }
-        Ok(Machine { simulation, stand_ins, view: None, next_pid: FIRST_NEW_PID })
+        let walk_ons = WalkOns::new(folder, session);
+        Ok(Machine { simulation, stand_ins, walk_ons, view: None, next_pid: FIRST_NEW_PID })
     }
 
-    /// Lets time pass, and those end whose real processes have.
+    /// Lets time pass, and real processes come and go.
     fn reach(&mut self, elapsed: Duration) {
         self.simulation.advance_to(elapsed);
-        for pid in self.stand_ins.ended(clock::since_boot) {
+        self.follow(elapsed);
+    }
+
+    /// Lets those end whose real processes have, and those appear that have come.
+    fn follow(&mut self, elapsed: Duration) {
+        let mut gone = self.stand_ins.ended(clock::since_boot);
+        let mut changes = self.walk_ons.changes(clock::since_boot);
+        gone.append(&mut changes.gone);
+        if gone.is_empty() && changes.come.is_empty() {
+            return;
+        }
+        self.simulation.advance_to(elapsed);
+        for pid in gone {
             self.happen(Event::Exit(pid));
+        }
+        for walk_on in changes.come {
+            self.simulation.walk_on(&walk_on);
+            self.view = None;
         }
     }
 
@@ -194,10 +213,7 @@ impl Machine {
     }
 
     fn look(&mut self, elapsed: Duration) -> Arc<View> {
-        for pid in self.stand_ins.ended(clock::since_boot) {
-            self.simulation.advance_to(elapsed);
-            self.happen(Event::Exit(pid));
-        }
+        self.follow(elapsed);
         match &self.view {
             Some((taken, view)) if elapsed.saturating_sub(*taken) < FRESH => Arc::clone(view),
             _ => {

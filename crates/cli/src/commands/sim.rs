@@ -37,6 +37,7 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         frozen_at_ms: args.at,
         latency_us: args.latency,
         faults: args.fault.clone(),
+        live: args.live,
         placeholders: crew.as_ref().map_or(Vec::new(), |crew| crew.placeholders.clone()),
         counts_calls: args.count_calls.is_some(),
     };

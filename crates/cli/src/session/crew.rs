@@ -35,6 +35,7 @@ impl Crew {
                 .map_err(|error| Failure::io(format!("make '{}'", file.path), error))?;
         }
         let actor = folder.actor()?;
+        folder.admit_walk_ons(&actor)?;
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
         let host = LinuxHost::new(roots);
         let mut crew = Crew { members: Vec::new(), placeholders: Vec::new() };
@@ -60,7 +61,7 @@ impl Crew {
         // What others read in /proc/PID/cmdline; nothing is run by it.
         command.arg0(line.first().unwrap_or(&info.name)).args(line.iter().skip(1));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        command.current_dir("/").process_group(0);
+        command.current_dir("/").process_group(0).env(Placeholder::VARIABLE, "1");
         let mut child = command.spawn()?;
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn greeting(simulated: &str) -> String {
-        format!(r#"echo '{{"greeting":{{"protocol":2,"simulated":{simulated}}}}}'"#)
+        format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'"#)
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! The processes of a session, as a program that was started in it sees them.
 
+use super::members;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{
     Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HolderScan, Host, Origin, Pid, ProcessFault,
-    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, StartTime, Timestamp,
+    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
 };
 use gpu_host::{LinuxHost, Roots, SystemClock};
-use gpu_sim::{Placeholder, Session, Simulation};
+use gpu_sim::{Session, Simulation};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The host of a session: simulated processes, or the real ones that stand for them.
+/// The host of a session: simulated processes, or real ones that stand for them and that appear by
+/// themselves.
 pub(crate) struct SessionHost {
     /// Where it was read, without links.
     folder: PathBuf,
@@ -61,12 +63,12 @@ impl SessionHost {
         // A link that leads elsewhere by the next moment is of no account.
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let session = Session::read(&folder)?;
-        let processes = if session.placeholders.is_empty() {
-            Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
-        } else {
-            let dev = folder.join(super::DEVICE_FILES);
+        let processes = if session.is_live() {
+            let dev = folder.join(Session::DEVICE_FILES);
             let roots = Roots { proc: "/proc".into(), dev, sys: folder.join("sys") };
             Processes::Real(LinuxHost::new(roots))
+        } else {
+            Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
         };
         Ok(SessionHost { folder, session, processes })
     }
@@ -76,7 +78,7 @@ impl SessionHost {
         &self.folder
     }
 
-    /// Tells whether real processes stand for the simulated ones: only those can be ended.
+    /// Tells whether its processes are real ones: only those can be ended.
     pub(crate) fn has_real_processes(&self) -> bool {
         matches!(self.processes, Processes::Real(_))
     }
@@ -97,10 +99,6 @@ impl SessionHost {
             Processes::Real(_) => None,
         };
         SessionClock { wall, real: SystemClock::new() }
-    }
-
-    fn placeholder(&self, pid: Pid) -> Option<&Placeholder> {
-        self.session.placeholders.iter().find(|placeholder| placeholder.pid == pid.0)
     }
 }
 
@@ -149,8 +147,8 @@ impl Host for SessionHost {
         self.now().own_line()
     }
 
-    /// Opens a placeholder of this very session. Any other real process has nothing to do with
-    /// the simulation, and a process that is only simulated cannot be ended from here, since other
+    /// Opens a process of this very session. Any other real process has nothing to do with the
+    /// simulation, and a process that is only simulated cannot be ended from here, since other
     /// programs have simulations of their own.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         let what = || format!("open process {pid}");
@@ -159,16 +157,12 @@ impl Host for SessionHost {
                 "it is only simulated; 'gpuws --sim MACHINE reap' or 'gpuws sim --live' can end it",
             ));
         };
-        let Some(placeholder) = self.placeholder(pid) else {
-            return Err(Error::new(ProcessFault::NotPermitted, what())
-                .with_source("it does not belong to the simulation"));
-        };
         let handle = real.open(pid)?;
-        let expected = Some(StartTime(placeholder.start_ticks));
-        if handle.look()?.key.start != expected {
-            return Err(Error::new(ProcessFault::Gone, what()));
+        match members::belongs(&*handle, real, &self.session, &self.folder)? {
+            true => Ok(handle),
+            false => Err(Error::new(ProcessFault::NotPermitted, what())
+                .with_source("it does not belong to the simulation")),
         }
-        Ok(handle)
     }
 }
 

@@ -4,6 +4,7 @@ mod crew;
 mod devices;
 mod host;
 mod library;
+mod members;
 
 pub(crate) use crew::Crew;
 pub(crate) use devices::SessionDevices;
@@ -11,7 +12,7 @@ pub(crate) use host::SessionHost;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_sim::{Session, trusted};
+use gpu_sim::{Session, WalkOn, trusted};
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -23,9 +24,6 @@ const LIBRARY: &str = "libnvml_sim.so";
 
 /// The names by which programs load NVML.
 const NVML: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
-
-/// Where the simulated device files lie in a session's folder.
-const DEVICE_FILES: &str = "dev";
 
 /// Returns the folder of the session that this program was started in, as the environment names
 /// it.
@@ -75,13 +73,21 @@ impl Folder {
         let inside = Path::new(path.strip_prefix("/dev/")?);
         let plain = |part| matches!(part, Component::Normal(_));
         (!path.contains('\n') && inside.components().all(plain))
-            .then(|| self.path().join(DEVICE_FILES).join(inside))
+            .then(|| self.path().join(Session::DEVICE_FILES).join(inside))
     }
 
     /// Returns the program that stands for a simulated process; it lies beside the library.
     pub(crate) fn actor(&self) -> Result<PathBuf, Failure> {
         let beside = self.library.with_file_name(crew::ACTOR);
         if beside.is_file() { Ok(beside) } else { beside_this_program(crew::ACTOR) }
+    }
+
+    /// Lets real processes appear on the session's devices by themselves; the program with which
+    /// they do lies in the folder then.
+    fn admit_walk_ons(&self, actor: &Path) -> Result<(), Failure> {
+        WalkOn::admit(self.path())?;
+        symlink(actor, self.path().join(crew::ACTOR))
+            .map_err(|error| Failure::io(format!("link {}", crew::ACTOR), error))
     }
 
     /// Returns the variables that let a program see the session.

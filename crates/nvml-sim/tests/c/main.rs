@@ -10,3 +10,4 @@ mod lists;
 mod mig;
 mod stage;
 mod stand_ins;
+mod walk_ons;

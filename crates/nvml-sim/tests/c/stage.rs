@@ -48,6 +48,7 @@ pub(crate) fn session(machine: &str) -> Session {
         frozen_at_ms: Some(0),
         latency_us: 0,
         faults: Vec::new(),
+        live: false,
         placeholders: Vec::new(),
         counts_calls: false,
     }

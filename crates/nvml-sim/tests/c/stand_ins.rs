@@ -1,22 +1,55 @@
 use crate::stage::{Stage, session};
 use gpu_sim::{Placeholder, Session};
+use nvml_sim::start_of;
 use nvml_wrapper_sys::bindings::{nvmlMemory_t, nvmlProcessInfo_v1_t};
 use std::process::{Child, Command};
 
 /// A real process that does nothing until it is killed.
-fn idle() -> Child {
-    Command::new("sleep").arg("600").spawn().unwrap()
+pub(crate) struct Idle(Child);
+
+impl Idle {
+    pub(crate) fn new() -> Self {
+        Idle(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn start_ticks(&self) -> u64 {
+        start_of(self.pid()).unwrap()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
-fn placeholder(child: &Child) -> Placeholder {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-    let start = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
-    Placeholder { simulated: 21044, pid: child.id(), start_ticks: start.parse().unwrap() }
+impl Drop for Idle {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-/// Returns the processes that are listed on the first GPU, and the memory that is used.
-fn shown(stage: &Stage) -> (Vec<u32>, u64) {
-    let device = stage.device(0);
+fn placeholder(idle: &Idle) -> Placeholder {
+    Placeholder { simulated: 21044, pid: idle.pid(), start_ticks: idle.start_ticks() }
+}
+
+/// Asks until the answer is as wanted: real processes are looked for at most every 20 ms.
+pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
+    let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+    let waited = (0..2000).any(|_| {
+        let _ = rustix::thread::nanosleep(&pause);
+        is_so()
+    });
+    assert!(waited, "{what}");
+}
+
+/// Returns the processes that are listed on a GPU, and the memory that is used in MiB.
+pub(crate) fn shown(stage: &Stage, gpu: u32) -> (Vec<u32>, u64) {
+    let device = stage.device(gpu);
     let mut infos = [nvmlProcessInfo_v1_t { pid: 0, usedGpuMemory: 0 }; 8];
     let mut count = 8;
     let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
@@ -33,25 +66,18 @@ fn shown(stage: &Stage) -> (Vec<u32>, u64) {
 
 #[test]
 fn a_process_ends_with_the_real_one_and_gives_its_memory_back() {
-    let mut child = idle();
+    let mut idle = Idle::new();
     let stands = Session {
-        placeholders: vec![placeholder(&child)],
+        placeholders: vec![placeholder(&idle)],
         frozen_at_ms: Some(1000),
         ..session("labbox")
     };
     let stage = Stage::begun(stands.clone());
-    assert_eq!(shown(&stage), (vec![child.id()], 72708));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // It is looked for at most every 20 ms.
-    let gone = (0..1000).any(|_| {
-        let _ =
-            rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 5_000_000 });
-        shown(&stage).0.is_empty()
-    });
-    assert!(gone, "a process that has ended is still listed");
+    assert_eq!(shown(&stage, 0), (vec![idle.pid()], 72708));
+    idle.kill();
+    soon("a process that has ended is still listed", || shown(&stage, 0).0.is_empty());
     drop(stage);
     // Who opens the session later finds the memory free.
     let stage = Stage::begun(stands);
-    assert_eq!(shown(&stage), (vec![], 4));
+    assert_eq!(shown(&stage, 0), (vec![], 4));
 }

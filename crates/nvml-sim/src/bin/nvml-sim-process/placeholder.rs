@@ -6,19 +6,17 @@
 //! answers with a line on standard output once it is all that. When its standard input ends, the
 //! simulation is over, and so is the process.
 
+use crate::device_file::{map, open};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::SIGTERM;
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// How much of a file is mapped: a page.
-const MAPPED: usize = 4096;
 
 /// What the process is to be.
 #[derive(Default)]
@@ -30,18 +28,11 @@ struct Part {
     stopped: bool,
 }
 
-fn main() -> ExitCode {
-    match play() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Whoever started it waits for a line and gets the end of the output instead.
-            let _ = writeln!(io::stderr(), "nvml-sim-process: failed to start: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn play() -> io::Result<()> {
+/// Plays the part until the simulation or the part is over.
+///
+/// # Errors
+/// What kept it from starting.
+pub(crate) fn play() -> io::Result<ExitCode> {
     let part = read_part(&mut io::stdin().lock())?;
     // Not while reading: the name is what tells that it is ready.
     let name = CString::new(part.name).map_err(io::Error::other)?;
@@ -60,13 +51,13 @@ fn play() -> io::Result<()> {
             waited => waited?,
         };
         if !ends[0].revents().is_empty() {
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         let mut word = [0; 64];
         let _ = asked.read(&mut word)?;
         if let Some(delay) = part.ends_after {
             wait(delay)?;
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
     }
 }
@@ -87,9 +78,9 @@ fn read_part(input: &mut impl BufRead) -> io::Result<Part> {
         match (word, rest) {
             ("start", "") => return Ok(part),
             ("name", name) => part.name = name.to_owned(),
-            ("file", path) => part.files.push(open(path)?),
+            ("file", path) => part.files.push(open(Path::new(path))?),
             ("map", path) => {
-                let file = open(path)?;
+                let file = open(Path::new(path))?;
                 map(&file)?;
                 part.files.push(file);
             }
@@ -103,18 +94,4 @@ fn read_part(input: &mut impl BufRead) -> io::Result<Part> {
         }
     }
     Err(io::ErrorKind::UnexpectedEof.into())
-}
-
-fn open(path: &str) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
-    Ok(file)
-}
-
-/// Maps the beginning of a file for as long as the process lives.
-fn map(file: &File) -> io::Result<()> {
-    let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
-    // SAFETY: the kernel chooses an address where nothing is mapped, and nobody reads or writes
-    // there: the mapping is only there to be seen in /proc/PID/maps.
-    unsafe { mmap(std::ptr::null_mut(), MAPPED, protection, flags, file, 0) }?;
-    Ok(())
 }

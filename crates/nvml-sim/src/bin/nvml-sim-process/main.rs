@@ -1,0 +1,35 @@
+//! A real process on the devices of a session: one that stands for a simulated process, or one
+//! that appears by itself.
+//!
+//! ```text
+//! nvml-sim-process --use GPU:MIB[,GPU:MIB…] [--load PERCENT] [--name NAME]
+//!                  [--seconds N | -- COMMAND…]
+//! ```
+//!
+//! appears on devices by index, or with `visible` in place of an index on those that
+//! `CUDA_VISIBLE_DEVICES` shows to a CUDA program, and stays until it is ended or the session is
+//! over, for some seconds, or as long as a command. Within `gpuws sim MACHINE --live` it lies in
+//! the session's folder: `"$GPUWS_SIM_SESSION/nvml-sim-process" --use 0:1000`.
+
+mod device_file;
+mod part;
+mod placeholder;
+mod visible;
+mod walk_on;
+
+use gpu_sim::Placeholder;
+use part::Part;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let played = match std::env::var_os(Placeholder::VARIABLE) {
+        Some(_) => placeholder::play().map_err(|error| format!("start: {error}")),
+        None => Part::read(std::env::args_os().skip(1)).and_then(walk_on::play),
+    };
+    played.unwrap_or_else(|why| {
+        // Whoever started a placeholder waits for a line and gets the end of the output instead.
+        let _ = writeln!(std::io::stderr(), "nvml-sim-process: failed to {why}");
+        ExitCode::FAILURE
+    })
+}

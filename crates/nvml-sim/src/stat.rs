@@ -1,0 +1,48 @@
+//! What `/proc/PID/stat` says of a process.
+
+use std::fs::File;
+use std::io::Read;
+
+/// The most that is read of it, in bytes.
+const MAX_STAT: u64 = 4096;
+
+/// Returns when the process that has this number now started, in clock ticks since boot; `None`
+/// when it has ended or cannot be read.
+pub fn start_of(pid: u32) -> Option<u64> {
+    let mut stat = Vec::new();
+    let file = File::open(format!("/proc/{pid}/stat")).ok()?;
+    file.take(MAX_STAT).read_to_end(&mut stat).ok()?;
+    alive_since(&stat)
+}
+
+/// Returns when the process of a `stat` started; `None` when only its entry is left. Fields are
+/// counted from the end of the name, which may hold anything.
+fn alive_since(stat: &[u8]) -> Option<u64> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;
+    // The third field is the first after the name.
+    let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3);
+    let zombie = matches!(field(3)?, "Z" | "X");
+    // A zombie whose other threads live has not ended: it still has what it had.
+    let threads: u64 = field(20)?.parse().ok()?;
+    if zombie && threads <= 1 { None } else { field(22)?.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(name: &str, state: char, threads: u32) -> Vec<u8> {
+        let between = "0 ".repeat(16);
+        format!("7 ({name}) {state} {between}{threads} 0 4242 1 1").into_bytes()
+    }
+
+    #[test]
+    fn a_zombie_has_ended_when_its_last_thread_has() {
+        assert_eq!(alive_since(&stat("python", 'S', 1)), Some(4242));
+        assert_eq!(alive_since(&stat("a) Z 0 0 (b", 'S', 1)), Some(4242));
+        assert_eq!(alive_since(&stat("python", 'Z', 2)), Some(4242));
+        assert_eq!(alive_since(&stat("python", 'Z', 1)), None);
+        assert_eq!(alive_since(b"garbage"), None);
+    }
+}
