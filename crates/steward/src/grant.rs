@@ -74,9 +74,34 @@ impl Refused {
     pub fn passed(&self) -> impl Iterator<Item = (&DeviceId, &Passed)> {
         let passed = match &self.refusal {
             Refusal::NotNow { passed, .. } | Refusal::Never { passed, .. } => &passed[..],
-            Refusal::Contradictory => &[],
+            Refusal::Missing(_) | Refusal::Contradictory => &[],
         };
         named(passed, &self.offered)
+    }
+
+    /// Returns every device that the claim could have if all others gave theirs back.
+    fn could(&self) -> Vec<DeviceUuid> {
+        let never: Vec<&DeviceId> =
+            self.passed().filter_map(|(id, why)| why.is_lasting().then_some(id)).collect();
+        uuids(self.offered.iter().filter(|id| !never.contains(id)))
+    }
+}
+
+/// Chooses devices for a claim.
+///
+/// # Errors
+/// When it can have none now.
+pub(crate) fn decide(
+    scene: &Scene,
+    claim: &Claim,
+    beside: Beside<'_>,
+) -> Result<Decision, Refused> {
+    let offers = offers(scene, claim, beside);
+    let chosen = choose(claim, &offers, scene.topology.as_ref());
+    let offered = offers.into_iter().map(|offer| offer.id).collect();
+    match chosen {
+        Ok(choice) => Ok(Decision { choice, offered }),
+        Err(refusal) => Err(Refused { refusal, offered }),
     }
 }
 
@@ -264,30 +289,19 @@ impl<'a> Chooser<'a> {
         let eased = Claim { compute_capability: needs, ..claim.clone() };
         let waiting = self.waiting.borrow();
         let beside = Beside { parent: self.parent, leases, waiting: &waiting };
-        let offers = offers(scene, &eased, beside);
-        let offered = || offers.iter().map(|offer| offer.id.clone()).collect();
         let own = claim == self.claim;
-        match choose(&eased, &offers, scene.topology.as_ref()) {
-            Ok(choice) => {
-                let decision = Decision { choice, offered: offered() };
+        match decide(scene, &eased, beside) {
+            Ok(decision) => {
                 let devices = uuids(decision.devices().iter());
                 if own {
                     self.seen.borrow_mut().decision = Some(decision);
                 }
                 Chosen::Devices(devices)
             }
-            Err(refusal) => {
-                let refused = Refused { refusal, offered: offered() };
+            Err(refused) => {
                 let chosen = match &refused.refusal {
-                    Refusal::NotNow { .. } => {
-                        let never: Vec<&DeviceId> = refused
-                            .passed()
-                            .filter_map(|(id, why)| why.is_lasting().then_some(id))
-                            .collect();
-                        let could = refused.offered.iter().filter(|id| !never.contains(id));
-                        Chosen::NotNow { could: uuids(could) }
-                    }
-                    Refusal::Never { .. } | Refusal::Contradictory => Chosen::Never,
+                    Refusal::NotNow { .. } => Chosen::NotNow { could: refused.could() },
+                    _ => Chosen::Never,
                 };
                 if own {
                     self.seen.borrow_mut().refused = Some(refused);

@@ -20,7 +20,7 @@ fn sees_all(snapshot: &Snapshot) -> bool {
 }
 
 /// Tells whether a process is `root` or descends from it.
-pub(crate) fn descends(snapshot: &Snapshot, pid: Pid, root: &ProcessKey) -> bool {
+pub fn descends(snapshot: &Snapshot, pid: Pid, root: &ProcessKey) -> bool {
     line(snapshot, pid).any(|info| info.key.surely_same(root))
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn lease_of<'e>(
 ///
 /// # Errors
 /// When the own line cannot be read.
-pub(crate) fn own_lease(host: &dyn Host, leases: &[Entry]) -> Result<Option<Entry>> {
+pub fn own_lease(host: &dyn Host, leases: &[Entry]) -> Result<Option<Entry>> {
     if leases.is_empty() {
         return Ok(None);
     }

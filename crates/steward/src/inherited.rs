@@ -1,0 +1,352 @@
+//! What others have given already: a list of visible devices, or a job of a scheduler.
+//!
+//! A claim inside of such a job stays within what was given. Where several say something, what was
+//! set last and nearest counts: `CUDA_VISIBLE_DEVICES` before the variables of a scheduler.
+
+use gpu_core::visible::{Numbering, VisibleList};
+use gpu_core::visible::{ORDER, VISIBLE, narrow};
+use gpu_core::{Claim, DeviceState, DeviceUuid, Result};
+use std::ffi::OsString;
+use std::fmt;
+
+/// Who starts programs and gives them devices, or leaves that to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convention {
+    /// Slurm.
+    Slurm,
+    /// Sun, Univa or Altair Grid Engine.
+    GridEngine,
+    /// Ray.
+    Ray,
+    /// torchrun, and DeepSpeed, which sets the same.
+    Torchrun,
+    /// Horovod.
+    Horovod,
+    /// Open MPI.
+    OpenMpi,
+}
+
+impl fmt::Display for Convention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Convention::Slurm => "Slurm",
+            Convention::GridEngine => "Grid Engine",
+            Convention::Ray => "Ray",
+            Convention::Torchrun => "torchrun",
+            Convention::Horovod => "Horovod",
+            Convention::OpenMpi => "Open MPI",
+        })
+    }
+}
+
+/// Something that whoever started the job should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// An entry of the list names no device here, and those behind it do not count.
+    ListEnds {
+        /// The variable.
+        variable: &'static str,
+        /// The entry, as it stands there.
+        at: String,
+    },
+    /// The scheduler counts devices and names none: the number asked for should be the one that it
+    /// was told.
+    NothingNamed(Convention),
+    /// The numbers of the visible list are in an order that is not known here; those of the
+    /// scheduler were taken.
+    NumbersUnclear(Convention),
+    /// The program is one of several on this machine, by this number: each claims for itself.
+    OneOfMany(Convention, u32),
+}
+
+/// What others have given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// The devices; `None` where none was named.
+    pub given: Option<Vec<DeviceUuid>>,
+    /// The variable that named them.
+    pub by: Option<&'static str>,
+    /// Who started this.
+    pub conventions: Vec<Convention>,
+    /// What is to be known besides.
+    pub notes: Vec<Note>,
+}
+
+impl Inherited {
+    /// Returns the claim on what it asks for and was given too; `None` where nothing is left.
+    pub fn narrow(&self, claim: &Claim) -> Option<Claim> {
+        let Some(given) = &self.given else { return Some(claim.clone()) };
+        Some(Claim { among: narrow(&claim.among, given)?, ..claim.clone() })
+    }
+}
+
+/// The variables by which each is known: all of one list must be set.
+const SIGNS: [(Convention, &[&str]); 7] = [
+    (Convention::Slurm, &["SLURM_JOB_ID"]),
+    (Convention::GridEngine, &["SGE_ROOT", "JOB_ID"]),
+    (Convention::GridEngine, &["SGE_TASK_ID", "JOB_ID"]),
+    (Convention::Ray, &["RAY_JOB_ID"]),
+    (Convention::Torchrun, &["LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
+    (Convention::Horovod, &["HOROVOD_LOCAL_RANK"]),
+    (Convention::OpenMpi, &["OMPI_COMM_WORLD_LOCAL_RANK"]),
+];
+
+/// The variables that number the programs of one job on one machine.
+const RANKS: [(Convention, &str); 3] = [
+    (Convention::Torchrun, "LOCAL_RANK"),
+    (Convention::Horovod, "HOROVOD_LOCAL_RANK"),
+    (Convention::OpenMpi, "OMPI_COMM_WORLD_LOCAL_RANK"),
+];
+
+/// The variables in which a scheduler names devices, the nearest first.
+const LISTS: [(Convention, &str); 3] = [
+    (Convention::Slurm, "SLURM_STEP_GPUS"),
+    (Convention::Slurm, "SLURM_JOB_GPUS"),
+    (Convention::GridEngine, "SGE_HGR_gpu"),
+];
+
+/// Returns what the variables of the environment say; `machine` is asked for the devices only
+/// where a list is to be read.
+///
+/// # Errors
+/// `Invalid` where the visible list counts in an order that is not known here, and no scheduler
+/// says what it means: whatever was guessed could be somebody else's device.
+pub fn inherited(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    machine: &dyn Fn() -> Vec<DeviceState>,
+) -> Result<Inherited> {
+    // What is no text names nothing.
+    let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
+    let is_set = |name: &&str| variable(name).is_some();
+    let mut conventions: Vec<Convention> = Vec::new();
+    for (convention, signs) in SIGNS {
+        if signs.iter().all(is_set) && !conventions.contains(&convention) {
+            conventions.push(convention);
+        }
+    }
+    let started_by = |convention: &Convention| conventions.contains(convention);
+    let mut notes = Vec::new();
+    for (convention, name) in RANKS.iter().filter(|(convention, _)| started_by(convention)) {
+        if let Some(rank) = text(name).and_then(|rank| rank.trim().parse().ok()) {
+            notes.push(Note::OneOfMany(*convention, rank));
+        }
+    }
+    let listed = LISTS.iter().filter(|(convention, _)| started_by(convention));
+    let listed =
+        listed.copied().find_map(|(convention, name)| Some((convention, name, text(name)?)));
+    let visible = text(VISIBLE);
+    let mut found = Inherited { given: None, by: None, conventions, notes };
+    match (visible, listed) {
+        (None, None) => {
+            let counts = |convention: &&Convention| {
+                matches!(convention, Convention::Slurm | Convention::GridEngine | Convention::Ray)
+            };
+            let silent = found.conventions.iter().find(counts).copied();
+            found.notes.extend(silent.map(Note::NothingNamed));
+        }
+        (None, Some((convention, name, value))) => {
+            found.read_list(convention, name, &value, &machine());
+        }
+        (Some(visible), listed) => {
+            let machine = machine();
+            let numbering = Numbering::parse(text(ORDER).as_deref());
+            let list = VisibleList::parse(Some(&visible));
+            match (list.resolve(&machine, numbering), listed) {
+                (Ok(resolved), _) => {
+                    let at = resolved.ended_at.as_ref().map(ToString::to_string);
+                    found.notes.extend(at.map(|at| Note::ListEnds { variable: VISIBLE, at }));
+                    found.given = Some(resolved.uuids());
+                    found.by = Some(VISIBLE);
+                }
+                (Err(_), Some((convention, name, value))) => {
+                    found.notes.push(Note::NumbersUnclear(convention));
+                    found.read_list(convention, name, &value, &machine);
+                }
+                (Err(error), None) => return Err(error),
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Inherited {
+    /// Reads a scheduler's list. What it names and is not seen here is left out: it may be behind
+    /// a fence. The first entry that is no number ends it.
+    fn read_list(
+        &mut self,
+        convention: Convention,
+        variable: &'static str,
+        value: &str,
+        machine: &[DeviceState],
+    ) {
+        let mut given = Vec::new();
+        let separators = |c: char| c == ',' || c.is_ascii_whitespace();
+        for entry in value.split(separators).filter(|entry| !entry.is_empty()).take(ENTRIES) {
+            let Some((first, last)) = range(entry) else {
+                let at = entry.chars().take(LONGEST).collect();
+                self.notes.push(Note::ListEnds { variable, at });
+                break;
+            };
+            let meant = machine
+                .iter()
+                .filter(|device| (first..=last).contains(&number(convention, device)));
+            for uuid in meant.filter_map(|device| device.id().uuid.clone().ok()) {
+                if !given.contains(&uuid) {
+                    given.push(uuid);
+                }
+            }
+        }
+        self.given = Some(given);
+        self.by = Some(variable);
+    }
+}
+
+/// More than any machine has.
+const ENTRIES: usize = 1024;
+/// So much of an entry that is none is shown.
+const LONGEST: usize = 40;
+
+/// The number by which a scheduler knows a device. Slurm counts device files, whatever of them a
+/// job may see (`SLURM_JOB_GPUS` in the manual of `srun`); for Grid Engine whoever set it up
+/// counts, as nvidia-smi does.
+fn number(convention: Convention, device: &DeviceState) -> u32 {
+    let id = device.id();
+    match convention {
+        Convention::Slurm => id.minor.unwrap_or(id.index),
+        _ => id.index,
+    }
+}
+
+/// Reads `3` or `0-3`; a word before the number is passed over, as in Grid Engine's `gpu0`.
+fn range(entry: &str) -> Option<(u32, u32)> {
+    let entry = entry.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let (first, last) = entry.split_once('-').unwrap_or((entry, entry));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = |text: &str| text.parse().ok().filter(|_| digits(text));
+    Some((number(first)?, number(last)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{DeviceId, DeviceInfo, ErrorKind, Fault, Groups};
+    use std::cell::Cell;
+
+    /// Devices of one name, or of two, where the files count the other way round.
+    fn machine(alike: bool) -> Vec<DeviceState> {
+        let fault = Fault { kind: ErrorKind::TimedOut, text: String::new() };
+        let device = |index: u32| {
+            let mut id = DeviceId::from_index(index);
+            id.uuid = Ok(DeviceUuid(format!("GPU-{index}")));
+            id.minor = Ok(3 - index);
+            let name = if alike || index < 2 { "A100" } else { "V100" };
+            let info = DeviceInfo { name: Ok(name.into()), ..DeviceInfo::unknown(id) };
+            DeviceState::unanswered(info, Groups::NONE, &fault)
+        };
+        (0..4).map(device).collect()
+    }
+
+    fn read(variables: &[(&str, &str)], alike: bool) -> Result<Inherited> {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| OsString::from(*value))
+        };
+        inherited(&value, &|| machine(alike))
+    }
+
+    fn given(variables: &[(&str, &str)]) -> Option<Vec<String>> {
+        let given = read(variables, true).unwrap().given;
+        given.map(|given| given.into_iter().map(|uuid| uuid.0).collect())
+    }
+
+    #[test]
+    fn what_each_convention_gives() {
+        let slurm = ("SLURM_JOB_ID", "7");
+        let engine = [("SGE_ROOT", "/opt/sge"), ("JOB_ID", "7")];
+        for (variables, expected) in [
+            (vec![], None),
+            (vec![("CUDA_VISIBLE_DEVICES", "2,0")], Some(vec!["GPU-2", "GPU-0"])),
+            (vec![("CUDA_VISIBLE_DEVICES", "GPU-3")], Some(vec!["GPU-3"])),
+            (vec![("CUDA_VISIBLE_DEVICES", "")], Some(vec![])),
+            (vec![("CUDA_VISIBLE_DEVICES", "NoDevFiles")], Some(vec![])),
+            // Slurm: the visible list first, then the step's, then the job's, by device file.
+            (
+                vec![slurm, ("CUDA_VISIBLE_DEVICES", "1"), ("SLURM_JOB_GPUS", "0")],
+                Some(vec!["GPU-1"]),
+            ),
+            (vec![slurm, ("SLURM_JOB_GPUS", "0,2-3")], Some(vec!["GPU-3", "GPU-0", "GPU-1"])),
+            (vec![slurm, ("SLURM_STEP_GPUS", "1"), ("SLURM_JOB_GPUS", "0,1")], Some(vec!["GPU-2"])),
+            (vec![slurm, ("SLURM_JOB_GPUS", "9")], Some(vec![])),
+            (vec![slurm], None),
+            // Whoever merely has the variable in his shell is in no job.
+            (vec![("SLURM_JOB_GPUS", "0")], None),
+            (
+                vec![engine[0], engine[1], ("SGE_HGR_gpu", "gpu0 gpu2")],
+                Some(vec!["GPU-0", "GPU-2"]),
+            ),
+            (vec![engine[0], engine[1]], None),
+            (vec![("RAY_JOB_ID", "01"), ("CUDA_VISIBLE_DEVICES", "3")], Some(vec!["GPU-3"])),
+        ] {
+            let expected = expected.map(|e| e.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(given(&variables), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_whose_order_is_not_known_are_not_guessed() {
+        let list = ("CUDA_VISIBLE_DEVICES", "0");
+        assert_eq!(read(&[list], false).unwrap_err().kind(), ErrorKind::Invalid);
+        let ordered = read(&[list, ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], false).unwrap();
+        assert_eq!(ordered.given, Some(vec![DeviceUuid("GPU-0".into())]));
+        let slurm = [list, ("SLURM_JOB_ID", "7"), ("SLURM_JOB_GPUS", "3")];
+        let told = read(&slurm, false).unwrap();
+        assert_eq!(told.given, Some(vec![DeviceUuid("GPU-0".into())]));
+        assert_eq!(told.notes, [Note::NumbersUnclear(Convention::Slurm)]);
+    }
+
+    #[test]
+    fn notes_say_what_the_user_should_know() {
+        let notes = |variables: &[(&str, &str)]| read(variables, true).unwrap().notes;
+        let rank = [("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "4")];
+        assert_eq!(notes(&rank), [Note::OneOfMany(Convention::Torchrun, 1)]);
+        assert_eq!(notes(&rank[..1]), []);
+        let horovod = [("HOROVOD_LOCAL_RANK", "2")];
+        assert_eq!(notes(&horovod), [Note::OneOfMany(Convention::Horovod, 2)]);
+        let engine = [("SGE_ROOT", "/opt/sge"), ("JOB_ID", "7")];
+        assert_eq!(notes(&engine), [Note::NothingNamed(Convention::GridEngine)]);
+        let ended = Note::ListEnds { variable: VISIBLE, at: "7".into() };
+        assert_eq!(notes(&[("CUDA_VISIBLE_DEVICES", "0,7,1")]), [ended]);
+        let odd = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_GPUS", "0,x-y,1")];
+        assert!(matches!(&notes(&odd)[..], [Note::ListEnds { variable: "SLURM_JOB_GPUS", .. }]));
+    }
+
+    #[test]
+    fn the_machine_is_asked_only_where_a_list_is_to_be_read() {
+        let asked = Cell::new(false);
+        let machine = || {
+            asked.set(true);
+            machine(true)
+        };
+        inherited(&|name| (name == "LOCAL_RANK").then(|| "0".into()), &machine).unwrap();
+        assert!(!asked.get());
+        inherited(&|name| (name == VISIBLE).then(|| "0".into()), &machine).unwrap();
+        assert!(asked.get());
+    }
+
+    #[test]
+    fn a_claim_is_narrowed_and_never_widened() {
+        let uuids = |names: &[&str]| -> Vec<DeviceUuid> {
+            names.iter().map(|name| DeviceUuid((*name).to_owned())).collect()
+        };
+        let found = read(&[("CUDA_VISIBLE_DEVICES", "1,2")], true).unwrap();
+        let any = Claim::whole(1);
+        assert_eq!(found.narrow(&any).unwrap().among, uuids(&["GPU-1", "GPU-2"]));
+        let some = Claim { among: uuids(&["GPU-0", "GPU-2"]), ..Claim::whole(1) };
+        assert_eq!(found.narrow(&some).unwrap().among, uuids(&["GPU-2"]));
+        let other = Claim { among: uuids(&["GPU-0"]), ..Claim::whole(1) };
+        assert_eq!(found.narrow(&other), None);
+        let none = read(&[("CUDA_VISIBLE_DEVICES", "")], true).unwrap();
+        assert_eq!(none.narrow(&any), None);
+        assert_eq!(read(&[], true).unwrap().narrow(&some), Some(some.clone()));
+    }
+}

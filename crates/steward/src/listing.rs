@@ -1,0 +1,132 @@
+//! Who has devices, and who waits for them.
+
+use crate::grant::{Refused, decide};
+use crate::kin;
+use crate::offers::Beside;
+use crate::ports::Ports;
+use crate::scene::{Scene, Wants};
+use gpu_claim::Ledger;
+use gpu_core::{Bytes, DeviceId, DeviceUuid, Entry, Pid, ProcessInfo, Reading, Result, ask};
+
+/// All leases and everybody who waits.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The leases, in the order in which they were asked for.
+    pub leases: Vec<Leased>,
+    /// Those who wait, the next first.
+    pub queue: Vec<Queued>,
+    /// What was seen of the machine.
+    pub scene: Scene,
+}
+
+/// A lease, and what it is used for.
+#[derive(Clone, Debug)]
+pub struct Leased {
+    /// The lease.
+    pub entry: Entry,
+    /// The lease that it was taken out of.
+    pub within: Option<Entry>,
+    /// Its devices; no names but the UUID for one that is not seen here.
+    pub devices: Vec<(DeviceUuid, Option<DeviceId>)>,
+    /// The process whose descendants it is for. One that does not belong to the lease's user is
+    /// none: anybody can write any number.
+    pub root: Option<Box<ProcessInfo>>,
+    /// The processes that use its devices under it, as the driver lists them.
+    pub users: Vec<LeaseUser>,
+}
+
+/// A process that uses a device under a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseUser {
+    /// The device.
+    pub device: DeviceUuid,
+    /// The process.
+    pub pid: Pid,
+    /// Its name, where it is known; hostile text.
+    pub name: Option<String>,
+    /// Device memory.
+    pub memory: Reading<Bytes>,
+}
+
+/// One who waits.
+#[derive(Clone, Debug)]
+pub struct Queued {
+    /// Its place in the queue.
+    pub entry: Entry,
+    /// The lease that devices are to be taken out of.
+    pub within: Option<Entry>,
+    /// How many of those who wait for the same devices came earlier.
+    pub ahead: usize,
+    /// The process that waits, as for a lease.
+    pub root: Option<Box<ProcessInfo>>,
+    /// What it lacks at this moment, those ahead left out; `None` when it is only behind them.
+    pub lacks: Option<Refused>,
+}
+
+/// Lists who has devices and who waits.
+///
+/// # Errors
+/// `Io` when the place where leases are kept cannot be read. A driver that does not answer is no
+/// failure here.
+pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
+    let ledger = Ledger::read(ports.locks)?;
+    let capability = ledger.waiters.iter().any(|e| e.claim.compute_capability.is_some());
+    let scene = Scene::look(ports, Wants { topology: false, capability });
+    let root = |entry: &Entry| {
+        let info = ask(|| ports.host.process(entry.root.pid)).ok()?;
+        kin::is_root_of(&info, entry).then(|| Box::new(info))
+    };
+    let mut leases: Vec<Leased> = ledger
+        .leases
+        .iter()
+        .map(|entry| Leased {
+            within: ledger.parent_of(entry).cloned(),
+            devices: entry
+                .devices
+                .iter()
+                .map(|uuid| (uuid.clone(), scene.device(uuid).cloned()))
+                .collect(),
+            root: root(entry),
+            users: users(&scene, &ledger.leases, entry),
+            entry: entry.clone(),
+        })
+        .collect();
+    leases.sort_by(|a, b| (a.entry.ticket, &a.entry.id).cmp(&(b.entry.ticket, &b.entry.id)));
+    let queue = ledger.waiters.iter().map(|entry| {
+        let within = ledger.parent_of(entry);
+        let pool = ledger.pool(within);
+        let beside = Beside { parent: within, leases: &pool.leases, waiting: &[] };
+        let blind = scene.silence().is_some();
+        Queued {
+            ahead: pool.ahead_of(entry).count(),
+            root: root(entry),
+            lacks: (!blind).then(|| decide(&scene, &entry.claim, beside).err()).flatten(),
+            within: within.cloned(),
+            entry: entry.clone(),
+        }
+    });
+    let queue = queue.collect();
+    Ok(Listing { leases, queue, scene })
+}
+
+/// The processes that use the devices of a lease under it. What is used under a lease that was
+/// taken out of it is used under that one.
+fn users(scene: &Scene, leases: &[Entry], lease: &Entry) -> Vec<LeaseUser> {
+    let mut users = Vec::new();
+    for device in &scene.snapshot.devices {
+        let Ok(uuid) = &device.id().uuid else { continue };
+        for process in device.processes.iter().flatten() {
+            let under = kin::lease_of(&scene.snapshot, process.pid, uuid, leases);
+            if under.is_some_and(|under| under.id == lease.id && under.owner == lease.owner) {
+                let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
+                users.push(LeaseUser {
+                    device: uuid.clone(),
+                    pid: process.pid,
+                    name: known.or_else(|_| process.name.clone()).ok(),
+                    memory: process.memory,
+                });
+            }
+        }
+    }
+    users
+}
