@@ -1,0 +1,304 @@
+//! The file of an entry: what is in it, and how it comes and goes.
+
+use super::folder::Folder;
+use super::ofd::{self, Lock};
+use super::table::set_inherited;
+use crate::fault;
+use gpu_core::{
+    Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, LeaseId, Pid, ProcessKey, Result,
+    Timestamp,
+};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Stat, Timestamps};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
+
+/// What others write is read up to here ...
+const READ_LIMIT: usize = 64 << 10;
+/// ... and nobody writes more.
+const WRITE_LIMIT: usize = 16 << 10;
+const DEVICES: usize = 4096;
+/// A UUID of NVML is 40 bytes, an old name of a MIG device some more.
+const DEVICE_NAME: usize = 128;
+const COMMAND: usize = 256;
+
+/// The format that is written; what has a higher number is read as far as it must be.
+const SCHEMA: u32 = 1;
+
+pub(super) const NEW: &str = "new-";
+pub(super) const PAST: &str = "past-";
+
+/// What the names of files of a kind begin with.
+pub(super) fn beginning(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Lease => "lease-",
+        EntryKind::Waiter => "queue-",
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    schema: u32,
+    #[serde(flatten)]
+    entry: Entry,
+}
+
+/// What every future format must say.
+#[derive(Deserialize)]
+struct Newer {
+    schema: u32,
+    id: LeaseId,
+    #[serde(default)]
+    ticket: u64,
+    #[serde(default)]
+    devices: Vec<DeviceUuid>,
+}
+
+/// Returns an entry as its file has it.
+///
+/// # Errors
+/// `Invalid` when it is longer than anybody reads.
+pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
+    let mut entry = entry.clone();
+    truncate(&mut entry.command);
+    let id = entry.id.clone();
+    let mut text = serde_json::to_vec(&Text { schema: SCHEMA, entry }).map_err(|error| {
+        Error::new(ErrorKind::Invalid, format!("write lease {id}")).with_source(error)
+    })?;
+    text.push(b'\n');
+    if text.len() > WRITE_LIMIT {
+        let what = format!("write lease {id} in {WRITE_LIMIT} bytes: it names too many devices");
+        return Err(Error::new(ErrorKind::Invalid, what));
+    }
+    Ok(text)
+}
+
+/// Returns the entry that a file of this name and owner tells; `None` where it is none.
+///
+/// What a newer gpuws wrote counts as a lease on the whole of its devices.
+pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Option<Entry> {
+    let mut entry = match serde_json::from_slice::<Text>(text) {
+        Ok(text) if text.schema == SCHEMA => text.entry,
+        _ => newer(serde_json::from_slice(text).ok()?)?,
+    };
+    truncate(&mut entry.command);
+    entry.owner = owner;
+    let plain = |device: &DeviceUuid| {
+        device.0.len() <= DEVICE_NAME && device.0.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    let valid = entry.id.as_str() == name
+        && entry.devices.len() <= DEVICES
+        && entry.devices.iter().all(plain)
+        && entry.devices.is_empty() == (kind == EntryKind::Waiter);
+    valid.then_some(entry)
+}
+
+fn newer(newer: Newer) -> Option<Entry> {
+    let count = u32::try_from(newer.devices.len()).ok()?;
+    (newer.schema > SCHEMA).then(|| Entry {
+        id: newer.id,
+        ticket: newer.ticket,
+        owner: 0,
+        root: ProcessKey { pid: Pid(0), start: None },
+        within: None,
+        claim: Claim::whole(count),
+        devices: newer.devices,
+        command: "a newer gpuws".to_owned(),
+        since: Timestamp(0),
+    })
+}
+
+fn truncate(command: &mut String) {
+    command.truncate(command.floor_char_boundary(COMMAND));
+}
+
+/// Reads the entry in a file, if it is alive; `None` where it is none.
+pub(super) fn read_living(folder: &Folder, kind: EntryKind, id: &str) -> Option<Entry> {
+    let name = format!("{}{}{id}", folder.prefix, beginning(kind));
+    let file = folder.open_file(&name, OFlags::RDONLY).ok()?;
+    if !ofd::is_write_locked(&file).ok()? {
+        return None;
+    }
+    read(&file, kind, id)
+}
+
+/// Reads the entry in a file, alive or not.
+pub(super) fn read(file: &OwnedFd, kind: EntryKind, id: &str) -> Option<Entry> {
+    let stat = rustix::fs::fstat(file).ok()?;
+    let size = usize::try_from(stat.st_size).ok()?;
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if !regular || size > READ_LIMIT {
+        return None;
+    }
+    let mut text = vec![0; size];
+    let mut filled = 0;
+    while filled < size {
+        match rustix::io::pread(file, &mut text[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    parse(kind, id, stat.st_uid, &text[..filled])
+}
+
+/// An entry of the caller, alive until this is dropped.
+pub(super) struct Published {
+    file: OwnedFd,
+    stat: Stat,
+    folder: Folder,
+    kind: EntryKind,
+    id: LeaseId,
+}
+
+impl Published {
+    /// Publishes an entry: written and locked under a name that nobody reads, and only then given
+    /// its own. Who sees it sees all of it; who sees it unlocked sees one that has ended.
+    pub(super) fn new(
+        folder: Folder,
+        kind: EntryKind,
+        entry: &Entry,
+        chance: &str,
+    ) -> Result<Self> {
+        let text = write(entry)?;
+        let new = format!("{}{NEW}{}-{chance}", folder.prefix, std::process::id());
+        let name = format!("{}{}{}", folder.prefix, beginning(kind), entry.id);
+        let failed = |errno| fault::file(format!("write lease '{}'", folder.show(&name)), errno);
+        let file = folder.make_file(&new).map_err(failed)?;
+        let published = (|| {
+            let mut rest = &text[..];
+            while !rest.is_empty() {
+                match rustix::io::write(&file, rest) {
+                    Ok(0) => return Err(Errno::NOSPC),
+                    Ok(count) => rest = &rest[count..],
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+            if !ofd::try_lock(&file, Lock::Write)? {
+                return Err(Errno::AGAIN);
+            }
+            // Whatever the umask: everybody is to read it, and only its owner to lock it.
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+            rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, &name, RenameFlags::NOREPLACE)
+        })();
+        let stat = rustix::fs::fstat(&file).map_err(failed)?;
+        if let Err(errno) = published {
+            folder.remove(&new, &stat);
+            return Err(failed(errno));
+        }
+        Ok(Published { file, stat, folder, kind, id: entry.id.clone() })
+    }
+
+    fn name(&self) -> String {
+        format!("{}{}{}", self.folder.prefix, beginning(self.kind), self.id)
+    }
+
+    fn touch(&self) -> rustix::io::Result<()> {
+        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        rustix::fs::futimens(&self.file, &Timestamps { last_access: now, last_modification: now })
+    }
+}
+
+impl Held for Published {
+    fn inherit(&self, yes: bool) -> Result<()> {
+        set_inherited(&self.file, yes)
+    }
+
+    fn renew(&self) -> Result<bool> {
+        let name = self.name();
+        let failed =
+            |errno| fault::file(format!("renew lease '{}'", self.folder.show(&name)), errno);
+        self.touch().map_err(failed)?;
+        self.folder.is_at(&name, &self.stat).map_err(failed)
+    }
+}
+
+impl Drop for Published {
+    /// Ends it for everybody who has its descriptor, and clears up.
+    fn drop(&mut self) {
+        // Closing alone would leave it to a program that got a copy. Nothing here can be repaired
+        // if it fails, and nothing rests on what is left.
+        let _ = self.touch();
+        let _ = ofd::unlock(&self.file);
+        let name = self.name();
+        if self.kind == EntryKind::Waiter {
+            self.folder.remove(&name, &self.stat);
+        } else {
+            super::past::keep(&self.folder, &name, &self.id);
+            super::past::clear(&self.folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Bytes, Share, StartTime};
+
+    fn entry() -> Entry {
+        let mut claim = Claim::whole(1);
+        claim.share = Share::Memory(Bytes::from_mib(6144));
+        Entry {
+            id: LeaseId::parse("3f09c2").unwrap(),
+            ticket: u64::MAX,
+            owner: 1000,
+            root: ProcessKey { pid: Pid(7), start: Some(StartTime(3)) },
+            within: LeaseId::parse("outer"),
+            claim,
+            devices: vec![DeviceUuid("GPU-1".into())],
+            command: "python".into(),
+            since: Timestamp(1_795_223_083_000),
+        }
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written_and_belongs_to_the_owner_of_its_file() {
+        let text = write(&entry()).unwrap();
+        let read = parse(EntryKind::Lease, "3f09c2", 1001, &text).unwrap();
+        assert_eq!(read, Entry { owner: 1001, ..entry() });
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("{\"schema\":1,") && text.ends_with("}\n"), "{text}");
+        assert!(!text.contains("1000"), "whose it is is not written: {text}");
+    }
+
+    #[test]
+    fn what_is_no_entry_is_none() {
+        let text = write(&entry()).unwrap();
+        let lease = |id, text: &[u8]| parse(EntryKind::Lease, id, 0, text);
+        assert_eq!(lease("other", &text), None, "an entry under another's name");
+        assert_eq!(parse(EntryKind::Waiter, "3f09c2", 0, &text), None, "who waits has nothing");
+        assert_eq!(lease("3f09c2", &text[..text.len() / 2]), None);
+        for (from, to) in [
+            ("GPU-1", "GPU\\u001b1"),
+            ("\"schema\":1", "\"schema\":0"),
+            ("[\"GPU-1\"]", "[]"),
+            ("3f09c2", "../../x"),
+        ] {
+            let changed = String::from_utf8(text.clone()).unwrap().replace(from, to);
+            assert_eq!(lease("3f09c2", changed.as_bytes()), None, "{changed}");
+        }
+        for text in ["", "{}", "[[[[", &"[".repeat(60_000)] {
+            assert_eq!(lease("3f09c2", text.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn what_a_newer_one_wrote_counts_for_all_of_its_devices() {
+        let text = br#"{"schema":2,"id":"ab","devices":["GPU-1","GPU-2"],"claim":{"colour":1}}"#;
+        let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
+        assert_eq!((read.owner, read.claim), (5, Claim::whole(2)));
+        assert_eq!(read.devices.len(), 2);
+    }
+
+    #[test]
+    fn words_are_cut_and_long_lists_refused() {
+        let long = Entry { command: "é".repeat(500), ..entry() };
+        let read = parse(EntryKind::Lease, "3f09c2", 0, &write(&long).unwrap()).unwrap();
+        assert_eq!(read.command, "é".repeat(COMMAND / 2));
+        let many = Entry { devices: vec![DeviceUuid("GPU-1".into()); 3000], ..entry() };
+        assert_eq!(write(&many).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}

@@ -1,0 +1,182 @@
+//! A folder that locks are kept in, and whom it is to be trusted to.
+
+use crate::fault;
+use gpu_core::{Error, ErrorKind, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+
+/// More names than this are nobody's leases: somebody fills the folder.
+const NAMES: usize = 1 << 16;
+
+/// File systems on which a lock may not be known to every machine that sees the file, or on whose
+/// server a program may hang (`f_type`, linux/magic.h).
+const ELSEWHERE: [(u64, &str); 6] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x6573_5546, "FUSE"),
+    (0x5346_414f, "AFS"),
+];
+
+/// Who has to own a folder, and what others may do in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Root's, and sticky: everybody makes files and nobody unlinks another's.
+    Shared,
+    /// Root's or the caller's; sticky, or closed to others' writing.
+    Named,
+}
+
+/// A folder, held open.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) fd: OwnedFd,
+    pub(super) path: PathBuf,
+    /// What the names of files in it begin with.
+    pub(super) prefix: &'static str,
+}
+
+impl Folder {
+    /// Opens a folder; `None` where there is none.
+    ///
+    /// # Errors
+    /// `Invalid` when it is not to be trusted: whoever owns a folder can unlink everybody's files
+    /// in it, and a lease that others do not see is granted twice. `Io` when it cannot be opened.
+    pub(super) fn open(path: &Path, prefix: &'static str, trust: Trust) -> Result<Option<Self>> {
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if trust != Trust::Shared || prefix.is_empty() {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(refused(path, "is no folder")),
+            fd => fd.map_err(|errno| failed(path, errno))?,
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, errno))?;
+        trusted(path, &stat, trust)?;
+        let system = rustix::fs::fstatfs(&fd).map_err(|errno| failed(path, errno))?;
+        // Some architectures' field is signed and 32 bits wide.
+        let kind = system.f_type as u64 & 0xffff_ffff;
+        if let Some((_, name)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == kind) {
+            let why = format!("is on {name}, where locks do not hold; name another folder");
+            return Err(refused(path, &why));
+        }
+        Ok(Some(Folder { fd, path: path.to_owned(), prefix }))
+    }
+
+    /// Returns the name of a file here as people write it.
+    pub(super) fn show(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    /// Opens a file that is there, and never waits for whoever made it: no link is followed, no
+    /// mount entered, no pipe waited for.
+    pub(super) fn open_file(&self, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        match rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), resolve) {
+            // Linux before 5.6, or a container whose filter does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => {
+                rustix::fs::openat(&self.fd, name, flags, Mode::empty())
+            }
+            file => file,
+        }
+    }
+
+    /// Makes a file for the caller alone, for reading and writing.
+    pub(super) fn make_file(&self, name: &str) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::openat(&self.fd, name, flags | OFlags::CLOEXEC, mode)
+    }
+
+    /// Removes a file, if its name still is that file's.
+    pub(super) fn remove(&self, name: &str, file: &Stat) {
+        if self.is_at(name, file).unwrap_or(false) {
+            // Whoever removed it first did what was wanted.
+            let _ = rustix::fs::unlinkat(&self.fd, name, AtFlags::empty());
+        }
+    }
+
+    /// Tells whether a name is that file's.
+    pub(super) fn is_at(&self, name: &str, file: &Stat) -> rustix::io::Result<bool> {
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(false),
+            stat => stat.map(|stat| (stat.st_dev, stat.st_ino) == (file.st_dev, file.st_ino)),
+        }
+    }
+
+    /// Returns the files whose names begin with the prefix and `kind`, without these.
+    pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
+        let list = || -> rustix::io::Result<Vec<String>> {
+            // A descriptor of its own, whose position nobody shares.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(&self.fd, ".", flags, Mode::empty())?;
+            let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+            let mut entries = RawDir::new(fd, &mut buffer);
+            let mut names = Vec::new();
+            while let Some(entry) = entries.next() {
+                if let Some(name) = self.rest_of(entry?.file_name(), kind) {
+                    names.push(name.to_owned());
+                }
+                if names.len() > NAMES {
+                    return Err(Errno::TOOBIG);
+                }
+            }
+            Ok(names)
+        };
+        list().map_err(|errno| {
+            fault::file(format!("list leases in '{}'", self.path.display()), errno)
+        })
+    }
+
+    /// Returns what follows the prefix and `kind` in a name.
+    pub(super) fn rest_of<'a>(&self, name: &'a CStr, kind: &str) -> Option<&'a str> {
+        name.to_str().ok()?.strip_prefix(self.prefix)?.strip_prefix(kind)
+    }
+
+    pub(super) fn stat(&self) -> Result<Stat> {
+        rustix::fs::fstat(self.fd.as_fd()).map_err(|errno| failed(&self.path, errno))
+    }
+}
+
+fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(refused(path, "is no folder"));
+    }
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let sticky = mode.contains(Mode::SVTX);
+    let open = mode.intersects(Mode::WGRP | Mode::WOTH);
+    let caller = rustix::process::geteuid().as_raw();
+    let ask = "ask root to run: install -d -o root -m 1777 /run/gpuws";
+    let why = match trust {
+        Trust::Shared if stat.st_uid != 0 => {
+            format!("belongs to user {} and not to root; {ask}", stat.st_uid)
+        }
+        Trust::Shared if !sticky || !mode.contains(Mode::RWXU | Mode::RWXG | Mode::RWXO) => {
+            format!("has mode {:04o} and not 1777; {ask}", mode.bits() & 0o7777)
+        }
+        Trust::Named if stat.st_uid != 0 && stat.st_uid != caller => {
+            format!("belongs to user {}: who owns it can end every lease in it", stat.st_uid)
+        }
+        Trust::Named if open && !sticky => {
+            "can be written by others, who could end every lease in it; chmod +t would do".into()
+        }
+        _ => return Ok(()),
+    };
+    Err(refused(path, &why))
+}
+
+fn failed(path: &Path, errno: Errno) -> Error {
+    fault::file(format!("open the folder of leases '{}'", path.display()), errno)
+}
+
+fn refused(path: &Path, why: &str) -> Error {
+    let what = format!("keep leases in '{}', which {why}", path.display());
+    Error::new(ErrorKind::Invalid, what)
+}

@@ -1,0 +1,85 @@
+//! Locks on open files (`F_OFD_SETLK`), which end with the last descriptor of the file that was
+//! opened, in whichever process.
+//!
+//! They exclude, and are excluded by, POSIX record locks, which `fcntl.lockf` takes, and are not
+//! dropped when some other descriptor of the same file is closed. `flock` is another world.
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
+use rustix::fd::AsFd;
+use rustix::io::{Errno, Result};
+
+/// What a lock allows to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// Nothing.
+    Write,
+    /// The same, not [`Write`](Lock::Write).
+    Read,
+}
+
+/// Locks a whole file, without waiting; false when somebody else has it.
+pub(super) fn try_lock(file: impl AsFd, lock: Lock) -> Result<bool> {
+    match set(file, if lock == Lock::Write { F_WRLCK } else { F_RDLCK }) {
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        set => set.map(|()| true),
+    }
+}
+
+/// Unlocks a file, for everybody who has the same opened file.
+pub(super) fn unlock(file: impl AsFd) -> Result<()> {
+    set(file, F_UNLCK)
+}
+
+/// Tells whether somebody else has a file locked for writing.
+///
+/// It is asked as if for a read lock, which another's read lock does not keep away: anybody who
+/// may read a file could take that, and it means nothing.
+pub(super) fn is_write_locked(file: impl AsFd) -> Result<bool> {
+    let mut answer = whole_file(F_RDLCK);
+    fcntl(file.as_fd(), FcntlArg::F_OFD_GETLK(&mut answer)).map_err(errno)?;
+    Ok(i32::from(answer.l_type) == F_WRLCK)
+}
+
+fn set(file: impl AsFd, kind: i32) -> Result<()> {
+    fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&whole_file(kind))).map(|_| ()).map_err(errno)
+}
+
+fn whole_file(kind: i32) -> flock {
+    // The kinds are 0, 1 and 2, the start of a file is 0.
+    flock { l_type: kind as i16, l_whence: SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 }
+}
+
+fn errno(errno: nix::errno::Errno) -> Errno {
+    Errno::from_raw_os_error(errno as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn only_a_write_lock_of_another_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let first = File::create_new(&path).unwrap();
+        let second = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(!is_write_locked(&second).unwrap());
+        assert!(try_lock(&second, Lock::Read).unwrap());
+        let third = File::open(&path).unwrap();
+        assert!(!is_write_locked(&third).unwrap(), "a reader's lock means nothing");
+        assert!(!try_lock(&first, Lock::Write).unwrap());
+        unlock(&second).unwrap();
+        assert!(try_lock(&first, Lock::Write).unwrap());
+        assert!(is_write_locked(&third).unwrap());
+        assert!(!try_lock(&second, Lock::Read).unwrap());
+
+        // The lock is the opened file's: it outlives a descriptor of it, and of another opening.
+        let copy = first.try_clone().unwrap();
+        drop((first, second));
+        assert!(is_write_locked(&third).unwrap());
+        drop(copy);
+        assert!(!is_write_locked(&third).unwrap());
+    }
+}

@@ -1,0 +1,240 @@
+//! safe-gpu's lock files, so that its users and ours do not start on one device.
+//!
+//! safe-gpu up to 1.5.1 and from 2.0.0 on lock a file each, exclusively (`fcntl.lockf`), from
+//! before they look at the devices until they have a context on theirs. A read lock of ours on
+//! both keeps all of them waiting and does not keep ours from each other.
+
+use super::ofd::{self, Lock};
+use super::timer::{now, pause};
+use crate::fault;
+use gpu_core::{Error, ErrorKind, HeldBack, Pid, Result};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+const NAME: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
+
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The kernel gives a read lock although somebody waits to write: a safe-gpu that waits is let
+/// through, but not for ever, since one that belongs to a job of ours waits for that job.
+const LET_THROUGH: Duration = Duration::from_secs(5);
+
+/// The list of all locks of a machine is not longer.
+const LIST_LIMIT: usize = 16 << 20;
+
+/// Where safe-gpu's lock files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafeGpuFiles(Vec<PathBuf>);
+
+impl SafeGpuFiles {
+    /// Returns those of all versions below `tmp`, which is `/tmp`: in the order in which all of
+    /// ours lock them.
+    pub fn below(tmp: &Path) -> Self {
+        SafeGpuFiles(vec![tmp.join(NAME), tmp.join("safe_gpu").join(NAME)])
+    }
+}
+
+/// Holds safe-gpus back, and remembers since when it lets one through.
+#[derive(Debug)]
+pub(super) struct SafeGpu {
+    files: SafeGpuFiles,
+    proc: PathBuf,
+    letting_through: Mutex<Option<Duration>>,
+}
+
+impl SafeGpu {
+    pub(super) fn new(files: SafeGpuFiles, proc: PathBuf) -> Self {
+        SafeGpu { files, proc, letting_through: Mutex::new(None) }
+    }
+
+    /// Locks all files for reading.
+    ///
+    /// # Errors
+    /// `TimedOut` when a safe-gpu is at work or is let through, `Io` when a file cannot be opened.
+    pub(super) fn hold(&self, patience: Duration) -> Result<SafeGpuLocks> {
+        let files: Vec<OwnedFd> =
+            self.files.0.iter().map(|path| open_or_make(path)).collect::<Result<_>>()?;
+        let held = SafeGpuLocks { files, proc: self.proc.clone() };
+        let end = now() + patience;
+        let mut wait = FIRST_PAUSE;
+        loop {
+            if self.lock(&held)? && self.may_keep(&held) {
+                return Ok(held);
+            }
+            for file in &held.files {
+                ofd::unlock(file).map_err(failed)?;
+            }
+            if now() >= end {
+                let what = "hold back safe-gpu, which is choosing devices";
+                return Err(Error::new(ErrorKind::TimedOut, what));
+            }
+            pause(wait.min(end.saturating_sub(now())));
+            wait = (wait * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn lock(&self, held: &SafeGpuLocks) -> Result<bool> {
+        for file in &held.files {
+            if !ofd::try_lock(file, Lock::Read).map_err(failed)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Tells whether nobody waits, or has been let through for long enough.
+    fn may_keep(&self, held: &SafeGpuLocks) -> bool {
+        let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where the list cannot be read nobody can be let through.
+        if held.waiting().is_ok_and(|waiting| !waiting.is_empty()) {
+            let began = *since.get_or_insert_with(now);
+            if now().saturating_sub(began) < LET_THROUGH {
+                return false;
+            }
+        }
+        *since = None;
+        true
+    }
+}
+
+/// All files of safe-gpu, locked for reading; closing unlocks.
+pub(super) struct SafeGpuLocks {
+    files: Vec<OwnedFd>,
+    proc: PathBuf,
+}
+
+impl HeldBack for SafeGpuLocks {
+    fn waiting(&self) -> Result<Vec<Pid>> {
+        let mut own = Vec::new();
+        for file in &self.files {
+            let path = self.proc.join(format!("self/fdinfo/{}", file.as_raw_fd()));
+            own.extend(read(&path)?.lines().filter_map(locked_file).map(str::to_owned));
+        }
+        let list = read(&self.proc.join("locks"))?;
+        Ok(waiters(&list, &own))
+    }
+}
+
+/// Returns which file a line of `fdinfo` says is locked: `lock: 1: OFDLCK ADVISORY READ -1
+/// 00:1b:1234 0 EOF`. It is not made up from `stat`, whose device some file systems make up too.
+fn locked_file(line: &str) -> Option<&str> {
+    line.strip_prefix("lock:")?.split_whitespace().nth(5)
+}
+
+/// Returns who waits for one of these files, by lines of `/proc/locks` such as
+/// `1: -> POSIX ADVISORY WRITE 4711 00:1b:1234 0 EOF`.
+fn waiters(list: &str, files: &[String]) -> Vec<Pid> {
+    let waiter = |line: &str| {
+        let mut fields = line.split_whitespace().skip_while(|field| *field != "->").skip(1);
+        let pid = fields.nth(3)?.parse().ok()?;
+        let file = fields.next()?;
+        files.iter().any(|own| own == file).then_some(Pid(pid))
+    };
+    let mut pids: Vec<Pid> = list.lines().filter_map(waiter).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+fn read(path: &Path) -> Result<String> {
+    let failed = |errno| fault::file(format!("read '{}'", path.display()), errno);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let mut text = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    while text.len() < LIST_LIMIT {
+        match rustix::io::read(&file, &mut piece[..]) {
+            Ok(0) => break,
+            Ok(count) => text.extend_from_slice(&piece[..count]),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Opens a lock file, or makes it as its first user would, for everybody.
+fn open_or_make(path: &Path) -> Result<OwnedFd> {
+    let failed = |errno| fault::file(format!("open safe-gpu's '{}'", path.display()), errno);
+    let refused = |why| {
+        let what = format!("lock safe-gpu's '{}', which {why}", path.display());
+        Error::new(ErrorKind::Invalid, what)
+    };
+    let (folder, name) =
+        path.parent().zip(path.file_name()).ok_or_else(|| refused("is no file"))?;
+    let folder = open_or_make_folder(folder).map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let open = || rustix::fs::openat(&folder, name, flags | OFlags::CLOEXEC, Mode::empty());
+    // Not with O_CREAT alone, which the kernel refuses for another's file in a sticky folder.
+    let file = match open() {
+        Err(Errno::NOENT) => {
+            let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            match rustix::fs::openat(&folder, name, create, Mode::RUSR | Mode::WUSR) {
+                Err(Errno::EXIST) => open(),
+                made => made.and_then(|file| {
+                    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o666)).map(|()| file)
+                }),
+            }
+        }
+        file => file,
+    };
+    let file = file.map_err(failed)?;
+    let stat = rustix::fs::fstat(&file).map_err(failed)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(refused("is no file"));
+    }
+    Ok(file)
+}
+
+fn open_or_make_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::open(path, flags, Mode::empty());
+    match open() {
+        Err(Errno::NOENT) => {
+            match rustix::fs::mkdir(path, Mode::RWXU) {
+                Err(Errno::EXIST) => return open(),
+                made => made?,
+            }
+            let folder = open()?;
+            rustix::fs::fchmod(&folder, Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX)?;
+            Ok(folder)
+        }
+        folder => folder,
+    }
+}
+
+fn failed(errno: Errno) -> Error {
+    fault::file("lock the files of safe-gpu", errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_read_from_the_kernels_list() {
+        let list = "\
+1: OFDLCK ADVISORY  READ -1 fe:00:77 0 EOF
+1: -> POSIX  ADVISORY  WRITE 4711 fe:00:77 0 EOF
+1:     -> POSIX  ADVISORY  WRITE 4712 fe:00:77 0 EOF
+2: FLOCK  ADVISORY  WRITE 9 00:1b:5 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 10 00:1b:5 0 EOF
+3: -> POSIX
+4: -> POSIX ADVISORY WRITE x fe:00:77 0 EOF
+";
+        assert_eq!(waiters(list, &["fe:00:77".to_owned()]), [Pid(4711), Pid(4712)]);
+        assert_eq!(waiters(list, &[]), []);
+    }
+
+    #[test]
+    fn which_file_is_locked_is_read_from_the_descriptor() {
+        let line = "lock:\t1: OFDLCK  ADVISORY  READ -1 fe:00:77 0 EOF";
+        assert_eq!(locked_file(line), Some("fe:00:77"));
+        assert_eq!(locked_file("pos:\t0"), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Tells when an entry came or ended (inotify).
+
+use super::entry::beginning;
+use super::folder::Folder;
+use super::timer::{now, timespec};
+use gpu_core::EntryKind;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::{Errno, Result};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// An entry gets its name by a rename, and loses it by another or for ever. One whose processes
+/// were all killed is closed, which comes an instant before the kernel unlocks it.
+const EVENTS: WatchFlags = WatchFlags::MOVED_TO
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::CLOSE_WRITE);
+
+/// Which folders are watched, by file system and inode.
+#[derive(Debug)]
+pub(super) struct Watch {
+    fd: OwnedFd,
+    folders: Vec<(u64, u64)>,
+}
+
+impl Watch {
+    pub(super) fn new() -> Result<Self> {
+        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Watch { fd, folders: Vec::new() })
+    }
+
+    /// Watches these folders too, and tells whether one of them is new.
+    pub(super) fn follow(&mut self, folders: &[Folder]) -> Result<bool> {
+        let known = self.folders.len();
+        for folder in folders {
+            let stat = rustix::fs::fstat(&folder.fd)?;
+            // The widths of both differ between architectures.
+            #[allow(clippy::unnecessary_cast)]
+            let id = (stat.st_dev as u64, stat.st_ino as u64);
+            if !self.folders.contains(&id) {
+                let path = format!("/proc/self/fd/{}", folder.fd.as_raw_fd());
+                inotify::add_watch(&self.fd, path, EVENTS)?;
+                self.folders.push(id);
+            }
+        }
+        Ok(self.folders.len() > known)
+    }
+
+    /// Forgets what has happened so far.
+    pub(super) fn forget(&self) {
+        let _ = self.changed(|_| false);
+    }
+
+    /// Waits for a change, and tells whether one came. A signal ends the wait.
+    pub(super) fn wait(&self, at_most: Duration, prefix: &str) -> Result<bool> {
+        let end = now() + at_most;
+        loop {
+            let left = end.saturating_sub(now());
+            let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+            match poll(&mut fds, Some(&timespec(left))) {
+                Ok(0) | Err(Errno::INTR) => return Ok(false),
+                polled => polled?,
+            };
+            let is_entry = |name: &str| {
+                let kinds = [EntryKind::Lease, EntryKind::Waiter].map(beginning);
+                let is = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
+                // One of two folders has the prefix.
+                is(name) || name.strip_prefix(prefix).is_some_and(is)
+            };
+            if self.changed(is_entry)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Reads all that has happened, and tells whether something of it matters.
+    fn changed(&self, matters: impl Fn(&str) -> bool) -> Result<bool> {
+        let mut buffer = [MaybeUninit::uninit(); 8 << 10];
+        let mut reader = Reader::new(&self.fd, &mut buffer);
+        let mut changed = false;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name().and_then(|name| name.to_str().ok());
+                    changed |= name.is_some_and(&matters);
+                    // Too much happened to be told, or the folder is no more.
+                    let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::IGNORED;
+                    changed |= event.events().intersects(lost);
+                }
+                Err(Errno::AGAIN) => return Ok(changed),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
