@@ -73,11 +73,20 @@ fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
 }
 
 fn is_square(topology: &Topology, devices: usize, whose: &str) {
-    let Topology { links, peers, paths: _ } = topology;
+    let Topology { links, peers, paths } = topology;
     assert_eq!(links.len(), devices, "{whose}");
     assert!(links.iter().all(|row| row.len() == devices), "{whose}: {links:?}");
     assert!(peers.is_empty() || peers.len() == devices, "{whose}");
     assert!(peers.iter().all(|row| row.len() == devices), "{whose}: {peers:?}");
+    assert!(paths.is_empty() || paths.len() == devices, "{whose}");
+    for (row, links) in paths.iter().zip(links) {
+        assert_eq!(row.len(), devices, "{whose}: {paths:?}");
+        for (path, link) in row.iter().zip(links) {
+            assert!(!matches!(path, Link::NvLink(_)), "{whose}: no place in the PCI tree");
+            let open = matches!(link, Link::NvLink(_) | Link::Unknown);
+            assert!(path == link || open, "{whose}: {link}, {path}");
+        }
+    }
     for (i, row) in links.iter().enumerate() {
         assert_eq!(row[i], Link::Itself, "{whose}");
         for (j, link) in row.iter().enumerate() {

@@ -15,7 +15,7 @@ const WHAT: &str = "ask for the topology";
 
 impl Opened<'_> {
     /// Returns how the devices are connected: the NVLinks between two where there are some, else
-    /// their nearest common place in the PCI tree. A device that does not answer has unknown links,
+    /// their nearest common place in the PCI tree; and that place for each pair. A device that does not answer has unknown links,
     /// and so has one that does not tell where its NVLinks lead, but those that others tell of.
     ///
     /// # Errors
@@ -54,17 +54,26 @@ impl Opened<'_> {
             from.call(function, |f, handle| unsafe { f(handle, to.handle.0, READ, &mut status) })?;
             Ok(peer_access(status))
         })?;
+        let mut paths = known(&places, Link::Itself, Link::Unknown);
+        for (number, row) in paths.iter_mut().enumerate() {
+            row[number] = Link::Itself; // One that does not answer is itself all the same.
+        }
         let seen = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to]);
         let links = joined(places, |from, to| either(seen(from, to), seen(to, from)))
             .map_err(|absent| Error::new(absent, WHAT))?;
-        let others = || peers.iter().flatten().filter(|peer| **peer != Ok(PeerAccess::Itself));
-        let told = others().next().is_none() || others().any(Result::is_ok);
-        let known = |row: Vec<Reading<PeerAccess>>| -> Vec<PeerAccess> {
-            row.into_iter().map(|peer| peer.unwrap_or(PeerAccess::Unknown)).collect()
-        };
-        let peers = if told { peers.into_iter().map(known).collect() } else { Vec::new() };
-        Ok(Topology { links, peers, paths: Vec::new() })
+        let peers = known(&peers, PeerAccess::Itself, PeerAccess::Unknown);
+        Ok(Topology { links, peers, paths })
     }
+}
+
+/// Returns what was told, `unknown` where it was not; nothing where it was told of no pair.
+fn known<T: Copy + PartialEq>(told: &[Vec<Reading<T>>], itself: T, unknown: T) -> Vec<Vec<T>> {
+    let mut pairs = told.iter().flatten().filter(|cell| **cell != Ok(itself)).peekable();
+    if pairs.peek().is_some() && pairs.all(|cell| cell.is_err()) {
+        return Vec::new();
+    }
+    let row = |row: &Vec<Reading<T>>| row.iter().map(|cell| cell.unwrap_or(unknown)).collect();
+    told.iter().map(row).collect()
 }
 
 /// Makes a failure of one device a value that it does not tell.
@@ -215,6 +224,18 @@ mod tests {
         assert_eq!(either(Ok(4), Ok(0)), Ok(4));
         assert_eq!(either(Ok(0), Err(lost)), Err(lost), "and not to see none");
         assert_eq!(either(Ok(0), Ok(0)), Ok(0));
+    }
+
+    #[test]
+    fn what_is_told_of_no_pair_is_not_told() {
+        let (itself, untold) = (Ok(Link::Itself), Err(Absent::NotSupported));
+        let of = |rows: [[Reading<Link>; 2]; 2]| {
+            known(&rows.map(Vec::from), Link::Itself, Link::Unknown)
+        };
+        assert!(of([[itself, untold], [untold, itself]]).is_empty());
+        let half = of([[itself, Ok(Link::Pix)], [untold, itself]]);
+        assert_eq!(half, [[Link::Itself, Link::Pix], [Link::Unknown, Link::Itself]]);
+        assert_eq!(known(&[vec![itself]], Link::Itself, Link::Unknown), [[Link::Itself]]);
     }
 
     #[test]

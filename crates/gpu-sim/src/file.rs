@@ -27,6 +27,7 @@ pub(crate) struct MachineFile {
     pub(crate) device_files: Option<Vec<String>>,
     pub(crate) topology: Option<Vec<String>>,
     pub(crate) peers: Option<Vec<String>>,
+    pub(crate) paths: Option<Vec<String>>,
     #[serde(default, rename = "product")]
     pub(crate) products: Products,
     #[serde(default, rename = "gpu")]

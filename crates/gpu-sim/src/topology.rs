@@ -7,16 +7,18 @@ use gpu_core::{Absent, Link, NvLink, PciBusId, PeerAccess, Reading, Result, Topo
 /// Reads the topology of a `machine.toml`, if it has one.
 ///
 /// # Errors
-/// `Invalid` when it is not a square of cells, a row for each of the devices.
+/// `Invalid` when it is not a square of cells, a row for each of the devices, and when its paths
+/// are not those that its links leave open.
 pub(crate) fn read(
     place: Place<'_>,
     file: &MachineFile,
     devices: usize,
 ) -> Result<Option<Topology>> {
     let Some(rows) = &file.topology else {
-        return match &file.peers {
-            Some(_) => Err(place.error(None, "'peers' goes with a 'topology'")),
-            None => Ok(None),
+        return match (&file.peers, &file.paths) {
+            (Some(_), _) => Err(place.error(None, "'peers' goes with a 'topology'")),
+            (_, Some(_)) => Err(place.error(None, "'paths' goes with a 'topology'")),
+            (None, None) => Ok(None),
         };
     };
     let what = "topology is no square of cells such as 'X NV2 PIX SYS', a row for each GPU";
@@ -28,7 +30,26 @@ pub(crate) fn read(
         }
         None => Vec::new(),
     };
-    Ok(Some(Topology { links, peers, paths: Vec::new() }))
+    let paths = match &file.paths {
+        Some(rows) => {
+            let what = "paths is no square of cells such as 'X PIX SYS', a row for each GPU, that \
+                        has what 'topology' has where that names no NVLink";
+            let paths = square(rows, devices, link).filter(|paths| fit(&links, paths));
+            paths.ok_or_else(|| place.error(None, what))?
+        }
+        None => Vec::new(),
+    };
+    Ok(Some(Topology { links, peers, paths }))
+}
+
+/// Tells whether paths could be those of devices with these links.
+fn fit(links: &[Vec<Link>], paths: &[Vec<Link>]) -> bool {
+    let mut pairs = links.iter().flatten().zip(paths.iter().flatten());
+    pairs.all(|(link, path)| match (link, path) {
+        (_, Link::NvLink(_)) | (Link::NvLink(_), Link::Itself) => false,
+        (Link::NvLink(_), _) => true,
+        (link, path) => link == path,
+    })
 }
 
 fn square<T>(rows: &[String], size: usize, cell: fn(&str) -> Option<T>) -> Option<Vec<Vec<T>>> {
@@ -65,7 +86,8 @@ fn peer(cell: &str) -> Option<PeerAccess> {
 
 impl Machine {
     /// Fills in what a driver tells of connections and nobody wrote down: that a lone device is
-    /// only connected to itself, who reaches whose memory, and which NVLinks there are.
+    /// only connected to itself, who reaches whose memory, where they sit in the PCI tree, and
+    /// which NVLinks there are.
     pub(crate) fn connect(&mut self) {
         if self.topology == Err(Absent::NotRecorded) && self.devices.len() == 1 {
             let links = vec![vec![Link::Itself]];
@@ -76,12 +98,25 @@ impl Machine {
             let reach = |row: &Vec<Link>| row.iter().map(|link| reach(*link)).collect();
             topology.peers = topology.links.iter().map(reach).collect();
         }
+        if topology.paths.is_empty() {
+            let path = |row: &Vec<Link>| row.iter().map(|link| path(*link)).collect();
+            topology.paths = topology.links.iter().map(path).collect();
+        }
         let buses: Vec<Reading<PciBusId>> = self.devices.iter().map(|d| d.info.id.bus).collect();
         for (device, row) in self.devices.iter_mut().zip(&topology.links) {
             if device.details.nvlinks.as_ref().is_none_or(Vec::is_empty) {
                 device.details.nvlinks = Some(nvlinks(device, row, &buses));
             }
         }
+    }
+}
+
+/// Returns where two devices sit in the PCI tree. A link that is an NVLink does not say so: the
+/// farthest is the one answer that promises nothing.
+fn path(link: Link) -> Link {
+    match link {
+        Link::NvLink(_) => Link::Sys,
+        link => link,
     }
 }
 

@@ -181,6 +181,21 @@ fn who_reaches_whom_follows_from_the_topology_unless_it_is_told() {
 }
 
 #[test]
+fn where_devices_sit_follows_from_the_topology_unless_it_is_told() {
+    use Link::{Itself, Node, NvLink, Phb, Pix, Sys};
+    let gpus = "[[gpu]]\nindex = 0\n[[gpu]]\nindex = 1\n[[gpu]]\nindex = 2\n";
+    let topology = "topology = ['X NV2 NODE', 'NV2 X PHB', 'NODE PHB X']\n";
+    let derived = start(&format!("{topology}{gpus}")).topology().unwrap();
+    assert_eq!(derived.paths, [[Itself, Sys, Node], [Sys, Itself, Phb], [Node, Phb, Itself]]);
+    let told = "paths = ['X PIX NODE', 'PIX X PHB', 'NODE PHB X']\n";
+    let told = start(&format!("{topology}{told}{gpus}")).topology().unwrap();
+    assert_eq!((told.links[0][1], told.paths[0][1]), (NvLink(2), Pix));
+    assert_eq!((told.score(0, 1), derived.score(0, 1)), (250, 210));
+    let lone = start("[[gpu]]\nindex = 0\n").topology().unwrap();
+    assert_eq!(lone.paths, [[Itself]]);
+}
+
+#[test]
 fn accounts_outlive_their_processes() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let accounts = || {

@@ -160,6 +160,14 @@ fn what_contradicts_itself_is_refused() {
         let message = format!("machine.toml: {message}, a row for each GPU");
         refused(&format!("{HEAD}{rows}\n{gpu}"), &message);
     }
+    let gpus = format!("{gpu}[[gpu]]\nindex = 1\n");
+    for paths in ["['X NV2', 'NV2 X']", "['X X', 'X X']", "['PIX PIX', 'PIX X']", "['X PIX']"] {
+        let text = format!("{HEAD}topology = ['X NV2', 'NV2 X']\npaths = {paths}\n{gpus}");
+        let message = "machine.toml: paths is no square of cells such as 'X PIX SYS', a row for \
+                       each GPU, that has what 'topology' has where that names no NVLink";
+        refused(&text, message);
+    }
+    refused(&format!("{HEAD}paths = ['X']\n{gpu}"), "machine.toml: 'paths' goes with a 'topology'");
     refused(&format!("{HEAD}peers = ['X']\n{gpu}"), "machine.toml: 'peers' goes with a 'topology'");
     refused(
         "description = ''\nclock = 2025-03-03\n",

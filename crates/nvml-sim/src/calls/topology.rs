@@ -35,17 +35,16 @@ fn link(from: Subject<'_>, to: Subject<'_>) -> Answer<Link> {
     cell(&topology(from.view)?.links, from, to)
 }
 
-/// Returns the nearest common ancestor in the PCI tree. A matrix that names an NVLink does not
-/// say where the two devices sit: the farthest is the one answer that promises nothing.
+/// Returns the nearest common ancestor in the PCI tree.
 fn level(from: Subject<'_>, to: Subject<'_>) -> Answer<c_uint> {
-    Ok(match link(from, to)? {
+    Ok(match cell(&topology(from.view)?.paths, from, to)? {
         Link::Itself => INTERNAL,
         Link::Pix => SINGLE,
         Link::Pxb => MULTIPLE,
         Link::Phb => HOST_BRIDGE,
         Link::Node => NODE,
-        Link::Sys | Link::NvLink(_) => SYSTEM,
-        Link::Unknown => return Err(Code::UNKNOWN),
+        Link::Sys => SYSTEM,
+        Link::NvLink(_) | Link::Unknown => return Err(Code::UNKNOWN),
     })
 }
 
