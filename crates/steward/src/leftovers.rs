@@ -12,6 +12,10 @@ use std::time::Duration;
 /// A tree that still grows after so many rounds is not ended by one more.
 const ROUNDS: usize = 10;
 
+/// The signals of Ctrl-C and Ctrl-\\, by number.
+const INT: i32 = 2;
+const QUIT: i32 = 3;
+
 /// Who is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -35,10 +39,17 @@ pub(crate) struct Cleaned {
 }
 
 impl Cleaned {
-    fn note(&mut self, event: JobEvent) {
-        if let JobEvent::Ended(ending) = event {
-            self.ending = Some(ending);
+    /// Takes what happened meanwhile, and tells whether somebody pressed Ctrl-C.
+    fn take_events(&mut self, job: &mut dyn Job) -> bool {
+        let mut interrupted = false;
+        while let Ok(Some(event)) = job.next(Duration::ZERO) {
+            match event {
+                JobEvent::Ended(ending) => self.ending = Some(ending),
+                JobEvent::Asked(signal) => interrupted |= [INT, QUIT].contains(&signal),
+                JobEvent::Abandoned => {}
+            }
         }
+        interrupted
     }
 }
 
@@ -53,8 +64,8 @@ pub(crate) struct Tree<'a> {
 impl Tree<'_> {
     /// Ends those whom `reach` names, in rounds, since who is asked to end may start others.
     ///
-    /// Whoever asks this program to end meanwhile stops it, as `watch` does by
-    /// [`ControlFlow::Break`].
+    /// Ctrl-C stops it, as `watch` does by [`ControlFlow::Break`]. Other signals that ask this
+    /// program to end do not: to leave nothing behind is how it ends.
     pub(crate) fn end(
         &self,
         job: &mut dyn Job,
@@ -63,11 +74,11 @@ impl Tree<'_> {
         watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
     ) -> Cleaned {
         let mut cleaned = Cleaned::default();
+        // What came before was meant for the program.
+        cleaned.take_events(job);
         let stopped = self.rounds(job, reach, grace, watch, &mut cleaned);
         cleaned.stopped = stopped.unwrap_or_else(|error| Some(error.fault()));
-        while let Ok(Some(event)) = job.next(Duration::ZERO) {
-            cleaned.note(event);
-        }
+        cleaned.take_events(job);
         match job.members() {
             Ok(members) => cleaned.still_there = members,
             Err(error) => cleaned.stopped = cleaned.stopped.or(Some(error.fault())),
@@ -96,13 +107,9 @@ impl Tree<'_> {
             }
             let guard = Guard::new(host, Vec::new())?;
             let plan = plan_tree(self.root, &members, why, backend.origin(), &guard, grace);
-            let mut heed = |event: gpu_reaper::Event<'_>| match job.next(Duration::ZERO) {
-                Ok(Some(JobEvent::Asked(_))) => ControlFlow::Break(()),
-                Ok(Some(other)) => {
-                    cleaned.note(other);
-                    watch(event)
-                }
-                Ok(None) | Err(_) => watch(event),
+            let mut heed = |event: gpu_reaper::Event<'_>| match cleaned.take_events(job) {
+                true => ControlFlow::Break(()),
+                false => watch(event),
             };
             let report = gpu_reaper::execute(&plan, &guard, ports, self.token, &mut heed);
             let progress = report.actions.iter().any(|action| action.outcome.is_gone());

@@ -1,0 +1,188 @@
+//! What a claim finds: who bars a device, and how much memory is left on it.
+
+mod world;
+
+use gpu_core::*;
+use gpu_placement::{Bar, Offer};
+use gpu_steward::{Beside, Scene, Wants, offers};
+use world::*;
+
+fn scene(world: &World) -> Scene {
+    Scene::look(&world.ports(), Wants::default())
+}
+
+fn offered(world: &World, claim: &Claim, parent: Option<&Entry>, leases: &[Entry]) -> Vec<Offer> {
+    offers(&scene(world), claim, Beside { parent, leases, waiting: &[] })
+}
+
+/// Why the first device cannot be had, and how many MiB a share may have of it.
+fn first(world: &World, claim: &Claim, leases: &[Entry]) -> (Option<Bar>, u64) {
+    let offers = offered(world, claim, None, leases);
+    (offers[0].bar.clone(), offers[0].room.unwrap().mib())
+}
+
+fn whole() -> Claim {
+    Claim::whole(1)
+}
+
+fn some(mib: u64) -> Claim {
+    share(lease("x", 0, 1, &[0]), mib).claim
+}
+
+/// All that a job can have of a device: 16,000 MiB less what the driver keeps.
+const CAPACITY: u64 = 16_000 - 64 - 80;
+
+fn outsider(pid: u32, name: &str) -> Option<Bar> {
+    Some(Bar::Outsider { pid: Pid(pid), name: name.into() })
+}
+
+#[test]
+fn an_idle_device_is_free_with_all_its_memory() {
+    let world = World::new(1);
+    assert_eq!(first(&world, &whole(), &[]), (None, CAPACITY));
+    let offer = &offered(&world, &whole(), None, &[])[0];
+    assert_eq!(offer.capacity, Ok(Bytes::from_mib(CAPACITY)));
+    assert_eq!(offer.free, Ok(Bytes::from_mib(CAPACITY)));
+}
+
+#[test]
+fn a_process_without_a_lease_bars_a_device_and_servants_do_not() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 0);
+    assert_eq!(first(&world, &whole(), &[]).0, outsider(100, "python"), "even with no memory");
+    assert_eq!(first(&world, &some(100), &[]).0, outsider(100, "python"));
+    let accepting = Claim { accept_used: true, ..whole() };
+    assert_eq!(first(&world, &accepting, &[]).0, None);
+
+    for name in ["Xorg", "nvidia-persistenced", "nv-hostengine"] {
+        let world = World::new(1);
+        world.state().add(ProcessInfo { uid: Ok(0), ..process(100, 1, name) });
+        world.state().uses(100, 0, 50);
+        assert_eq!(first(&world, &whole(), &[]).0, None, "{name}");
+    }
+    let world = World::new(1);
+    world.state().add(process(100, 2, "Xorg"));
+    world.state().uses(100, 0, 50);
+    assert_eq!(first(&world, &whole(), &[]).0, outsider(100, "Xorg"), "a user's merely says so");
+}
+
+#[test]
+fn memory_that_nobody_accounts_for_bars_a_device_unless_it_is_accepted() {
+    let world = World::new(1);
+    world.state().devices[0].unlisted = 5_000;
+    let unexplained = Some(Bar::Unexplained(Bytes::from_mib(5_000)));
+    assert_eq!(first(&world, &whole(), &[]).0, unexplained);
+    let accepting = Claim { accept_used: true, ..some(100) };
+    assert_eq!(first(&world, &accepting, &[]), (None, 16_000 - 5_000));
+}
+
+#[test]
+fn what_does_not_answer_or_has_no_name_cannot_be_had() {
+    let world = World::new(3);
+    world.state().devices[0].fault = Some(DeviceFault::Lost.into());
+    world.state().devices[1].uuid = None;
+    world.state().devices[2].uuid = None;
+    let bars: Vec<_> =
+        offered(&world, &whole(), None, &[]).into_iter().map(|offer| offer.bar.unwrap()).collect();
+    assert!(matches!(&bars[0], Bar::Faulty(fault) if fault.kind == DeviceFault::Lost.into()));
+    assert_eq!(bars[1..], [Bar::NameUnknown, Bar::NameUnknown]);
+}
+
+#[test]
+fn a_lease_bars_whole_claims_and_a_share_leaves_room_for_others() {
+    let world = World::new(1);
+    let leased = |id: &str| Bar::Leased { lease: LeaseId::parse(id).unwrap(), owner: 1000 };
+    let whole_lease = lease("a", 1, 100, &[0]);
+    assert_eq!(first(&world, &whole(), &[whole_lease.clone()]).0, Some(leased("a")));
+    assert_eq!(first(&world, &some(100), &[whole_lease]).0, Some(leased("a")));
+    let shares = [share(lease("a", 1, 100, &[0]), 4_000), share(lease("b", 2, 110, &[0]), 2_000)];
+    assert_eq!(first(&world, &whole(), &shares).0, Some(leased("a")));
+    assert_eq!(first(&world, &some(100), &shares), (None, CAPACITY - 6_000));
+    let elsewhere = [lease("a", 1, 100, &[7])];
+    assert_eq!(first(&world, &whole(), &elsewhere), (None, CAPACITY));
+}
+
+#[test]
+fn who_waits_is_told_from_who_has() {
+    let world = World::new(1);
+    let waits = lease("w", 1, 100, &[0]);
+    let beside = Beside {
+        parent: None,
+        leases: std::slice::from_ref(&waits),
+        waiting: std::slice::from_ref(&waits.id),
+    };
+    let offers = offers(&scene(&world), &whole(), beside);
+    let expected = Bar::Reserved { waiter: waits.id.clone(), owner: 1000 };
+    assert_eq!(offers[0].bar, Some(expected));
+}
+
+#[test]
+fn a_descendant_of_a_leases_root_uses_the_device_by_right() {
+    let world = World::new(1);
+    let lease = share(lease("a", 1, 100, &[0]), 4_000);
+    for info in [process(100, 2, "gpuws"), process(101, 100, "bash"), process(102, 101, "python")] {
+        world.state().add(info);
+    }
+    world.state().uses(102, 0, 1_000);
+    let leases = std::slice::from_ref(&lease);
+    assert_eq!(first(&world, &some(100), leases), (None, CAPACITY - 4_000), "within its share");
+    world.state().uses(102, 0, 7_000);
+    assert_eq!(first(&world, &some(100), leases), (None, CAPACITY - 7_000), "beyond its share");
+
+    // The same process is an outsider where the lease has another device,
+    let other = Entry { devices: vec![uuid(1)], ..lease.clone() };
+    assert_eq!(first(&world, &some(100), &[other]).0, outsider(102, "python"));
+    // where the root is another process by now,
+    let reused =
+        Entry { root: ProcessKey { start: Some(StartTime(1)), ..key(100) }, ..lease.clone() };
+    assert_eq!(first(&world, &some(100), &[reused]).0, outsider(102, "python"));
+    // where the root belongs to somebody else: anybody can write any number,
+    let forged = Entry { owner: 1001, ..lease.clone() };
+    assert_eq!(first(&world, &some(100), &[forged]).0, outsider(102, "python"));
+    // and where numbers mean nothing here.
+    world.state().sees_host_pids = false;
+    let (bar, _) = first(&world, &some(100), leases);
+    assert!(matches!(bar, Some(Bar::Outsider { pid: Pid(102), .. })), "{bar:?}");
+}
+
+#[test]
+fn what_others_use_is_taken_from_the_room_of_those_who_accept_it() {
+    let world = World::new(1);
+    world.state().add(process(90, 2, "python"));
+    world.state().uses(90, 0, 3_000);
+    let leases = [share(lease("a", 1, 100, &[0]), 4_000)];
+    let accepting = Claim { accept_used: true, ..some(100) };
+    let used_by_others = 3_010 - (16_000 - CAPACITY);
+    assert_eq!(first(&world, &accepting, &leases), (None, CAPACITY - 4_000 - used_by_others));
+}
+
+#[test]
+fn within_a_lease_there_are_only_its_devices_and_nobody_outside_bars_them() {
+    let world = World::new(3);
+    let parent = lease("p", 1, SELF, &[0, 2]);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 500);
+    world.state().add(process(101, SELF, "own"));
+    world.state().uses(101, 2, 1_000);
+    let found = |leases: &[Entry]| -> Vec<_> {
+        let offers = offered(&world, &whole(), Some(&parent), leases);
+        offers.into_iter().map(|o| (o.id.index, o.bar, o.room.unwrap().mib())).collect()
+    };
+    assert_eq!(found(&[]), [(0, None, CAPACITY), (2, None, CAPACITY - 1_000)]);
+    let sibling = Entry { within: Some(parent.id.clone()), ..lease("s", 2, 101, &[2]) };
+    let leased = Bar::Leased { lease: sibling.id.clone(), owner: 1000 };
+    assert_eq!(found(&[sibling])[1].1, Some(leased));
+}
+
+#[test]
+fn within_a_share_there_is_as_much_as_the_share() {
+    let world = World::new(1);
+    let parent = share(lease("p", 1, SELF, &[0]), 5_000);
+    world.state().add(process(101, SELF, "own"));
+    world.state().uses(101, 0, 1_000);
+    let sibling = share(lease("s", 2, 999, &[0]), 1_500);
+    let offers = offered(&world, &some(100), Some(&parent), &[sibling]);
+    assert_eq!(offers[0].capacity, Ok(Bytes::from_mib(5_000)));
+    assert_eq!(offers[0].room, Ok(Bytes::from_mib(5_000 - 1_000 - 1_500)));
+}

@@ -1,0 +1,306 @@
+//! A run from the claim to the proof, on a machine whose time moves only when somebody waits.
+
+mod world;
+
+use gpu_core::visible::Form;
+use gpu_core::*;
+use gpu_steward::*;
+use std::ops::ControlFlow;
+use std::time::Duration;
+use world::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn order(claim: Claim) -> RunOrder {
+    RunOrder {
+        request: Request {
+            claim,
+            wait: Wait::No,
+            needs_topology: false,
+            command: "train".into(),
+            root: key(SELF),
+        },
+        launch: Launch { program: "train".into(), ..Launch::default() },
+        visible: Form::Uuid,
+        time_limit: None,
+        grace: 10 * SECOND,
+        on_death: OnDeath::End,
+        handoff: 30 * SECOND,
+    }
+}
+
+fn outcome(world: &World, order: &RunOrder) -> (Result<RunReport, NotRun>, Vec<String>) {
+    let mut events = Vec::new();
+    let token = ActToken::the_user_asked();
+    let report = run(order, &world.ports(), world, &token, &mut |event| {
+        events.push(format!("{event:?}"));
+        ControlFlow::Continue(())
+    });
+    (report, events)
+}
+
+fn ran(world: &World, order: &RunOrder) -> RunReport {
+    let report = outcome(world, order).0.unwrap();
+    let state = world.state();
+    assert!(state.leases.is_empty() && !state.holds_back, "nothing is kept");
+    assert_eq!(state.inherit, [true, false], "only the program keeps the lease alive");
+    report
+}
+
+/// Lets the program end by itself after so long.
+fn ends_after(world: &World, time: Duration, code: i32) {
+    world.after(time, move |state| state.ends(JOB, Ending::Code(code)));
+}
+
+#[test]
+fn a_run_sees_its_devices_and_reports_what_it_used() {
+    let world = World::new(3);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    world.after(SECOND, |state| state.uses(JOB, 1, 4_000));
+    world.after(3 * SECOND, |state| state.uses(JOB, 1, 2_000));
+    world.after(4 * SECOND, |state| {
+        state.add(process(61, JOB, "worker"));
+        state.uses(61, 1, 3_500);
+    });
+    world.after(20 * SECOND, |state| state.ends(61, Ending::Code(0)));
+    ends_after(&world, 20 * SECOND, 3);
+    world.after(25 * SECOND, |state| assert!(state.processes.contains_key(&SELF)));
+    let (report, _) = outcome(&world, &order(Claim::whole(2)));
+    let report = report.unwrap();
+    let launched = world.state().launched[0].clone();
+    let set: Vec<(&str, &str)> = launched
+        .set
+        .iter()
+        .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))
+        .collect();
+    assert_eq!(
+        set,
+        [
+            ("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2"),
+            ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+            ("GPUWS_LEASE", report.lease.as_str()),
+        ]
+    );
+    assert_eq!(report.ending, Ending::Code(3));
+    let peaks: Vec<_> = report.devices.iter().map(|used| (used.device.index, used.peak)).collect();
+    assert_eq!(peaks, [(1, Ok(Bytes::from_mib(5_500))), (2, Ok(Bytes(0)))]);
+    assert_eq!(report.elapsed, 20 * SECOND);
+    assert_eq!(report.memory_back, Ok(true));
+    assert!(report.device_time() >= 2 * report.elapsed);
+    assert!(report.left_behind.is_empty() && report.still_there.is_empty());
+    assert!(!report.limit_hit && !report.abandoned && report.stopped.is_none());
+}
+
+#[test]
+fn who_was_left_behind_on_a_device_is_ended_and_others_are_named() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "worker"));
+        state.add(process(62, 61, "server"));
+        state.add(process(63, JOB, "opener"));
+        state.uses(61, 0, 3_000);
+        state.devices[0].open.push(63);
+        state.deaf_to.insert(61, vec![15]);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    let ended: Vec<_> =
+        report.left_behind.iter().map(|action| (action.pid.0, action.signals.clone())).collect();
+    assert_eq!(ended, [(61, vec![Signal::Term, Signal::Kill]), (63, vec![Signal::Term])]);
+    let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
+    assert_eq!(there, ["server"]);
+    assert_eq!((report.memory_back, report.ending), (Ok(true), Ending::Code(0)));
+    let journal = world.state().journal.clone();
+    assert!(journal.iter().all(|line| line.contains(r#""membership":{"descends""#)), "{journal:?}");
+    assert_eq!(report.elapsed, 15 * SECOND);
+}
+
+#[test]
+fn nobody_outside_of_the_tree_is_touched() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 900);
+    ends_after(&world, 5 * SECOND, 0);
+    let claim = Claim { accept_used: true, ..Claim::whole(1) };
+    let report = ran(&world, &order(claim));
+    assert!(world.state().signals.is_empty() && report.left_behind.is_empty());
+    assert_eq!(report.memory_back, Ok(true), "that another one has memory is his");
+}
+
+#[test]
+fn after_the_time_limit_everything_ends() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "worker"));
+        state.uses(JOB, 0, 3_000);
+    });
+    let report = ran(&world, &RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) });
+    assert!(report.limit_hit);
+    assert_eq!(report.ending, Ending::Signal(15));
+    assert_eq!(world.state().signals, [(JOB, 15), (61, 15)]);
+    assert_eq!((report.elapsed, report.memory_back), (60 * SECOND, Ok(true)));
+    assert!(report.still_there.is_empty());
+}
+
+#[test]
+fn who_does_not_mind_sigterm_is_killed_when_the_grace_is_over() {
+    let world = World::new(1);
+    world.state().deaf_to.insert(JOB, vec![15]);
+    let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+    let report = ran(&world, &limited);
+    assert_eq!(report.ending, Ending::Signal(9));
+    assert_eq!(report.elapsed, 70 * SECOND);
+    assert_eq!(world.state().signals.last(), Some(&(JOB, 9)));
+}
+
+#[test]
+fn a_run_that_nobody_waits_for_ends_or_is_kept() {
+    for (on_death, ending, signals) in [
+        (OnDeath::End, Ending::Signal(15), vec![(JOB, 15), (61, 15)]),
+        (OnDeath::Keep, Ending::Code(0), vec![]),
+    ] {
+        let world = World::new(1);
+        world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
+        world.after(9 * SECOND, |state| state.events.push(JobEvent::Abandoned));
+        ends_after(&world, 100 * SECOND, 0);
+        let report = ran(&world, &RunOrder { on_death, ..order(Claim::whole(1)) });
+        assert!(report.abandoned && !report.limit_hit);
+        assert_eq!(report.ending, ending);
+        assert_eq!(world.state().signals, signals);
+    }
+}
+
+#[test]
+fn a_signal_to_us_is_passed_on_to_the_program() {
+    let world = World::new(1);
+    world.state().deaf_to.insert(JOB, vec![10]);
+    world.after(SECOND, |state| state.events.push(JobEvent::Asked(10)));
+    world.after(2 * SECOND, |state| state.events.push(JobEvent::Asked(15)));
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(world.state().signals, [(JOB, 10), (JOB, 15)]);
+    assert_eq!(report.ending, Ending::Signal(15));
+    assert!(!report.limit_hit);
+}
+
+#[test]
+fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
+    for (signal, left) in [(2, vec!["worker"]), (15, vec![])] {
+        let world = World::new(1);
+        world.after(SECOND, |state| {
+            state.add(process(61, JOB, "worker"));
+            state.uses(61, 0, 3_000);
+            state.deaf_to.insert(61, vec![15]);
+        });
+        // One that came with the end was the program's; one that comes later is for us.
+        world.after(5 * SECOND, |state| state.events.push(JobEvent::Asked(2)));
+        world.state().deaf_to.insert(JOB, vec![2]);
+        ends_after(&world, 5 * SECOND, 0);
+        world.after(7 * SECOND, move |state| state.events.push(JobEvent::Asked(signal)));
+        let report = ran(&world, &order(Claim::whole(1)));
+        let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
+        assert_eq!(there, left, "signal {signal}");
+        assert_eq!(report.stopped.is_some(), signal == 2);
+        assert_eq!(report.memory_back, Ok(signal != 2));
+    }
+}
+
+#[test]
+fn safe_gpu_is_held_back_until_the_program_shows_on_all_its_devices() {
+    let world = World::new(2);
+    world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
+    world.after(4 * SECOND, |state| {
+        assert!(state.holds_back, "one device does not show it yet");
+        state.uses(JOB, 1, 100);
+    });
+    world.after(6 * SECOND, |state| assert!(!state.holds_back));
+    ends_after(&world, 10 * SECOND, 0);
+    let (report, events) = outcome(&world, &order(Claim::whole(2)));
+    assert!(report.is_ok());
+    assert!(events.contains(&"HandedOff(Seen)".to_owned()), "{events:?}");
+}
+
+#[test]
+fn safe_gpu_is_let_go_for_the_program_itself_and_when_the_time_is_over() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "safe-gpu"));
+        state.waits_for_safe_gpu = vec![100, 61];
+    });
+    world.after(2 * SECOND, |state| assert!(!state.holds_back));
+    ends_after(&world, 50 * SECOND, 0);
+    let (_, events) = outcome(&world, &order(Claim::whole(1)));
+    assert!(events.contains(&"HandedOff(Wanted)".to_owned()), "{events:?}");
+
+    let world = World::new(1);
+    world.state().add(process(100, 2, "safe-gpu"));
+    world.state().waits_for_safe_gpu = vec![100];
+    world.after(29 * SECOND, |state| assert!(state.holds_back));
+    world.after(32 * SECOND, |state| assert!(!state.holds_back));
+    ends_after(&world, 50 * SECOND, 0);
+    let (_, events) = outcome(&world, &order(Claim::whole(1)));
+    assert!(events.contains(&"HandedOff(TimedOut)".to_owned()), "{events:?}");
+}
+
+#[test]
+fn memory_that_does_not_come_back_is_said_and_not_waited_for_longer() {
+    let world = World::new(1);
+    world.state().lag = Duration::from_secs(3600);
+    world.after(SECOND, |state| state.uses(JOB, 0, 3_000));
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.memory_back, Ok(false));
+    assert_eq!(world.state().now, Duration::from_secs(1000 + 5 + 10));
+}
+
+#[test]
+fn what_no_driver_tells_is_absent() {
+    let world = World::new(1);
+    world.after(Duration::from_millis(1), |state| {
+        state.devices[0].fault = Some(ErrorKind::TimedOut);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.devices[0].peak, Err(Absent::NoAnswer));
+    assert_eq!(report.memory_back, Err(Absent::NoAnswer));
+}
+
+#[test]
+fn a_share_beside_another_is_told_apart() {
+    let world = World::new(1);
+    world.state().leases.push(share(lease("other", 1, 100, &[0]), 4_000));
+    world.state().add(process(100, 2, "gpuws"));
+    world.state().add(process(101, 100, "python"));
+    world.state().uses(101, 0, 3_000);
+    world.after(SECOND, |state| state.uses(JOB, 0, 2_000));
+    world.after(2 * SECOND, |state| state.uses(101, 0, 3_900));
+    ends_after(&world, 5 * SECOND, 0);
+    let claim = share(lease("x", 0, 1, &[0]), 2_500).claim;
+    let (report, _) = outcome(&world, &order(claim));
+    let report = report.unwrap();
+    assert_eq!(report.devices[0].peak, Ok(Bytes::from_mib(2_000)));
+    assert_eq!(report.memory_back, Ok(true));
+}
+
+#[test]
+fn a_program_that_cannot_be_started_leaves_no_lease() {
+    let world = World::new(1);
+    world.state().launch_fault = Some(ProcessFault::Gone.into());
+    let (outcome, _) = outcome(&world, &order(Claim::whole(1)));
+    let Err(NotRun::NotStarted(error)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(error.kind(), ProcessFault::Gone.into());
+    let state = world.state();
+    assert!(state.leases.is_empty() && !state.holds_back);
+}
+
+#[test]
+fn one_who_watches_can_stop_before_the_start() {
+    let world = World::new(1);
+    let token = ActToken::the_user_asked();
+    let outcome =
+        run(&order(Claim::whole(1)), &world.ports(), &world, &token, &mut |event| match event {
+            Event::Granted(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+    assert!(matches!(outcome, Err(NotRun::Stopped)));
+    assert!(world.state().launched.is_empty() && world.state().leases.is_empty());
+}

@@ -1,0 +1,174 @@
+//! Taking devices, from the look to the lease.
+
+mod world;
+
+use gpu_core::*;
+use gpu_placement::Refusal;
+use gpu_steward::{Grant, NotGranted, Request, Wait, listing, preview, take};
+use std::ops::ControlFlow;
+use std::time::Duration;
+use world::*;
+
+fn request(claim: Claim, wait: Wait) -> Request {
+    Request { claim, wait, needs_topology: false, command: "train".into(), root: key(SELF) }
+}
+
+fn taken(world: &World, claim: Claim, wait: Wait) -> Result<Grant, NotGranted> {
+    take(&request(claim, wait), &world.ports(), &mut |_| ControlFlow::Continue(()))
+}
+
+fn indexes(devices: &[DeviceId]) -> Vec<u32> {
+    devices.iter().map(|id| id.index).collect()
+}
+
+#[test]
+fn a_grant_is_a_lease_until_it_is_dropped() {
+    let world = World::new(3);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    let grant = taken(&world, Claim::whole(2), Wait::No).unwrap();
+    assert_eq!(indexes(&grant.devices), [1, 2]);
+    let decision = grant.decision.as_ref().unwrap();
+    assert_eq!(decision.devices(), grant.devices);
+    assert_eq!(indexes(&decision.passed().map(|(id, _)| id.clone()).collect::<Vec<_>>()), [0]);
+    let leases = world.state().leases.clone();
+    assert_eq!(leases[1].devices, [uuid(1), uuid(2)]);
+    assert_eq!((leases[1].root, leases[1].owner), (key(SELF), 1000));
+    assert!(world.state().holds_back);
+    drop(grant);
+    assert_eq!(world.state().leases.len(), 1);
+    assert!(!world.state().holds_back);
+}
+
+#[test]
+fn what_can_never_be_had_is_refused_at_once() {
+    let unknown = Claim { required: vec![uuid(9)], ..Claim::whole(1) };
+    let too_new = Claim { compute_capability: Some((9, 0)), ..Claim::whole(1) };
+    let too_big = share(lease("x", 0, 1, &[0]), 20_000).claim;
+    for claim in [Claim::whole(4), Claim::whole(0), unknown, too_new, too_big] {
+        let world = World::new(3);
+        let refused = taken(&world, claim.clone(), Wait::Ever);
+        let Err(NotGranted::Never(Some(refused))) = refused else {
+            panic!("{claim:?}: {refused:?}")
+        };
+        assert!(!matches!(refused.refusal, Refusal::NotNow { .. }));
+        let state = world.state();
+        assert!(state.leases.is_empty() && state.waiters.is_empty() && !state.holds_back);
+    }
+}
+
+#[test]
+fn who_need_not_wait_learns_why_there_is_nothing_now() {
+    let world = World::new(2);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    let refused = taken(&world, Claim::whole(2), Wait::No);
+    let Err(NotGranted::NotNow { waited: false, refused: Some(refused), leases, .. }) = refused
+    else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(leases.len(), 1);
+    assert_eq!(indexes(&refused.passed().map(|(id, _)| id.clone()).collect::<Vec<_>>()), [0]);
+    let late = taken(&world, Claim::whole(2), Wait::For(Duration::from_secs(60)));
+    assert!(matches!(late, Err(NotGranted::NotNow { waited: true, .. })), "{late:?}");
+    assert!(world.state().waiters.is_empty());
+}
+
+#[test]
+fn who_waits_gets_the_device_once_its_user_is_gone() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 900);
+    world.after(Duration::from_secs(30), |state| state.ends(100, Ending::Code(0)));
+    let grant = taken(&world, Claim::whole(1), Wait::Ever).unwrap();
+    assert_eq!(indexes(&grant.devices), [0]);
+    assert!(world.state().now >= Duration::from_secs(1030));
+}
+
+#[test]
+fn a_used_device_that_was_accepted_is_named() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 900);
+    let claim = Claim { accept_used: true, ..Claim::whole(1) };
+    let grant = taken(&world, claim, Wait::No).unwrap();
+    assert_eq!(grant.accepted.len(), 1);
+}
+
+#[test]
+fn without_a_driver_the_reason_is_the_drivers() {
+    let world = World::new(1);
+    world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
+    let refused = taken(&world, Claim::whole(1), Wait::Ever);
+    let Err(NotGranted::Silent(fault)) = refused else { panic!("{refused:?}") };
+    assert_eq!(fault.kind, MachineFault::DriverNotLoaded.into());
+    assert!(!world.state().holds_back);
+}
+
+#[test]
+fn a_claim_within_a_lease_gets_devices_of_it_and_never_waits_for_it() {
+    let world = World::new(4);
+    world.state().leases.push(lease("parent", 1, 2, &[1, 3]));
+    let first = taken(&world, Claim::whole(1), Wait::No).unwrap();
+    assert_eq!(indexes(&first.devices), [1]);
+    assert_eq!(first.parent.as_ref().map(|parent| parent.id.as_str()), Some("parent"));
+    assert_eq!(first.entry.within.as_ref().map(LeaseId::as_str), Some("parent"));
+    assert!(!world.state().holds_back, "safe-gpu is held back for the parent already");
+    assert!(first.held_back.is_none());
+    drop(first);
+    let more = taken(&world, Claim::whole(3), Wait::Ever);
+    assert!(matches!(more, Err(NotGranted::Never(_))), "{more:?}");
+}
+
+#[test]
+fn a_lease_that_merely_names_our_ancestor_is_not_ours() {
+    let world = World::new(2);
+    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
+    let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
+    assert_eq!((indexes(&grant.devices), grant.parent), (vec![1], None));
+}
+
+#[test]
+fn a_preview_takes_nothing_and_tells_who_comes_first() {
+    let world = World::new(2);
+    world.state().waiters.push(Entry { devices: vec![], ..lease("early", 1, 100, &[0]) });
+    let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
+    assert_eq!(
+        indexes(&seen.decision.unwrap().devices()),
+        [1],
+        "the first one is kept for another"
+    );
+    assert_eq!(seen.ahead.len(), 1);
+    let seen = preview(&request(Claim::whole(2), Wait::No), &world.ports()).unwrap();
+    let refused = seen.decision.unwrap_err();
+    assert!(matches!(refused.refusal, Refusal::NotNow { .. }));
+    assert!(world.state().leases.is_empty());
+}
+
+#[test]
+fn a_listing_names_owners_processes_and_what_is_waited_for() {
+    let world = World::new(2);
+    world.state().leases.push(lease("outer", 1, 100, &[0, 1]));
+    world
+        .state()
+        .leases
+        .push(Entry { within: LeaseId::parse("outer"), ..lease("inner", 2, 101, &[1]) });
+    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 3, 100, &[0]) });
+    for info in [process(100, 2, "gpuws"), process(101, 100, "gpuws"), process(102, 101, "python")]
+    {
+        world.state().add(info);
+    }
+    world.state().uses(102, 1, 700);
+    world.state().waiters.push(Entry { devices: vec![], ..lease("late", 4, 110, &[]) });
+    let listing = listing(&world.ports()).unwrap();
+    let roots: Vec<_> = listing
+        .leases
+        .iter()
+        .map(|leased| (leased.entry.id.as_str(), leased.root.is_some(), leased.users.len()))
+        .collect();
+    assert_eq!(roots, [("outer", true, 0), ("inner", true, 1), ("forged", false, 0)]);
+    let user = &listing.leases[1].users[0];
+    assert_eq!((user.pid, user.name.as_deref()), (Pid(102), Some("python")));
+    assert_eq!(user.memory, Ok(Bytes::from_mib(700)));
+    assert_eq!(listing.leases[1].within.as_ref().unwrap().id.as_str(), "outer");
+    let [late] = &listing.queue[..] else { panic!("{:?}", listing.queue) };
+    assert_eq!((late.ahead, late.lacks.as_ref().unwrap().passed().count()), (0, 2));
+}

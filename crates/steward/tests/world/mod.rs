@@ -1,0 +1,575 @@
+//! A small machine of which every part can be seen and moved, behind the ports: time stands still
+//! unless somebody waits.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use gpu_core::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The process that asks: parent 2, user 1000.
+pub(crate) const SELF: u32 = 50;
+/// The program that it starts.
+pub(crate) const JOB: u32 = 60;
+
+type Happening = Box<dyn FnOnce(&mut State) + Send>;
+
+/// A handle on the machine; clones are handles on the same one.
+#[derive(Clone)]
+pub(crate) struct World(Arc<Mutex<State>>);
+
+pub(crate) struct State {
+    pub(crate) now: Duration,
+    pub(crate) processes: BTreeMap<u32, ProcessInfo>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) leases: Vec<Entry>,
+    pub(crate) waiters: Vec<Entry>,
+    pub(crate) sees_host_pids: bool,
+    pub(crate) driver_fault: Option<ErrorKind>,
+    pub(crate) topology: Topology,
+    /// What is to happen, and when.
+    script: Vec<(Duration, Happening)>,
+    pub(crate) events: Vec<JobEvent>,
+    /// Who was sent what, in order; the job's group as its leader.
+    pub(crate) signals: Vec<(u32, i32)>,
+    /// Who does not mind these signals.
+    pub(crate) deaf_to: BTreeMap<u32, Vec<i32>>,
+    pub(crate) journal: Vec<String>,
+    pub(crate) launched: Vec<Launch>,
+    pub(crate) launch_fault: Option<ErrorKind>,
+    /// What was done to the lease's descriptor.
+    pub(crate) inherit: Vec<bool>,
+    pub(crate) holds_back: bool,
+    pub(crate) waits_for_safe_gpu: Vec<u32>,
+    /// How long memory is still used after its process has ended.
+    pub(crate) lag: Duration,
+    ids: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) total: u64,
+    /// Used by nobody who is listed, in MiB.
+    pub(crate) unlisted: u64,
+    /// Process and MiB.
+    pub(crate) listed: Vec<(u32, u64)>,
+    /// Who has the device open and is not listed.
+    pub(crate) open: Vec<u32>,
+    pub(crate) fault: Option<ErrorKind>,
+    pub(crate) capability: (u32, u32),
+    pub(crate) uuid: Option<DeviceUuid>,
+}
+
+pub(crate) fn uuid(index: u32) -> DeviceUuid {
+    DeviceUuid(format!("GPU-{index}"))
+}
+
+pub(crate) fn process(pid: u32, parent: u32, name: &str) -> ProcessInfo {
+    ProcessInfo {
+        key: ProcessKey { pid: Pid(pid), start: Some(StartTime(u64::from(pid) * 10)) },
+        uid: Ok(1000),
+        parent: Ok(Pid(parent)),
+        state: Ok(ProcessState::Sleeping),
+        ..ProcessInfo::from_name(Pid(pid), name)
+    }
+}
+
+pub(crate) fn key(pid: u32) -> ProcessKey {
+    process(pid, 0, "").key
+}
+
+/// A lease of user 1000 on whole devices.
+pub(crate) fn lease(id: &str, ticket: u64, root: u32, devices: &[u32]) -> Entry {
+    Entry {
+        id: LeaseId::parse(id).unwrap(),
+        ticket,
+        owner: 1000,
+        root: key(root),
+        within: None,
+        claim: Claim::whole(devices.len().max(1) as u32),
+        devices: devices.iter().map(|index| uuid(*index)).collect(),
+        command: "train".into(),
+        since: Timestamp(0),
+    }
+}
+
+pub(crate) fn share(entry: Entry, mib: u64) -> Entry {
+    let claim = Claim { share: Share::Memory(Bytes::from_mib(mib)), ..entry.claim.clone() };
+    Entry { claim, ..entry }
+}
+
+impl World {
+    /// A machine with so many idle devices of 16,000 MiB, and nobody but the one who asks.
+    pub(crate) fn new(devices: u32) -> Self {
+        let device = |index| Device {
+            total: 16_000,
+            unlisted: 10,
+            listed: Vec::new(),
+            open: Vec::new(),
+            fault: None,
+            capability: (8, 0),
+            uuid: Some(uuid(index)),
+        };
+        let processes =
+            [process(1, 0, "systemd"), process(2, 1, "bash"), process(SELF, 2, "gpuws")];
+        World(Arc::new(Mutex::new(State {
+            now: Duration::from_secs(1000),
+            processes: processes.into_iter().map(|info| (info.key.pid.0, info)).collect(),
+            devices: (0..devices).map(device).collect(),
+            leases: Vec::new(),
+            waiters: Vec::new(),
+            sees_host_pids: true,
+            driver_fault: None,
+            topology: Topology::default(),
+            script: Vec::new(),
+            events: Vec::new(),
+            signals: Vec::new(),
+            deaf_to: BTreeMap::new(),
+            journal: Vec::new(),
+            launched: Vec::new(),
+            launch_fault: None,
+            inherit: Vec::new(),
+            holds_back: false,
+            waits_for_safe_gpu: Vec::new(),
+            lag: Duration::from_millis(300),
+            ids: 0,
+        })))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Lets something happen so long from now.
+    pub(crate) fn after(&self, wait: Duration, what: impl FnOnce(&mut State) + Send + 'static) {
+        let mut state = self.state();
+        let at = state.now + wait;
+        state.script.push((at, Box::new(what)));
+    }
+
+    pub(crate) fn ports(&self) -> gpu_steward::Ports<'_> {
+        gpu_steward::Ports { backend: self, host: self, clock: self, journal: self, locks: self }
+    }
+}
+
+impl State {
+    pub(crate) fn add(&mut self, info: ProcessInfo) {
+        self.processes.insert(info.key.pid.0, info);
+    }
+
+    /// Uses so much memory of a device.
+    pub(crate) fn uses(&mut self, pid: u32, device: usize, mib: u64) {
+        self.devices[device].listed.retain(|(other, _)| *other != pid);
+        self.devices[device].listed.push((pid, mib));
+    }
+
+    /// Ends a process: its children are taken in by the one who asks, as a subreaper does, and its
+    /// memory comes back a little later.
+    pub(crate) fn ends(&mut self, pid: u32, ending: Ending) {
+        if self.processes.remove(&pid).is_none() {
+            return;
+        }
+        for child in self.processes.values_mut().filter(|p| p.parent == Ok(Pid(pid))) {
+            child.parent = Ok(Pid(SELF));
+        }
+        if pid == JOB {
+            self.events.push(JobEvent::Ended(ending));
+        }
+        for device in &mut self.devices {
+            let freed: u64 =
+                device.listed.iter().filter(|(user, _)| *user == pid).map(|(_, mib)| mib).sum();
+            device.listed.retain(|(user, _)| *user != pid);
+            device.open.retain(|user| *user != pid);
+            device.unlisted += freed;
+        }
+        let back = self.now + self.lag;
+        self.script.push((
+            back,
+            Box::new(|state| {
+                state.devices.iter_mut().for_each(|device| device.unlisted = 10);
+            }),
+        ));
+    }
+
+    fn signal(&mut self, pid: u32, signal: i32) {
+        self.signals.push((pid, signal));
+        if !self.deaf_to.get(&pid).is_some_and(|deaf| deaf.contains(&signal)) {
+            self.ends(pid, Ending::Signal(signal));
+        }
+    }
+
+    /// Lets time pass up to `until`, or up to the next thing that happens.
+    fn step(&mut self, until: Duration) {
+        let first = (0..self.script.len()).min_by_key(|place| self.script[*place].0);
+        match first.filter(|place| self.script[*place].0 <= until) {
+            Some(place) => {
+                let (at, what) = self.script.remove(place);
+                self.now = self.now.max(at);
+                what(self);
+            }
+            None => self.now = self.now.max(until),
+        }
+    }
+
+    fn pass(&mut self, wait: Duration) {
+        let until = self.now + wait;
+        while self.now < until {
+            self.step(until);
+        }
+    }
+
+    fn members(&self) -> Vec<ProcessInfo> {
+        let below = |info: &&ProcessInfo| {
+            let mut pid = info.parent;
+            while let Some(parent) = pid.ok().and_then(|pid| self.processes.get(&pid.0)) {
+                if parent.key.pid == Pid(SELF) {
+                    return true;
+                }
+                pid = parent.parent;
+            }
+            false
+        };
+        self.processes.values().filter(below).cloned().collect()
+    }
+
+    fn info(&self, pid: Pid) -> Result<ProcessInfo> {
+        let found = self.processes.get(&pid.0).cloned();
+        found.ok_or_else(|| Error::new(ProcessFault::Gone, format!("look at process {pid}")))
+    }
+
+    fn files(&self) -> Vec<DeviceFile> {
+        let file = |minor: usize| DeviceFile {
+            path: format!("/dev/nvidia{minor}").into(),
+            kind: DeviceFileKind::Gpu(minor as u32),
+            id: Ok(FileId::Device { major: 195, minor: minor as u32 }),
+        };
+        (0..self.devices.len()).map(file).collect()
+    }
+
+    fn held(&self, pid: u32) -> Vec<HeldFile> {
+        let has = |device: &Device| {
+            device.open.contains(&pid) || device.listed.iter().any(|(user, _)| *user == pid)
+        };
+        let held = self.files().into_iter().zip(&self.devices).filter(|(_, device)| has(device));
+        held.map(|(file, _)| HeldFile {
+            path: file.path,
+            kind: file.kind,
+            access: Access::OPEN_FOR_WRITING | Access::MAPPED,
+            descriptors: vec![3],
+        })
+        .collect()
+    }
+
+    fn device(&self, id: &DeviceId) -> Result<&Device> {
+        let device = &self.devices[id.index as usize];
+        match device.fault {
+            Some(kind) => Err(Error::new(kind, format!("ask {id}"))),
+            None => Ok(device),
+        }
+    }
+}
+
+impl GpuBackend for World {
+    fn origin(&self) -> Origin {
+        Origin::Simulated("world".into())
+    }
+
+    fn driver(&self) -> Result<Driver> {
+        match self.state().driver_fault {
+            Some(kind) => Err(Error::new(kind, "initialise NVML")),
+            None => Ok(Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) }),
+        }
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let info = |(index, device): (usize, &Device)| {
+            let mut id = DeviceId::from_index(index as u32);
+            id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
+            id.minor = Ok(index as u32);
+            DeviceInfo { name: Ok("A100".into()), ..DeviceInfo::unknown(id) }
+        };
+        Ok(self.state().devices.iter().enumerate().map(info).collect())
+    }
+
+    fn sample(&self, id: &DeviceId) -> Result<DeviceSample> {
+        let state = self.state();
+        let device = state.device(id)?;
+        let listed: u64 = device.listed.iter().map(|(_, mib)| mib).sum();
+        let mut sample = DeviceSample::absent(Absent::NotSupported);
+        sample.memory.total = Ok(Bytes::from_mib(device.total));
+        sample.memory.used = Ok(Bytes::from_mib(device.unlisted + listed));
+        Ok(sample)
+    }
+
+    fn processes(&self, id: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        let state = self.state();
+        let device = state.device(id)?;
+        let process = |(pid, mib): &(u32, u64)| DeviceProcess {
+            pid: Pid(*pid),
+            kind: DeviceProcessKind::Compute,
+            memory: Ok(Bytes::from_mib(*mib)),
+            utilization: Err(Absent::NotSupported),
+            name: Err(Absent::NotRecorded),
+            gpu_instance: None,
+            compute_instance: None,
+        };
+        Ok(device.listed.iter().map(process).collect())
+    }
+
+    fn mig_instances(&self, _device: &DeviceId) -> Result<Vec<MigInstance>> {
+        Ok(Vec::new())
+    }
+
+    fn details(&self, id: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        let state = self.state();
+        let capability = Ok(state.device(id)?.capability);
+        let product = Product { compute_capability: capability, ..Product::default() };
+        let product = groups.has(Group::Product).then_some(product);
+        Ok(DeviceDetails { product, ..DeviceDetails::default() })
+    }
+
+    fn topology(&self) -> Result<Topology> {
+        Ok(self.state().topology.clone())
+    }
+
+    fn events(&self, _wait: Duration) -> Result<Vec<DeviceEvent>> {
+        Err(Error::new(ErrorKind::Unsupported, "wait for events"))
+    }
+
+    fn reset(&self, id: &DeviceId, _token: &ActToken) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
+    }
+}
+
+impl Host for World {
+    fn origin(&self) -> Origin {
+        GpuBackend::origin(self)
+    }
+
+    fn hostname(&self) -> Reading<String> {
+        Ok("world".into())
+    }
+
+    fn sees_host_pids(&self) -> Reading<bool> {
+        Ok(self.state().sees_host_pids)
+    }
+
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        Ok(self.state().files())
+    }
+
+    fn holders(&self, _files: &[DeviceFile]) -> Result<HolderScan> {
+        let state = self.state();
+        let holder = |info: &ProcessInfo| {
+            let held = state.held(info.key.pid.0);
+            (!held.is_empty()).then_some(Holder { process: info.key, held, through_thread: None })
+        };
+        let holders = state.processes.values().filter_map(holder).collect();
+        Ok(HolderScan { holders, unreadable: Unreadable::default() })
+    }
+
+    fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        self.state().info(pid)
+    }
+
+    fn processes(&self) -> Result<ProcessList> {
+        let processes = self.state().processes.values().cloned().collect();
+        Ok(ProcessList { processes, unreadable: Unreadable::default() })
+    }
+
+    fn own_line(&self) -> Result<Vec<ProcessKey>> {
+        let state = self.state();
+        let mut line = vec![];
+        let mut pid = Pid(SELF);
+        while let Ok(info) = state.info(pid) {
+            line.push(info.key);
+            pid = info.parent.unwrap();
+        }
+        Ok(line)
+    }
+
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
+        self.state().info(pid)?;
+        Ok(Box::new(Opened(self.clone(), pid)))
+    }
+}
+
+struct Opened(World, Pid);
+
+impl ProcessHandle for Opened {
+    fn look(&self) -> Result<ProcessInfo> {
+        self.0.state().info(self.1)
+    }
+
+    fn held(&self, _files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
+        Ok(self.0.state().held(self.1.0))
+    }
+
+    fn has_exited(&self) -> Result<bool> {
+        Ok(self.0.state().info(self.1).is_err())
+    }
+
+    fn signal(&self, signal: Signal, _token: &ActToken) -> Result<()> {
+        let number = if signal == Signal::Kill { 9 } else { 15 };
+        self.0.state().signal(self.1.0, number);
+        Ok(())
+    }
+}
+
+impl Clock for World {
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.state().now.as_millis() as u64)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.state().now
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.state().pass(duration);
+    }
+}
+
+impl Journal for World {
+    fn append(&self, line: &str) -> Result<()> {
+        self.state().journal.push(line.to_owned());
+        Ok(())
+    }
+}
+
+impl Locks for World {
+    fn table(&self, _patience: Duration) -> Result<Box<dyn Held>> {
+        Ok(Box::new(Kept(self.clone(), None)))
+    }
+
+    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+        let state = self.state();
+        Ok(match kind {
+            EntryKind::Lease => state.leases.clone(),
+            EntryKind::Waiter => state.waiters.clone(),
+        })
+    }
+
+    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        let mut state = self.state();
+        match kind {
+            EntryKind::Lease => state.leases.push(entry.clone()),
+            EntryKind::Waiter => state.waiters.push(entry.clone()),
+        }
+        Ok(Box::new(Kept(self.clone(), Some((kind, entry.id.clone())))))
+    }
+
+    fn owner(&self) -> u32 {
+        1000
+    }
+
+    fn new_id(&self) -> Result<LeaseId> {
+        let mut state = self.state();
+        state.ids += 1;
+        Ok(LeaseId::parse(&format!("own-{}", state.ids)).unwrap())
+    }
+
+    fn ticket(&self) -> Result<u64> {
+        Ok(1_000_000)
+    }
+
+    fn wait(&self, at_most: Duration) -> Result<bool> {
+        let mut state = self.state();
+        let before = (state.leases.clone(), state.waiters.clone());
+        state.pass(at_most);
+        Ok(before != (state.leases.clone(), state.waiters.clone()))
+    }
+
+    fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
+        BTreeMap::new()
+    }
+
+    fn hold_back_safe_gpu(&self, _patience: Duration) -> Result<Box<dyn HeldBack>> {
+        self.state().holds_back = true;
+        Ok(Box::new(HoldsBack(self.clone())))
+    }
+}
+
+/// An entry, or the table.
+struct Kept(World, Option<(EntryKind, LeaseId)>);
+
+impl Held for Kept {
+    fn inherit(&self, yes: bool) -> Result<()> {
+        self.0.state().inherit.push(yes);
+        Ok(())
+    }
+
+    fn renew(&self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        match &self.1 {
+            Some((EntryKind::Lease, id)) => state.leases.retain(|entry| entry.id != *id),
+            Some((EntryKind::Waiter, id)) => state.waiters.retain(|entry| entry.id != *id),
+            None => {}
+        }
+    }
+}
+
+struct HoldsBack(World);
+
+impl HeldBack for HoldsBack {
+    fn waiting(&self) -> Result<Vec<Pid>> {
+        Ok(self.0.state().waits_for_safe_gpu.iter().map(|pid| Pid(*pid)).collect())
+    }
+}
+
+impl Drop for HoldsBack {
+    fn drop(&mut self) {
+        self.0.state().holds_back = false;
+    }
+}
+
+impl Launcher for World {
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>> {
+        let mut state = self.state();
+        state.launched.push(launch.clone());
+        if let Some(kind) = state.launch_fault {
+            return Err(Error::new(kind, "start 'train'"));
+        }
+        state.add(process(JOB, SELF, "train"));
+        Ok(Box::new(Started(self.clone())))
+    }
+}
+
+struct Started(World);
+
+impl Job for Started {
+    fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
+        let mut state = self.0.state();
+        let until = state.now + at_most;
+        loop {
+            if !state.events.is_empty() {
+                return Ok(Some(state.events.remove(0)));
+            }
+            if state.now >= until {
+                return Ok(None);
+            }
+            state.step(until);
+        }
+    }
+
+    fn pass(&self, signal: i32) -> Result<()> {
+        let mut state = self.0.state();
+        state.info(Pid(JOB))?;
+        state.signal(JOB, signal);
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<ProcessInfo>> {
+        Ok(self.0.state().members())
+    }
+}
