@@ -33,7 +33,7 @@ const SLICE: Duration = Duration::from_millis(100);
 
 /// After a change, each waits this long for each who is ahead: the first is not to fight with all
 /// others for the table, and several changes are one to the last.
-const STAND_BACK_PER_PLACE: Duration = Duration::from_millis(20);
+const STAND_BACK_PER_PLACE: Duration = Duration::from_millis(5);
 const STAND_BACK_AT_MOST: Duration = Duration::from_secs(1);
 
 /// A change may be told an instant before it is there: it is looked for once more after this.

@@ -1,0 +1,254 @@
+//! One of many who claim devices of one simulated machine, hold them for a moment and let go: over
+//! and over, until a file says stop.
+//!
+//! What it does is written to a log that all of them share, in lines of JSON: where order matters,
+//! while the table is held.
+//!
+//! Arguments: the folder of leases, the machine, the log, the file that says stop, a seed that no
+//! other has, and `table` or `no-table`.
+
+use gpu_claim::{Ask, Chosen, NotTaken, Wait, take};
+use gpu_core::{
+    Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, GpuBackend, Held, HeldBack, Host, LeaseId,
+    Locks, Pid, Result, Share, Timestamp,
+};
+use gpu_host::{FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_sim::Simulation;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A device, and how much memory it has.
+type Scene = Vec<(DeviceUuid, Bytes)>;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, machine, log, stop, seed, mode] = &arguments[..] else {
+        panic!("it takes six arguments")
+    };
+    let log = File::options().append(true).open(log).expect("the log is there");
+    let locks = LoggedLocks {
+        locks: FileLocks::new(
+            Place::folder(folder),
+            SafeGpuFiles::below(Path::new(folder)),
+            roots(),
+        ),
+        log: Log { file: Arc::new(log), process: seed.clone() },
+        excludes: mode == "table",
+    };
+    let simulation = Simulation::named(Path::new(machine)).expect("the machine can be read");
+    let host = LinuxHost::new(roots());
+    let own = host.process(Pid(std::process::id())).expect("it can see itself");
+    let mut chance = Chance(seed.parse().expect("a seed is a number"));
+    let stop = PathBuf::from(stop);
+    let clock = SystemClock::new();
+    while !stop.exists() {
+        let devices = scene(&simulation).expect("the machine answers");
+        let ask = Ask {
+            claim: claim(&mut chance, &devices),
+            root: own.key,
+            within: None,
+            command: "contender".to_owned(),
+            // Those in the queue keep each other from meeting; the others meet.
+            wait: match chance.below(if locks.excludes { 10 } else { 2 }) {
+                0 => Wait::No,
+                1 => Wait::For(Duration::from_millis(200)),
+                _ => Wait::Ever,
+            },
+            beside_safe_gpu: false,
+        };
+        let mut look = || scene(&simulation);
+        let mut watch = |_: &gpu_claim::Waiting<'_>| {
+            if stop.exists() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        match take(&locks, &clock, &ask, &mut look, &choose, &mut watch) {
+            Ok(taken) => {
+                locks.log.write("hold", &taken.entry);
+                clock.sleep(Duration::from_millis(chance.below(20)));
+                locks.log.write("drop", &taken.entry);
+            }
+            Err(NotTaken::NotNow { .. } | NotTaken::TimedOut { .. } | NotTaken::Stopped) => {}
+            Err(NotTaken::Never) => panic!("the machine has what is asked for"),
+            Err(NotTaken::Failed(error)) => panic!("failed to {}", error.fault()),
+        }
+    }
+}
+
+fn roots() -> Roots {
+    Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
+}
+
+fn scene(simulation: &Simulation) -> Result<Scene> {
+    let devices = GpuBackend::devices(simulation)?;
+    let device = |device: gpu_core::DeviceInfo| {
+        let total = simulation.sample(&device.id)?.memory.total.unwrap_or_default();
+        Ok((device.id.uuid.expect("each has one"), total))
+    };
+    devices.into_iter().map(device).collect()
+}
+
+/// One to four devices, two of three times whole ones, sometimes only among some.
+fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
+    let mut claim = Claim::whole(1 + u32::try_from(chance.below(4)).expect("it is small"));
+    if chance.below(3) == 0 {
+        let quarters = 1 + chance.below(3);
+        claim.share = Share::Memory(Bytes(devices[0].1.0 / 4 * quarters));
+    }
+    if chance.below(5) == 0 {
+        let start = usize::try_from(chance.below(5)).expect("it is small");
+        claim.among = devices[start..start + 4].iter().map(|(uuid, _)| uuid.clone()).collect();
+    }
+    claim
+}
+
+/// Chooses the first that will do.
+fn choose(scene: &Scene, claim: &Claim, beside: &[Entry]) -> Chosen {
+    let wanted = |uuid: &DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
+    let could = scene.iter().filter(|(uuid, _)| wanted(uuid));
+    let is_free = |(uuid, total): &&(DeviceUuid, Bytes)| {
+        let mut shared = 0;
+        for lease in beside.iter().filter(|lease| lease.devices.contains(uuid)) {
+            match (lease.claim.share, claim.share) {
+                (Share::Memory(memory), Share::Memory(_)) => shared += memory.0,
+                _ => return false,
+            }
+        }
+        match claim.share {
+            Share::Whole => true,
+            Share::Memory(memory) => shared + memory.0 <= total.0,
+        }
+    };
+    let count = usize::try_from(claim.count).expect("it is small");
+    let uuid = |(uuid, _): &(DeviceUuid, Bytes)| uuid.clone();
+    let free: Vec<_> = could.clone().filter(is_free).take(count).map(uuid).collect();
+    if free.len() == count {
+        Chosen::Devices(free)
+    } else if could.clone().count() < count {
+        Chosen::Never
+    } else {
+        Chosen::NotNow { could: could.map(uuid).collect() }
+    }
+}
+
+/// A generator of numbers (Marsaglia's xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Lines that all contenders write; each is one write at the end.
+#[derive(Clone)]
+struct Log {
+    file: Arc<File>,
+    /// The seed, which no two processes have, while numbers of processes are used again.
+    process: String,
+}
+
+impl Log {
+    fn write(&self, event: &str, entry: &Entry) {
+        let memory = match entry.claim.share {
+            Share::Whole => None,
+            Share::Memory(memory) => Some(memory.0),
+        };
+        let line = serde_json::json!({
+            "event": event,
+            "process": self.process,
+            "id": entry.id,
+            "ticket": entry.ticket,
+            "count": entry.claim.count,
+            "memory": memory,
+            "among": entry.claim.among,
+            "devices": entry.devices,
+        });
+        (&*self.file).write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
+    }
+}
+
+/// The locks, with a line for each entry that comes and goes; where they do not exclude, the table
+/// is everybody's at once.
+struct LoggedLocks {
+    locks: FileLocks,
+    log: Log,
+    excludes: bool,
+}
+
+struct Logged {
+    held: Option<Box<dyn Held>>,
+    log: Log,
+    event: &'static str,
+    entry: Entry,
+}
+
+impl Held for Logged {
+    fn inherit(&self, yes: bool) -> Result<()> {
+        self.held.as_ref().expect("it is held until the end").inherit(yes)
+    }
+    fn renew(&self) -> Result<bool> {
+        self.held.as_ref().expect("it is held until the end").renew()
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        self.log.write(self.event, &self.entry);
+        self.held = None;
+    }
+}
+
+struct NoTable;
+
+impl Held for NoTable {
+    fn inherit(&self, _: bool) -> Result<()> {
+        Ok(())
+    }
+    fn renew(&self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Locks for LoggedLocks {
+    fn table(&self, patience: Duration) -> Result<Box<dyn Held>> {
+        if self.excludes { self.locks.table(patience) } else { Ok(Box::new(NoTable)) }
+    }
+    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+        self.locks.entries(kind)
+    }
+    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        let held = self.locks.publish(kind, entry)?;
+        let (came, went) = match kind {
+            EntryKind::Lease => ("lease", "end"),
+            EntryKind::Waiter => ("queue", "leave"),
+        };
+        self.log.write(came, entry);
+        let log = self.log.clone();
+        Ok(Box::new(Logged { held: Some(held), log, event: went, entry: entry.clone() }))
+    }
+    fn owner(&self) -> u32 {
+        self.locks.owner()
+    }
+    fn new_id(&self) -> Result<LeaseId> {
+        self.locks.new_id()
+    }
+    fn ticket(&self) -> Result<u64> {
+        self.locks.ticket()
+    }
+    fn wait(&self, at_most: Duration) -> Result<bool> {
+        self.locks.wait(at_most)
+    }
+    fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
+        self.locks.last_leased()
+    }
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
+        self.locks.hold_back_safe_gpu(patience)
+    }
+}

@@ -1,0 +1,254 @@
+//! Many who claim the devices of one machine at once, on the real kernel, while some of them are
+//! killed at any moment: no device is granted twice, claims are served in order, and nothing is
+//! left.
+//!
+//! `GPUWS_STRESS_GRANTS` says how many grants there are to be, `GPUWS_STRESS_SEED` which seed.
+
+mod log;
+mod observer;
+
+use gpu_claim::{Ask, Chosen, Ledger, Wait, take};
+use gpu_core::{Clock, DeviceUuid, GpuBackend, Pid, ProcessKey};
+use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_sim::Simulation;
+use log::Reader;
+use observer::Observer;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const DEVICES: u32 = 8;
+
+/// A run that takes longer than this hangs.
+const HANGS: Duration = Duration::from_secs(20 * 60);
+
+/// Where contenders meet, and all that are alive.
+struct Stage {
+    folder: TempDir,
+    machine: BTreeMap<String, u64>,
+    mode: &'static str,
+    children: Vec<(u64, Child)>,
+    started: u64,
+    log: File,
+    clock: SystemClock,
+}
+
+impl Stage {
+    fn new(mode: &'static str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut text =
+            "description = \"made: eight devices to claim\"\nclock = 2026-11-21T01:00:00Z\n"
+                .to_owned();
+        for index in 0..DEVICES {
+            write!(text, "[[gpu]]\nindex = {index}\nuuid = \"GPU-{index}\"\n").unwrap();
+            text.push_str("name = \"NVIDIA A100-SXM4-80GB\"\nmemory_total_mib = 81920\n");
+        }
+        fs::create_dir(folder.path().join("machine")).unwrap();
+        fs::write(folder.path().join("machine/machine.toml"), text).unwrap();
+        fs::create_dir(folder.path().join("leases")).unwrap();
+        let log = File::options().append(true).create_new(true).open(folder.path().join("log"));
+        let simulation = Simulation::from_dir(&folder.path().join("machine")).unwrap();
+        let total = |device: &gpu_core::DeviceInfo| {
+            simulation.sample(&device.id).unwrap().memory.total.unwrap().0
+        };
+        let devices = GpuBackend::devices(&simulation).unwrap();
+        let named =
+            |device: gpu_core::DeviceInfo| (device.id.uuid.clone().unwrap().0, total(&device));
+        let machine: BTreeMap<_, _> = devices.into_iter().map(named).collect();
+        assert_eq!(machine.len(), DEVICES as usize);
+        let clock = SystemClock::new();
+        let log = log.unwrap();
+        Stage { folder, machine, mode, children: Vec::new(), started: 0, log, clock }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn start(&mut self, seed: u64) {
+        self.started += 1;
+        let seed = seed.wrapping_mul(1_000_003).wrapping_add(self.started).max(1);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_claim-contender"));
+        command.args(["leases", "machine", "log", "stop"].map(|name| self.path(name)));
+        command.arg(seed.to_string()).arg(self.mode).stdin(Stdio::null());
+        self.children.push((seed, command.spawn().unwrap()));
+    }
+
+    /// Kills one at whatever it is doing.
+    fn kill(&mut self, which: usize) {
+        let (seed, mut child) = self.children.swap_remove(which);
+        assert_eq!(child.try_wait().unwrap(), None, "none ends by itself");
+        let line = serde_json::json!({ "event": "kill", "process": seed.to_string() });
+        self.log.write_all(format!("{line}\n").as_bytes()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Lets everybody finish what he does.
+    fn finish(&mut self) {
+        fs::write(self.path("stop"), "").unwrap();
+        for (_, child) in &mut self.children {
+            while child.try_wait().unwrap().is_none() {
+                assert!(self.clock.monotonic() < HANGS, "a contender does not end");
+                self.clock.sleep(Duration::from_millis(5));
+            }
+            assert!(child.wait().unwrap().success(), "a contender failed");
+        }
+        self.children.clear();
+    }
+
+    fn locks(&self) -> FileLocks {
+        let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+        let leases = self.path("leases");
+        FileLocks::new(Place::folder(&leases), SafeGpuFiles::below(&leases), roots)
+    }
+
+    /// Claims all devices at once, without waiting.
+    fn take_all(&self) {
+        let all: Vec<DeviceUuid> = self.machine.keys().cloned().map(DeviceUuid).collect();
+        let ask = Ask {
+            claim: gpu_core::Claim::whole(DEVICES),
+            root: ProcessKey { pid: Pid(std::process::id()), start: None },
+            within: None,
+            command: "everything".to_owned(),
+            wait: Wait::No,
+            beside_safe_gpu: false,
+        };
+        let choose = |_: &(), _: &_, beside: &[_]| match beside {
+            [] => Chosen::Devices(all.clone()),
+            _ => Chosen::NotNow { could: all.clone() },
+        };
+        let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
+        let locks = self.locks();
+        let taken = take(&locks, &self.clock, &ask, &mut || Ok(()), &choose, &mut watch);
+        assert_eq!(taken.ok().map(|taken| taken.entry.devices), Some(all));
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.children {
+            // One that has ended needs no ending.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+struct Plan {
+    contenders: usize,
+    grants: usize,
+    /// The longest time between two kills.
+    kills_ms: u64,
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("it is a number"))
+}
+
+/// Runs contenders until there were enough grants, and checks what everybody saw.
+fn run(mode: &'static str, plan: &Plan) {
+    let seed = number("GPUWS_STRESS_SEED", 1);
+    let mut stage = Stage::new(mode);
+    let ordered = mode == "table";
+    let observer = Observer::new(&stage.path("leases"), stage.machine.clone());
+    let mut reader = Reader::new(stage.machine.clone());
+    let mut lines = BufReader::new(File::open(stage.path("log")).unwrap());
+    let mut chance = seed.max(1);
+    let mut below = move |limit: u64| {
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        chance % limit
+    };
+    (0..plan.contenders).for_each(|_| stage.start(seed));
+
+    let done = AtomicBool::new(false);
+    let (mut kills, mut partial) = (0, String::new());
+    let (looks, most, conflicts) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let clock = SystemClock::new();
+            let (mut looks, mut most, mut conflicts) = (0, 0, Vec::new());
+            while !done.load(Ordering::Relaxed) {
+                let seen = observer.look();
+                conflicts.extend(observer.conflicts(&seen));
+                looks += 1;
+                most = most.max(seen.len());
+                clock.sleep(Duration::from_millis(1));
+            }
+            (looks, most, conflicts)
+        });
+        // The observer is to end even when this fails.
+        let guard = SetWhenDropped(&done);
+        let mut kill_at = Duration::ZERO;
+        while reader.grants < plan.grants {
+            assert!(stage.clock.monotonic() < HANGS, "{} grants only", reader.grants);
+            while lines.read_line(&mut partial).unwrap() > 0 && partial.ends_with('\n') {
+                reader.read(&partial, ordered);
+                partial.clear();
+            }
+            if stage.clock.monotonic() >= kill_at {
+                stage.kill(usize::try_from(below(stage.children.len() as u64)).unwrap());
+                stage.start(seed);
+                kills += 1;
+                let pause = Duration::from_millis(below(plan.kills_ms));
+                kill_at = stage.clock.monotonic() + pause;
+            }
+            stage.clock.sleep(Duration::from_millis(2));
+        }
+        stage.finish();
+        drop(guard);
+        watching.join().unwrap()
+    });
+    for line in lines.lines() {
+        reader.read(&(std::mem::take(&mut partial) + &line.unwrap()), ordered);
+    }
+
+    println!(
+        "{} grants to {} contenders in {:.1} s (seed {seed}): {} waited, {} withdrew, {kills} were \
+         killed; {} earlier claims were passed; {looks} looks saw at most {most} leases",
+        reader.grants,
+        plan.contenders,
+        stage.clock.monotonic().as_secs_f64(),
+        reader.waited,
+        reader.withdrawn,
+        reader.passed,
+    );
+    assert!(reader.violations.is_empty(), "{:#?}", reader.violations);
+    assert!(looks > 0 && most > 1, "the observer saw nothing");
+    if ordered {
+        // Two that publish at once are alive together until both withdraw: with the table they
+        // never do.
+        assert!(conflicts.is_empty(), "{conflicts:#?}");
+        assert_eq!(reader.withdrawn, 0);
+    }
+    assert_eq!(observer.living(), 0, "what is left is dead");
+    assert_eq!(Ledger::read(&stage.locks()).unwrap(), Ledger::default());
+    stage.take_all();
+}
+
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn nobody_gets_what_another_has_and_all_are_served_in_order() {
+    let grants = number("GPUWS_STRESS_GRANTS", 1000).try_into().unwrap();
+    run("table", &Plan { contenders: 64, grants, kills_ms: 100 });
+}
+
+#[test]
+fn without_any_table_nobody_gets_what_another_has_either() {
+    run("no-table", &Plan { contenders: 16, grants: 300, kills_ms: 200 });
+}
