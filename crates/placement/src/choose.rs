@@ -2,10 +2,10 @@
 
 use crate::filter::Pool;
 use crate::offer::{Choice, Offer, Passed, Refusal, Why};
-use crate::partition::{Divisions, MOST_EXACT};
+use crate::partition::{Divisions, MOST_EXACT, Worth};
 use crate::rules::{Costs, Rule};
 use crate::scores::{Scores, Set, first, places, sets};
-use crate::search::{self, search};
+use crate::search::{self, reachable, search};
 use gpu_core::{Claim, Link, Topology};
 
 /// So many sets at most are compared one by one.
@@ -15,8 +15,8 @@ const MOST_COMPARED: u64 = 20_000;
 ///
 /// Of all divisions of the free devices into sets of the size asked for (and one smaller set of
 /// what is left over) those with the highest total are taken, a total being the sum of the scores
-/// of all pairs in one set ([`Topology::score`]). Of their sets the best connected one is chosen;
-/// of those alike the one that leaves large devices, well connected devices and whole aligned
+/// of all pairs in one set ([`Topology::score`]); of equal totals, those whose worst set is best.
+/// Of their sets the best connected one is chosen; of those alike the one that leaves large devices, well connected devices and whole aligned
 /// blocks to others, then the coolest, the least recently leased, the lowest numbers. With devices
 /// that the claim requires, only sets with all of them count. Without a topology all pairs are
 /// alike.
@@ -102,38 +102,43 @@ impl Best {
     fn exact(scores: &Scores, size: usize, allowed: Vec<Set>) -> Self {
         let all = first(scores.count()) as u32;
         let mut divisions = Divisions::new(scores, size);
-        let total_with = |divisions: &mut Divisions, set: Set| {
-            divisions.sum(set as u32) + divisions.total(all & !(set as u32))
+        let sum = |divisions: &Divisions, set: &Set| divisions.sum(*set as u32);
+        let with = |divisions: &mut Divisions, set: &Set, least: u32| {
+            divisions.worth_with(*set as u32, all & !(*set as u32), least)
         };
-        let is_any = allowed.len() as u64 == number_of_sets(scores.count(), size);
-        let (total, at_least) = if is_any {
+        let worst = allowed.iter().copied().min_by_key(|set| sum(&divisions, set));
+        let count = allowed.len();
+        let mut sets = allowed;
+        let mut best = None;
+        let is_any = count as u64 == number_of_sets(scores.count(), size);
+        if is_any {
             // A best division is known at once, and no set that is worse than its best one can be
             // the answer.
-            let total = divisions.total(all);
+            best = divisions.worth(all, reachable(scores, size));
             let full = divisions.division(all).into_iter();
             let full = full.filter(|set| set.count_ones() as usize == size);
-            (total, full.map(|set| divisions.sum(set)).max().unwrap_or(0))
-        } else {
-            let totals = allowed.iter().map(|set| total_with(&mut divisions, *set));
-            (totals.max().unwrap_or(0), 0)
-        };
-        let sum = |set: &Set| divisions.sum(*set as u32);
-        let worst = allowed.iter().copied().min_by_key(sum);
-        let mut best: Vec<Set> =
-            allowed.iter().copied().filter(|set| sum(set) >= at_least).collect();
-        best.sort_by_key(|set| std::cmp::Reverse(sum(set)));
+            let least = full.map(|set| divisions.sum(set)).max().unwrap_or(0);
+            sets.retain(|set| sum(&divisions, set) >= least);
+        }
+        sets.sort_by_key(|set| std::cmp::Reverse(sum(&divisions, set)));
+        if !is_any {
+            for set in &sets {
+                best = best.max(with(&mut divisions, set, best.map_or(0, Worth::total)));
+            }
+        }
+        let total = best.map_or(0, Worth::total);
         let mut found = None;
-        best.retain(|set| {
-            let sum = divisions.sum(*set as u32);
+        sets.retain(|set| {
+            let sum = sum(&divisions, set);
             let fits =
-                found.is_none_or(|found| sum == found) && total_with(&mut divisions, *set) == total;
+                found.is_none_or(|found| sum == found) && with(&mut divisions, set, total) == best;
             if fits {
                 found = Some(sum);
             }
             fits
         });
-        let is_told_apart = best.len() < allowed.len();
-        Best { total, exact: true, sets: best, worst: worst.filter(|_| is_told_apart) }
+        let is_told_apart = sets.len() < count;
+        Best { total, exact: true, sets, worst: worst.filter(|_| is_told_apart) }
     }
 
     /// Takes the best sets of a good division.
@@ -210,13 +215,15 @@ fn prefer(best: &Best, costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
     (left[0], told)
 }
 
-/// Begins with the lowest numbers and exchanges one device as long as the rules prefer that: a
+/// Begins with the best run of numbers and exchanges one device as long as the rules prefer that: a
 /// set that no single exchange makes better.
 fn improve(costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
     let all = first(pool.places.len());
     let wanted = pool.size - pool.required.count_ones() as usize;
-    let lowest = places(all & !pool.required).take(wanted);
-    let mut set = lowest.fold(pool.required, |set, place| set | 1 << place);
+    let others: Vec<usize> = places(all & !pool.required).collect();
+    let with = |set: Set, place: &usize| set | 1 << place;
+    let runs = others.windows(wanted.max(1)).map(|run| run.iter().fold(pool.required, with));
+    let mut set = runs.min_by_key(|run| costs.all(*run)).unwrap_or(pool.required);
     loop {
         let now = costs.all(set);
         let neighbours = || {

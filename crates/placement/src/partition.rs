@@ -7,37 +7,96 @@
 //! taken already follows from how many devices are left, so that the rest alone is the state. At
 //! most 2^16 states, and only those that are reached.
 
-use crate::scores::Scores;
+use crate::scores::{Scores, sets};
 
-/// The most free devices of which the best division is found exactly; beyond, by a search that ends.
+/// The most free devices of which the best division is found exactly; beyond, by a search that
+/// ends.
 pub const MOST_EXACT: usize = 16;
 
 /// A set of devices; as [`Set`](crate::scores::Set), with as many bits as are needed here.
 type Small = u32;
 
-const UNKNOWN: u32 = u32::MAX;
+/// How good a division is; the greatest is the best.
+///
+/// The total first. Of equal totals, the one whose worst set is best: DGX-1 with V100 can be
+/// divided into four pairs of 230, or into two of 250 and two of 210. It is one number, the total
+/// above the worst, since most of the time is spent in comparing these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Worth(u64);
+
+impl Worth {
+    /// Nothing is known.
+    const UNKNOWN: Worth = Worth::below(u32::MAX);
+
+    /// All that is known is that the total is lower than this.
+    const fn below(total: u32) -> Worth {
+        Worth(1 << 63 | total as u64)
+    }
+
+    /// Returns what the total is surely lower than, where no more is known.
+    fn is_below(self) -> Option<u32> {
+        (self.0 >> 63 != 0).then_some(self.0 as u32)
+    }
+
+    /// No devices, no sets.
+    const NOTHING: Worth = Worth(u32::MAX as u64);
+
+    /// Returns the sum over all sets.
+    pub(crate) fn total(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Adds a set of full size.
+    fn with_full(self, sum: u32) -> Self {
+        let worst = (self.0 as u32).min(sum);
+        Worth(u64::from(self.total() + sum) << 32 | u64::from(worst))
+    }
+
+    /// Adds the smaller set, which is not to be compared with the others.
+    fn with_small(self, sum: u32) -> Self {
+        Worth(self.0 + (u64::from(sum) << 32))
+    }
+}
+
+/// The best division of some devices that was found so far.
+struct Best {
+    /// What it is worth, or at least is to be worth.
+    worth: Worth,
+    /// Its set with the lowest device; empty where none was found yet.
+    set: Small,
+    /// What no division exceeds.
+    most: Worth,
+    /// The least sum of the next set with which a division can be as good.
+    needs: u32,
+    /// What is left beside that set is one set too.
+    is_last: bool,
+}
 
 /// The best divisions of all sets of a pool that were asked for.
 pub(crate) struct Divisions {
     size: u32,
     /// The sum of the scores within each set.
     sums: Vec<u32>,
-    /// The total of the best division of each set.
-    totals: Vec<u32>,
+    /// What the best division of each set is worth.
+    worths: Vec<Worth>,
     /// The set with the lowest device in that division.
     lowest: Vec<u16>,
+    /// The highest sum of a set of full size, and of the smaller one.
+    highest: u32,
+    highest_small: u32,
 }
 
 impl Divisions {
     /// Takes a pool of at most [`MOST_EXACT`] devices.
     pub(crate) fn new(scores: &Scores, size: usize) -> Self {
-        let all = 1 << scores.count();
-        Divisions {
-            size: size as u32,
-            sums: sums(scores),
-            totals: vec![UNKNOWN; all],
-            lowest: vec![0; all],
-        }
+        let count = scores.count();
+        let sums = sums(scores);
+        let highest = |size| sets(count, size).map(|set| sums[set as usize]).max().unwrap_or(0);
+        let (highest, highest_small) = (highest(size), highest(count % size));
+        let mut worths = vec![Worth::UNKNOWN; 1 << count];
+        worths[0] = Worth::NOTHING;
+        let lowest = vec![0; 1 << count];
+        Divisions { size: size as u32, sums, worths, lowest, highest, highest_small }
     }
 
     /// Returns the sum of the scores within a set.
@@ -45,68 +104,126 @@ impl Divisions {
         self.sums[set as usize]
     }
 
-    /// Returns the total of the best division of `free`: of as many devices as the pool has, less
-    /// a multiple of the size.
-    pub(crate) fn total(&mut self, free: Small) -> u32 {
-        let known = self.totals[free as usize];
-        if known != UNKNOWN {
-            return known;
+    /// Returns what the best division of `free` is worth: of as many devices as the pool has, less
+    /// a multiple of the size. `None` where its total is below `least`, which costs less to find.
+    pub(crate) fn worth(&mut self, free: Small, least: u32) -> Option<Worth> {
+        let known = self.worths[free as usize];
+        match known.is_below() {
+            Some(total) if least >= total => None,
+            Some(_) => self.find(free, least),
+            None => (known.total() >= least).then_some(known),
         }
-        let count = free.count_ones();
-        let (total, set) = if count <= self.size {
-            (self.sum(free), free)
-        } else {
-            let lowest = free & free.wrapping_neg();
-            let others = free ^ lowest;
-            let mut best = self.best(free, lowest, others, self.size - 1);
-            let small = count % self.size;
-            if small != 0 {
-                best = best.max(self.best(free, lowest, others, small - 1));
-            }
-            best
-        };
-        self.totals[free as usize] = total;
-        self.lowest[free as usize] = set as u16;
-        total
     }
 
-    /// Returns the best total of `free` over the sets made of `set` and `wanted` of the
-    /// `candidates`, with that set.
-    fn best(
+    /// Returns what the best division of a set and the rest is worth, with that set in it; `None`
+    /// where its total is below `least`.
+    pub(crate) fn worth_with(&mut self, set: Small, rest: Small, least: u32) -> Option<Worth> {
+        let sum = self.sum(set);
+        Some(self.worth(rest, least.saturating_sub(sum))?.with_full(sum))
+    }
+
+    fn find(&mut self, free: Small, least: u32) -> Option<Worth> {
+        let count = free.count_ones();
+        let small = count % self.size;
+        let lowest = free & free.wrapping_neg();
+        let mut best = Best {
+            worth: Worth(u64::from(least) << 32),
+            set: 0,
+            most: self.most(count),
+            needs: 0,
+            is_last: false,
+        };
+        if count <= self.size {
+            self.took(free, free, small == 0, &mut best);
+        } else {
+            for (size, is_full) in [(self.size, true), (small, false)] {
+                if size > 0 {
+                    let rest = count - size;
+                    best.is_last = rest <= self.size;
+                    best.needs = best.worth.total().saturating_sub(self.most(rest).total());
+                    self.take(free, lowest, free ^ lowest, size - 1, is_full, &mut best);
+                }
+            }
+        }
+        if best.set == 0 {
+            self.worths[free as usize] = Worth::below(least);
+            return None;
+        }
+        self.worths[free as usize] = best.worth;
+        self.lowest[free as usize] = best.set as u16;
+        Some(best.worth)
+    }
+
+    /// Returns what no division of so many devices exceeds.
+    fn most(&self, count: u32) -> Worth {
+        let full = count / self.size;
+        let small = if count.is_multiple_of(self.size) { 0 } else { self.highest_small };
+        let worst = if full == 0 { u32::MAX } else { self.highest };
+        Worth(u64::from(full * self.highest + small) << 32 | u64::from(worst))
+    }
+
+    /// Completes `set` by `wanted` of the `candidates`, in each way that may be better than the
+    /// best so far.
+    fn take(
         &mut self,
         free: Small,
         set: Small,
         mut candidates: Small,
         wanted: u32,
-    ) -> (u32, Small) {
+        is_full: bool,
+        best: &mut Best,
+    ) {
         if wanted == 0 {
-            return (self.sum(set) + self.total(free ^ set), set);
+            self.took(free, set, is_full, best);
+        } else if wanted == 1 && best.is_last {
+            // Most of the time is spent here.
+            while candidates != 0 {
+                let candidate = candidates & candidates.wrapping_neg();
+                candidates ^= candidate;
+                let set = set | candidate;
+                if self.sum(set) + self.sum(free ^ set) >= best.worth.total() {
+                    self.took(free, set, is_full, best);
+                }
+            }
+        } else if wanted == 1 {
+            while candidates != 0 {
+                let candidate = candidates & candidates.wrapping_neg();
+                candidates ^= candidate;
+                if self.sum(set | candidate) >= best.needs {
+                    self.took(free, set | candidate, is_full, best);
+                }
+            }
+        } else {
+            let mut left = candidates.count_ones();
+            while left >= wanted && best.worth < best.most {
+                let candidate = candidates & candidates.wrapping_neg();
+                candidates ^= candidate;
+                left -= 1;
+                self.take(free, set | candidate, candidates, wanted - 1, is_full, best);
+            }
         }
-        let mut best = (0, set);
-        let mut left = candidates.count_ones();
-        while left >= wanted {
-            let candidate = candidates & candidates.wrapping_neg();
-            candidates ^= candidate;
-            left -= 1;
-            let set = set | candidate;
-            let found = if wanted == 1 {
-                let rest = free ^ set;
-                let known = self.totals[rest as usize];
-                let total = if known == UNKNOWN { self.total(rest) } else { known };
-                (self.sum(set) + total, set)
-            } else {
-                self.best(free, set, candidates, wanted - 1)
-            };
-            best = best.max(found);
+    }
+
+    /// Looks at the division of `free` into a set and the best division of the rest.
+    fn took(&mut self, free: Small, set: Small, is_full: bool, best: &mut Best) {
+        let rest = free ^ set;
+        let sum = self.sum(set);
+        let least = best.worth.total().saturating_sub(sum);
+        let Some(worth) = self.worth(rest, least) else { return };
+        let worth = if is_full { worth.with_full(sum) } else { worth.with_small(sum) };
+        if worth >= best.worth {
+            best.worth = worth;
+            best.set = set;
+            let rest_most = self.most(rest.count_ones()).total();
+            best.needs = worth.total().saturating_sub(rest_most);
         }
-        best
     }
 
     /// Returns the sets of the best division of `free`.
     pub(crate) fn division(&mut self, mut free: Small) -> Vec<Small> {
         let mut sets = Vec::new();
         while free != 0 {
-            self.total(free);
+            self.worth(free, 0);
             let set = Small::from(self.lowest[free as usize]);
             sets.push(set);
             free ^= set;
@@ -151,7 +268,7 @@ mod tests {
         for size in 1..=7 {
             let scores = Scores::of(7, |from, to| ((from * 7 + to * 3) % 5) as u32);
             let mut divisions = Divisions::new(&scores, size);
-            let total = divisions.total(0x7f);
+            let total = divisions.worth(0x7f, 0).unwrap().total();
             let sets = divisions.division(0x7f);
             assert_eq!(sets.iter().fold(0, |all, set| all ^ set), 0x7f, "{size}");
             assert_eq!(sets.iter().map(|set| divisions.sum(*set)).sum::<u32>(), total, "{size}");
