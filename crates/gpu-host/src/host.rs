@@ -18,7 +18,7 @@ use std::sync::Arc;
 const FIRST_PID_NAMESPACE: &[u8] = b"pid:[4026531836]";
 
 /// The text of `/proc/stat` grows with processors and interrupts, not beyond this.
-const STAT_LIMIT: usize = 4 << 20;
+pub(crate) const STAT_LIMIT: usize = 4 << 20;
 
 /// No process has more ancestors; a made-up /proc could have a circle of them.
 const ANCESTORS: usize = 1 << 16;
@@ -242,7 +242,7 @@ fn add(sum: &mut Unreadable, more: Unreadable) {
 ///
 /// It must be the kernel's own, and of this process's own PID namespace, not of an outer one that
 /// somebody mounted into a container: there `NSpid` of the caller has a number per namespace.
-fn shows_own_namespace(root: &ProcRoot) -> bool {
+pub(crate) fn shows_own_namespace(root: &ProcRoot) -> bool {
     let own = root.read("self/status", STAT_LIMIT).unwrap_or_default();
     let mut lines = own.split(|byte| *byte == b'\n');
     let pids = lines.find_map(|line| line.strip_prefix(b"NSpid:"));

@@ -29,6 +29,7 @@ mod locks;
 mod maps;
 mod proc_dir;
 mod process;
+pub mod supervise;
 mod targets;
 mod users;
 mod walk;

@@ -89,6 +89,31 @@ pub(crate) fn read_parent(dir: &ProcDir) -> Result<u32> {
     Ok(pid(read_stat(dir)?.ppid)?.0)
 }
 
+/// Where a process stands among the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) key: ProcessKey,
+    /// Its parent's number, zero where that is outside the namespace.
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    pub(crate) session: u32,
+    /// It has ended, all its threads included, and was not waited for.
+    pub(crate) has_ended: bool,
+}
+
+/// Reads where a process stands.
+pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
+    let stat = read_stat(dir)?;
+    let state = state(stat.state);
+    Ok(Place {
+        key: ProcessKey { pid: pid(stat.pid)?, start: Some(StartTime(stat.starttime)) },
+        parent: pid(stat.ppid)?.0,
+        group: pid(stat.pgrp)?.0,
+        session: pid(stat.session)?.0,
+        has_ended: state == ProcessState::Zombie && live_threads(&stat, state) == Ok(0),
+    })
+}
+
 /// Tells whether a process surely has no file at all: a thread of the kernel, and a zombie that
 /// only waits for its parent.
 pub(crate) fn is_bare(dir: &ProcDir) -> bool {

@@ -1,0 +1,361 @@
+//! The port [`Job`]: one program that was started, and everything that comes of it.
+
+use super::launcher::{Shared, Watched};
+use super::signals::FREE;
+use super::terminal::Terminal;
+use super::tree::{Tree, place};
+use super::{moment, pause, program};
+use crate::proc_dir::{ProcRoot, number};
+use crate::process::{Place, booted_at, read_known};
+use crate::{fault, host};
+use gpu_core::{
+    Ending, Error, ErrorKind, Job, JobEvent, Launch, ProcessFault, ProcessInfo, Result,
+};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgrp, kill_current_process_group,
+    kill_process_group, pidfd_open, waitid,
+};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How much is read of a list of children.
+const CHILDREN_LIMIT: usize = 1 << 20;
+
+/// A program in a process group of its own, and its tree.
+///
+/// It is not waited for before the value is dropped: so long its number, and its group's, is
+/// nobody else's, and no signal to the group can reach another one.
+pub(crate) struct LinuxJob {
+    shared: Rc<Shared>,
+    pid: Pid,
+    pidfd: OwnedFd,
+    terminal: Option<Terminal>,
+    lent: bool,
+    stopped: bool,
+    /// It was told once that nobody can make it go on.
+    hung_up: bool,
+    ended: Option<Ending>,
+    told_ended: bool,
+    told_abandoned: bool,
+}
+
+impl LinuxJob {
+    /// Starts a program.
+    pub(crate) fn start(launch: &Launch, shared: Rc<Shared>) -> Result<Self> {
+        let program = launch.program.to_string_lossy();
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Io, format!("watch '{program}'")).with_source(error)
+        };
+        let mut terminal = Terminal::open();
+        shared.signals.borrow().catch_stop().map_err(failed)?;
+        let child = program::start(launch)?;
+        let pid = Pid::from_child(&child);
+        // At once: it may read from the terminal already.
+        let lent = terminal.as_mut().is_some_and(|terminal| lend(terminal, pid));
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| {
+            // Nobody could say how it goes on.
+            let _ = kill_process_group(pid, Signal::KILL);
+            failed(errno.into())
+        })?;
+        Ok(LinuxJob {
+            shared,
+            pid,
+            pidfd,
+            terminal,
+            lent,
+            stopped: false,
+            hung_up: false,
+            ended: None,
+            told_ended: false,
+            told_abandoned: false,
+        })
+    }
+
+    /// Looks for what has happened, and does what has to be done about it without being told.
+    fn look(&mut self) -> Result<Option<JobEvent>> {
+        let came = {
+            let mut signals = self.shared.signals.borrow_mut();
+            signals.look();
+            signals.take_other()
+        };
+        // Before its new state: a stop of before has been answered by now.
+        for signal in &came {
+            match *signal {
+                SIGCONT => self.go_on(),
+                SIGTSTP => self.send(SIGTSTP),
+                signal if FREE.contains(&signal) => self.send(signal),
+                _ => {}
+            }
+        }
+        if self.ended.is_none() {
+            self.look_at_job()?;
+        }
+        if came.contains(&SIGCHLD) {
+            // What is not waited for now is at the next child's end, or at this process's.
+            let _ = self.wait_for_orphans();
+        }
+        if let Some(ending) = self.ended.filter(|_| !self.told_ended) {
+            self.told_ended = true;
+            return Ok(Some(JobEvent::Ended(ending)));
+        }
+        if !self.told_abandoned && self.shared.front.is_gone().map_err(self.failed())? {
+            self.told_abandoned = true;
+            return Ok(Some(JobEvent::Abandoned));
+        }
+        let asked = self.shared.signals.borrow_mut().next_asked();
+        Ok(asked.map(JobEvent::Asked))
+    }
+
+    fn look_at_job(&mut self) -> Result<()> {
+        let ask = |options| waitid(WaitId::PidFd(self.pidfd.as_fd()), options);
+        let end = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let end = ask(end).map_err(self.failed())?;
+        if let Some(status) = end {
+            let code = status.exit_status().map(Ending::Code);
+            let signal = status.terminating_signal().map(Ending::Signal);
+            self.ended = signal.or(code);
+            self.take_terminal(true);
+            return Ok(());
+        }
+        let stop = match ask(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG) {
+            // It has ended since.
+            Err(Errno::CHILD) => None,
+            stop => stop.map_err(self.failed())?,
+        };
+        if let Some(signal) = stop.and_then(|status| status.stopping_signal()) {
+            self.stopped = true;
+            self.stop(signal)?;
+        }
+        // It may have been brought into the foreground, as by `fg`, without any word of it.
+        self.lend_terminal();
+        Ok(())
+    }
+
+    /// Lends it the terminal, if it runs.
+    fn lend_terminal(&mut self) {
+        if let Some(terminal) = self.terminal.as_mut().filter(|_| !self.stopped) {
+            self.lent |= lend(terminal, self.pid);
+        }
+    }
+
+    /// Takes the terminal back from it and its descendants. Who else has it, has it rightly: a
+    /// shell that took it while this process was stopped.
+    fn take_terminal(&mut self, for_good: bool) {
+        let Some(terminal) = self.terminal.as_ref().filter(|_| self.lent) else { return };
+        let Some(group) = terminal.foreground() else { return };
+        if group != getpgrp() && !self.is_of_tree(group) {
+            return;
+        }
+        // What fails here is a terminal that is gone.
+        let _ = terminal.take_back();
+        if for_good {
+            let _ = terminal.restore();
+            self.lent = false;
+        }
+    }
+
+    /// Tells whether nobody outside the tree is in a process group.
+    fn is_of_tree(&self, group: Pid) -> bool {
+        group == self.pid
+            || Tree::read(&self.shared.root).is_ok_and(|tree| {
+                let below = tree.below(std::process::id());
+                let mut in_it = tree.places().iter().filter(|place| is(place.group, group));
+                in_it.all(|place| below.iter().any(|below| below.key == place.key))
+            })
+    }
+
+    /// Does what a shell does when its job has stopped, and what the kernel does where there is no
+    /// shell to make it go on.
+    fn stop(&mut self, signal: i32) -> Result<()> {
+        let Some(terminal) = &self.terminal else { return Ok(()) };
+        let tree = Tree::read(&self.shared.root).map_err(self.failed())?;
+        let own = u32::try_from(getpgrp().as_raw_nonzero().get()).unwrap_or_default();
+        let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
+        // Last: a shell may give the terminal to this process group at any time.
+        let foreground = terminal.foreground();
+        if wants_terminal && (foreground == Some(self.pid) || foreground == Some(getpgrp())) {
+            // It wanted the terminal before it was lent.
+            self.go_on();
+            return Ok(());
+        }
+        if tree.is_orphaned(own) {
+            // Ctrl-Z does not stop an orphaned group; one that is stopped already is hung up.
+            if wants_terminal && !std::mem::replace(&mut self.hung_up, true) {
+                self.send(SIGHUP);
+                self.go_on();
+            } else if signal == SIGTSTP {
+                self.go_on();
+            }
+            return Ok(());
+        }
+        self.take_terminal(false);
+        // All of the group, a shell script that waits for it too, as Ctrl-Z does. This process
+        // stops as well, and goes on with SIGCONT.
+        let _ = kill_current_process_group(Signal::STOP);
+        Ok(())
+    }
+
+    /// Makes it go on, in the foreground if this process group is there.
+    fn go_on(&mut self) {
+        if self.ended.is_none() {
+            self.stopped = false;
+            self.lend_terminal();
+            self.send(SIGCONT);
+        }
+    }
+
+    /// Sends a signal to whoever is left of the group.
+    fn send(&self, signal: i32) {
+        // That nobody is left is seen elsewhere.
+        let _ = self.pass(signal);
+    }
+
+    /// Waits for descendants that have lost their parent and have ended, so that their numbers
+    /// become free. What somebody else in this process may wait for is left alone: an own child
+    /// is of this process's session, and of its group or the leader of another.
+    fn wait_for_orphans(&self) -> rustix::io::Result<()> {
+        let own = place(&self.shared.root, std::process::id())?;
+        for place in children(&self.shared.root, &own)? {
+            let pid = place.key.pid.0;
+            let adopted = place.session != own.session || ![own.group, pid].contains(&place.group);
+            let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            if let Some(number) = number.filter(|_| place.has_ended && adopted) {
+                // Nobody else waits for it, so its number is still its own.
+                waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells whether a child was started by this process for itself.
+    fn is_helper(&self, place: &Place) -> bool {
+        let program = |pid: u32| {
+            let exe = self.shared.root.process(pid)?.identify("exe")?;
+            rustix::io::Result::Ok((exe.stx_dev_major, exe.stx_dev_minor, exe.stx_ino))
+        };
+        let (own, pid) = (std::process::id(), place.key.pid.0);
+        place.parent == own
+            && place.group == pid
+            && !is(pid, self.pid)
+            && program(own).is_ok_and(|own| program(pid) == Ok(own))
+    }
+
+    fn failed(&self) -> impl Fn(Errno) -> Error + use<> {
+        let what = format!("watch job {}", self.pid.as_raw_nonzero());
+        move |errno| fault::file(what.clone(), errno)
+    }
+}
+
+impl Job for LinuxJob {
+    fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
+        let until = moment().saturating_add(at_most);
+        loop {
+            if let Some(event) = self.look()? {
+                return Ok(Some(event));
+            }
+            let left = until.saturating_sub(moment());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let signals = self.shared.signals.borrow();
+            let mut files = vec![PollFd::new(&*signals, PollFlags::IN)];
+            if self.ended.is_none() {
+                files.push(PollFd::new(&self.pidfd, PollFlags::IN));
+            }
+            if let Watched::Opened(front) = &self.shared.front
+                && !self.told_abandoned
+            {
+                files.push(PollFd::new(front, PollFlags::IN));
+            }
+            pause(&mut files, Some(left)).map_err(self.failed())?;
+        }
+    }
+
+    fn pass(&self, signal: i32) -> Result<()> {
+        let what = || format!("send signal {signal} to job {}", self.pid.as_raw_nonzero());
+        let number = Signal::from_named_raw(signal);
+        let number = number.ok_or_else(|| Error::new(ErrorKind::Invalid, what()))?;
+        let failed = |errno| fault::process(what(), errno);
+        if self.ended.is_some() {
+            let tree = Tree::read(&self.shared.root).map_err(failed)?;
+            let mut in_it = tree.places().iter().filter(|place| is(place.group, self.pid));
+            if in_it.all(|place| place.has_ended) {
+                return Err(Error::new(ProcessFault::Gone, what()));
+            }
+        }
+        kill_process_group(self.pid, number).map_err(failed)
+    }
+
+    /// Leaves out a helper of this very process: a child that runs the same program and leads a
+    /// process group, as the one that asks NVML does. What the helper may have started is told.
+    fn members(&self) -> Result<Vec<ProcessInfo>> {
+        let root = &self.shared.root;
+        let failed = |errno| fault::file("look for what is left of the job", errno);
+        let tree = Tree::settled(root, std::process::id()).map_err(failed)?;
+        let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
+        let booted_at = text.and_then(|text| booted_at(&text));
+        let mut members = Vec::new();
+        for place in tree.below(std::process::id()) {
+            if place.has_ended || self.is_helper(place) {
+                continue;
+            }
+            let info = root
+                .process(place.key.pid.0)
+                .and_then(|dir| read_known(&dir, booted_at, &self.shared.users));
+            match info {
+                Ok(info) if info.key == place.key => members.push(info),
+                Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        members.sort_unstable_by_key(|member| member.key.pid);
+        Ok(members)
+    }
+}
+
+impl Drop for LinuxJob {
+    fn drop(&mut self) {
+        self.take_terminal(true);
+        if self.ended.is_some() {
+            // It has ended: there is nothing to wait for.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), options);
+        }
+    }
+}
+
+/// Lends the terminal to a group, where it is this process group's to lend; tells whether it was.
+fn lend(terminal: &mut Terminal, group: Pid) -> bool {
+    // A group that has ended by now needs none.
+    terminal.is_ours() && terminal.lend(group).is_ok()
+}
+
+/// Returns the children of this process, by the kernel's list of each thread's where it keeps one
+/// (`CONFIG_PROC_CHILDREN`).
+fn children(root: &ProcRoot, own: &Place) -> rustix::io::Result<Vec<Place>> {
+    let dir = root.process(own.key.pid.0)?;
+    let mut children = Vec::new();
+    for thread in dir.threads()? {
+        match dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT) {
+            Ok(text) => {
+                let pids = text.split(|byte| *byte == b' ').filter_map(number);
+                children.extend(pids.filter_map(|pid| place(root, pid).ok()));
+            }
+            Err(Errno::NOENT) => {
+                let below = Tree::read(root)?.into_places();
+                return Ok(below.filter(|place| place.parent == own.key.pid.0).collect());
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(children)
+}
+
+/// Tells whether a number is that of a process group.
+fn is(number: u32, group: Pid) -> bool {
+    i32::try_from(number) == Ok(group.as_raw_nonzero().get())
+}

@@ -1,0 +1,126 @@
+//! The port [`Launcher`], answered by the supervisor.
+
+use super::has_ended;
+use super::job::LinuxJob;
+use super::signals::Signals;
+use crate::fault;
+use crate::host::{Roots, shows_own_namespace};
+use crate::proc_dir::ProcRoot;
+use crate::process::read_key;
+use crate::users::Users;
+use gpu_core::{Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+/// Starts a job of which nothing leaves this process's tree.
+///
+/// It is made by the supervisor, a process of its own that starts one job at a time. From then on
+/// the signals that ask for an end do not end it any more: it has to ask for them.
+pub struct LinuxLauncher {
+    shared: Rc<Shared>,
+}
+
+/// What a launcher and its job have in common.
+pub(crate) struct Shared {
+    pub(crate) root: ProcRoot,
+    pub(crate) users: Users,
+    pub(crate) signals: RefCell<Signals>,
+    pub(crate) front: Watched,
+}
+
+/// Somebody whose end is to be seen.
+pub(crate) enum Watched {
+    /// There is nobody.
+    Nobody,
+    /// This one lived when it was opened.
+    Opened(OwnedFd),
+    /// It has ended before.
+    Gone,
+}
+
+impl Watched {
+    /// Opens the process that `key` names, and no other that has its number now: the pidfd comes
+    /// first, and while the process behind it lives, its number is its own.
+    fn open(root: &ProcRoot, key: ProcessKey) -> rustix::io::Result<Self> {
+        let number = i32::try_from(key.pid.0).ok().and_then(rustix::process::Pid::from_raw);
+        let opened = number.ok_or(Errno::SRCH).and_then(|number| {
+            let pidfd = pidfd_open(number, PidfdFlags::empty())?;
+            let same = read_key(&root.process(key.pid.0)?)?.surely_same(&key);
+            let lives = same && !has_ended(&pidfd)?;
+            Ok(lives.then_some(pidfd))
+        });
+        match opened {
+            Ok(Some(pidfd)) => Ok(Watched::Opened(pidfd)),
+            Ok(None) | Err(Errno::SRCH | Errno::NOENT) => Ok(Watched::Gone),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Tells whether it is gone.
+    pub(crate) fn is_gone(&self) -> rustix::io::Result<bool> {
+        match self {
+            Watched::Nobody => Ok(false),
+            Watched::Opened(pidfd) => has_ended(pidfd),
+            Watched::Gone => Ok(true),
+        }
+    }
+}
+
+impl LinuxLauncher {
+    /// Makes the calling process the one that keeps the tree together: it becomes the parent of
+    /// all descendants that lose theirs (`PR_SET_CHILD_SUBREAPER`, prctl(2)), catches signals and
+    /// watches `front`, the process that it works for; without one nothing is ever `Abandoned`.
+    ///
+    /// # Errors
+    /// `Unsupported` where `/proc` shows another PID namespace than the caller's, or the kernel
+    /// lacks pidfd (Linux 5.3); `Io` when the kernel refuses something else.
+    pub fn new(roots: &Roots, front: Option<ProcessKey>) -> Result<Self> {
+        let what = "supervise processes";
+        let failed = |errno| match errno {
+            Errno::NOSYS => Error::new(ErrorKind::Unsupported, what).with_source(errno),
+            errno => fault::file(what, errno),
+        };
+        let root = ProcRoot::open(&roots.proc).map_err(failed)?;
+        if !shows_own_namespace(&root) {
+            let path = roots.proc.display();
+            let what = format!("{what}: '{path}' shows others than the kernel's own");
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        // Before the signals: one that comes now still ends this process.
+        let front = front.map(|key| Watched::open(&root, key)).transpose().map_err(failed)?;
+        set_child_subreaper(Some(getpid())).map_err(failed)?;
+        let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
+        let signals = RefCell::new(Signals::catch(&root).map_err(failed)?);
+        let front = front.unwrap_or(Watched::Nobody);
+        Ok(LinuxLauncher {
+            shared: Rc::new(Shared { root, users: Users::default(), signals, front }),
+        })
+    }
+
+    /// Returns a signal by which somebody asks for an end, each once: what a job's
+    /// [`JobEvent::Asked`](gpu_core::JobEvent::Asked) is while there is one.
+    pub fn asked(&self) -> Option<i32> {
+        let mut signals = self.shared.signals.borrow_mut();
+        signals.look();
+        signals.next_asked()
+    }
+
+    /// Tells whether whoever this process works for is gone.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    pub fn is_abandoned(&self) -> Result<bool> {
+        let failed = |errno| fault::file("watch who started this", errno);
+        self.shared.front.is_gone().map_err(failed)
+    }
+}
+
+impl Launcher for LinuxLauncher {
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>> {
+        Ok(Box::new(LinuxJob::start(launch, Rc::clone(&self.shared))?))
+    }
+}

@@ -1,0 +1,60 @@
+//! Programs in a tree of their own: a front that the caller sees, a supervisor that stays, a job.
+//!
+//! The main decision is that the program which a person started is only a [`Front`]: it holds
+//! nothing, so that nothing is lost with it. It starts its own program once more as the
+//! *supervisor*, which does the work through a [`LinuxLauncher`], and of which every process of
+//! the job's tree stays a descendant, whatever that process does (`PR_SET_CHILD_SUBREAPER`,
+//! prctl(2)). The supervisor watches the front by a pidfd, and so learns of its end even by
+//! SIGKILL; no descriptor, no pipe and no variable of the environment has to survive for that.
+//!
+//! Front and supervisor share a process group, the job has its own, and the terminal is lent to it
+//! as a shell lends it to a job (credentials(7), tcsetpgrp(3)): Ctrl-C and Ctrl-Z reach the job
+//! alone, and when it stops, front and supervisor stop with it.
+//!
+//! Nothing here needs code between fork and exec.
+
+mod ending;
+mod front;
+mod job;
+mod launcher;
+mod program;
+mod signals;
+mod terminal;
+mod tree;
+
+pub use ending::end_as;
+pub use front::{Front, parse_words};
+pub use launcher::LinuxLauncher;
+pub use program::find_program;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, Result};
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// Returns the time since some fixed point.
+fn moment() -> Duration {
+    // Neither part is negative on this clock.
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
+/// Waits until one of these can be read, or a signal came, `at_most` so long; for ever without.
+fn pause(files: &mut [PollFd<'_>], at_most: Option<Duration>) -> Result<()> {
+    let timeout = at_most.map(|at_most| Timespec {
+        tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX / 2),
+        tv_nsec: i64::from(at_most.subsec_nanos()),
+    });
+    match poll(files, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Tells whether the process behind a pidfd has ended, all its threads included.
+fn has_ended(pidfd: &OwnedFd) -> Result<bool> {
+    let mut question = [PollFd::new(pidfd, PollFlags::IN)];
+    Ok(poll(&mut question, Some(&Timespec::default()))? > 0)
+}

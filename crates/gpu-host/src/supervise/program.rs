@@ -1,0 +1,161 @@
+//! Where a program is, and its start.
+
+use gpu_core::{Error, ErrorKind, Launch, ProcessFault, Result};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+/// Where programs are looked for when the environment does not say: what confstr(3) answers for
+/// `_CS_PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// What runs a text that names no interpreter, as execvp(3) has it.
+const SHELL: &str = "/bin/sh";
+
+/// Returns the file of a program as execvp(3) finds it: a name with a slash is a path, any other
+/// is looked for in the folders of `path`, the value of `PATH`.
+///
+/// # Errors
+/// `Process(Gone)` when there is none, `Process(NotPermitted)` when there is a file that may not
+/// be run.
+pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
+    let failed = |fault: ProcessFault, errno: Errno| {
+        let name = program.to_string_lossy();
+        Error::new(fault, format!("find program '{name}'")).with_source(errno)
+    };
+    if program.is_empty() {
+        return Err(failed(ProcessFault::Gone, Errno::NOENT));
+    }
+    let folders = match program.as_bytes().contains(&b'/') {
+        true => OsStr::new("/"),
+        false => path.unwrap_or(OsStr::new(DEFAULT_PATH)),
+    };
+    let mut refused = None;
+    // An empty entry is the current folder, which joining alone would make a bare name of.
+    for folder in folders.as_bytes().split(|byte| *byte == b':') {
+        let folder = if folder.is_empty() { &b"."[..] } else { folder };
+        let file = match program.as_bytes().contains(&b'/') {
+            true => PathBuf::from(program),
+            false => Path::new(OsStr::from_bytes(folder)).join(program),
+        };
+        match runs(&file) {
+            Ok(()) => return Ok(file),
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(errno) => refused = refused.or(Some(errno)),
+        }
+    }
+    Err(match refused {
+        Some(errno) => failed(ProcessFault::NotPermitted, errno),
+        None => failed(ProcessFault::Gone, Errno::NOENT),
+    })
+}
+
+/// Tells whether a file may be run, or why not.
+fn runs(file: &Path) -> Result<(), Errno> {
+    let folder = std::fs::metadata(file).map_err(|error| errno(&error))?.is_dir();
+    if folder {
+        return Err(Errno::ACCESS);
+    }
+    accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS)
+}
+
+/// Starts a program in a process group of its own.
+///
+/// # Errors
+/// As [`find_program`]; `Io` for anything else.
+pub(crate) fn start(launch: &Launch) -> Result<Child> {
+    let own_path = std::env::var_os("PATH");
+    let mut path = own_path.filter(|_| !launch.unset.iter().any(|name| name == "PATH"));
+    for (_, value) in launch.set.iter().filter(|(name, _)| name == "PATH") {
+        path = Some(value.clone());
+    }
+    let file = find_program(&launch.program, path.as_deref())?;
+    let begin = |file: &Path, name: &OsStr, first: Option<&OsString>| {
+        let mut command = Command::new(file);
+        command.arg0(name).args(first).args(&launch.arguments).process_group(0);
+        for name in &launch.unset {
+            command.env_remove(name);
+        }
+        command.envs(launch.set.iter().map(|(name, value)| (name, value))).spawn()
+    };
+    let child = match begin(&file, &launch.program, None) {
+        Err(error) if errno(&error) == Errno::NOEXEC => {
+            // A shell would take a name that begins with a dash for an option.
+            let text = from_here(file.clone());
+            begin(Path::new(SHELL), OsStr::new("sh"), Some(&text))
+        }
+        child => child,
+    };
+    child.map_err(|error| {
+        let kind = match errno(&error) {
+            Errno::NOENT | Errno::NOTDIR => ProcessFault::Gone.into(),
+            Errno::ACCESS | Errno::PERM | Errno::NOEXEC => ProcessFault::NotPermitted.into(),
+            _ => ErrorKind::Io,
+        };
+        Error::new(kind, format!("run '{}'", file.display())).with_source(error)
+    })
+}
+
+fn from_here(file: PathBuf) -> OsString {
+    let file = file.into_os_string().into_vec();
+    match file.starts_with(b"-") {
+        true => OsString::from_vec([&b"./"[..], &file].concat()),
+        false => OsString::from_vec(file),
+    }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn put(path: &Path, mode: u32) {
+        fs::write(path, "echo").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn kind(result: Result<PathBuf>) -> ErrorKind {
+        result.expect_err("there is no such program").kind()
+    }
+
+    #[test]
+    fn the_first_that_runs_is_found_and_what_may_not_run_is_told_apart() {
+        let made = tempfile::tempdir().unwrap();
+        let (one, two) = (made.path().join("one"), made.path().join("two"));
+        fs::create_dir_all(one.join("folder")).unwrap();
+        fs::create_dir(&two).unwrap();
+        put(&one.join("plain"), 0o644);
+        put(&one.join("both"), 0o644);
+        put(&two.join("both"), 0o755);
+        let path = std::env::join_paths([Path::new("/nowhere"), &one, &two]).unwrap();
+        let find = |name: &OsStr| find_program(name, Some(&path));
+        assert_eq!(find("both".as_ref()).unwrap(), two.join("both"));
+        let (gone, refused) = (ProcessFault::Gone.into(), ProcessFault::NotPermitted.into());
+        assert_eq!(kind(find("plain".as_ref())), refused);
+        assert_eq!(kind(find("folder".as_ref())), refused);
+        assert_eq!(kind(find("none".as_ref())), gone);
+        assert_eq!(kind(find("".as_ref())), gone);
+        assert_eq!(kind(find(one.join("plain").as_ref())), refused);
+        assert_eq!(kind(find(one.join("plain/below").as_ref())), gone);
+        assert_eq!(find(two.join("both").as_ref()).unwrap(), two.join("both"));
+    }
+
+    #[test]
+    fn without_a_path_programs_are_where_they_always_are() {
+        assert!(find_program("sh".as_ref(), None).unwrap().ends_with("bin/sh"));
+        assert_eq!(
+            kind(find_program("sh".as_ref(), Some("/nowhere".as_ref()))),
+            ProcessFault::Gone.into()
+        );
+    }
+}

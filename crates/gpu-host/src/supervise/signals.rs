@@ -1,0 +1,125 @@
+//! Signals that reach the supervisor, as something that can be waited for and asked for.
+
+use super::moment;
+use crate::proc_dir::ProcRoot;
+use rustix::fd::{AsFd, BorrowedFd};
+use signal_hook::consts::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// The signals by which somebody asks a program to end.
+pub(crate) const ASKING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
+
+/// The signals that mean what a program makes of them.
+pub(crate) const FREE: [i32; 2] = [SIGUSR1, SIGUSR2];
+
+/// How long the same signal is the same request: what is sent to a whole process group reaches
+/// the supervisor by itself and again through the front.
+const ECHO: Duration = Duration::from_millis(250);
+
+/// No status is longer.
+const STATUS_LIMIT: usize = 64 << 10;
+
+/// The signals of this process, caught.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+    ignored: u64,
+    /// Requests that nobody was told of.
+    asked: VecDeque<i32>,
+    /// When each was last heard.
+    heard: BTreeMap<i32, Duration>,
+    /// All other signals that nobody was told of, each once.
+    other: Vec<i32>,
+}
+
+impl Signals {
+    /// Catches what asks for an end, what tells of children, and what is passed on. What this
+    /// process was started to ignore (nohup(1)) stays ignored, here and in what it starts.
+    pub(crate) fn catch(root: &ProcRoot) -> io::Result<Self> {
+        let ignored = ignored(root)?;
+        let (read, write) = UnixStream::pair()?;
+        // The status of children is kept only where SIGCHLD is not ignored.
+        let wanted = ASKING.iter().chain(&FREE).filter(|signal| !is_in(ignored, **signal));
+        let wanted = wanted.chain(&[SIGCHLD, SIGCONT]);
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, wanted)?;
+        let (asked, heard, other) = (VecDeque::new(), BTreeMap::new(), Vec::new());
+        Ok(Signals { delivery, ignored, asked, heard, other })
+    }
+
+    /// Catches Ctrl-Z from now on: with a job, it is the job that stops first.
+    pub(crate) fn catch_stop(&self) -> io::Result<()> {
+        match is_in(self.ignored, SIGTSTP) {
+            true => Ok(()),
+            false => self.delivery.handle().add_signal(SIGTSTP),
+        }
+    }
+
+    /// Takes note of what has come.
+    pub(crate) fn look(&mut self) {
+        for signal in self.delivery.pending() {
+            if !ASKING.contains(&signal) {
+                if !self.other.contains(&signal) {
+                    self.other.push(signal);
+                }
+                continue;
+            }
+            let now = moment();
+            let last = self.heard.get(&signal);
+            if last.is_none_or(|last| now.saturating_sub(*last) >= ECHO) {
+                self.heard.insert(signal, now);
+                if !self.asked.contains(&signal) {
+                    self.asked.push_back(signal);
+                }
+            }
+        }
+    }
+
+    /// Returns the next request to end.
+    pub(crate) fn next_asked(&mut self) -> Option<i32> {
+        self.asked.pop_front()
+    }
+
+    /// Returns what else came.
+    pub(crate) fn take_other(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.other)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+}
+
+/// Returns the signals that this process ignores, as bits.
+pub(crate) fn ignored(root: &ProcRoot) -> io::Result<u64> {
+    let status = root.read("self/status", STATUS_LIMIT)?;
+    let status = String::from_utf8_lossy(&status);
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Tells whether a signal is in such a mask.
+pub(crate) fn is_in(mask: u64, signal: i32) -> bool {
+    u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_count_signals_from_one() {
+        assert!(is_in(1, 1) && !is_in(1, 2));
+        assert!(is_in(0x4000, SIGTERM) && is_in(1 << 63, 64));
+        assert!(!is_in(u64::MAX, 0) && !is_in(u64::MAX, 65));
+    }
+}

@@ -1,0 +1,81 @@
+//! The controlling terminal, and which process group may read from it.
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Result;
+use rustix::process::{Pid, getpgrp};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
+
+/// The terminal that controls this process's session, whatever its standard input is.
+pub(crate) struct Terminal {
+    file: OwnedFd,
+    /// This process's own group.
+    own: Pid,
+    /// How it was set when it was lent.
+    settings: Option<Termios>,
+}
+
+impl Terminal {
+    /// Opens the terminal; `None` where there is none (tty(4)).
+    pub(crate) fn open() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
+        Some(Terminal { file, own: getpgrp(), settings: None })
+    }
+
+    /// Returns the group in the foreground; `None` where that is none that can be named here, or
+    /// the terminal is gone.
+    pub(crate) fn foreground(&self) -> Option<Pid> {
+        tcgetpgrp(&self.file).ok()
+    }
+
+    /// Tells whether this process's group is in the foreground.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.foreground() == Some(self.own)
+    }
+
+    /// Lends the terminal to a group of the same session.
+    ///
+    /// # Errors
+    /// Those of tcsetpgrp(3).
+    pub(crate) fn lend(&mut self, group: Pid) -> Result<()> {
+        if self.settings.is_none() {
+            self.settings = tcgetattr(&self.file).ok();
+        }
+        tcsetpgrp(&self.file, group)
+    }
+
+    /// Brings this process's group into the foreground.
+    ///
+    /// # Errors
+    /// Those of tcsetpgrp(3).
+    pub(crate) fn take_back(&self) -> Result<()> {
+        unstopped(|| tcsetpgrp(&self.file, self.own))
+    }
+
+    /// Sets the terminal as it was when it was lent first.
+    ///
+    /// # Errors
+    /// Those of tcsetattr(3).
+    pub(crate) fn restore(&self) -> Result<()> {
+        let Some(settings) = &self.settings else { return Ok(()) };
+        // At once: what is still to be shown may wait for ever, for Ctrl-Q.
+        unstopped(|| tcsetattr(&self.file, OptionalActions::Now, settings))
+    }
+}
+
+/// Does something to the terminal from the background, for which the kernel stops a process that
+/// does not block SIGTTOU. Blocked, not ignored: ignoring is inherited by every program that is
+/// started meanwhile.
+fn unstopped<T>(act: impl FnOnce() -> T) -> T {
+    let mut stop = SigSet::empty();
+    stop.add(Signal::SIGTTOU);
+    let before = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let done = act();
+    if let Ok(before) = before {
+        // A mask that was set before can be set again.
+        let _ = before.thread_set_mask();
+    }
+    done
+}

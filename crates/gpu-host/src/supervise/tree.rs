@@ -1,0 +1,142 @@
+//! Who descends from whom.
+
+use crate::proc_dir::ProcRoot;
+use crate::process::{Place, read_place};
+use rustix::io::Result;
+use std::collections::{HashMap, HashSet};
+
+/// How often the processes are read at most, until two readings agree.
+const READINGS: usize = 5;
+
+/// The places of all processes at one moment, as far as a moment can be caught.
+#[derive(Debug, Default)]
+pub(crate) struct Tree(Vec<Place>);
+
+impl Tree {
+    /// Reads all processes once. One that ends meanwhile is left out.
+    ///
+    /// # Errors
+    /// When the list cannot be read.
+    pub(crate) fn read(root: &ProcRoot) -> Result<Self> {
+        let pids = root.pids()?;
+        let place = |pid| root.process(pid).and_then(|dir| read_place(&dir)).ok();
+        Ok(Tree(pids.into_iter().filter_map(place).collect()))
+    }
+
+    /// Reads all processes until those below `pid` are the same twice: while one reading goes on,
+    /// a process may lose its parent and so be found below neither the old nor the new one.
+    ///
+    /// # Errors
+    /// When the list cannot be read.
+    pub(crate) fn settled(root: &ProcRoot, pid: u32) -> Result<Self> {
+        let mut tree = Tree::read(root)?;
+        for _ in 1..READINGS {
+            let again = Tree::read(root)?;
+            let keys = |tree: &Tree| -> HashSet<_> {
+                tree.below(pid).into_iter().map(|place| place.key).collect()
+            };
+            let same = keys(&tree) == keys(&again);
+            tree = again;
+            if same {
+                break;
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Returns all processes.
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.0
+    }
+
+    /// Returns all processes, for themselves.
+    pub(crate) fn into_places(self) -> impl Iterator<Item = Place> {
+        self.0.into_iter()
+    }
+
+    /// Returns the descendants of a process, those that have ended and were not waited for too.
+    pub(crate) fn below(&self, pid: u32) -> Vec<&Place> {
+        let mut children: HashMap<u32, Vec<&Place>> = HashMap::new();
+        for place in &self.0 {
+            children.entry(place.parent).or_default().push(place);
+        }
+        let (mut below, mut parents) = (Vec::new(), vec![pid]);
+        while let Some(parent) = parents.pop() {
+            // Taken out: a list that was read bit by bit could have a circle.
+            for child in children.remove(&parent).unwrap_or_default() {
+                parents.push(child.key.pid.0);
+                below.push(child);
+            }
+        }
+        below
+    }
+
+    /// Tells whether a process group is orphaned: whether nobody of its session, outside of the
+    /// group, is a parent in it, who could make it go on once it has stopped (credentials(7),
+    /// setpgid(2)).
+    pub(crate) fn is_orphaned(&self, group: u32) -> bool {
+        let by_pid: HashMap<u32, &Place> =
+            self.0.iter().map(|place| (place.key.pid.0, place)).collect();
+        let watched = |place: &Place| {
+            by_pid.get(&place.parent).is_some_and(|parent| {
+                parent.group != group && parent.session == place.session && !parent.has_ended
+            })
+        };
+        !self.0.iter().any(|place| place.group == group && watched(place))
+    }
+}
+
+/// Returns the place of one process.
+///
+/// # Errors
+/// `ENOENT` or `ESRCH` when it is gone.
+pub(crate) fn place(root: &ProcRoot, pid: u32) -> Result<Place> {
+    read_place(&root.process(pid)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Pid, ProcessKey, StartTime};
+
+    /// Returns a process: number, parent, group, session.
+    fn at([pid, parent, group, session]: [u32; 4]) -> Place {
+        let key = ProcessKey { pid: Pid(pid), start: Some(StartTime(1)) };
+        Place { key, parent, group, session, has_ended: false }
+    }
+
+    fn below(tree: &Tree, pid: u32) -> Vec<u32> {
+        let mut pids: Vec<_> = tree.below(pid).iter().map(|place| place.key.pid.0).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    #[test]
+    fn all_generations_are_below_and_circles_end() {
+        let tree = Tree(vec![
+            at([1, 0, 1, 1]),
+            at([20, 10, 20, 1]),
+            at([10, 1, 10, 1]),
+            at([5, 20, 5, 5]),
+            at([30, 31, 30, 30]),
+            at([31, 30, 30, 30]),
+        ]);
+        assert_eq!(below(&tree, 10), [5, 20]);
+        assert_eq!(below(&tree, 5), [0; 0]);
+        assert_eq!(below(&tree, 30), [30, 31]);
+        assert_eq!(below(&tree, 1), [5, 10, 20]);
+    }
+
+    #[test]
+    fn a_group_is_orphaned_without_a_parent_beside_it_in_its_session() {
+        // A shell, a front in its job, a supervisor in the same, and their job.
+        let shell = [at([1, 0, 1, 1]), at([10, 1, 10, 10])];
+        let jobs = [at([20, 10, 20, 10]), at([21, 20, 20, 10]), at([30, 21, 30, 10])];
+        let tree = Tree(shell.into_iter().chain(jobs).collect());
+        assert!(!tree.is_orphaned(20) && !tree.is_orphaned(30));
+        assert!(tree.is_orphaned(10), "its parent is of another session");
+        // The front is gone, and its child belongs to the first process.
+        let tree = Tree(vec![at([1, 0, 1, 1]), at([21, 1, 20, 10]), at([30, 21, 30, 10])]);
+        assert!(tree.is_orphaned(20) && !tree.is_orphaned(30));
+    }
+}

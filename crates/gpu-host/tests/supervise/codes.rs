@@ -1,0 +1,88 @@
+//! What goes through from the job to the caller, and what is never started.
+
+use crate::Test;
+use crate::cast::{Scene, end_of, how};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("codes_go_through", codes_go_through),
+    ("signals_that_end_the_job_go_through", signals_that_end_the_job_go_through),
+    ("what_cannot_be_started_has_a_code", what_cannot_be_started_has_a_code),
+    ("a_text_without_interpreter_is_for_the_shell", a_text_without_interpreter_is_for_the_shell),
+    ("environment_and_folder_are_the_callers", environment_and_folder_are_the_callers),
+    ("input_and_output_are_the_callers", input_and_output_are_the_callers),
+    ("without_a_terminal_nothing_is_missing", without_a_terminal_nothing_is_missing),
+];
+
+fn codes_go_through() {
+    for code in [0, 1, 3, 130, 255] {
+        let scene = Scene::new();
+        assert_eq!(how(&mut scene.shell("plain", &format!("exit {code}"))), code);
+        assert_eq!(scene.count(&format!("ended Code({code})")), 1);
+        assert_eq!(scene.count("empty"), 1);
+    }
+}
+
+fn signals_that_end_the_job_go_through() {
+    // By these a shell script knows that it is to stop; by the others it is told a code.
+    for (signal, end) in [(15, -15), (2, -2), (1, -1), (9, 137), (6, 134), (10, 138)] {
+        let scene = Scene::new();
+        let script = format!("ulimit -c 0; kill -{signal} $$");
+        assert_eq!(how(&mut scene.shell("plain", &script)), end, "signal {signal}");
+        assert_eq!(scene.count(&format!("ended Signal({signal})")), 1);
+    }
+}
+
+fn what_cannot_be_started_has_a_code() {
+    let scene = Scene::new();
+    fs::write(scene.folder().join("text"), "x").unwrap();
+    let bad = scene.folder().join("bad");
+    fs::write(&bad, "#!/nowhere/at-all\n").unwrap();
+    fs::set_permissions(&bad, fs::Permissions::from_mode(0o755)).unwrap();
+    for (program, code) in
+        [("no-such-program", 127), ("./none", 127), ("./text", 126), ("/", 126), ("./bad", 127)]
+    {
+        let mut front = scene.front("plain", &[program]).spawn().unwrap();
+        assert_eq!(how(&mut front), code, "{program}");
+    }
+    let failed = scene.report().iter().filter(|line| line.starts_with("failed")).count();
+    assert_eq!(failed, 5);
+}
+
+fn a_text_without_interpreter_is_for_the_shell() {
+    let scene = Scene::new();
+    let text = scene.folder().join("text");
+    fs::write(&text, "echo \"$1\" > said; exit 5\n").unwrap();
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(how(&mut scene.front("plain", &["./text", "word"]).spawn().unwrap()), 5);
+    assert_eq!(scene.said("said"), "word");
+}
+
+fn environment_and_folder_are_the_callers() {
+    let scene = Scene::new();
+    let script = "echo $SUPERVISE_SET ${SUPERVISE_REPORT-unset} $SUPERVISE_KEPT \"$PWD\" $0 > said";
+    let mut front = scene.front("plain", &["sh", "-c", script]);
+    assert_eq!(how(&mut front.env("SUPERVISE_KEPT", "kept").spawn().unwrap()), 0);
+    let folder = scene.folder().display();
+    assert_eq!(scene.said("said"), format!("set unset kept {folder} sh"));
+}
+
+fn input_and_output_are_the_callers() {
+    let scene = Scene::new();
+    fs::write(scene.folder().join("input"), "from a file\n").unwrap();
+    let input = fs::File::open(scene.folder().join("input")).unwrap();
+    let mut front = scene.front("plain", &["sh", "-c", "cat; echo aside >&2"]);
+    let output = front.stdin(input).output().unwrap();
+    assert_eq!((output.stdout, output.stderr), (b"from a file\n".into(), b"aside\n".into()));
+}
+
+fn without_a_terminal_nothing_is_missing() {
+    let scene = Scene::new();
+    let program = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new("setsid");
+    command.arg("--wait").arg(program).args(["front", "plain", "sh", "-c"]);
+    command.arg("(: < /dev/tty) 2> /dev/null && exit 9; exit 4").stdin(Stdio::null());
+    assert_eq!(end_of(&mut command.current_dir(scene.folder()).spawn().unwrap()).code(), Some(4));
+}

@@ -1,0 +1,62 @@
+//! Front, supervisor and job against the running kernel, in a terminal and without one.
+//!
+//! Signals, the terminal and lost children are matters of a whole process. So this program has its
+//! own main function: started with a role it plays that one (see [`stage`]), and started without
+//! one it runs the tests, one after the other, each in processes of its own. It is the subreaper
+//! of all of them: what a test leaves behind is a failure, and is ended by its number.
+
+mod cast;
+mod codes;
+mod fronts;
+mod pty;
+mod signals;
+mod stage;
+mod terminal;
+mod trees;
+
+use std::io::{Write, stdout};
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+/// A test: its name, and itself.
+type Test = (&'static str, fn());
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if let Some(role) = words.next().and_then(|word| word.into_string().ok())
+        && let Some(code) = stage::play(&role, words)
+    {
+        return code;
+    }
+    run(&[codes::TESTS, signals::TESTS, fronts::TESTS, trees::TESTS, terminal::TESTS].concat())
+}
+
+/// Runs the tests whose name has the first argument in it, and says so as the usual harness does.
+fn run(tests: &[Test]) -> ExitCode {
+    let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("it is Linux");
+    let (mut passed, mut failed) = (0, Vec::new());
+    for (name, test) in tests.iter().filter(|(name, _)| name.contains(&filter)) {
+        say(&format!("test {name} ... "));
+        let well = catch_unwind(test).is_ok();
+        let left = cast::end_all();
+        if !left.is_empty() {
+            say(&format!("left behind: {}: ", left.join(", ")));
+        }
+        if well && left.is_empty() {
+            passed += 1;
+            say("ok\n");
+        } else {
+            failed.push(*name);
+            say("FAILED\n");
+        }
+    }
+    let failures = failed.len();
+    say(&format!("\ntest result: {passed} passed; {failures} failed: {}\n", failed.join(" ")));
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn say(text: &str) {
+    let mut out = stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).expect("standard output is open");
+}

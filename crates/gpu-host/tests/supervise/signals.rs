@@ -1,0 +1,126 @@
+//! Signals on their way to the job.
+
+use crate::Test;
+use crate::cast::{Scene, a_while, end_of, eventually, how, number, send};
+use rustix::process::{Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_signal_to_the_front_reaches_the_job_once", a_signal_to_the_front_reaches_the_job_once),
+    ("a_signal_to_the_whole_group_reaches_the_job_once", a_signal_to_the_group),
+    ("a_signal_to_the_supervisor_reaches_the_job_once", a_signal_to_the_supervisor),
+    ("what_is_asked_in_the_queue_is_told", what_is_asked_in_the_queue_is_told),
+    ("a_job_may_ignore_what_it_is_asked", a_job_may_ignore_what_it_is_asked),
+    ("what_the_caller_ignores_is_ignored", what_the_caller_ignores_is_ignored),
+    ("a_job_that_is_stopped_goes_on", a_job_that_is_stopped_goes_on),
+];
+
+/// Counts a signal until it is told to end, and then says how often it came.
+const COUNTS: &str = "exec 2> /dev/null; n=0; trap 'n=$((n+1)); echo $n > counted' $SIGNAL; \
+    trap 'echo $n > total; exit 6' USR2; echo ready > ready; while :; do sleep 0.02; done";
+
+fn counts(signal: &str) -> String {
+    COUNTS.replace("$SIGNAL", signal)
+}
+
+/// Waits until the job has counted one, lets an echo come, and ends it.
+fn once(scene: &Scene, front: &mut std::process::Child) {
+    scene.said("counted");
+    a_while();
+    send(number(front.id()), Signal::USR2);
+    assert_eq!(how(front), 6);
+    assert_eq!(scene.said("total"), "1");
+}
+
+fn a_signal_to_the_front_reaches_the_job_once() {
+    for (name, signal) in
+        [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP), ("USR1", Signal::USR1)]
+    {
+        let scene = Scene::new();
+        let mut front = scene.shell("plain", &counts(name));
+        scene.said("ready");
+        send(number(front.id()), signal);
+        once(&scene, &mut front);
+    }
+}
+
+fn a_signal_to_the_group() {
+    let scene = Scene::new();
+    let mut command = scene.front("plain", &["sh", "-c", &counts("TERM")]);
+    let mut front = command.process_group(0).spawn().unwrap();
+    scene.said("ready");
+    kill_process_group(number(front.id()), Signal::TERM).unwrap();
+    once(&scene, &mut front);
+    assert_eq!(scene.count("asked 15"), 1);
+}
+
+fn a_signal_to_the_supervisor() {
+    let scene = Scene::new();
+    let mut front = scene.shell("plain", &counts("TERM"));
+    scene.said("ready");
+    send(scene.supervisor(), Signal::TERM);
+    once(&scene, &mut front);
+}
+
+fn what_is_asked_in_the_queue_is_told() {
+    for (signal, number_of_it) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1)] {
+        let scene = Scene::new();
+        let mut command = scene.front("queue", &["true"]);
+        let mut front = command.process_group(0).spawn().unwrap();
+        scene.expect("queues");
+        kill_process_group(number(front.id()), signal).unwrap();
+        assert_eq!(how(&mut front), -number_of_it);
+        assert_eq!(scene.count(&format!("asked {number_of_it}")), 1, "{:?}", scene.report());
+    }
+}
+
+fn a_job_may_ignore_what_it_is_asked() {
+    let scene = Scene::new();
+    let script = "trap '' TERM; echo $$ > ready; while :; do sleep 0.02; done";
+    let mut front = scene.shell("plain", script);
+    let job = number(scene.said("ready").parse().unwrap());
+    send(number(front.id()), Signal::TERM);
+    scene.expect("asked 15");
+    a_while();
+    assert!(front.try_wait().unwrap().is_none(), "it goes on");
+    send(job, Signal::KILL);
+    assert_eq!(end_of(&mut front).code(), Some(137));
+}
+
+fn what_the_caller_ignores_is_ignored() {
+    let scene = Scene::new();
+    let program = std::env::current_exe().unwrap();
+    let script = "trap '' HUP; exec \"$0\" front plain sh -c 'echo $$ > ready; read line; exit 3'";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script]).arg(program).current_dir(scene.folder());
+    command.env(crate::stage::REPORT, scene.report_file()).stdin(std::process::Stdio::piped());
+    let mut front = command.spawn().unwrap();
+    let job = number(scene.said("ready").parse().unwrap());
+    for pid in [number(front.id()), scene.supervisor(), job] {
+        send(pid, Signal::HUP);
+    }
+    a_while();
+    assert_eq!(scene.count("asked 1"), 0);
+    drop(front.stdin.take());
+    assert_eq!(how(&mut front), 3);
+}
+
+fn a_job_that_is_stopped_goes_on() {
+    let scene = Scene::new();
+    let mut front = scene.shell("plain", &counts("TERM"));
+    scene.said("ready");
+    let job = number(crate::cast::below(pid_of(&scene)).first().unwrap().pid);
+    let state = || crate::cast::everybody().into_iter().find(|seen| number(seen.pid) == job);
+    send(job, Signal::STOP);
+    eventually("it is stopped", || state().unwrap().state == 'T');
+    a_while();
+    assert_eq!(state().unwrap().state, 'T', "nobody makes it go on against the one who stopped it");
+    send(job, Signal::CONT);
+    eventually("it goes on", || state().unwrap().state != 'T');
+    send(number(front.id()), Signal::TERM);
+    once(&scene, &mut front);
+}
+
+fn pid_of(scene: &Scene) -> u32 {
+    scene.supervisor().as_raw_nonzero().get().unsigned_abs()
+}

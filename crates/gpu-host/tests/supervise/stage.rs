@@ -1,0 +1,190 @@
+//! The roles that this program plays for its tests.
+
+use gpu_core::{Ending, ErrorKind, Job, JobEvent, Launch, Launcher, ProcessFault};
+use gpu_host::Roots;
+use gpu_host::supervise::{Front, LinuxLauncher, end_as, parse_words};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+/// Names the file to which the supervisor adds a line for everything that it sees.
+pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
+
+/// Plays a role; `None` for a word that is none.
+///
+/// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`. MODE is words joined by
+/// commas: `queue` waits to be asked before it starts anything, `keep` goes on without a front,
+/// `own` has children of its own beside the job, and `plain` is none of these.
+pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let words: Vec<_> = words.collect();
+    let code = match role {
+        "front" => front(&words),
+        "supervisor" => supervisor(&words),
+        "helper" => helper(),
+        _ => return None,
+    };
+    Some(ExitCode::from(u8::try_from(code).expect("a code of a program")))
+}
+
+pub(crate) fn roots() -> Roots {
+    Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
+}
+
+fn front(words: &[OsString]) -> i32 {
+    let own = Front::words(&roots()).expect("/proc shows this process");
+    let program = std::env::current_exe().expect("this program has a file");
+    let arguments = [&["supervisor".into()], &own[..], words].concat();
+    let mut front = Front::start(&roots(), &program, &arguments).expect("it can be started again");
+    let ending = front.wait().expect("it can be waited for");
+    front.end_as(ending)
+}
+
+/// Lives as long as its standard input.
+fn helper() -> i32 {
+    let mut all = Vec::new();
+    std::io::stdin().read_to_end(&mut all).expect("standard input can be read");
+    0
+}
+
+fn report(line: &str) {
+    let Some(path) = std::env::var_os(REPORT) else { return };
+    let mut file = OpenOptions::new().append(true).create(true).open(path).expect("a report");
+    file.write_all(format!("{line}\n").as_bytes()).expect("a line can be added to the report");
+}
+
+fn supervisor(words: &[OsString]) -> i32 {
+    let [pid, start, mode, command @ ..] = words else { panic!("a front and a mode") };
+    let mode = mode.to_str().expect("a mode is text").to_owned();
+    let is = |word: &str| mode.split(',').any(|mode| mode == word);
+    let front = parse_words(pid, start).expect("the front's own words");
+    let launcher = LinuxLauncher::new(&roots(), Some(front)).expect("it can supervise");
+    report(&format!("supervisor {}", std::process::id()));
+    if is("queue") {
+        return queue(&launcher);
+    }
+    let own = is("own").then(own_children);
+    let [program, arguments @ ..] = command else { panic!("a command") };
+    let launch = Launch {
+        program: program.clone(),
+        arguments: arguments.to_vec(),
+        set: vec![("SUPERVISE_SET".into(), "set".into())],
+        unset: vec![REPORT.into()],
+    };
+    let mut job = match launcher.launch(&launch) {
+        Ok(job) => job,
+        Err(error) => {
+            report(&format!("failed {:?} {}", error.kind(), error.fault().text));
+            return match error.kind() {
+                ErrorKind::Process(ProcessFault::Gone) => 127,
+                ErrorKind::Process(ProcessFault::NotPermitted) => 126,
+                _ => 125,
+            };
+        }
+    };
+    let ending = watch(&mut *job, is("keep"));
+    if let Some(own) = own {
+        check(own, &*job);
+    }
+    for member in job.members().expect("members can be read") {
+        let parent = member.parent.expect("a parent is told");
+        let adopted = parent.0 == std::process::id();
+        report(&format!("left {} {} {adopted}", member.key, member.name));
+    }
+    end_members(&*job);
+    report("empty");
+    drop(job);
+    end_as(ending)
+}
+
+/// Waits as one that stands in a queue does.
+fn queue(launcher: &LinuxLauncher) -> i32 {
+    report("queues");
+    loop {
+        if let Some(signal) = launcher.asked() {
+            report(&format!("asked {signal}"));
+            // An echo would come by now.
+            pass_time(Duration::from_millis(300));
+            if let Some(signal) = launcher.asked() {
+                report(&format!("asked {signal}"));
+            }
+            return end_as(Ending::Signal(signal));
+        }
+        if launcher.is_abandoned().expect("the front can be watched") {
+            report("abandoned");
+            return 1;
+        }
+        pass_time(Duration::from_millis(5));
+    }
+}
+
+fn watch(job: &mut dyn Job, keep: bool) -> Ending {
+    loop {
+        match job.next(Duration::from_millis(100)).expect("the job can be watched") {
+            Some(JobEvent::Ended(ending)) => {
+                report(&format!("ended {ending:?}"));
+                return ending;
+            }
+            Some(JobEvent::Abandoned) => {
+                report("abandoned");
+                if !keep {
+                    end_members(job);
+                }
+            }
+            Some(JobEvent::Asked(signal)) => {
+                report(&format!("asked {signal}"));
+                job.pass(signal).expect("the job can be told");
+            }
+            None => {}
+        }
+    }
+}
+
+fn end_members(job: &dyn Job) {
+    loop {
+        let members = job.members().expect("members can be read");
+        if members.is_empty() {
+            return;
+        }
+        for member in members {
+            let pid = Pid::from_raw(i32::try_from(member.key.pid.0).expect("a number"));
+            // It may have ended by itself.
+            let _ = kill_process(pid.expect("not zero"), Signal::KILL);
+        }
+        pass_time(Duration::from_millis(2));
+    }
+}
+
+/// A child that ends with a code, once in this process's group and once in its own, and a helper.
+fn own_children() -> Vec<Child> {
+    let ends = |code: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exit {code}")]);
+        command
+    };
+    let mut helper = Command::new(std::env::current_exe().expect("this program has a file"));
+    helper.arg("helper").stdin(Stdio::piped()).process_group(0);
+    let (mut beside, mut apart) = (ends("7"), ends("8"));
+    let children = [&mut beside, apart.process_group(0), &mut helper];
+    children.map(|command| command.spawn().expect("it can be started")).into()
+}
+
+/// Checks that nobody has taken their statuses, and that the helper is no member.
+fn check(mut own: Vec<Child>, job: &dyn Job) {
+    let members = job.members().expect("members can be read");
+    let helper = own.pop().expect("there are three");
+    assert!(members.iter().all(|member| member.key.pid.0 != helper.id()), "{members:?}");
+    let codes: Vec<_> = own
+        .iter_mut()
+        .map(|child| child.wait().expect("its status is still there").code())
+        .collect();
+    report(&format!("own {codes:?}"));
+    helper.wait_with_output().expect("it ends with its input");
+}
+
+fn pass_time(time: Duration) {
+    gpu_core::Clock::sleep(&gpu_host::SystemClock::new(), time);
+}

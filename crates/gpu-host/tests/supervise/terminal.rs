@@ -1,0 +1,270 @@
+//! Job control: the terminal is the job's as long as it runs.
+
+use crate::Test;
+use crate::cast::{Scene, a_while, all_end, below, eventually, everybody, number, send};
+use crate::pty::{CTRL_C, CTRL_Z, Shell};
+use rustix::process::Signal;
+use std::fs;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("ctrl_c_reaches_the_job_alone_and_once", ctrl_c_reaches_the_job_alone_and_once),
+    ("ctrl_c_ends_job_front_and_script", ctrl_c_ends_job_front_and_script),
+    ("ctrl_c_in_the_queue_is_told_once", ctrl_c_in_the_queue_is_told_once),
+    ("ctrl_z_stops_all_and_fg_goes_on", ctrl_z_stops_all_and_fg_goes_on),
+    ("ctrl_z_and_bg_let_it_run_behind", ctrl_z_and_bg_let_it_run_behind),
+    ("from_behind_it_is_brought_to_the_front", from_behind_it_is_brought_to_the_front),
+    ("running_behind_it_is_brought_to_the_front", running_behind_it_is_brought_to_the_front),
+    ("ctrl_z_stops_nobody_whom_nobody_could_wake", ctrl_z_stops_nobody_whom_nobody_could_wake),
+    ("a_shell_is_a_job_too", a_shell_is_a_job_too),
+    ("input_may_be_a_file_or_a_pipe", input_may_be_a_file_or_a_pipe),
+    ("the_terminal_is_set_as_before", the_terminal_is_set_as_before),
+    ("a_killed_front_loses_no_terminal", a_killed_front_loses_no_terminal),
+    ("a_terminal_that_is_gone_ends_the_job", a_terminal_that_is_gone_ends_the_job),
+];
+
+/// Reads a line from the terminal and says it.
+const READS: &str = "$S front plain sh -c 'echo job-$((1+1)); read line; echo read:$line:; exit 5'";
+
+fn ctrl_c_reaches_the_job_alone_and_once() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    let script = "n=0; trap 'n=$((n+1)); echo int:$n:' INT; echo $$ > ready\n\
+        while [ $n -lt 2 ]; do sleep 0.02; done; sleep 0.3; exit $((n+5))\n";
+    fs::write(scene.folder().join("job"), script).unwrap();
+    shell.enter("$S front plain sh job");
+    shell.in_front(number(scene.said("ready").parse().unwrap()));
+    shell.press(CTRL_C);
+    shell.expect("int:1:");
+    a_while();
+    shell.press(CTRL_C);
+    shell.expect("int:2:");
+    assert_eq!(shell.last_code(), 7, "a third would be counted");
+    assert_eq!(scene.count("asked 2"), 0);
+    shell.leave();
+}
+
+fn ctrl_c_ends_job_front_and_script() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    shell.enter("$S front plain sh -c 'echo job-$((1+1)); exec sleep 1000'");
+    shell.expect("job-2");
+    shell.press(CTRL_C);
+    assert_eq!(shell.last_code(), 130);
+    assert_eq!(scene.count("ended Signal(2)"), 1);
+
+    let script =
+        "$S front plain sh -c 'echo job-$((2+2)); exec sleep 1000'\necho went on > wrong\n";
+    fs::write(scene.folder().join("script"), script).unwrap();
+    shell.enter("bash script");
+    shell.expect("job-4");
+    shell.press(CTRL_C);
+    assert_eq!(shell.last_code(), 130);
+    assert!(!scene.folder().join("wrong").exists(), "the script has gone on");
+    shell.leave();
+}
+
+fn ctrl_c_in_the_queue_is_told_once() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    shell.enter("$S front queue true");
+    scene.expect("queues");
+    shell.press(CTRL_C);
+    assert_eq!(shell.last_code(), 130);
+    assert_eq!(scene.count("asked 2"), 1, "{:?}", scene.report());
+    shell.leave();
+}
+
+/// Waits until supervisor and job are stopped, or none of them is.
+fn all_are_stopped(scene: &Scene, stopped: bool) {
+    let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    let same = || {
+        let own = everybody().into_iter().find(|seen| seen.pid == supervisor);
+        below(supervisor).iter().chain(&own).all(|seen| (seen.state == 'T') == stopped)
+    };
+    eventually(if stopped { "all are stopped" } else { "all go on" }, same);
+}
+
+fn ctrl_z_stops_all_and_fg_goes_on() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    shell.enter(READS);
+    shell.expect("job-2");
+    for _ in 0..3 {
+        shell.press(CTRL_Z);
+        shell.expect("Stopped");
+        all_are_stopped(&scene, true);
+        shell.enter("echo prompt-$((1+1))");
+        shell.expect("prompt-2");
+        shell.enter("fg");
+        all_are_stopped(&scene, false);
+    }
+    shell.enter("hello");
+    shell.expect("read:hello:");
+    assert_eq!(shell.last_code(), 5);
+    shell.leave();
+}
+
+fn ctrl_z_and_bg_let_it_run_behind() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    // No dash: one that waits for a child of vfork(2) does not stop before that child runs.
+    let script = "trap 'echo term >> terms' TERM\necho $$ > ready\n\
+        while [ ! -e go ]; do sleep 0.02; done; exit 4\n";
+    fs::write(scene.folder().join("job"), script).unwrap();
+    shell.enter("$S front plain bash job");
+    scene.said("ready");
+    shell.press(CTRL_Z);
+    shell.expect("Stopped");
+    shell.enter("bg");
+    shell.enter("echo prompt-$((1+1))");
+    shell.expect("prompt-2");
+    shell.enter("kill %1");
+    scene.said("terms");
+    a_while();
+    assert_eq!(scene.said("terms"), "term", "the shell told all of the group");
+    fs::write(scene.folder().join("go"), "").unwrap();
+    shell.enter("wait %1");
+    assert_eq!(shell.last_code(), 4);
+    shell.leave();
+}
+
+fn from_behind_it_is_brought_to_the_front() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    // It stops as soon as it reads.
+    shell.enter(&format!("{READS} &"));
+    shell.expect("job-2");
+    all_are_stopped(&scene, true);
+    shell.enter("echo prompt-$((1+1))");
+    shell.expect("prompt-2");
+    shell.enter("fg");
+    all_are_stopped(&scene, false);
+    shell.enter("hello");
+    shell.expect("read:hello:");
+    assert_eq!(shell.last_code(), 5);
+    shell.leave();
+}
+
+fn running_behind_it_is_brought_to_the_front() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    let script = "echo ready > ready; while [ ! -e go ]; do sleep 0.02; done; read line\n\
+        echo read:$line:; exit 6\n";
+    fs::write(scene.folder().join("job"), script).unwrap();
+    shell.enter("$S front plain sh job &");
+    scene.said("ready");
+    shell.enter("fg");
+    a_while();
+    fs::write(scene.folder().join("go"), "").unwrap();
+    shell.enter("hello");
+    shell.expect("read:hello:");
+    assert_eq!(shell.last_code(), 6);
+    shell.leave();
+}
+
+fn ctrl_z_stops_nobody_whom_nobody_could_wake() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    // The front takes the place of the session's first process, so that no shell watches it.
+    shell.enter(&format!("exec {READS}"));
+    shell.expect("job-2");
+    shell.press(CTRL_Z);
+    a_while();
+    shell.enter("hello");
+    shell.expect("read:hello:");
+    scene.expect("ended Code(5)");
+    shell.hang_up();
+    all_end();
+}
+
+fn a_shell_is_a_job_too() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    shell.enter("$S front plain bash --norc --noprofile --noediting -i");
+    shell.enter("echo inner-$((1+1)):$$:");
+    shell.expect("inner-2:");
+    let inner = shell.expect(":");
+    shell.enter("sleep 1000");
+    let sleeps = || below(inner.parse().unwrap()).iter().any(|seen| seen.name == "sleep");
+    eventually("it sleeps", sleeps);
+    shell.press(CTRL_Z);
+    shell.expect("Stopped");
+    shell.enter("fg");
+    a_while();
+    shell.press(CTRL_C);
+    eventually("it was ended", || !sleeps());
+    shell.enter("suspend -f");
+    shell.expect("Stopped");
+    shell.enter("echo outer-$((1+1)):$$:");
+    shell.expect("outer-2:");
+    assert_ne!(shell.expect(":"), inner);
+    shell.enter("fg");
+    a_while();
+    shell.enter("echo again-$((1+1)):$$:");
+    shell.expect("again-2:");
+    assert_eq!(shell.expect(":"), inner);
+    shell.enter("exit 9");
+    assert_eq!(shell.last_code(), 9);
+    shell.leave();
+}
+
+fn input_may_be_a_file_or_a_pipe() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    fs::write(scene.folder().join("input"), "from-a-file\n").unwrap();
+    let job = "cat; echo job-$((1+1)); read line < /dev/tty; echo read:$line:\n";
+    fs::write(scene.folder().join("job"), job).unwrap();
+    for command in ["$S front plain sh job < input", "cat input | $S front plain sh job | cat"] {
+        shell.enter(command);
+        shell.expect("from-a-file");
+        shell.expect("job-2");
+        shell.enter("hello");
+        shell.expect("read:hello:");
+        assert_eq!(shell.last_code(), 0);
+    }
+    shell.leave();
+}
+
+fn the_terminal_is_set_as_before() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    // A script, since an interactive shell would set the terminal itself.
+    let script = "stty -a | grep -q ' echo ' && echo before-$((1+1))\n\
+        $S front plain sh -c 'stty -echo -icanon; kill -9 $$'\n\
+        stty -a | grep -q ' echo ' && stty -a | grep -q ' icanon' && echo after-$((1+1))\n";
+    fs::write(scene.folder().join("script"), script).unwrap();
+    shell.enter("sh script");
+    shell.expect("before-2");
+    shell.expect("after-2");
+    assert_eq!(shell.last_code(), 0);
+    shell.leave();
+}
+
+fn a_killed_front_loses_no_terminal() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    shell.enter("$S front keep sh -c 'echo $PPID > ready; sleep 0.5; exit 3' & echo $! > front");
+    let front = number(scene.said("front").parse().unwrap());
+    scene.said("ready");
+    shell.enter("fg");
+    a_while();
+    send(front, Signal::KILL);
+    shell.expect("Killed");
+    // The job's end must not take the terminal from the shell.
+    scene.expect("empty");
+    shell.enter("echo prompt-$((1+1))");
+    shell.expect("prompt-2");
+    shell.leave();
+    all_end();
+}
+
+fn a_terminal_that_is_gone_ends_the_job() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    shell.enter("$S front plain sh -c 'echo job-$((1+1)); exec sleep 1000'");
+    shell.expect("job-2");
+    shell.hang_up();
+    scene.expect("empty");
+    all_end();
+    assert_eq!(scene.count("ended Signal(1)"), 1, "{:?}", scene.report());
+}

@@ -1,0 +1,62 @@
+//! Who is of the tree, whatever it does to leave it.
+
+use crate::Test;
+use crate::cast::{Scene, below, eventually, how, number, send};
+use rustix::process::Signal;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("whoever_outlives_the_job_is_a_member", whoever_outlives_the_job_is_a_member),
+    ("a_group_outlives_its_leader", a_group_outlives_its_leader),
+    ("who_lost_its_parent_leaves_no_zombie", who_lost_its_parent_leaves_no_zombie),
+    ("own_children_keep_their_status", own_children_keep_their_status),
+];
+
+fn whoever_outlives_the_job_is_a_member() {
+    let scene = Scene::new();
+    // In its group, in a session of its own, two generations down, and a zombie, which is none.
+    let script = "sleep 1001 & setsid sleep 1002 & (setsid sh -c 'sleep 1003 & exec sleep 1004' &) \
+        ; sh -c 'sh -c : & exec sleep 1005' & \
+        while [ $(ps -e -o args | grep -c '^sleep 100[1-5]$') -lt 5 ]; do sleep 0.02; done; exit 2";
+    assert_eq!(how(&mut scene.shell("plain", script)), 2);
+    let left: Vec<_> = scene.report().into_iter().filter(|line| line.starts_with("left")).collect();
+    assert_eq!(left.len(), 5, "{left:?}");
+    assert!(left.iter().all(|line| line.contains(" sleep ")), "{left:?}");
+    // All but one have lost their parent.
+    assert_eq!(left.iter().filter(|line| line.ends_with("true")).count(), 4, "{left:?}");
+    assert_eq!(scene.count("empty"), 1);
+}
+
+fn a_group_outlives_its_leader() {
+    let scene = Scene::new();
+    // What is left of the group is still told; then nobody is.
+    let script = "trap 'exit 3' TERM; (while :; do sleep 0.02; done) & echo $! > ready; kill -9 $$";
+    assert_eq!(how(&mut scene.shell("plain", script)), 137);
+    let left = scene.said("ready");
+    assert!(scene.report().iter().any(|line| line.starts_with(&format!("left {left} sh"))));
+}
+
+fn who_lost_its_parent_leaves_no_zombie() {
+    let scene = Scene::new();
+    let script = "for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'sleep 0.05' & sh -c 'sleep 0.03' &); \
+        done; echo ready > ready; read line; exit 1";
+    let mut command = scene.front("plain", &["sh", "-c", script]);
+    let mut front = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    scene.said("ready");
+    let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    eventually("all are waited for", || below(supervisor).len() == 1);
+    drop(front.stdin.take());
+    assert_eq!(how(&mut front), 1);
+}
+
+fn own_children_keep_their_status() {
+    let scene = Scene::new();
+    // The ends of others, meanwhile, make the supervisor look who has ended.
+    let script = "for i in 1 2 3; do (setsid sh -c 'sleep 0.05' &); sleep 0.1; done; echo $$ > ready; \
+        read line";
+    let mut front = scene.front("own", &["sh", "-c", script]);
+    let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let job = number(scene.said("ready").parse().unwrap());
+    send(job, Signal::TERM);
+    assert_eq!(how(&mut front), -15);
+    assert_eq!(scene.count("own [Some(7), Some(8)]"), 1, "{:?}", scene.report());
+}
