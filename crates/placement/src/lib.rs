@@ -7,12 +7,16 @@
 
 mod choose;
 mod filter;
+mod matrix;
 mod offer;
 mod partition;
+mod picture;
 mod rules;
 mod scores;
 mod search;
 
 pub use choose::choose;
+pub use matrix::Matrix;
 pub use offer::{Bar, Choice, Offer, Passed, Refusal, Why};
 pub use partition::MOST_EXACT;
+pub use picture::picture;

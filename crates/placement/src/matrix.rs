@@ -1,0 +1,200 @@
+//! How the devices are connected, as a matrix in the way of `nvidia-smi topo -m`.
+
+use gpu_core::{Link, Topology};
+
+/// A matrix of links: a row and a column for each device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    links: Vec<Vec<Link>>,
+    nodes: Vec<Option<u32>>,
+}
+
+/// The heading of the column about memory of the host.
+const NUMA: &str = "NUMA Affinity";
+
+/// What stands in a row for a NUMA node that is not told.
+const NOT_TOLD: &str = "N/A";
+
+impl Matrix {
+    /// Takes a topology, and the nearest NUMA node of each device by index, where that is told.
+    pub fn of(topology: &Topology, nodes: &[Option<u32>]) -> Self {
+        Matrix { links: topology.links.clone(), nodes: nodes.to_vec() }
+    }
+
+    /// Returns the lines of the matrix, head included, as wide as it takes within `width` columns:
+    /// where headings such as `GPU0` leave no room, columns are headed by numbers alone, and where
+    /// that does not help either, they come in several blocks, an empty line apart.
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        let affinity = self.affinity();
+        let aside = affinity.as_ref().map_or(0, |_| NUMA.len() + 2);
+        let count = self.links.len();
+        let long = Form { head: "GPU", gap: 2 };
+        let short = Form { head: "", gap: 1 };
+        let label = self.label(count.saturating_sub(1)).len();
+        for form in [long, short] {
+            if label + count * self.column(form) + aside <= width {
+                return self.block(form, 0..count, affinity.as_deref());
+            }
+        }
+        let room = width.saturating_sub(label + aside);
+        let each = (room / self.column(short)).clamp(1, count.max(1));
+        let mut lines = Vec::new();
+        for begin in (0..count).step_by(each) {
+            if begin > 0 {
+                lines.push(String::new());
+            }
+            let end = count.min(begin + each);
+            lines.extend(self.block(short, begin..end, affinity.as_deref()));
+        }
+        lines
+    }
+
+    /// Returns what each kind of cell that is in the matrix means.
+    pub fn legend(&self) -> Vec<(&'static str, &'static str)> {
+        let has = |kind: fn(&Link) -> bool| self.links.iter().flatten().any(kind);
+        let all: [(&str, &str, fn(&Link) -> bool); 8] = [
+            ("X", "the device itself", |link| *link == Link::Itself),
+            ("NV#", "so many NVLinks", |link| matches!(link, Link::NvLink(_))),
+            ("PIX", "one PCIe bridge at most", |link| *link == Link::Pix),
+            ("PXB", "several PCIe bridges, no host bridge", |link| *link == Link::Pxb),
+            ("PHB", "a host bridge, which is mostly a CPU", |link| *link == Link::Phb),
+            ("NODE", "host bridges of one NUMA node", |link| *link == Link::Node),
+            ("SYS", "from one NUMA node to another", |link| *link == Link::Sys),
+            ("?", "not told", |link| *link == Link::Unknown),
+        ];
+        let shown = all.into_iter().filter(|(_, _, kind)| has(*kind));
+        shown.map(|(cell, meaning, _)| (cell, meaning)).collect()
+    }
+
+    fn label(&self, place: usize) -> String {
+        format!("GPU{place}")
+    }
+
+    /// Returns how many columns of the terminal one of the matrix takes, with its gap.
+    fn column(&self, form: Form) -> usize {
+        let cells = self.links.iter().flatten().map(|link| link.to_string().len());
+        let last = format!("{}{}", form.head, self.links.len().saturating_sub(1)).len();
+        cells.max().unwrap_or(0).max(last) + form.gap
+    }
+
+    /// Returns the column about memory of the host; `None` where no device tells it.
+    fn affinity(&self) -> Option<Vec<String>> {
+        self.nodes.iter().any(Option::is_some).then(|| {
+            let node = |place: usize| self.nodes.get(place).copied().flatten();
+            let cell =
+                |place| node(place).map_or(NOT_TOLD.to_owned(), |node: u32| node.to_string());
+            (0..self.links.len()).map(cell).collect()
+        })
+    }
+
+    fn block(
+        &self,
+        form: Form,
+        columns: std::ops::Range<usize>,
+        affinity: Option<&[String]>,
+    ) -> Vec<String> {
+        let first = self.label(self.links.len().saturating_sub(1)).len();
+        let width = self.column(form);
+        let line = |label: &str, cells: &mut dyn Iterator<Item = String>, aside: Option<&str>| {
+            let mut line = format!("{label:first$}");
+            for cell in cells {
+                let gap = form.gap;
+                line.push_str(&format!("{:gap$}{cell:<width$}", "", width = width - gap));
+            }
+            if let Some(aside) = aside {
+                line.push_str("  ");
+                line.push_str(aside);
+            }
+            line.truncate(line.trim_end().len());
+            line
+        };
+        let mut head = columns.clone().map(|place| format!("{}{place}", form.head));
+        let mut lines = vec![line("", &mut head, affinity.map(|_| NUMA))];
+        for (place, row) in self.links.iter().enumerate() {
+            let cell = |column| row.get(column).copied().unwrap_or(Link::Unknown).to_string();
+            let aside = affinity.map(|affinity| affinity[place].as_str());
+            lines.push(line(&self.label(place), &mut columns.clone().map(cell), aside));
+        }
+        lines
+    }
+}
+
+/// How columns are headed, and how far apart they are.
+#[derive(Clone, Copy)]
+struct Form {
+    head: &'static str,
+    gap: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(count: usize, link: fn(usize, usize) -> Link) -> Topology {
+        let cell = |from: usize, to: usize| match from == to {
+            true => Link::Itself,
+            false => link(from.min(to), from.max(to)),
+        };
+        let row = |from| (0..count).map(|to| cell(from, to)).collect();
+        Topology { links: (0..count).map(row).collect(), ..Topology::default() }
+    }
+
+    fn sockets(from: usize, to: usize) -> Link {
+        match (from / 2 == to / 2, from + to == 3) {
+            (true, _) => Link::Node,
+            (_, true) => Link::NvLink(2),
+            _ => Link::Sys,
+        }
+    }
+
+    #[test]
+    fn a_matrix_reads_as_that_of_nvidia_smi() {
+        let matrix = Matrix::of(&pairs(4, sockets), &[Some(0), Some(0), Some(1), None]);
+        let lines = [
+            "      GPU0  GPU1  GPU2  GPU3  NUMA Affinity",
+            "GPU0  X     NODE  SYS   NV2   0",
+            "GPU1  NODE  X     NV2   SYS   0",
+            "GPU2  SYS   NV2   X     NODE  1",
+            "GPU3  NV2   SYS   NODE  X     N/A",
+        ];
+        assert_eq!(matrix.lines(80), lines);
+        let cells: Vec<&str> = matrix.legend().into_iter().map(|(cell, _)| cell).collect();
+        assert_eq!(cells, ["X", "NV#", "NODE", "SYS"]);
+    }
+
+    #[test]
+    fn it_fits_where_it_can_and_comes_in_blocks_where_not() {
+        let matrix = Matrix::of(&pairs(4, sockets), &[None; 4]);
+        let widths = |width| matrix.lines(width).iter().map(String::len).max();
+        assert_eq!((widths(28), widths(27)), (Some(28), Some(24)));
+        let narrow = [
+            "     0    1",
+            "GPU0 X    NODE",
+            "GPU1 NODE X",
+            "GPU2 SYS  NV2",
+            "GPU3 NV2  SYS",
+            "",
+            "     2    3",
+            "GPU0 SYS  NV2",
+            "GPU1 NV2  SYS",
+            "GPU2 X    NODE",
+            "GPU3 NODE X",
+        ];
+        assert_eq!(matrix.lines(15), narrow);
+        // A column at least, however little room there is.
+        assert_eq!(matrix.lines(0).iter().filter(|line| line.is_empty()).count(), 3);
+        let sixteen = Matrix::of(&pairs(16, |_, _| Link::NvLink(6)), &[]);
+        assert!(sixteen.lines(80).iter().all(|line| line.len() <= 80));
+        assert_eq!(sixteen.lines(80).len(), 17);
+        assert_eq!(Matrix::of(&Topology::default(), &[]).lines(80), [""]);
+    }
+
+    #[test]
+    fn what_is_not_told_is_not_guessed() {
+        let mut topology = pairs(2, |_, _| Link::Unknown);
+        topology.links[1].pop();
+        let matrix = Matrix::of(&topology, &[]);
+        assert_eq!(matrix.lines(80)[1..], ["GPU0  X     ?", "GPU1  ?     ?"]);
+        assert_eq!(matrix.legend().last(), Some(&("?", "not told")));
+    }
+}
