@@ -15,22 +15,28 @@ pub(super) struct Layout {
     is_wide: bool,
 }
 
-/// The columns of everything on a device's line but its name, on a wide terminal and on a narrow
-/// one.
+/// The columns of everything on a device's line but its name, on a wide terminal, where a device
+/// that is free is said to be, and on a narrow one.
 const WIDE: usize = 60;
+const WIDE_FREE: usize = 61;
 const NARROW: usize = 31;
+
+/// The columns of a usual terminal.
+const USUAL: usize = 80;
 
 /// What a user's line is set in by.
 const INDENT: &str = "    ";
 
 impl Layout {
-    /// Fits the lines to so many columns.
-    pub(super) fn of(columns: usize, snapshot: &Snapshot) -> Self {
-        let is_wide = columns >= 80;
+    /// Fits the lines to so many columns; `any_free`: one of the devices is free.
+    pub(super) fn of(columns: usize, snapshot: &Snapshot, any_free: bool) -> Self {
+        let is_wide = columns >= USUAL;
         let names = snapshot.devices.iter().map(|device| Line::new().plain(name(device)).width());
         let longest = names.max().unwrap_or(0);
-        let room = columns.saturating_sub(if is_wide { WIDE } else { NARROW });
-        Layout { name: longest.min(room).clamp(4, 20), is_wide }
+        let wide = if any_free { WIDE_FREE } else { WIDE };
+        let room = columns.saturating_sub(if is_wide { wide } else { NARROW });
+        // In a pipe, which has any width, lines are as long as on a usual terminal.
+        Layout { name: longest.min(room).clamp(4, USUAL - wide), is_wide }
     }
 
     /// ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.

@@ -114,7 +114,8 @@ fn show_some(
     if !snapshot.devices.is_empty() {
         screen.print(&Line::new())?;
     }
-    let layout = Layout::of(room, snapshot);
+    let any_free = snapshot.devices.iter().any(|device| usage.is_free(device.id()));
+    let layout = Layout::of(room, snapshot, any_free);
     for device in &snapshot.devices {
         let mut lines = vec![layout.device(device, usage.is_free(device.id()))];
         lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
