@@ -20,10 +20,11 @@ use toml::value::Datetime;
 pub(crate) fn assemble(
     name: &str,
     text: &str,
-    file: MachineFile,
+    mut file: MachineFile,
     base: Option<&Snapshot>,
 ) -> Result<Machine> {
     let place = Place(text);
+    file.gpus = device_entry::one_by_one(place, file.gpus)?;
     let mut machine = base.map_or_else(|| empty(name), |base| machine_from_snapshot(name, base));
     machine.description = file.description.clone();
     machine.clock = date(place, "clock", &file.clock)?;

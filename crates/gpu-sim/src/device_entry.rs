@@ -7,6 +7,38 @@ use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceFault, DeviceId, DeviceInfo, DeviceUuid, Fault,
     MemoryInfo, MigInstance, Milliwatts, PciBusId, Reading, Result,
 };
+use toml::Spanned;
+
+/// The highest index of a device that is described together with others.
+const LAST: u32 = 63;
+
+/// Returns an entry for each device, of those too that are described together.
+///
+/// # Errors
+/// `Invalid` when they have a name in common that only one can have, or go on too far.
+pub(crate) fn one_by_one(place: Place<'_>, entries: Vec<GpuEntry>) -> Result<Vec<GpuEntry>> {
+    let mut each = Vec::new();
+    for entry in entries {
+        let (first, span) = (*entry.index.get_ref(), entry.index.span());
+        let Some(last) = entry.through else {
+            each.push(entry);
+            continue;
+        };
+        if entry.uuid.is_some() || entry.minor.is_some() || entry.bus.is_some() {
+            let what = "GPUs that are described together share no 'uuid', 'minor' or 'bus'";
+            return Err(place.error(Some(span), what));
+        }
+        if !(first..=LAST).contains(&last) {
+            let what = format!("'through' is an index from {first} to {LAST}");
+            return Err(place.error(Some(span), &what));
+        }
+        each.extend((first..=last).map(|index| {
+            let index = Spanned::new(span.clone(), index);
+            GpuEntry { index, ..entry.clone() }
+        }));
+    }
+    Ok(each)
+}
 
 /// Adds the device that `entry` describes, or what it says of one that the recordings show.
 pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEntry) -> Result<()> {

@@ -73,6 +73,7 @@ pub(crate) struct ViewerEntry {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GpuEntry {
     pub(crate) index: Spanned<u32>,
+    pub(crate) through: Option<u32>,
     pub(crate) name: Option<String>,
     pub(crate) uuid: Option<String>,
     pub(crate) minor: Option<u32>,

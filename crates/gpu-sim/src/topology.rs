@@ -3,6 +3,7 @@
 use crate::file::{MachineFile, Place};
 use crate::machine::{Device, Machine};
 use gpu_core::{Absent, Link, NvLink, PciBusId, PeerAccess, Reading, Result, Topology};
+use std::iter::repeat_n;
 
 /// Reads the topology of a `machine.toml`, if it has one.
 ///
@@ -134,24 +135,39 @@ fn reach(link: Link) -> PeerAccess {
 /// The most NVLinks that a device can have (`NVML_NVLINK_MAX_LINKS`).
 const MOST_LINKS: usize = 18;
 
-/// Returns the links that a row of the topology counts, those to the first device first: none
-/// where it counts more than a device can have, since there they end at switches.
+/// How many switches links are spread over.
+const SWITCHES: usize = 4;
+
+/// Returns the links that a row of the topology counts, those to the first device first. Where
+/// that is more than a device can have, they end at switches, through which it has all of them to
+/// each of the others.
 fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<NvLink> {
-    let version = version(device);
-    let to = |(link, bus): (&Link, &Reading<PciBusId>)| {
-        let count = if let Link::NvLink(count) = link { usize::from(*count) } else { 0 };
-        let active = NvLink {
-            active: Ok(true),
-            version,
-            remote: *bus,
-            replays: Ok(0),
-            recoveries: Ok(0),
-            crc_errors: Ok(0),
-        };
-        std::iter::repeat_n(active, count)
+    let counts = row.iter().map(|link| match link {
+        Link::NvLink(count) => usize::from(*count),
+        _ => 0,
+    });
+    let most = counts.clone().max().unwrap_or_default().min(MOST_LINKS);
+    let ends: Vec<Reading<PciBusId>> = match counts.clone().sum::<usize>() <= MOST_LINKS {
+        true => counts.zip(buses).flat_map(|(count, bus)| repeat_n(*bus, count)).collect(),
+        false => switches(buses).into_iter().map(Ok).cycle().take(most).collect(),
     };
-    let links: Vec<NvLink> = row.iter().zip(buses).flat_map(to).take(MOST_LINKS + 1).collect();
-    if links.len() > MOST_LINKS { Vec::new() } else { links }
+    let version = version(device);
+    let link = |remote| NvLink {
+        active: Ok(true),
+        version,
+        remote,
+        replays: Ok(0),
+        recoveries: Ok(0),
+        crc_errors: Ok(0),
+    };
+    ends.into_iter().map(link).collect()
+}
+
+/// Returns made-up addresses of switches, where no device is.
+fn switches(devices: &[Reading<PciBusId>]) -> Vec<PciBusId> {
+    let buses = (0..=u8::MAX).rev();
+    let addresses = buses.map(|bus| PciBusId { domain: 0, bus, device: 0, function: 0 });
+    addresses.filter(|address| !devices.contains(&Ok(*address))).take(SWITCHES).collect()
 }
 
 /// Returns the version of NVLink that devices of an architecture have.

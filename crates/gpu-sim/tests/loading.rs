@@ -160,6 +160,15 @@ fn what_contradicts_itself_is_refused() {
         let message = format!("machine.toml: {message}, a row for each GPU");
         refused(&format!("{HEAD}{rows}\n{gpu}"), &message);
     }
+    for (more, message) in [
+        ("through = 64", "'through' is an index from 0 to 63"),
+        (
+            "through = 3\nminor = 1",
+            "GPUs that are described together share no 'uuid', 'minor' or 'bus'",
+        ),
+    ] {
+        refused(&format!("{HEAD}{gpu}{more}\n"), &format!("machine.toml line 4: {message}"));
+    }
     let gpus = format!("{gpu}[[gpu]]\nindex = 1\n");
     for paths in ["['X NV2', 'NV2 X']", "['X X', 'X X']", "['PIX PIX', 'PIX X']", "['X PIX']"] {
         let text = format!("{HEAD}topology = ['X NV2', 'NV2 X']\npaths = {paths}\n{gpus}");

@@ -15,7 +15,7 @@ pub(super) const CRC_FLIT: c_uint = 2;
 const COUNTERS: c_uint = 5;
 /// What the other end can be (`nvmlIntNvLinkDeviceType_t`).
 const TYPE_GPU: c_uint = 0;
-const TYPE_UNKNOWN: c_uint = 255;
+const TYPE_SWITCH: c_uint = 2;
 /// What can be asked about a link (`nvmlNvLinkCapability_t`).
 const CAPABILITIES: c_uint = 6;
 
@@ -70,7 +70,7 @@ exports! {
     gpu [nvmlDeviceGetNvLinkRemoteDeviceType](number: c_uint, kind: Out<c_uint>) |gpu| {
         let bus = link(gpu, number)?.remote?;
         let device = gpu.view.subjects().any(|other| other.state.info.id.bus == Ok(bus));
-        kind.put(if device { TYPE_GPU } else { TYPE_UNKNOWN })
+        kind.put(if device { TYPE_GPU } else { TYPE_SWITCH })
     }
 
     gpu [nvmlDeviceGetNvLinkErrorCounter](
