@@ -89,7 +89,8 @@ fn a_tree_is_ended_without_waiting_for_anybody_who_might_start_it_again() {
 #[test]
 fn a_display_server_of_the_job_is_the_jobs_own() {
     let server = ProcessInfo { name: "Xorg".into(), ..child(51, 50) };
-    let (_, signalled, _) = end(&[server.clone()], vec![server, process(50, "gpuws")]);
+    let seen = vec![server.clone(), process(50, "gpuws")];
+    let (_, signalled, _) = end(&[server], seen);
     assert_eq!(signalled, [51]);
 }
 

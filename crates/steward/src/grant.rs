@@ -66,7 +66,7 @@ pub struct Refused {
     /// Why there is no choice; it names devices by their place in `offered`.
     pub refusal: Refusal,
     /// The devices that there were to choose from.
-    pub offered: Vec<DeviceId>,
+    pub offered: Box<[DeviceId]>,
 }
 
 impl Refused {
@@ -98,10 +98,10 @@ pub(crate) fn decide(
 ) -> Result<Decision, Refused> {
     let offers = offers(scene, claim, beside);
     let chosen = choose(claim, &offers, scene.topology.as_ref());
-    let offered = offers.into_iter().map(|offer| offer.id).collect();
+    let offered = offers.into_iter().map(|offer| offer.id);
     match chosen {
-        Ok(choice) => Ok(Decision { choice, offered }),
-        Err(refusal) => Err(Refused { refusal, offered }),
+        Ok(choice) => Ok(Decision { choice, offered: offered.collect() }),
+        Err(refusal) => Err(Refused { refusal, offered: offered.collect() }),
     }
 }
 
@@ -120,9 +120,9 @@ pub enum NotGranted {
         /// It waited, and the time was up.
         waited: bool,
         /// Who came earlier and waits.
-        ahead: Vec<Entry>,
+        ahead: Box<[Entry]>,
         /// The leases.
-        leases: Vec<Entry>,
+        leases: Box<[Entry]>,
         /// What the last choice found; `None` where the driver was not asked for it again.
         refused: Option<Refused>,
     },
@@ -180,14 +180,16 @@ pub fn take(
         &|scene: &Scene, claim, leases| chooser.choose(scene, claim, leases),
         watch,
     );
+    let not_now = |waited, ahead: Vec<Entry>, leases: Vec<Entry>| NotGranted::NotNow {
+        waited,
+        ahead: ahead.into(),
+        leases: leases.into(),
+        refused: chooser.refused(),
+    };
     match taken {
         Ok(taken) => Ok(chooser.grant(taken, parent.clone())),
-        Err(NotTaken::NotNow { ahead, leases }) => {
-            Err(NotGranted::NotNow { waited: false, ahead, leases, refused: chooser.refused() })
-        }
-        Err(NotTaken::TimedOut { ahead, leases }) => {
-            Err(NotGranted::NotNow { waited: true, ahead, leases, refused: chooser.refused() })
-        }
+        Err(NotTaken::NotNow { ahead, leases }) => Err(not_now(false, ahead, leases)),
+        Err(NotTaken::TimedOut { ahead, leases }) => Err(not_now(true, ahead, leases)),
         Err(NotTaken::Never) => Err(NotGranted::Never(chooser.refused())),
         Err(NotTaken::Stopped) => Err(NotGranted::Stopped),
         Err(NotTaken::Failed(error)) => Err(match silence.take() {

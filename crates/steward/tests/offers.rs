@@ -94,7 +94,7 @@ fn a_lease_bars_whole_claims_and_a_share_leaves_room_for_others() {
     let world = World::new(1);
     let leased = |id: &str| Bar::Leased { lease: LeaseId::parse(id).unwrap(), owner: 1000 };
     let whole_lease = lease("a", 1, 100, &[0]);
-    assert_eq!(first(&world, &whole(), &[whole_lease.clone()]).0, Some(leased("a")));
+    assert_eq!(first(&world, &whole(), std::slice::from_ref(&whole_lease)).0, Some(leased("a")));
     assert_eq!(first(&world, &some(100), &[whole_lease]).0, Some(leased("a")));
     let shares = [share(lease("a", 1, 100, &[0]), 4_000), share(lease("b", 2, 110, &[0]), 2_000)];
     assert_eq!(first(&world, &whole(), &shares).0, Some(leased("a")));

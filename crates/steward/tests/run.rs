@@ -192,9 +192,10 @@ fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
             state.deaf_to.insert(61, vec![15]);
         });
         // One that came with the end was the program's; one that comes later is for us.
-        world.after(5 * SECOND, |state| state.events.push(JobEvent::Asked(2)));
-        world.state().deaf_to.insert(JOB, vec![2]);
-        ends_after(&world, 5 * SECOND, 0);
+        world.after(5 * SECOND, |state| {
+            state.ends(JOB, Ending::Code(0));
+            state.events.push(JobEvent::Asked(2));
+        });
         world.after(7 * SECOND, move |state| state.events.push(JobEvent::Asked(signal)));
         let report = ran(&world, &order(Claim::whole(1)));
         let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
