@@ -14,7 +14,6 @@
 mod device_file;
 mod part;
 mod placeholder;
-mod visible;
 mod walk_on;
 
 use gpu_sim::Placeholder;

@@ -2,8 +2,9 @@
 
 use crate::device_file::{map, open};
 use crate::part::{Part, Which};
-use crate::visible::visible;
-use gpu_sim::{Device, Machine, Session, Use, WalkOn};
+use gpu_core::visible::{Numbering, VISIBLE, VisibleList};
+use gpu_core::{DeviceState, DeviceUuid, GpuBackend, Groups};
+use gpu_sim::{Session, Use, WalkOn};
 use nvml_sim::start_of;
 use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
@@ -30,9 +31,9 @@ pub(crate) fn play(part: Part) -> Told<ExitCode> {
         let why = "its processes are simulated; start it within gpuws sim MACHINE --live";
         return Err(format!("join session '{}': {why}", folder.display()));
     }
-    let machine = Machine::named(&session.machine).map_err(text)?;
-    let uses = uses(&part, &machine.devices)?;
-    let _held = hold(&uses, &machine.devices, &folder)?;
+    let devices = session.open().map_err(text)?.look(Groups::NONE).devices;
+    let uses = uses(&part, &devices)?;
+    let _held = hold(&uses, &devices, &folder)?;
     if let Some(name) = part.name {
         let name = CString::new(name).map_err(|error| format!("take the name: {error}"))?;
         rustix::thread::set_name(&name).map_err(|errno| format!("take the name: {errno}"))?;
@@ -63,9 +64,8 @@ fn folder() -> Told<PathBuf> {
 }
 
 /// Returns what is used of which device.
-fn uses(part: &Part, devices: &[Device]) -> Told<Vec<Use>> {
-    let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
-    let shown = visible(variable.as_ref().map(|value| value.to_string_lossy()).as_deref(), devices);
+fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
+    let shown = visible(devices)?;
     let mut uses: Vec<Use> = Vec::new();
     for (which, mib) in &part.uses {
         let indexes = match which {
@@ -73,7 +73,7 @@ fn uses(part: &Part, devices: &[Device]) -> Told<Vec<Use>> {
             Which::Visible => &shown,
         };
         for gpu in indexes {
-            if !devices.iter().any(|device| device.info.id.index == *gpu) {
+            if !devices.iter().any(|device| device.id().index == *gpu) {
                 return Err(format!("use GPU {gpu}: the machine has no such device"));
             }
             if uses.iter().any(|known| known.gpu == *gpu) {
@@ -83,18 +83,35 @@ fn uses(part: &Part, devices: &[Device]) -> Told<Vec<Use>> {
         }
     }
     match uses.is_empty() {
-        true => Err("use a device: CUDA_VISIBLE_DEVICES shows none".to_owned()),
+        true => Err(format!("use a device: {VISIBLE} shows none")),
         false => Ok(uses),
     }
 }
 
+/// Returns the indexes of the devices that a CUDA program would see, counted in PCI order.
+fn visible(devices: &[DeviceState]) -> Told<Vec<u32>> {
+    let value = std::env::var_os(VISIBLE);
+    let list =
+        VisibleList::parse(value.map(|value| value.to_string_lossy().into_owned()).as_deref());
+    let resolved = list.resolve(devices, Numbering::ByAddress).map_err(text)?;
+    let whole = |index: u32, uuid: &DeviceUuid| {
+        devices
+            .iter()
+            .any(|device| device.id().index == index && device.id().uuid.as_ref() == Ok(uuid))
+    };
+    let indexes = resolved.devices.iter().map(|named| {
+        let index = named.index.filter(|index| whole(*index, &named.uuid));
+        index.ok_or_else(|| format!("use '{}': it is no whole device", named.uuid))
+    });
+    indexes.collect()
+}
+
 /// Opens and maps what a CUDA program holds.
-fn hold(uses: &[Use], devices: &[Device], folder: &Path) -> Told<Vec<File>> {
-    let used =
-        devices.iter().filter(|device| uses.iter().any(|one| one.gpu == device.info.id.index));
+fn hold(uses: &[Use], devices: &[DeviceState], folder: &Path) -> Told<Vec<File>> {
+    let used = devices.iter().filter(|device| uses.iter().any(|one| one.gpu == device.id().index));
     let mut names = vec!["nvidiactl".to_owned(), "nvidia-uvm".to_owned()];
     for device in used {
-        let minor = device.info.id.minor.unwrap_or(device.info.id.index);
+        let minor = device.id().minor.unwrap_or(device.id().index);
         names.push(format!("nvidia{minor}"));
     }
     let held = names.iter().map(|name| {
