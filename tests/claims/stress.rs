@@ -228,6 +228,8 @@ fn run(mode: &'static str, plan: &Plan) {
         // never do.
         assert!(conflicts.is_empty(), "{conflicts:#?}");
         assert_eq!(reader.withdrawn, 0);
+    } else {
+        assert!(reader.withdrawn > 0, "nobody met another");
     }
     assert_eq!(observer.living(), 0, "what is left is dead");
     assert_eq!(Ledger::read(&stage.locks()).unwrap(), Ledger::default());

@@ -31,10 +31,10 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(10);
 /// Whoever watches is asked this often.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// After a change, each waits this long for each who is ahead: the first is not to fight with all
-/// others for the table, and several changes are one to the last.
-const STAND_BACK_PER_PLACE: Duration = Duration::from_millis(5);
-const STAND_BACK_AT_MOST: Duration = Duration::from_secs(1);
+/// After a change, each waits so long, times the square of how many are ahead: the next ones are
+/// to be fast, and the last are not to fight with them for the table.
+const STAND_BACK: Duration = Duration::from_millis(4);
+const STAND_BACK_AT_MOST: Duration = Duration::from_millis(250);
 
 /// A change may be told an instant before it is there: it is looked for once more after this.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -100,6 +100,7 @@ pub fn take<S>(
         servable: BTreeMap::new(),
         withdrawals: 0,
         settling: false,
+        tried_last: false,
     };
     loop {
         match taking.attempt()? {
@@ -144,6 +145,8 @@ struct Taking<'a, S> {
     withdrawals: u32,
     /// A change was told, and is to be looked for once more.
     settling: bool,
+    /// The attempt that is made when its time is over was made.
+    tried_last: bool,
 }
 
 impl<S> Taking<'_, S> {
@@ -325,7 +328,8 @@ impl<S> Taking<'_, S> {
             return Err(self.not_now(pool));
         }
         let ahead: Vec<Entry> = pool.ahead_of(&self.entry).cloned().collect();
-        let stand_back = (STAND_BACK_PER_PLACE * self.ahead(pool)).min(STAND_BACK_AT_MOST);
+        let places = self.ahead(pool);
+        let stand_back = (STAND_BACK * places * places).min(STAND_BACK_AT_MOST);
         let now = self.clock.monotonic();
         let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
         let mut until = seen + self.look_again(pool);
@@ -340,6 +344,11 @@ impl<S> Taking<'_, S> {
         loop {
             let now = self.watched(&ahead, &pool.leases, held_up)?;
             if self.deadline.is_some_and(|deadline| now >= deadline) {
+                if !self.tried_last {
+                    // Those who were ahead may have given up while it stood back.
+                    self.tried_last = true;
+                    return Ok(());
+                }
                 let leases = pool.leases.clone();
                 return Err(NotTaken::TimedOut { ahead, leases });
             }

@@ -13,6 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Stat, Timestamps};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// What others write is read up to here ...
 const READ_LIMIT: usize = 64 << 10;
@@ -113,19 +114,70 @@ fn truncate(command: &mut String) {
     command.truncate(command.floor_char_boundary(COMMAND));
 }
 
-/// Reads the entry in a file, if it is alive; `None` where it is none.
-pub(super) fn read_living(folder: &Folder, kind: EntryKind, id: &str) -> Option<Entry> {
-    let name = format!("{}{}{id}", folder.prefix, beginning(kind));
-    let file = folder.open_file(&name, OFlags::RDONLY).ok()?;
-    if !ofd::is_write_locked(&file).ok()? {
-        return None;
+/// Entries that were read before, by name: nobody changes one that is published but to his own
+/// harm.
+#[derive(Debug, Default)]
+pub(super) struct Known(HashMap<String, (FileStamp, Entry)>);
+
+/// Tells a file from every other, and from itself before it was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileStamp {
+    device: u64,
+    inode: u64,
+    owner: u32,
+    modified: (i64, i64),
+}
+
+impl Known {
+    /// Returns the entries of one kind that are alive in a folder.
+    ///
+    /// # Errors
+    /// Those of [`Folder::names`].
+    pub(super) fn living(&mut self, folder: &Folder, kind: EntryKind) -> Result<Vec<Entry>> {
+        let beginning = format!("{}{}", folder.prefix, beginning(kind));
+        let ids = folder.names(self::beginning(kind))?;
+        let mut found = HashMap::with_capacity(ids.len());
+        for id in ids {
+            let name = format!("{beginning}{id}");
+            if let Some(entry) = self.read(folder, &name, kind, &id) {
+                found.insert(name, entry);
+            }
+        }
+        let entries = found.values().map(|(_, entry)| entry.clone()).collect();
+        self.0.retain(|name, _| !name.starts_with(&beginning));
+        self.0.extend(found);
+        Ok(entries)
     }
-    read(&file, kind, id)
+
+    fn read(
+        &mut self,
+        folder: &Folder,
+        name: &str,
+        kind: EntryKind,
+        id: &str,
+    ) -> Option<(FileStamp, Entry)> {
+        let file = folder.open_file(name, OFlags::RDONLY).ok()?;
+        if !ofd::is_write_locked(&file).ok()? {
+            return None;
+        }
+        let stat = rustix::fs::fstat(&file).ok()?;
+        // The widths of these differ between architectures.
+        #[allow(clippy::unnecessary_cast)]
+        let stamp = FileStamp {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            owner: stat.st_uid,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        };
+        match self.0.remove(name).filter(|(known, _)| *known == stamp) {
+            Some(known) => Some(known),
+            None => Some((stamp, read(&file, &stat, kind, id)?)),
+        }
+    }
 }
 
 /// Reads the entry in a file, alive or not.
-pub(super) fn read(file: &OwnedFd, kind: EntryKind, id: &str) -> Option<Entry> {
-    let stat = rustix::fs::fstat(file).ok()?;
+pub(super) fn read(file: &OwnedFd, stat: &Stat, kind: EntryKind, id: &str) -> Option<Entry> {
     let size = usize::try_from(stat.st_size).ok()?;
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if !regular || size > READ_LIMIT {

@@ -12,7 +12,7 @@ mod watch;
 
 use crate::fault;
 use crate::host::Roots;
-use entry::Published;
+use entry::{Known, Published};
 use gpu_core::{
     DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, Result,
     Timestamp,
@@ -40,6 +40,8 @@ pub struct FileLocks {
     roots: Roots,
     safe_gpu: SafeGpu,
     watch: Mutex<Option<Watch>>,
+    /// For the first folder and the second.
+    known: Mutex<[Known; 2]>,
 }
 
 impl FileLocks {
@@ -48,7 +50,7 @@ impl FileLocks {
     /// `roots` tell who has a table open, and who waits for safe-gpu's files.
     pub fn new(place: Place, safe_gpu: SafeGpuFiles, roots: Roots) -> Self {
         let safe_gpu = SafeGpu::new(safe_gpu, roots.proc.clone());
-        FileLocks { place, roots, safe_gpu, watch: Mutex::new(None) }
+        FileLocks { place, roots, safe_gpu, watch: Mutex::new(None), known: Mutex::default() }
     }
 
     /// Returns the folders that are read, with their file systems' numbers: two processes that are
@@ -74,10 +76,10 @@ impl Locks for FileLocks {
         if let Some(watch) = &*self.watch.lock().unwrap_or_else(PoisonError::into_inner) {
             watch.forget();
         }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = Vec::new();
-        for folder in &folders {
-            let ids = folder.names(entry::beginning(kind))?;
-            entries.extend(ids.iter().filter_map(|id| entry::read_living(folder, kind, id)));
+        for (known, folder) in known.iter_mut().zip(&folders) {
+            entries.extend(known.living(folder, kind)?);
         }
         Ok(entries)
     }

@@ -6,7 +6,7 @@ use super::folder::Folder;
 use super::ofd;
 use super::timer::wall_seconds;
 use gpu_core::{DeviceUuid, EntryKind, LeaseId, Timestamp};
-use rustix::fs::{AtFlags, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, OFlags, Stat};
 use std::collections::BTreeMap;
 
 /// So many of a user's are kept as a hint.
@@ -18,11 +18,13 @@ const UNFINISHED_SECONDS: i64 = 60;
 /// Root clears what others left behind so long ago.
 const ABANDONED_SECONDS: i64 = 24 * 3600;
 
-/// Takes an ended lease out of those that everybody reads.
+/// Takes an ended lease out of those that everybody reads; its name is free then.
 pub(super) fn keep(folder: &Folder, name: &str, id: &LeaseId) {
     let past = format!("{}{PAST}{id}", folder.prefix);
-    // Where it is gone already, or the file system cannot, there is one hint less.
-    let _ = rustix::fs::renameat_with(&folder.fd, name, &folder.fd, &past, RenameFlags::NOREPLACE);
+    if rustix::fs::renameat(&folder.fd, name, &folder.fd, &past).is_err() {
+        // There is one hint less; where it is gone already there is nothing to do.
+        let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
+    }
 }
 
 /// Clears away what the caller's ended entries left, and root what anybody's did.
@@ -75,7 +77,7 @@ pub(super) fn last_leased(folders: &[Folder]) -> BTreeMap<DeviceUuid, Timestamp>
                 let name = format!("{}{kind}{id}", folder.prefix);
                 let Ok(file) = folder.open_file(&name, OFlags::RDONLY) else { continue };
                 let Ok(stat) = rustix::fs::fstat(&file) else { continue };
-                let Some(entry) = read(&file, EntryKind::Lease, &id) else { continue };
+                let Some(entry) = read(&file, &stat, EntryKind::Lease, &id) else { continue };
                 let millis = stat.st_mtime.saturating_mul(1000);
                 let at = Timestamp(u64::try_from(millis).unwrap_or(0));
                 for device in entry.devices {
