@@ -3,7 +3,7 @@
 use crate::grant::Grant;
 use crate::memory::Ledger;
 use crate::ports::Ports;
-use crate::run::{Event, HandOff, OnDeath, RunOrder};
+use crate::run::{Event, HandOff, Leaves, OnDeath, RunOrder};
 use gpu_core::{
     Ending, EntryKind, Error, Groups, HeldBack, Host, Job, JobEvent, Pid, ProcessFault, ProcessKey,
     Snapshot, observe_users,
@@ -31,6 +31,7 @@ type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 /// A program on its way.
 pub(crate) struct Course<'a> {
     order: &'a RunOrder,
+    leaves: Leaves,
     ports: &'a Ports<'a>,
     grant: &'a mut Grant,
     ledgers: &'a mut [Ledger],
@@ -49,6 +50,7 @@ pub(crate) struct Course<'a> {
 impl<'a> Course<'a> {
     pub(crate) fn new(
         order: &'a RunOrder,
+        leaves: Leaves,
         ports: &'a Ports<'a>,
         grant: &'a mut Grant,
         ledgers: &'a mut [Ledger],
@@ -57,6 +59,7 @@ impl<'a> Course<'a> {
         let start = ports.clock.monotonic();
         Course {
             order,
+            leaves,
             ports,
             grant,
             ledgers,
@@ -83,6 +86,7 @@ impl<'a> Course<'a> {
         loop {
             match job.next(self.pause())? {
                 Some(JobEvent::Ended(ending)) => return Ok(Some(ending)),
+                Some(JobEvent::Asked(_)) if self.leaves == Leaves::Nothing => self.call(job)?,
                 Some(JobEvent::Asked(signal)) => pass(job, signal)?,
                 Some(JobEvent::Abandoned) => {
                     self.abandoned = true;

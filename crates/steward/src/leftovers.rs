@@ -101,9 +101,9 @@ impl Tree<'_> {
             Reach::Tree => "of a job that is to end whole",
         };
         for _ in 0..ROUNDS {
-            let members = self.targets(job, reach)?;
+            let (members, unseen) = self.targets(job, reach)?;
             if members.is_empty() {
-                break;
+                return Ok(unseen);
             }
             let guard = Guard::new(host, Vec::new())?;
             let plan = plan_tree(self.root, &members, why, backend.origin(), &guard, grace);
@@ -121,14 +121,17 @@ impl Tree<'_> {
         Ok(None)
     }
 
-    fn targets(&self, job: &dyn Job, reach: Reach) -> Result<Vec<ProcessInfo>> {
+    /// Who is to be ended, and why perhaps not all of them were seen.
+    fn targets(&self, job: &dyn Job, reach: Reach) -> Result<(Vec<ProcessInfo>, Option<Fault>)> {
         let mut members = job.members()?;
+        let mut unseen = None;
         if reach == Reach::Holders && !members.is_empty() {
             let Ports { backend, host, clock, .. } = *self.ports;
             let look = observe(backend, host, clock);
             members.retain(|member| self.holds(&look, member));
+            unseen = look.holders.err();
         }
-        Ok(members)
+        Ok((members, unseen))
     }
 
     /// Tells whether a process has one of the devices open, or is listed on it.

@@ -31,5 +31,5 @@ pub use kin::{descends, own_lease};
 pub use listing::{LeaseUser, Leased, Listing, Queued, listing};
 pub use offers::{Beside, offers};
 pub use ports::{Ports, Request};
-pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, run};
+pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, isolate, run};
 pub use scene::{Scene, Wants};

@@ -56,7 +56,8 @@ impl Ledger {
             of_tree.map(|process| process.memory).sum::<Reading<Bytes>>()
         });
         match (listed, self.whole) {
-            (Ok(listed), true) => Ok(listed + growth().unwrap_or_default()),
+            // Not both: for a moment the memory of one that has ended is nobody's.
+            (Ok(listed), true) => Ok(listed.max(growth().unwrap_or_default())),
             (Err(_), true) => growth(),
             (Ok(_), false) if look.sees_host_pids == Ok(false) => Err(Absent::NotSupported),
             (listed, false) => listed,

@@ -158,6 +158,41 @@ pub fn run(
     token: &ActToken,
     watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<RunReport, NotRun> {
+    carry_out(order, Leaves::Others, ports, launcher, token, watch)
+}
+
+/// Does what [`run`] does, and leaves nothing: however the program ends, everything that it started
+/// is ended after it, and a signal that asks the caller to end ends all of it.
+///
+/// # Errors
+/// [`NotRun`].
+pub fn isolate(
+    order: &RunOrder,
+    ports: &Ports<'_>,
+    launcher: &dyn Launcher,
+    token: &ActToken,
+    watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Result<RunReport, NotRun> {
+    carry_out(order, Leaves::Nothing, ports, launcher, token, watch)
+}
+
+/// What may be left of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// Those who hold no device.
+    Others,
+    /// Nobody.
+    Nothing,
+}
+
+fn carry_out(
+    order: &RunOrder,
+    leaves: Leaves,
+    ports: &Ports<'_>,
+    launcher: &dyn Launcher,
+    token: &ActToken,
+    watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Result<RunReport, NotRun> {
     let mut waiting = |waiting: &Waiting<'_>| watch(Event::Waiting(waiting));
     let mut grant = grant::take(&order.request, ports, &mut waiting).map_err(NotRun::NotGranted)?;
     let granted = ports.clock.monotonic();
@@ -168,12 +203,15 @@ pub fn run(
     let started = ports.clock.monotonic();
     let mut ledgers = ledgers(&grant);
     let held_back = grant.held_back.take().and_then(Result::ok);
-    let mut course = Course::new(order, ports, &mut grant, &mut ledgers, held_back);
+    let mut course = Course::new(order, leaves, ports, &mut grant, &mut ledgers, held_back);
     let followed = course.follow(&mut *job, watch);
     let Course { limit_hit, abandoned, overstayed, .. } = course;
 
-    let ends_whole = limit_hit || (abandoned && order.on_death == OnDeath::End);
-    let reach = if ends_whole || followed.is_err() { Reach::Tree } else { Reach::Holders };
+    let is_over = limit_hit || (abandoned && order.on_death == OnDeath::End);
+    let reach = match leaves == Leaves::Nothing || is_over || followed.is_err() {
+        true => Reach::Tree,
+        false => Reach::Holders,
+    };
     let grace = if overstayed { Duration::ZERO } else { order.grace };
     let tree = Tree { ports, root: order.request.root, devices: &grant.devices, token };
     let Cleaned { actions, still_there, stopped, ending } =
@@ -213,10 +251,10 @@ fn start(order: &RunOrder, grant: &Grant, launcher: &dyn Launcher) -> Result<Box
     launch.set.extend(environment(&grant.entry, order.visible, machine)?);
     grant.held.inherit(true)?;
     let job = launcher.launch(&launch);
-    let kept = grant.held.inherit(false);
-    let job = job?;
-    // What is started from here on must not keep the lease; nothing but the kernel can refuse it.
-    kept.map(|()| job)
+    // The kernel has no reason to refuse this; and what else might keep the lease alive does so no
+    // longer than it lives, while the lease is let go of in so many words.
+    let _ = grant.held.inherit(false);
+    job
 }
 
 fn ledgers(grant: &Grant) -> Vec<Ledger> {

@@ -305,3 +305,51 @@ fn one_who_watches_can_stop_before_the_start() {
     assert!(matches!(outcome, Err(NotRun::Stopped)));
     assert!(world.state().launched.is_empty() && world.state().leases.is_empty());
 }
+
+#[test]
+fn an_isolated_program_leaves_nobody_and_ends_when_it_is_asked_to() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "server"));
+        state.add(process(62, 61, "worker"));
+        state.uses(62, 0, 1_000);
+    });
+    ends_after(&world, 5 * SECOND, 1);
+    let token = ActToken::the_user_asked();
+    let mut watch = |_: Event<'_>| ControlFlow::Continue(());
+    let order = order(Claim::whole(1));
+    let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
+    assert_eq!(report.ending, Ending::Code(1));
+    let ended: Vec<_> = report.left_behind.iter().map(|action| action.pid.0).collect();
+    assert_eq!(ended, [61, 62]);
+    assert!(report.still_there.is_empty());
+    assert_eq!(report.memory_back, Ok(true));
+
+    let world = World::new(1);
+    world.state().deaf_to.insert(JOB, vec![10]);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "server"));
+        state.events.push(JobEvent::Asked(10));
+    });
+    let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
+    assert_eq!(report.ending, Ending::Signal(15));
+    assert_eq!(world.state().signals, [(JOB, 15), (61, 15)]);
+}
+
+#[test]
+fn memory_of_one_that_has_ended_is_not_counted_beside_its_successors() {
+    let world = World::new(1);
+    world.state().lag = 2 * SECOND;
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "first"));
+        state.uses(61, 0, 3_000);
+    });
+    world.after(6 * SECOND, |state| {
+        state.ends(61, Ending::Code(0));
+        state.add(process(62, JOB, "second"));
+        state.uses(62, 0, 2_500);
+    });
+    ends_after(&world, 20 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.devices[0].peak, Ok(Bytes::from_mib(3_000)));
+}
