@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgrp, kill_current_process_group,
-    kill_process_group, pidfd_open, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgrp,
+    kill_current_process_group, kill_process_group, pidfd_open, waitid,
 };
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU};
 use std::rc::Rc;
@@ -121,14 +121,17 @@ impl LinuxJob {
             self.take_terminal(true);
             return Ok(());
         }
-        let stop = match ask(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG) {
+        let change = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
+        let change = match ask(change) {
             // It has ended since.
             Err(Errno::CHILD) => None,
-            stop => stop.map_err(self.failed())?,
+            change => change.map_err(self.failed())?,
         };
-        if let Some(signal) = stop.and_then(|status| status.stopping_signal()) {
+        if let Some(signal) = change.as_ref().and_then(WaitIdStatus::stopping_signal) {
             self.stopped = true;
             self.stop(signal)?;
+        } else if change.is_some_and(|change| change.continued()) {
+            self.stopped = false;
         }
         // It may have been brought into the foreground, as by `fg`, without any word of it.
         self.lend_terminal();
@@ -292,6 +295,7 @@ impl Job for LinuxJob {
 
     /// Leaves out a helper of this very process: a child that runs the same program and leads a
     /// process group, as the one that asks NVML does. What the helper may have started is told.
+    /// Who is hidden from the caller (`hidepid`, proc(5)) cannot be told.
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         let root = &self.shared.root;
         let failed = |errno| fault::file("look for what is left of the job", errno);

@@ -19,9 +19,12 @@ pub(crate) const ASKING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 /// The signals that mean what a program makes of them.
 pub(crate) const FREE: [i32; 2] = [SIGUSR1, SIGUSR2];
 
-/// How long the same signal is the same request: what is sent to a whole process group reaches
-/// the supervisor by itself and again through the front.
-const ECHO: Duration = Duration::from_millis(250);
+/// How long the same signal is the same word: what is sent to a whole process group reaches the
+/// supervisor by itself and again through the front.
+const ECHO: Duration = Duration::from_secs(1);
+
+/// The same for SIGINT: the front passes no Ctrl-C on, and a person may press it twice.
+const ECHO_OF_INTERRUPT: Duration = Duration::from_millis(250);
 
 /// No status is longer.
 const STATUS_LIMIT: usize = 64 << 10;
@@ -64,19 +67,14 @@ impl Signals {
     /// Takes note of what has come.
     pub(crate) fn look(&mut self) {
         for signal in self.delivery.pending() {
-            if !ASKING.contains(&signal) {
-                if !self.other.contains(&signal) {
-                    self.other.push(signal);
-                }
+            let asks = ASKING.contains(&signal);
+            if (asks || FREE.contains(&signal)) && is_echo(&mut self.heard, signal) {
                 continue;
             }
-            let now = moment();
-            let last = self.heard.get(&signal);
-            if last.is_none_or(|last| now.saturating_sub(*last) >= ECHO) {
-                self.heard.insert(signal, now);
-                if !self.asked.contains(&signal) {
-                    self.asked.push_back(signal);
-                }
+            if asks && !self.asked.contains(&signal) {
+                self.asked.push_back(signal);
+            } else if !asks && !self.other.contains(&signal) {
+                self.other.push(signal);
             }
         }
     }
@@ -96,6 +94,16 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()
     }
+}
+
+/// Tells whether a signal was heard just before; if not, it is heard now.
+fn is_echo(heard: &mut BTreeMap<i32, Duration>, signal: i32) -> bool {
+    let (now, echo) = (moment(), if signal == SIGINT { ECHO_OF_INTERRUPT } else { ECHO });
+    let echoes = heard.get(&signal).is_some_and(|last| now.saturating_sub(*last) < echo);
+    if !echoes {
+        heard.insert(signal, now);
+    }
+    echoes
 }
 
 /// Returns the signals that this process ignores, as bits.

@@ -3,6 +3,7 @@
 use crate::stage::REPORT;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
+use rustix::fs::{CWD, Mode};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -13,14 +14,17 @@ use std::time::Duration;
 /// Nobody waits longer for what has to come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A folder with a report in it.
+/// A folder with a report in it, and a pipe named `go`.
 pub(crate) struct Scene {
     folder: tempfile::TempDir,
 }
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        Scene { folder: tempfile::tempdir().expect("a folder can be made") }
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let go = folder.path().join("go");
+        rustix::fs::mkfifoat(CWD, &go, Mode::RUSR | Mode::WUSR).expect("a pipe can be made");
+        Scene { folder }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -52,6 +56,11 @@ impl Scene {
     /// Waits for a line of the report.
     pub(crate) fn expect(&self, line: &str) {
         eventually(line, || self.count(line) > 0);
+    }
+
+    /// Lets a job go on that waits in `: < go`.
+    pub(crate) fn go(&self) {
+        fs::OpenOptions::new().write(true).open(self.folder().join("go")).expect("a pipe");
     }
 
     /// Returns the supervisor, once it can be asked.

@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_text_without_interpreter_is_for_the_shell", a_text_without_interpreter_is_for_the_shell),
     ("environment_and_folder_are_the_callers", environment_and_folder_are_the_callers),
     ("input_and_output_are_the_callers", input_and_output_are_the_callers),
+    ("a_job_begins_as_if_it_was_started_directly", a_job_begins_as_if_it_was_started_directly),
     ("without_a_terminal_nothing_is_missing", without_a_terminal_nothing_is_missing),
 ];
 
@@ -76,6 +77,27 @@ fn input_and_output_are_the_callers() {
     let mut front = scene.front("plain", &["sh", "-c", "cat; echo aside >&2"]);
     let output = front.stdin(input).output().unwrap();
     assert_eq!((output.stdout, output.stderr), (b"from a file\n".into(), b"aside\n".into()));
+}
+
+fn a_job_begins_as_if_it_was_started_directly() {
+    let scene = Scene::new();
+    fs::write(scene.folder().join("file"), "inherited\n").unwrap();
+    // Signals that are blocked, ignored and pending, descriptors, limits, and one descriptor more.
+    let look = "grep -E '^Sig(Q|Pnd|Blk|Ign|Cgt)' /proc/self/status | grep -v SigQ; \
+        ls /proc/self/fd; ulimit -a; umask; cat <&7";
+    fs::write(scene.folder().join("look"), look).unwrap();
+    let outer = "exec 7< file; trap '' USR2 WINCH; exec \"$@\"";
+    let mut direct = std::process::Command::new("sh");
+    direct.args(["-c", outer, "sh", "sh", "look"]).current_dir(scene.folder());
+    let mut through = std::process::Command::new("sh");
+    through.args(["-c", outer, "sh"]).arg(std::env::current_exe().unwrap());
+    through.args(["front", "plain", "sh", "look"]).current_dir(scene.folder());
+    let text = |command: &mut std::process::Command| {
+        String::from_utf8(command.stdin(Stdio::null()).output().unwrap().stdout).unwrap()
+    };
+    let direct = text(&mut direct);
+    assert!(direct.ends_with("inherited\n"), "{direct}");
+    assert_eq!(text(&mut through), direct);
 }
 
 fn without_a_terminal_nothing_is_missing() {

@@ -27,13 +27,13 @@ fn missed_and_the_tree_ended() {
 
 fn missed_and_the_job_kept() {
     let scene = Scene::new();
-    let script = "echo ready > ready; while [ ! -e go ]; do sleep 0.02; done; exit 8";
+    let script = "echo ready > ready; : < go; exit 8";
     let mut front = scene.shell("keep", script);
     scene.said("ready");
     send(number(front.id()), Signal::KILL);
     scene.expect("abandoned");
     assert_eq!(how(&mut front), -9);
-    std::fs::write(scene.folder().join("go"), "").unwrap();
+    scene.go();
     scene.expect("empty");
     assert_eq!(scene.count("ended Code(8)"), 1);
     assert_eq!(scene.count("abandoned"), 1, "it is told once");

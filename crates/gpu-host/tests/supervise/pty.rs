@@ -1,6 +1,6 @@
 //! A terminal with an interactive shell in it, and somebody who types.
 
-use crate::cast::{PATIENCE, Scene, eventually};
+use crate::cast::{PATIENCE, Scene, eventually, number};
 use crate::stage::REPORT;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
@@ -89,6 +89,9 @@ impl Shell {
 
     /// Says how the last command ended, as the shell has it.
     pub(crate) fn last_code(&mut self) -> i32 {
+        self.in_front(number(self.child.id()));
+        // After Ctrl-C the shell may forget what it has begun to read.
+        self.enter("");
         self.enter("echo code:$?:");
         self.expect("code:$?:");
         self.expect("code:");

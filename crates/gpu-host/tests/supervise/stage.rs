@@ -18,7 +18,8 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 ///
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`. MODE is words joined by
 /// commas: `queue` waits to be asked before it starts anything, `keep` goes on without a front,
-/// `own` has children of its own beside the job, and `plain` is none of these.
+/// `own` has children of its own beside the job, `tell` sends SIGUSR1 to what is left of the job's
+/// group, and `plain` is none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
@@ -85,7 +86,7 @@ fn supervisor(words: &[OsString]) -> i32 {
             };
         }
     };
-    let ending = watch(&mut *job, is("keep"));
+    let ending = watch(&mut *job, is("keep"), is("tell"));
     if let Some(own) = own {
         check(own, &*job);
     }
@@ -95,8 +96,10 @@ fn supervisor(words: &[OsString]) -> i32 {
         report(&format!("left {} {} {adopted}", member.key, member.name));
     }
     end_members(&*job);
-    report("empty");
+    let gone = job.pass(15).expect_err("nobody of its group is left").kind();
+    assert_eq!(gone, ErrorKind::Process(ProcessFault::Gone));
     drop(job);
+    report("empty");
     end_as(ending)
 }
 
@@ -121,11 +124,15 @@ fn queue(launcher: &LinuxLauncher) -> i32 {
     }
 }
 
-fn watch(job: &mut dyn Job, keep: bool) -> Ending {
+fn watch(job: &mut dyn Job, keep: bool, tell: bool) -> Ending {
     loop {
         match job.next(Duration::from_millis(100)).expect("the job can be watched") {
             Some(JobEvent::Ended(ending)) => {
                 report(&format!("ended {ending:?}"));
+                if tell && let Err(error) = job.pass(10) {
+                    assert_eq!(error.kind(), ErrorKind::Process(ProcessFault::Gone));
+                    report("alone");
+                }
                 return ending;
             }
             Some(JobEvent::Abandoned) => {

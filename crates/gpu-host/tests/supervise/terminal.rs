@@ -16,14 +16,24 @@ pub(crate) const TESTS: &[Test] = &[
     ("running_behind_it_is_brought_to_the_front", running_behind_it_is_brought_to_the_front),
     ("ctrl_z_stops_nobody_whom_nobody_could_wake", ctrl_z_stops_nobody_whom_nobody_could_wake),
     ("a_shell_is_a_job_too", a_shell_is_a_job_too),
+    ("a_front_is_a_job_too", a_front_is_a_job_too),
     ("input_may_be_a_file_or_a_pipe", input_may_be_a_file_or_a_pipe),
     ("the_terminal_is_set_as_before", the_terminal_is_set_as_before),
     ("a_killed_front_loses_no_terminal", a_killed_front_loses_no_terminal),
     ("a_terminal_that_is_gone_ends_the_job", a_terminal_that_is_gone_ends_the_job),
+    ("a_terminal_that_is_gone_ends_a_stopped_job", a_terminal_that_is_gone_ends_a_stopped_job),
+    ("a_front_killed_while_all_are_stopped_is_missed", a_front_killed_while_all_are_stopped),
 ];
 
-/// Reads a line from the terminal and says it.
-const READS: &str = "$S front plain sh -c 'echo job-$((1+1)); read line; echo read:$line:; exit 5'";
+/// Reads a line from the terminal and says it, once it may go on.
+const READS: &str = "$S front plain sh -c 'echo $$ > ready; : < go; read line; \
+    echo read:$line:; exit 5'";
+
+/// Enters a command, and waits until its job has the terminal.
+fn enter(scene: &Scene, shell: &Shell, command: &str) {
+    shell.enter(command);
+    shell.in_front(number(scene.said("ready").parse().unwrap()));
+}
 
 fn ctrl_c_reaches_the_job_alone_and_once() {
     let scene = Scene::new();
@@ -31,8 +41,7 @@ fn ctrl_c_reaches_the_job_alone_and_once() {
     let script = "n=0; trap 'n=$((n+1)); echo int:$n:' INT; echo $$ > ready\n\
         while [ $n -lt 2 ]; do sleep 0.02; done; sleep 0.3; exit $((n+5))\n";
     fs::write(scene.folder().join("job"), script).unwrap();
-    shell.enter("$S front plain sh job");
-    shell.in_front(number(scene.said("ready").parse().unwrap()));
+    enter(&scene, &shell, "$S front plain sh job");
     shell.press(CTRL_C);
     shell.expect("int:1:");
     a_while();
@@ -87,8 +96,7 @@ fn all_are_stopped(scene: &Scene, stopped: bool) {
 fn ctrl_z_stops_all_and_fg_goes_on() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    shell.enter(READS);
-    shell.expect("job-2");
+    enter(&scene, &shell, READS);
     for _ in 0..3 {
         shell.press(CTRL_Z);
         shell.expect("Stopped");
@@ -98,6 +106,7 @@ fn ctrl_z_stops_all_and_fg_goes_on() {
         shell.enter("fg");
         all_are_stopped(&scene, false);
     }
+    scene.go();
     shell.enter("hello");
     shell.expect("read:hello:");
     assert_eq!(shell.last_code(), 5);
@@ -109,10 +118,9 @@ fn ctrl_z_and_bg_let_it_run_behind() {
     let mut shell = Shell::new(&scene);
     // No dash: one that waits for a child of vfork(2) does not stop before that child runs.
     let script = "trap 'echo term >> terms' TERM\necho $$ > ready\n\
-        while [ ! -e go ]; do sleep 0.02; done; exit 4\n";
+        while [ ! -e done ]; do sleep 0.02; done; exit 4\n";
     fs::write(scene.folder().join("job"), script).unwrap();
-    shell.enter("$S front plain bash job");
-    scene.said("ready");
+    enter(&scene, &shell, "$S front plain bash job");
     shell.press(CTRL_Z);
     shell.expect("Stopped");
     shell.enter("bg");
@@ -122,7 +130,7 @@ fn ctrl_z_and_bg_let_it_run_behind() {
     scene.said("terms");
     a_while();
     assert_eq!(scene.said("terms"), "term", "the shell told all of the group");
-    fs::write(scene.folder().join("go"), "").unwrap();
+    fs::write(scene.folder().join("done"), "").unwrap();
     shell.enter("wait %1");
     assert_eq!(shell.last_code(), 4);
     shell.leave();
@@ -133,7 +141,8 @@ fn from_behind_it_is_brought_to_the_front() {
     let mut shell = Shell::new(&scene);
     // It stops as soon as it reads.
     shell.enter(&format!("{READS} &"));
-    shell.expect("job-2");
+    scene.said("ready");
+    scene.go();
     all_are_stopped(&scene, true);
     shell.enter("echo prompt-$((1+1))");
     shell.expect("prompt-2");
@@ -148,14 +157,13 @@ fn from_behind_it_is_brought_to_the_front() {
 fn running_behind_it_is_brought_to_the_front() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    let script = "echo ready > ready; while [ ! -e go ]; do sleep 0.02; done; read line\n\
-        echo read:$line:; exit 6\n";
+    let script = "echo $$ > ready; : < go; read line; echo read:$line:; exit 6\n";
     fs::write(scene.folder().join("job"), script).unwrap();
     shell.enter("$S front plain sh job &");
-    scene.said("ready");
+    let job = number(scene.said("ready").parse().unwrap());
     shell.enter("fg");
-    a_while();
-    fs::write(scene.folder().join("go"), "").unwrap();
+    shell.in_front(job);
+    scene.go();
     shell.enter("hello");
     shell.expect("read:hello:");
     assert_eq!(shell.last_code(), 6);
@@ -166,10 +174,10 @@ fn ctrl_z_stops_nobody_whom_nobody_could_wake() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     // The front takes the place of the session's first process, so that no shell watches it.
-    shell.enter(&format!("exec {READS}"));
-    shell.expect("job-2");
+    enter(&scene, &shell, &format!("exec {READS}"));
     shell.press(CTRL_Z);
     a_while();
+    scene.go();
     shell.enter("hello");
     shell.expect("read:hello:");
     scene.expect("ended Code(5)");
@@ -205,6 +213,24 @@ fn a_shell_is_a_job_too() {
     assert_eq!(shell.expect(":"), inner);
     shell.enter("exit 9");
     assert_eq!(shell.last_code(), 9);
+    shell.leave();
+}
+
+fn a_front_is_a_job_too() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    shell
+        .enter("$S front plain $S front plain sh -c 'echo $$ > ready; read line; exec sleep 1000'");
+    let job = number(scene.said("ready").parse().unwrap());
+    shell.in_front(job);
+    shell.press(CTRL_Z);
+    shell.expect("Stopped");
+    all_are_stopped(&scene, true);
+    shell.enter("fg");
+    shell.in_front(job);
+    all_are_stopped(&scene, false);
+    shell.press(CTRL_C);
+    assert_eq!(shell.last_code(), 130);
     shell.leave();
 }
 
@@ -267,4 +293,31 @@ fn a_terminal_that_is_gone_ends_the_job() {
     scene.expect("empty");
     all_end();
     assert_eq!(scene.count("ended Signal(1)"), 1, "{:?}", scene.report());
+}
+
+fn a_terminal_that_is_gone_ends_a_stopped_job() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    enter(&scene, &shell, READS);
+    shell.press(CTRL_Z);
+    shell.expect("Stopped");
+    all_are_stopped(&scene, true);
+    shell.hang_up();
+    scene.expect("empty");
+    all_end();
+}
+
+fn a_front_killed_while_all_are_stopped() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    enter(&scene, &shell, READS);
+    shell.press(CTRL_Z);
+    shell.expect("Stopped");
+    all_are_stopped(&scene, true);
+    let front = everybody().into_iter().find(|seen| number(seen.pid) == scene.supervisor());
+    send(number(front.unwrap().parent), Signal::KILL);
+    scene.expect("empty");
+    assert_eq!(scene.count("abandoned"), 1);
+    shell.leave();
+    all_end();
 }

@@ -28,11 +28,15 @@ fn whoever_outlives_the_job_is_a_member() {
 
 fn a_group_outlives_its_leader() {
     let scene = Scene::new();
-    // What is left of the group is still told; then nobody is.
-    let script = "trap 'exit 3' TERM; (while :; do sleep 0.02; done) & echo $! > ready; kill -9 $$";
-    assert_eq!(how(&mut scene.shell("plain", script)), 137);
-    let left = scene.said("ready");
-    assert!(scene.report().iter().any(|line| line.starts_with(&format!("left {left} sh"))));
+    // After the job's end the supervisor passes SIGUSR1 to whoever is left of the group.
+    let script = "(trap 'echo told > told' USR1; echo ready > ready; while :; do sleep 0.02; done) \
+        2> /dev/null & while [ ! -e ready ]; do sleep 0.02; done; kill -9 $$";
+    assert_eq!(how(&mut scene.shell("tell", script)), 137);
+    assert_eq!(scene.count("alone"), 0);
+    assert!(scene.report().iter().any(|line| line.starts_with("left ")), "{:?}", scene.report());
+    let scene = Scene::new();
+    assert_eq!(how(&mut scene.shell("tell", "setsid sleep 1000 & sleep 0.1; exit 2")), 2);
+    assert_eq!(scene.count("alone"), 1, "who left the group is not told");
 }
 
 fn who_lost_its_parent_leaves_no_zombie() {
