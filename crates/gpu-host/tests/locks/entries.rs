@@ -1,0 +1,172 @@
+//! How entries come, are seen, and end.
+
+use crate::stranger::Stranger;
+use crate::{LEASE, WAITER, entry, eventually, lease, locks};
+use gpu_core::{Clock, DeviceUuid, Locks, Pid};
+use gpu_host::SystemClock;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::slice;
+use std::time::Duration;
+use tempfile::tempdir;
+
+fn names(folder: &Path, beginning: &str) -> usize {
+    let files = fs::read_dir(folder).unwrap().flatten();
+    files.filter(|file| file.file_name().to_string_lossy().starts_with(beginning)).count()
+}
+
+#[test]
+fn what_is_published_is_seen_until_it_is_let_go() {
+    let folder = tempdir().unwrap();
+    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let (first, held) = lease(&here, &["GPU-1"]);
+    let waiter = entry(&here, &[]);
+    let waits = here.publish(WAITER, &waiter).unwrap();
+    for _ in 0..2 {
+        assert_eq!(there.entries(LEASE).unwrap(), slice::from_ref(&first));
+        assert_eq!(there.entries(WAITER).unwrap(), slice::from_ref(&waiter));
+        assert_eq!(here.entries(LEASE).unwrap(), slice::from_ref(&first), "it sees its own");
+    }
+    drop((held, waits));
+    assert_eq!(there.entries(LEASE).unwrap(), []);
+    assert_eq!(there.entries(WAITER).unwrap(), []);
+    assert_eq!((names(folder.path(), "lease-"), names(folder.path(), "queue-")), (0, 0));
+    // The name is free again, also after a second time.
+    for _ in 0..2 {
+        drop(here.publish(LEASE, &first).unwrap());
+    }
+}
+
+#[test]
+fn one_id_is_given_once() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (first, _held) = lease(&locks, &["GPU-1"]);
+    assert!(locks.publish(LEASE, &first).is_err());
+    assert_eq!(locks.entries(LEASE).unwrap().len(), 1);
+    assert_eq!(names(folder.path(), "new-"), 0, "nothing is left of the other");
+    assert!(locks.ticket().unwrap() > first.ticket);
+}
+
+#[test]
+fn a_lease_ends_with_its_last_process_whatever_way_it_dies() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let holder = Stranger::start(None, "publish lease GPU-1", folder.path()).unwrap();
+    let waiter = Stranger::start(None, "publish waiter -", folder.path()).unwrap();
+    assert_eq!(locks.entries(LEASE).unwrap()[0].root.pid, Pid(holder.pid()));
+    assert_eq!(locks.entries(WAITER).unwrap().len(), 1);
+    holder.kill();
+    waiter.kill();
+    assert_eq!(locks.entries(LEASE).unwrap(), []);
+    assert_eq!(locks.entries(WAITER).unwrap(), []);
+    assert_eq!(names(folder.path(), "lease-"), 1, "its file means nothing");
+
+    let supervisor = Stranger::start(None, "publish-for-a-child GPU-1", folder.path()).unwrap();
+    let child: i32 = fs::read_to_string(folder.path().join("child")).unwrap().parse().unwrap();
+    supervisor.kill();
+    assert_eq!(locks.entries(LEASE).unwrap().len(), 1, "its job has it still");
+    let child = rustix::process::Pid::from_raw(child).unwrap();
+    rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+    eventually(|| locks.entries(LEASE).unwrap().is_empty());
+}
+
+#[test]
+fn letting_go_ends_it_for_those_who_inherited_it() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (_, held) = lease(&locks, &["GPU-1"]);
+    held.inherit(true).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    held.inherit(false).unwrap();
+    drop(held);
+    let left = locks.entries(LEASE).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left, []);
+}
+
+#[test]
+fn whoever_waits_is_told_of_what_comes_and_ends_and_of_nothing_else() {
+    const LONG: Duration = Duration::from_secs(10);
+    let folder = tempdir().unwrap();
+    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let waits = |time| {
+        let clock = SystemClock::new();
+        let changed = here.wait(time).unwrap();
+        here.entries(LEASE).unwrap();
+        (changed, clock.monotonic())
+    };
+    assert!(waits(LONG).0, "what came before it began to watch is to be looked for");
+    assert!(!waits(Duration::from_millis(20)).0);
+
+    let (_, held) = lease(&there, &["GPU-1"]);
+    assert!(waits(LONG).0);
+    held.renew().unwrap();
+    there.entries(LEASE).unwrap();
+    drop(there.table(LONG).unwrap());
+    fs::write(folder.path().join("something"), "else").unwrap();
+    assert!(!waits(Duration::from_millis(20)).0, "none of these is a change");
+    drop(held);
+    assert!(waits(LONG).0);
+    let stranger = Stranger::start(None, "publish lease GPU-1", folder.path()).unwrap();
+    assert!(waits(LONG).0);
+    while waits(Duration::from_millis(20)).0 {}
+    stranger.kill();
+    let (changed, after) = waits(LONG);
+    assert!(changed && after < LONG, "a death is told");
+}
+
+#[test]
+fn who_is_no_longer_seen_learns_of_it() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (entry, held) = lease(&locks, &["GPU-1"]);
+    let path = folder.path().join(format!("lease-{}", entry.id));
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::open(&path).unwrap().set_modified(old).unwrap();
+    assert!(held.renew().unwrap());
+    assert!(fs::metadata(&path).unwrap().modified().unwrap() > old, "it is no old file");
+    fs::remove_file(&path).unwrap();
+    assert!(!held.renew().unwrap());
+    let _again = locks.publish(LEASE, &entry).unwrap();
+    assert!(!held.renew().unwrap(), "another file of that name is not it");
+    assert_eq!(locks.entries(LEASE).unwrap(), [entry]);
+}
+
+#[test]
+fn ended_leases_tell_when_a_device_was_used_and_few_are_kept() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let killed = Stranger::start(None, "publish lease GPU-9", folder.path()).unwrap();
+    killed.kill();
+    for number in 0..30 {
+        drop(lease(&locks, &[&format!("GPU-{}", number % 3)]));
+    }
+    let last = locks.last_leased();
+    let recent = SystemClock::new().wall();
+    for number in 0..3 {
+        let at = last[&DeviceUuid(format!("GPU-{number}"))];
+        assert!(recent.since(at) < Duration::from_secs(60), "{at}");
+    }
+    assert_eq!(names(folder.path(), "past-"), 16);
+    assert_eq!(names(folder.path(), "lease-"), 0, "what the killed one left is out of the way");
+}
+
+#[test]
+fn everybody_reads_an_entry_whatever_the_umask() {
+    let folder = tempdir().unwrap();
+    let task = "publish-with-a-closed-umask GPU-1";
+    let _stranger = Stranger::start(None, task, folder.path()).unwrap();
+    let mut modes: Vec<(String, u32)> = fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .map(|file| {
+            let name = file.file_name().into_string().unwrap();
+            (name[..5].to_owned(), file.metadata().unwrap().permissions().mode() & 0o7777)
+        })
+        .collect();
+    modes.sort();
+    assert_eq!(modes, [("lease".to_owned(), 0o644), ("table".to_owned(), 0o666)]);
+}

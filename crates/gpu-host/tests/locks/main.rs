@@ -1,0 +1,69 @@
+//! Leases as locked files on the running kernel, with those who wish them harm.
+//!
+//! What needs another user or a file system of its own is run by root, and says so elsewhere.
+
+mod entries;
+mod hostile;
+mod place;
+mod safe_gpu;
+mod stranger;
+mod table;
+
+use gpu_core::{
+    Claim, Clock, DeviceUuid, Entry, EntryKind, Held, Locks, Pid, ProcessKey, Timestamp,
+};
+use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+const LEASE: EntryKind = EntryKind::Lease;
+const WAITER: EntryKind = EntryKind::Waiter;
+
+fn roots() -> Roots {
+    Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
+}
+
+fn locks_at(place: Place, tmp: &Path) -> FileLocks {
+    FileLocks::new(place, SafeGpuFiles::below(tmp), roots())
+}
+
+/// Returns the locks of a folder.
+fn locks(folder: &Path) -> FileLocks {
+    locks_at(Place::folder(folder), folder)
+}
+
+fn entry(locks: &FileLocks, devices: &[&str]) -> Entry {
+    Entry {
+        id: locks.new_id().unwrap(),
+        ticket: locks.ticket().unwrap(),
+        owner: locks.owner(),
+        root: ProcessKey { pid: Pid(std::process::id()), start: None },
+        within: None,
+        claim: Claim::whole(1),
+        devices: devices.iter().map(|&device| DeviceUuid(device.into())).collect(),
+        command: "test".into(),
+        since: Timestamp(1_795_223_083_000),
+    }
+}
+
+/// Publishes a lease on devices.
+fn lease(locks: &FileLocks, devices: &[&str]) -> (Entry, Box<dyn Held>) {
+    let entry = entry(locks, devices);
+    let held = locks.publish(LEASE, &entry).unwrap();
+    (entry, held)
+}
+
+/// Waits until something has come true, ten seconds at most.
+fn eventually(mut condition: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    while !condition() {
+        assert!(clock.monotonic() < Duration::from_secs(10), "it did not come true in time");
+        clock.sleep(Duration::from_millis(2));
+    }
+}
+
+/// Says that a test was not run, past the capture of the test harness.
+fn skip(test: &str, why: &str) {
+    writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
+}

@@ -1,0 +1,146 @@
+//! Whom a folder of leases is trusted to.
+
+use crate::stranger::NOBODY;
+use crate::{LEASE, entry, lease, locks, locks_at, skip};
+use gpu_core::{ErrorKind, Locks};
+use gpu_host::{FileLocks, Place};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::{TempDir, tempdir};
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Makes sure that a folder is refused, with the reason.
+fn refused(locks: &FileLocks, why: &str) {
+    for result in [
+        locks.entries(LEASE).map(|_| ()),
+        locks.table(Duration::ZERO).map(|_| ()),
+        locks.publish(LEASE, &entry(locks, &["GPU-1"])).map(|_| ()),
+    ] {
+        let error = result.expect_err(why);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(error.to_string().starts_with("keep leases in '/"), "{error}");
+    }
+}
+
+#[test]
+fn a_folder_that_others_can_empty_is_refused() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("open")).unwrap();
+    for (bits, why) in [(0o777, "written by others"), (0o770, "written by others")] {
+        mode(&at("open"), bits);
+        refused(&locks(&at("open")), why);
+    }
+    for bits in [0o700, 0o755, 0o1777] {
+        mode(&at("open"), bits);
+        drop(lease(&locks(&at("open")), &["GPU-1"]));
+    }
+    symlink(at("open"), at("link")).unwrap();
+    refused(&locks(&at("link")), "is no folder");
+    fs::write(at("file"), "").unwrap();
+    refused(&locks(&at("file")), "is no folder");
+    refused(&locks(&at("missing")), "does not exist");
+}
+
+/// A machine's `/run` and `/tmp`, of root.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new(test: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            skip(test, "needs root");
+            return None;
+        }
+        let folder = tempdir().unwrap();
+        for (name, bits) in [("run", 0o755), ("tmp", 0o1777)] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            mode(&folder.path().join(name), bits);
+        }
+        Some(Machine(folder))
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn locks(&self) -> FileLocks {
+        locks_at(Place::machine(self.at("run"), self.at("tmp")), &self.at("tmp"))
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let files = fs::read_dir(self.at(folder)).unwrap().flatten();
+        let mut names: Vec<_> = files.map(|file| file.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn root_makes_the_folder_and_what_was_before_it_still_counts() {
+    let test = "root_makes_the_folder_and_what_was_before_it_still_counts";
+    let Some(machine) = Machine::new(test) else { return };
+    let (before, after) = (machine.locks(), machine.locks());
+    // Nobody has taken the table yet, so nobody has made the folder.
+    let (old, _held) = lease(&before, &["GPU-1"]);
+    assert_eq!(machine.names("tmp"), [format!(".gpuws-lease-{}", old.id)]);
+
+    let old_umask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let table = after.table(Duration::ZERO);
+    rustix::process::umask(old_umask);
+    drop(table.unwrap());
+    let made = fs::metadata(machine.at("run/gpuws")).unwrap().permissions().mode();
+    assert_eq!(made & 0o7777, 0o1777);
+    let (new, _held) = lease(&after, &["GPU-2"]);
+    assert_eq!(machine.names("run"), ["gpuws"]);
+    assert_eq!(machine.names("run/gpuws"), [format!("lease-{}", new.id), "table".to_owned()]);
+    for locks in [&before, &after] {
+        assert_eq!(locks.entries(LEASE).unwrap(), [new.clone(), old.clone()]);
+        let folders: Vec<_> = locks.folders().unwrap().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(folders, [machine.at("run/gpuws"), machine.at("tmp")]);
+    }
+}
+
+#[test]
+fn whoever_decides_by_one_folder_and_by_both_exclude_each_other() {
+    let test = "whoever_decides_by_one_folder_and_by_both_exclude_each_other";
+    let Some(machine) = Machine::new(test) else { return };
+    let locks = machine.locks();
+    mode(&machine.at("run"), 0o777);
+    let old = locks.table(Duration::ZERO).unwrap();
+    assert_eq!(machine.names("tmp"), [".gpuws-table"], "nothing is made in a /run of everybody");
+    mode(&machine.at("run"), 0o755);
+    assert_eq!(locks.table(Duration::ZERO).err().unwrap().kind(), ErrorKind::TimedOut);
+    drop(old);
+    drop(locks.table(Duration::ZERO).unwrap());
+    assert_eq!(machine.names("run/gpuws"), ["table"]);
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_refused() {
+    let Some(machine) = Machine::new("a_folder_of_somebody_else_is_refused") else { return };
+    let locks = machine.locks();
+    fs::create_dir(machine.at("run/gpuws")).unwrap();
+    mode(&machine.at("run/gpuws"), 0o755);
+    refused(&locks, "has mode 0755 and not 1777");
+    mode(&machine.at("run/gpuws"), 0o1777);
+    chown(machine.at("run/gpuws"), Some(NOBODY), None).unwrap();
+    refused(&locks, "belongs to user 65534 and not to root");
+    refused(&crate::locks(&machine.at("run/gpuws")), "belongs to user 65534");
+    fs::remove_dir(machine.at("run/gpuws")).unwrap();
+    symlink(machine.at("tmp"), machine.at("run/gpuws")).unwrap();
+    refused(&locks, "is no folder");
+    fs::remove_file(machine.at("run/gpuws")).unwrap();
+
+    mode(&machine.at("run"), 0o777);
+    mode(&machine.at("tmp"), 0o777);
+    refused(&locks, "has mode 0777 and not 1777");
+    mode(&machine.at("tmp"), 0o1777);
+    chown(machine.at("tmp"), Some(NOBODY), None).unwrap();
+    refused(&locks, "belongs to user 65534 and not to root");
+}

@@ -1,0 +1,130 @@
+//! Beside safe-gpu: its locks are taken as it takes them, by Python's `fcntl.lockf`.
+
+use crate::{eventually, locks, skip};
+use gpu_core::{ErrorKind, Locks, Pid};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::tempdir;
+
+const NAME: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
+
+/// A program that locks one of the files as safe-gpu does, until it is ended.
+struct Python(Child);
+
+impl Python {
+    fn start(path: &Path) -> Self {
+        const LOCK: &str = "import fcntl, sys, time\n\
+            file = open(sys.argv[1], 'w')\n\
+            fcntl.lockf(file, fcntl.LOCK_EX)\n\
+            open(sys.argv[1] + '-has-it', 'w').close()\n\
+            time.sleep(1000)";
+        let mut command = Command::new("python3");
+        command.args(["-c", LOCK]).arg(path).stdin(Stdio::null());
+        Python(command.spawn().unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.0.id())
+    }
+}
+
+impl Drop for Python {
+    fn drop(&mut self) {
+        // One that is gone already needs no ending.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn has_python(test: &str) -> bool {
+    let found = Command::new("python3").arg("-c").arg("import fcntl").status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        skip(test, "needs Python");
+    }
+    found
+}
+
+fn files(tmp: &Path) -> [PathBuf; 2] {
+    [tmp.join(NAME), tmp.join("safe_gpu").join(NAME)]
+}
+
+fn has_it(path: &Path) -> bool {
+    path.with_file_name(format!("{NAME}-has-it")).exists()
+}
+
+#[test]
+fn every_version_waits_while_they_are_held_and_goes_on_after() {
+    if !has_python("every_version_waits_while_they_are_held_and_goes_on_after") {
+        return;
+    }
+    let tmp = tempdir().unwrap();
+    let (here, there) = (locks(tmp.path()), locks(tmp.path()));
+    let held = here.hold_back_safe_gpu(Duration::ZERO).unwrap();
+    assert_eq!(held.waiting().unwrap(), []);
+    let also = there.hold_back_safe_gpu(Duration::ZERO).expect("ours do not exclude each other");
+    let waiters = files(tmp.path()).map(|file| Python::start(&file));
+    let mut pids: Vec<Pid> = waiters.iter().map(Python::pid).collect();
+    pids.sort();
+    eventually(|| held.waiting().unwrap() == pids);
+    assert_eq!(also.waiting().unwrap(), pids);
+    let (first, second) = (files(tmp.path())[0].clone(), files(tmp.path())[1].clone());
+    assert!(!has_it(&first) && !has_it(&second));
+
+    // They come before those of ours who come after them.
+    let error = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    drop((held, also));
+    eventually(|| has_it(&first) && has_it(&second));
+}
+
+#[test]
+fn one_that_is_at_work_is_waited_for() {
+    if !has_python("one_that_is_at_work_is_waited_for") {
+        return;
+    }
+    let tmp = tempdir().unwrap();
+    let here = locks(tmp.path());
+    drop(here.hold_back_safe_gpu(Duration::ZERO).unwrap());
+    for file in files(tmp.path()) {
+        let at_work = Python::start(&file);
+        eventually(|| has_it(&file));
+        let error = here.hold_back_safe_gpu(Duration::from_millis(20)).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "hold back safe-gpu, which is choosing devices");
+        drop(at_work);
+        drop(here.hold_back_safe_gpu(Duration::from_secs(10)).unwrap());
+    }
+}
+
+#[test]
+fn missing_files_are_made_for_everybody() {
+    let tmp = tempdir().unwrap();
+    let old_umask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let held = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO);
+    rustix::process::umask(old_umask);
+    drop(held.unwrap());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(files(tmp.path()).map(|file| mode(&file)), [0o666, 0o666]);
+    assert_eq!(mode(&tmp.path().join("safe_gpu")), 0o1777);
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let tmp = tempdir().unwrap();
+    let [first, second] = files(tmp.path());
+    let fifo = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &first, rustix::fs::FileType::Fifo, fifo, 0).unwrap();
+    let hold = || locks(tmp.path()).hold_back_safe_gpu(Duration::from_secs(10)).err().unwrap();
+    assert_eq!(hold().kind(), ErrorKind::Invalid);
+    fs::remove_file(&first).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &first).unwrap();
+    assert_eq!(hold().kind(), ErrorKind::Io);
+    fs::remove_file(&first).unwrap();
+    std::os::unix::fs::symlink("/", second.parent().unwrap()).unwrap();
+    assert_eq!(hold().kind(), ErrorKind::Io);
+    assert!(!Path::new("/").join(NAME).exists(), "no link is followed");
+}
