@@ -1,7 +1,9 @@
 //! The command line, as clap reads it.
 
+mod claims;
 mod views;
 
+pub(crate) use claims::{ClaimArgs, LeasesArgs, RunArgs, Wanted};
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 
 use crate::exit::Exit;
@@ -99,6 +101,19 @@ pub(crate) enum Command {
     #[command(after_help = "Example: gpuws --sim blocked-reset reset 0\n\
                             Ends with 1 when something is in the way.")]
     Reset(ResetArgs),
+    /// Run a command on devices of its own, and leave nothing of it behind.
+    #[command(after_help = "Examples: gpuws run -n 2 -- python train.py\n          \
+                            gpuws run --mem 6GiB --timeout 10m -- ./job\n\
+                            Ends as the command does.")]
+    Run(RunArgs),
+    /// Show which devices would be had now; take them for a script or a shell with --hold or
+    /// --export.
+    #[command(after_help = "Examples: gpuws claim -n 2\n          \
+                            eval \"$(gpuws claim -n 2 --export)\"")]
+    Claim(ClaimArgs),
+    /// List the leases and who waits for one.
+    #[command(after_help = "Example: gpuws leases --json")]
+    Leases(LeasesArgs),
     /// List the processes that have a file open or mapped.
     #[command(after_help = "Example: gpuws holders /dev/nvidia0 /dev/nvidia-uvm")]
     Holders(HoldersArgs),

@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     Deadline,
     /// The same command may succeed after a while.
     TryLater,
+    /// The command was ended at its time limit.
+    LimitHit,
     /// gpuws itself failed, where it runs another command.
     Own,
     /// The command to run cannot be run.
@@ -32,7 +34,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// Every way to end of gpuws itself, in the order of the codes.
-    pub(crate) const ALL: [Exit; 10] = [
+    pub(crate) const ALL: [Exit; 11] = [
         Exit::Done,
         Exit::Remains,
         Exit::Usage,
@@ -40,6 +42,7 @@ impl Exit {
         Exit::NotPermitted,
         Exit::Deadline,
         Exit::TryLater,
+        Exit::LimitHit,
         Exit::Own,
         Exit::CommandNotRun,
         Exit::CommandNotFound,
@@ -55,6 +58,7 @@ impl Exit {
             Exit::NotPermitted => 4,
             Exit::Deadline => 5,
             Exit::TryLater => 75,
+            Exit::LimitHit => 124,
             Exit::Own => 125,
             Exit::CommandNotRun => 126,
             Exit::CommandNotFound => 127,
@@ -72,10 +76,11 @@ impl Exit {
             Exit::NotPermitted => "not permitted",
             Exit::Deadline => "no answer in time",
             Exit::TryLater => "try later",
-            Exit::Own => "sim: gpuws itself failed",
-            Exit::CommandNotRun => "sim: the command cannot be run",
-            Exit::CommandNotFound => "sim: the command does not exist",
-            Exit::Passed(_) => "sim: as the command",
+            Exit::LimitHit => "run: ended at its time limit",
+            Exit::Own => "run, sim: gpuws itself failed",
+            Exit::CommandNotRun => "run, sim: the command cannot be run",
+            Exit::CommandNotFound => "run, sim: the command does not exist",
+            Exit::Passed(_) => "run, sim: as the command",
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod args;
 mod blockers;
+mod claiming;
 mod commands;
 mod details;
 mod exit;
@@ -18,26 +19,33 @@ mod selector;
 mod session;
 mod source;
 mod terminal;
+mod waiting;
 mod words;
 
 use args::{Cli, Command, StatusArgs};
 use clap::Parser;
 use exit::Exit;
 use failure::Failure;
+use gpu_core::ProcessKey;
 use std::io::Write;
 use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
     source::serve_where_asked();
-    let cli = match Cli::try_parse_from(args::usual_spelling(std::env::args_os())) {
+    let other = commands::claim::hold_where_asked().or_else(commands::shim::run_where_called);
+    if let Some(exit) = other {
+        return exit.into();
+    }
+    let (front, words) = commands::run::for_whom(std::env::args_os().collect());
+    let cli = match Cli::try_parse_from(args::usual_spelling(words.into_iter())) {
         Ok(cli) => cli,
         Err(told) => {
             let code = if told.use_stderr() { Exit::Usage } else { Exit::Done };
             return told.print().map_or(Exit::CannotObserve, |()| code).into();
         }
     };
-    match fits(&cli).and_then(|()| run(&cli)) {
+    match fits(&cli).and_then(|()| run(&cli, front)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             // Where standard error is closed, only the code is left to tell it.
@@ -81,7 +89,8 @@ fn fits(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
-fn run(cli: &Cli) -> Result<Exit, Failure> {
+/// Runs a command; `front` is who a supervisor works for.
+fn run(cli: &Cli, front: Option<ProcessKey>) -> Result<Exit, Failure> {
     let mut screen = Screen::stdout(cli.global.color.into());
     let global = &cli.global;
     match &cli.command {
@@ -91,6 +100,12 @@ fn run(cli: &Cli) -> Result<Exit, Failure> {
         Some(Command::Reset(args)) => commands::reset::run(args, global, &mut screen),
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
+        Some(Command::Run(args)) => match front {
+            None => commands::run::front(args, global),
+            Some(front) => commands::run::supervise(args, global, front),
+        },
+        Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
+        Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),
         Some(Command::Holders(args)) => commands::holders::run(args, global, &mut screen),
         Some(Command::Parse(args)) => commands::parse::run(args, &mut screen),
         Some(Command::Record(args)) => commands::record::run(args, global, &mut screen),

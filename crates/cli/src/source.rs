@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::session::{self, SessionDevices, SessionHost};
 use crate::terminal::progress;
 use gpu_core::{Clock, DeviceFile, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
-use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
+use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
@@ -30,6 +30,14 @@ pub(crate) struct Source {
     /// Processes of this machine can be ended: those of a session can only where real ones stand
     /// for them.
     pub(crate) can_end_processes: bool,
+}
+
+/// The variable that names the folder of the leases.
+pub(crate) const CLAIMS: &str = "GPUWS_CLAIMS";
+
+/// Returns where this machine's processes and devices are seen.
+pub(crate) fn roots() -> Roots {
+    Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
 /// The word that makes this program the child that asks NVML; nobody types it.
@@ -122,17 +130,14 @@ impl Source {
         let folder = session::named().or_else(|| Some(backend.simulated()?.session));
         match folder {
             Some(folder) => Source::in_session(backend, &folder),
-            None => {
-                let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-                Ok(Source {
-                    backend: Box::new(backend),
-                    host: Box::new(LinuxHost::new(roots)),
-                    clock: Arc::new(SystemClock::new()),
-                    simulation: None,
-                    session: None,
-                    can_end_processes: true,
-                })
-            }
+            None => Ok(Source {
+                backend: Box::new(backend),
+                host: Box::new(LinuxHost::new(roots())),
+                clock: Arc::new(SystemClock::new()),
+                simulation: None,
+                session: None,
+                can_end_processes: true,
+            }),
         }
     }
 
@@ -242,6 +247,26 @@ impl Source {
                 Ok(Box::new(journal))
             }
         }
+    }
+
+    /// Returns where the leases are kept: the folder that is named, by an option or by
+    /// [`CLAIMS`] in the environment, else that of the session, else that of the machine.
+    ///
+    /// # Errors
+    /// When the session's cannot be made.
+    pub(crate) fn locks(&self, folder: Option<&Path>) -> Result<FileLocks, Failure> {
+        let named = || std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let place = match (folder.map(Path::to_owned).or_else(named), &self.session) {
+            (Some(folder), _) => Place::folder(folder),
+            (None, Some(session)) => {
+                let folder = session.join("claims");
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+                made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
+                Place::folder(folder)
+            }
+            (None, None) => Place::machine("/run", "/tmp"),
+        };
+        Ok(FileLocks::new(place, SafeGpuFiles::below(Path::new("/tmp")), roots()))
     }
 
     /// Returns the ports of an act.

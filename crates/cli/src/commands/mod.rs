@@ -1,10 +1,12 @@
 //! One file per command.
 
+pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod demo;
 mod device_lines;
 pub(crate) mod doctor;
 pub(crate) mod holders;
+pub(crate) mod leases;
 pub(crate) mod man;
 pub(crate) mod parse;
 mod paste;
@@ -13,6 +15,8 @@ pub(crate) mod reap;
 pub(crate) mod record;
 mod repeat;
 pub(crate) mod reset;
+pub(crate) mod run;
+pub(crate) mod shim;
 pub(crate) mod sim;
 pub(crate) mod status;
 

@@ -1,11 +1,13 @@
 //! What `--json` prints: views with their own stable names, apart from the libraries' types.
 
+mod claims;
 mod details;
 mod doctor;
 mod reap;
 mod reset;
 mod status;
 
+pub(crate) use claims::{Claimed, Leases, Run, Wanted};
 pub(crate) use doctor::Doctor;
 pub(crate) use reap::Reap;
 pub(crate) use reset::Reset;

@@ -1,0 +1,303 @@
+//! What the commands that claim devices have in common: the request, the reasons, the failures.
+
+use crate::args::{Global, Wanted};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::selector::Selector;
+use crate::source::Source;
+use crate::waiting::owner;
+use crate::words;
+use gpu_core::{
+    Bytes, Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Journal,
+    Link, ProcessKey, Share,
+};
+use gpu_host::user_name;
+use gpu_placement::{Bar, Passed, Refusal, Why};
+use gpu_steward::{Decision, NotGranted, Refused, Request, Wait, inherited};
+use std::cell::OnceCell;
+
+/// Says what is asked for: the words of the command line, within what an outer scheduler gave.
+///
+/// # Errors
+/// When a device is named that is not there, or the outer scheduler gave none.
+pub(crate) fn request(
+    wanted: &Wanted,
+    source: &Source,
+    root: ProcessKey,
+    command: String,
+) -> Result<Request, Failure> {
+    let mut claim = Claim {
+        count: wanted.count,
+        share: wanted.mem.map_or(Share::Whole, Share::Memory),
+        free_memory: wanted.min_free,
+        compute_capability: wanted.capability,
+        accept_used: wanted.accept_used,
+        ..Claim::whole(wanted.count)
+    };
+    let looked = OnceCell::new();
+    let machine = || -> &Inventory {
+        looked.get_or_init(|| {
+            gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
+        })
+    };
+    let named = [&wanted.gpu, &wanted.except, &wanted.required];
+    if named.iter().any(|selectors| !selectors.is_empty()) {
+        let Inventory { driver, devices } = machine();
+        if let (Err(fault), true) = (driver, devices.is_empty()) {
+            return Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into());
+        }
+        let [among, except, required] = named.map(|selectors| uuids(devices, selectors));
+        (claim.among, claim.except, claim.required) = (among?, except?, required?);
+    }
+    let variable = |name: &str| std::env::var_os(name);
+    let given = inherited(&variable, &|| machine().devices.clone())
+        .map_err(|error| Failure::from(error).ending(Exit::Usage))?;
+    let claim = given.narrow(&claim).ok_or_else(|| {
+        let by = given.by.unwrap_or("the scheduler");
+        Failure::new(Exit::Usage, format!("find a device among those of {by}")).with_hint(
+            "gpuws stays within the devices that it was given; env -u takes the variable away",
+        )
+    })?;
+    Ok(Request {
+        claim,
+        wait: match (wanted.no_wait, wanted.timeout) {
+            (true, _) => Wait::No,
+            (false, Some(time)) => Wait::For(time),
+            (false, None) => Wait::Ever,
+        },
+        needs_topology: wanted.topology || wanted.count > 1,
+        command,
+        root,
+    })
+}
+
+/// Returns the UUIDs of the devices that are named.
+fn uuids(devices: &[DeviceState], named: &[Selector]) -> Result<Vec<DeviceUuid>, Failure> {
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    let devices = crate::selector::select(devices.to_vec(), named)?;
+    let uuid = |device: DeviceState| {
+        let index = device.id().index;
+        device.info.id.uuid.map_err(|absent| {
+            Failure::new(Exit::CannotObserve, format!("learn the UUID of GPU {index}"))
+                .with_source(absent.to_string())
+        })
+    };
+    devices.into_iter().map(uuid).collect()
+}
+
+/// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
+pub(crate) fn chosen(decision: &Decision) -> String {
+    let indexes: Vec<u32> = decision.devices().iter().map(|id| id.index).collect();
+    let text = gpus(&indexes);
+    match &decision.choice.why {
+        Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
+            let instead: Vec<u32> = instead
+                .iter()
+                .filter_map(|at| decision.offered.get(*at))
+                .map(|id| id.index)
+                .collect();
+            let other = instead_weakest.map_or(String::new(), |other| {
+                format!("; {} would have been {}", list(&instead), link(other))
+            });
+            format!("{text} ({}{other})", link(*weakest))
+        }
+        Why::Fits => format!("{text} (the tightest fit)"),
+        Why::KeepsBlocks => format!("{text} (keeps blocks of linked devices whole)"),
+        Why::Coolest => format!("{text} (the coolest)"),
+        Why::LeastRecent => format!("{text} (the longest unused)"),
+        Why::Linked { .. } | Why::OnlyOne | Why::First => text,
+    }
+}
+
+/// `GPU 0`, `GPUs 0 and 3`.
+pub(crate) fn gpus(indexes: &[u32]) -> String {
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}", list(indexes))
+}
+
+/// `0`, `0 and 3`; as ranges from three on.
+fn list(indexes: &[u32]) -> String {
+    match indexes {
+        [one, other] => format!("{one} and {other}"),
+        indexes => words::ranges(indexes),
+    }
+}
+
+fn link(link: Link) -> String {
+    match link {
+        Link::NvLink(lanes) => format!("NVLink ×{lanes}"),
+        Link::Pix => "one PCIe switch".to_owned(),
+        Link::Pxb => "several PCIe switches".to_owned(),
+        Link::Phb => "one host bridge".to_owned(),
+        Link::Node => "one NUMA node".to_owned(),
+        Link::Sys => "across sockets".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Says why a device was passed over.
+pub(crate) fn passed(why: &Passed) -> String {
+    match why {
+        Passed::Barred(bar) => barred(bar),
+        Passed::NotAmong => "not among those asked for".to_owned(),
+        Passed::Excluded => "excluded".to_owned(),
+        Passed::LacksMemory { has, needs } => format!("has {has} at most, {needs} asked for"),
+        Passed::LacksRoom { has, needs } => format!("has {has} left, {needs} asked for"),
+        Passed::MemoryUnknown(absent) => format!("its memory is not known: {absent}"),
+        Passed::LowCapability { has, needs } => {
+            format!("compute capability {}.{}, {}.{} asked for", has.0, has.1, needs.0, needs.1)
+        }
+        Passed::CapabilityUnknown(absent) => {
+            format!("its compute capability is not known: {absent}")
+        }
+        Passed::DrivesDisplay => "drives a display".to_owned(),
+        Passed::OtherSetBetter => "free".to_owned(),
+    }
+}
+
+/// Says why a device cannot be had now.
+pub(crate) fn barred(bar: &Bar) -> String {
+    let name = |uid: &u32| user_name(*uid).unwrap_or_else(|_| format!("user {uid}"));
+    match bar {
+        Bar::Leased { owner, .. } => format!("leased by {}", name(owner)),
+        Bar::Reserved { owner, .. } => format!("kept for {}, who came first", name(owner)),
+        Bar::Outsider { pid, name } => format!("used without a lease by {pid} {name}"),
+        Bar::Unexplained(bytes) => format!("{bytes} in use that nobody accounts for"),
+        Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
+        Bar::UsersUnknown(absent) => format!("who uses it is not known: {absent}"),
+        Bar::NameUnknown => "has no UUID of its own".to_owned(),
+    }
+}
+
+/// Says each reason once, with the devices that it is about: `GPU 0 leased by bob; GPUs 1 and 2
+/// drives a display`.
+pub(crate) fn reasons<'a>(
+    passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
+) -> Vec<String> {
+    let mut by_reason: Vec<(String, Vec<u32>)> = Vec::new();
+    for (device, why) in passed_over {
+        let reason = passed(why);
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, devices)) => devices.push(device.index),
+            None => by_reason.push((reason, vec![device.index])),
+        }
+    }
+    let word = |(reason, devices): (String, Vec<u32>)| format!("{}: {reason}", gpus(&devices));
+    by_reason.into_iter().map(word).collect()
+}
+
+/// Says why nothing was granted, and what to do about it. `leases` is the next command to type.
+pub(crate) fn failure(request: &Request, why: NotGranted) -> Failure {
+    let what = || {
+        let count = words::count(request.claim.count as usize, "GPU", "GPUs");
+        match request.claim.share {
+            Share::Whole => format!("claim {count}"),
+            Share::Memory(bytes) => format!("claim {bytes} of {count}"),
+        }
+    };
+    match why {
+        NotGranted::NotNow { waited, ahead, leases, refused } => {
+            let mut reasons =
+                refused.as_ref().map_or(Vec::new(), |refused| reasons(refused.passed()));
+            if let Some(first) = ahead.first() {
+                let others = words::count(ahead.len(), "claim waits", "claims wait");
+                reasons.insert(0, format!("{others} already, the first of {}", owner(first)));
+            }
+            if reasons.is_empty() {
+                let holders: Vec<String> = leases.iter().map(owner).collect();
+                reasons.push(format!("leased by {}", holders.join(", ")));
+            }
+            let source = match waited {
+                true => format!("not free within the time; {}", reasons.join("; ")),
+                false => format!("not free now; {}", reasons.join("; ")),
+            };
+            let hint = match waited {
+                true => "gpuws leases shows who has them and who waits",
+                false => "without --no-wait it waits for them; gpuws leases shows who has them",
+            };
+            Failure::new(Exit::TryLater, what()).with_source(source).with_hint(hint)
+        }
+        NotGranted::Never(refused) => never(Failure::new(Exit::Usage, what()), refused.as_ref()),
+        NotGranted::Silent(fault) => gpu_core::Error::new(fault.kind, fault.text).into(),
+        NotGranted::Stopped => {
+            Failure::new(Exit::Remains, what()).with_source("you asked to stop; nothing was taken")
+        }
+        NotGranted::Failed(error) if error.kind() == ErrorKind::TimedOut => {
+            Failure::from(error).ending(Exit::TryLater)
+        }
+        NotGranted::Failed(error) => error.into(),
+    }
+}
+
+/// Says why a claim can never be served.
+fn never(failure: Failure, refused: Option<&Refused>) -> Failure {
+    let Some(refused) = refused else {
+        return failure.with_source("the lease that this runs within has less than that");
+    };
+    let reasons = reasons(refused.passed().filter(|(_, why)| why.is_lasting()));
+    let reasons = match reasons.is_empty() {
+        true => String::new(),
+        false => format!("; {}", reasons.join("; ")),
+    };
+    match &refused.refusal {
+        Refusal::Never { could, .. } => {
+            let all: Vec<u32> = refused.offered.iter().map(|id| id.index).collect();
+            let source = format!("this machine could give {could} of that{reasons}");
+            failure.with_source(source).with_hint(words::machine_has(&all))
+        }
+        Refusal::Missing(uuid) => failure.with_source(format!("{uuid} is not there")),
+        Refusal::Contradictory => {
+            failure.with_source("more devices are to be among them than are asked for")
+        }
+        Refusal::NotNow { .. } => failure.with_source(format!("it cannot be served{reasons}")),
+    }
+}
+
+/// Returns the words of a command, as others are to see them in `gpuws leases`.
+pub(crate) fn described<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsString>) -> String {
+    let words: Vec<_> = command.into_iter().map(|word| word.to_string_lossy()).collect();
+    let line = words.join(" ");
+    let end = line.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 256);
+    line[..end.last().unwrap_or(0)].to_owned()
+}
+
+/// Tells whose the entry is and for what, `alice: python train.py`.
+pub(crate) fn whose(entry: &Entry) -> String {
+    match entry.command.is_empty() {
+        true => owner(entry),
+        false => format!("{}: {}", owner(entry), entry.command),
+    }
+}
+
+/// Refuses a machine without real processes: nothing could run there.
+///
+/// # Errors
+/// With `--sim`.
+pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
+    let Some(machine) = &global.sim else { return Ok(()) };
+    let machine = crate::args::shell_word(&machine.to_string_lossy());
+    Err(Failure::new(Exit::Usage, "run a program on a machine that is only simulated")
+        .with_hint(format!("start it within: gpuws sim {machine} --live -- gpuws run …")))
+}
+
+/// Returns the memory that a claim asks for of each device; `None` for whole devices.
+pub(crate) fn asked_memory(claim: &Claim) -> Option<Bytes> {
+    match claim.share {
+        Share::Whole => None,
+        Share::Memory(bytes) => Some(bytes),
+    }
+}
+
+/// The audit log of a command that ends nobody.
+pub(crate) struct NoJournal;
+
+impl Journal for NoJournal {
+    fn append(&self, _: &str) -> gpu_core::Result<()> {
+        Err(gpu_core::Error::new(
+            ErrorKind::Unsupported,
+            "write an audit log: this command ends nobody",
+        ))
+    }
+}

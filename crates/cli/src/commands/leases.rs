@@ -1,0 +1,127 @@
+//! `gpuws leases`: who has devices, and who waits for them.
+
+use crate::args::{Global, LeasesArgs};
+use crate::claiming::{self, reasons};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::source::Source;
+use crate::terminal::{Align, Line, Screen, Table};
+use crate::waiting::{asked, ordinal, owner};
+use crate::words;
+use gpu_core::{Entry, Origin, Timestamp};
+use gpu_steward::{Leased, Listing, Ports, Queued, listing};
+
+pub(crate) fn run(
+    args: &LeasesArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let source = Source::open(global)?;
+    let locks = source.locks(args.claims.as_deref())?;
+    let ports = Ports {
+        backend: &*source.backend,
+        host: &*source.host,
+        clock: &*source.clock,
+        journal: &claiming::NoJournal,
+        locks: &locks,
+    };
+    let listing = listing(&ports)?;
+    match global.json {
+        true => screen.json(&json::Leases::of(&listing))?,
+        false => show(screen, global, &listing)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn show(screen: &mut Screen, global: &Global, listing: &Listing) -> Result<(), Failure> {
+    let snapshot = &listing.scene.snapshot;
+    if snapshot.origin != Origin::Live {
+        screen.print(&Line::new().accent(&snapshot.origin))?;
+    }
+    if listing.leases.is_empty() && listing.queue.is_empty() {
+        screen.print(&Line::new().plain("no leases, and nobody waits"))?;
+        if !global.quiet {
+            let line = Line::new().plain("to get devices:   ");
+            screen.print(&line.accent("gpuws run -n 1 -- COMMAND"))?;
+        }
+        return Ok(());
+    }
+    let now = snapshot.taken_at;
+    if !listing.leases.is_empty() {
+        let mut table = Table::new(&[
+            ("user", Align::Left),
+            ("GPUs", Align::Left),
+            ("share", Align::Right),
+            ("since", Align::Right),
+            ("process", Align::Right),
+            ("command", Align::Left),
+        ]);
+        listing.leases.iter().for_each(|leased| table.row(row(leased, now)));
+        table.print(screen)?;
+    }
+    if !listing.queue.is_empty() {
+        if !listing.leases.is_empty() {
+            screen.print(&Line::new())?;
+        }
+        screen.print(&Line::new().plain(format_args!(
+            "{} waiting",
+            words::count(listing.queue.len(), "claim", "claims")
+        )))?;
+        listing.queue.iter().try_for_each(|queued| waits(screen, queued, now))?;
+    }
+    Ok(())
+}
+
+fn row(leased: &Leased, now: Timestamp) -> [Line; 6] {
+    let entry = &leased.entry;
+    let known = leased.devices.iter().filter_map(|(_, id)| Some(id.as_ref()?.index));
+    let mut indexes: Vec<u32> = known.collect();
+    indexes.sort_unstable();
+    let unseen = leased.devices.len() - indexes.len();
+    let mut devices = words::ranges(&indexes);
+    if unseen > 0 {
+        let and = if devices.is_empty() { "" } else { " and " };
+        devices.push_str(&format!("{and}{unseen} not seen here"));
+    }
+    let share = match claiming::asked_memory(&entry.claim) {
+        Some(bytes) => Line::new().plain(bytes),
+        None => Line::new().dim("whole"),
+    };
+    let process = match &leased.root {
+        Some(root) => Line::new().plain(root.key.pid),
+        None => Line::new().dim(format_args!("{} ?", entry.root.pid)),
+    };
+    [
+        Line::new().plain(owner(entry)),
+        Line::new().plain(devices),
+        share,
+        Line::new().plain(words::age(now.since(entry.since))),
+        process,
+        command(entry),
+    ]
+}
+
+fn command(entry: &Entry) -> Line {
+    let line = Line::new().plain(&entry.command);
+    match &entry.within {
+        Some(parent) => line.dim(format_args!("  within {parent}")),
+        None => line,
+    }
+}
+
+/// `1st  bob  2 GPUs  40 s  python train.py`, and under it what it lacks.
+fn waits(screen: &mut Screen, queued: &Queued, now: Timestamp) -> Result<(), Failure> {
+    let entry = &queued.entry;
+    let line = Line::new()
+        .plain(format_args!("  {}  ", ordinal(queued.ahead + 1)))
+        .plain(owner(entry))
+        .plain(format_args!("  {}  ", asked(&entry.claim)))
+        .dim(words::age(now.since(entry.since)))
+        .plain("  ")
+        .plain(&entry.command);
+    let room = screen.room(0);
+    screen.print(&line.cut(room))?;
+    let lacks = queued.lacks.as_ref().map_or(Vec::new(), |lacks| reasons(lacks.passed()));
+    lacks.iter().try_for_each(|reason| words::flow(screen, Line::new().dim("       "), reason))
+}

@@ -1,0 +1,361 @@
+//! `gpuws run`: a program on devices of its own, of which nothing is left.
+//!
+//! What is typed is only the front, which stands for another gpuws: the supervisor. That one
+//! claims, starts the program, and cleans up, also when the front is killed.
+
+use super::shim::Shim;
+use crate::args::{Global, RunArgs};
+use crate::claiming::{self, chosen, failure, gpus};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::source::{CLAIMS, Source, roots};
+use crate::terminal::{Line, one_line};
+use crate::waiting::Teller;
+use crate::words;
+use gpu_core::{ActToken, ErrorKind, Launch, Origin, ProcessFault, ProcessKey};
+use gpu_host::supervise::{Front, LinuxLauncher, end_as, find_program, parse_words};
+use gpu_reaper::{Action, Outcome};
+use gpu_steward::{
+    DeviceUse, Event, Grant, HandOff, NotGranted, NotRun, OnDeath, Ports, RunOrder, RunReport,
+};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// The word that makes this program the supervisor of a run; nobody types it.
+pub(crate) const SUPERVISOR: &str = "run-supervisor";
+
+/// Starts the supervisor with the same command line, and ends as it does.
+pub(crate) fn front(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
+    let own = |failure: Failure| match failure.exit() {
+        Exit::Usage => failure,
+        _ => failure.ending(Exit::Own),
+    };
+    is_there(args)?;
+    claiming::real_processes(global)?;
+    let roots = roots();
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::io("find this program", error).ending(Exit::Own))?;
+    let mut words = vec![OsString::from(SUPERVISOR)];
+    words.extend(Front::words(&roots).map_err(|error| own(error.into()))?);
+    words.extend(std::env::args_os().skip(1));
+    let front = Front::start(&roots, &program, &words);
+    let mut front = front.map_err(|error| own(error.into()))?;
+    let ending = front.wait().map_err(|error| own(error.into()))?;
+    Ok(Exit::Passed(u8::try_from(front.end_as(ending)).unwrap_or(u8::MAX)))
+}
+
+/// Tells whom this program is the supervisor for, and its command line without the words for that.
+pub(crate) fn for_whom(words: Vec<OsString>) -> (Option<ProcessKey>, Vec<OsString>) {
+    match &words[..] {
+        [own, word, pid, start, rest @ ..] if word == SUPERVISOR => match parse_words(pid, start) {
+            Ok(front) => (Some(front), [&[own.clone()], rest].concat()),
+            Err(_) => (None, words),
+        },
+        _ => (None, words),
+    }
+}
+
+/// Makes sure, before anything is claimed for it, that the program is there.
+fn is_there(args: &RunArgs) -> Result<(), Failure> {
+    let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let found = find_program(program, std::env::var_os("PATH").as_deref());
+    found.map(drop).map_err(|error| not_started(&error))
+}
+
+fn not_started(error: &gpu_core::Error) -> Failure {
+    let exit = match error.kind() {
+        ErrorKind::Process(ProcessFault::Gone) => Exit::CommandNotFound,
+        ErrorKind::Process(ProcessFault::NotPermitted) => Exit::CommandNotRun,
+        _ => Exit::Own,
+    };
+    Failure::from(error.clone()).ending(exit)
+}
+
+/// Does what the front stands for.
+pub(crate) fn supervise(
+    args: &RunArgs,
+    global: &Global,
+    front: ProcessKey,
+) -> Result<Exit, Failure> {
+    let own = |failure: Failure| match failure.exit() {
+        Exit::Usage | Exit::TryLater => failure,
+        _ => failure.ending(Exit::Own),
+    };
+    let source = Source::open(global).map_err(own)?;
+    let locks = source.locks(args.wanted.claims.as_deref()).map_err(own)?;
+    let journal = source.journal().map_err(own)?;
+    let launcher = LinuxLauncher::new(&roots(), Some(front)).map_err(|error| own(error.into()))?;
+    let root = *source
+        .host
+        .own_line()
+        .map_err(|error| own(error.into()))?
+        .first()
+        .ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
+    let command = claiming::described(&args.command);
+    let request = claiming::request(&args.wanted, &source, root, command).map_err(own)?;
+    // Without it the command still runs; only a safe-gpu within finds other devices than its own.
+    let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
+    // Who claims within is to find the same leases.
+    let claims = args.wanted.claims.as_ref();
+    let claims = claims.map(|folder| (OsString::from(CLAIMS), folder.clone().into_os_string()));
+    let (program, arguments) = args
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::new(Exit::Usage, "run a command").with_hint("name one after --"))?;
+    let order = RunOrder {
+        request: request.clone(),
+        launch: Launch {
+            program: program.clone(),
+            arguments: arguments.to_vec(),
+            set: shim.iter().map(Shim::path).chain(claims).collect(),
+            unset: Vec::new(),
+        },
+        visible: args.wanted.visible.into(),
+        time_limit: args.time_limit,
+        grace: args.grace,
+        on_death: args.on_death(),
+        handoff: args.handoff_timeout,
+    };
+    let ports = Ports {
+        backend: &*source.backend,
+        host: &*source.host,
+        clock: &*source.clock,
+        journal: &*journal,
+        locks: &locks,
+    };
+    let mut watch = Watch {
+        quiet: global.quiet || global.json,
+        queue: Teller::new(&request.claim, global.quiet),
+        launcher: &launcher,
+        on_death: order.on_death,
+        asked: None,
+        has_waited: false,
+        told_waiting: false,
+    };
+    let token = ActToken::the_user_asked();
+    let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
+    match ran {
+        Ok(report) => Ok(watch.end(global, &report)),
+        Err(NotRun::NotGranted(NotGranted::Stopped) | NotRun::Stopped) => Ok(watch.stopped()),
+        Err(NotRun::NotGranted(why)) => Err(own(failure(&request, why))),
+        Err(NotRun::NotStarted(error)) => Err(not_started(&error)),
+        Err(NotRun::Lost(error, _)) => Err(own(error.into())),
+    }
+}
+
+/// Tells on standard error what happens around the program; standard output is the program's.
+struct Watch<'a> {
+    quiet: bool,
+    queue: Teller,
+    launcher: &'a LinuxLauncher,
+    on_death: OnDeath,
+    /// The signal by which somebody asked to end before the program ran.
+    asked: Option<i32>,
+    has_waited: bool,
+    told_waiting: bool,
+}
+
+impl Watch<'_> {
+    fn see(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Waiting(waiting) => {
+                self.has_waited = true;
+                self.queue.tell(waiting);
+                return self.go_on();
+            }
+            Event::Granted(grant) => {
+                self.queue.clear();
+                self.granted(grant);
+                return self.go_on();
+            }
+            Event::HandedOff(HandOff::TimedOut) => self.tell(
+                "the program does not show on its devices; a safe-gpu may take them for free now",
+            ),
+            Event::HandedOff(HandOff::Seen | HandOff::Wanted) => {}
+            Event::LimitReached => self.tell("the time is over; the program is ended"),
+            Event::Abandoned if self.on_death == OnDeath::End => {
+                self.tell("nobody waits for the program any more; it is ended");
+            }
+            Event::Abandoned => {}
+            Event::CleaningUp(event) => self.cleaning_up(&event),
+            Event::WaitingForMemory(waited) if waited >= Duration::from_secs(1) => {
+                if !std::mem::replace(&mut self.told_waiting, true) {
+                    self.tell("waiting for the memory to come back …");
+                }
+            }
+            Event::WaitingForMemory(_) => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Before the program runs, who asks gpuws to end asks for no more than that.
+    fn go_on(&mut self) -> ControlFlow<()> {
+        let abandoned =
+            self.on_death == OnDeath::End && self.launcher.is_abandoned().unwrap_or(false);
+        self.asked = self.asked.or_else(|| self.launcher.asked());
+        match self.asked.is_some() || abandoned {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn stopped(&mut self) -> Exit {
+        self.queue.clear();
+        self.tell("stopped; nothing was taken");
+        let signal = self.asked.unwrap_or(signal_hook::consts::SIGTERM);
+        Exit::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+    }
+
+    fn granted(&self, grant: &Grant) {
+        let origin = &grant.scene.snapshot.origin;
+        if *origin != Origin::Live {
+            self.tell(&origin.to_string());
+        }
+        let indexes: Vec<u32> = grant.devices.iter().map(|id| id.index).collect();
+        let tells_more = grant.decision.as_ref().map(chosen).filter(|text| *text != gpus(&indexes));
+        // Who got what there was need not read it; who waited, or had a choice, does.
+        if self.has_waited || tells_more.is_some() || indexes.len() > 1 {
+            self.tell(&tells_more.unwrap_or_else(|| gpus(&indexes)));
+        }
+        for (device, bar) in &grant.accepted {
+            let bar = claiming::barred(bar);
+            self.tell(&format!("mind: GPU {} is {bar}", device.index));
+        }
+        if let Some(Err(error)) = &grant.held_back {
+            let fault = error.fault();
+            self.tell(&format!("mind: users of safe-gpu do not see the lease: failed to {fault}"));
+        }
+    }
+
+    fn cleaning_up(&self, event: &gpu_reaper::Event<'_>) {
+        if let gpu_reaper::Event::Signalled(target, signal) = event {
+            let who = words::process(target.key.pid, &target.process.name);
+            self.tell(&format!("{signal} to {who}, which was left behind"));
+        }
+    }
+
+    /// Tells the last line, and returns how to end.
+    fn end(&self, global: &Global, report: &RunReport) -> Exit {
+        if global.json {
+            if let Ok(text) = one_line(&json::Run::of(report)) {
+                let _ = writeln!(std::io::stderr(), "{text}");
+            }
+        } else {
+            self.tell(&summary(report));
+            for left in &report.still_there {
+                let who = words::process(left.key.pid, &left.name);
+                self.tell(&format!("mind: {who} is still there"));
+            }
+            match &report.stopped {
+                Some(fault) => self.tell(&format!("mind: failed to {fault}")),
+                None if report.memory_back == Ok(false) => {
+                    self.tell("mind: the memory did not come back; gpuws doctor tells more");
+                }
+                None => {}
+            }
+        }
+        match report.limit_hit {
+            true => Exit::LimitHit,
+            false => Exit::Passed(u8::try_from(end_as(report.ending)).unwrap_or(u8::MAX)),
+        }
+    }
+
+    /// Says something in a line of its own; nobody is helped by a failure to say it.
+    fn tell(&self, text: &str) {
+        if !self.quiet {
+            let line = Line::new().plain("gpuws: ").plain(text);
+            let _ = writeln!(std::io::stderr(), "{}", line.text());
+        }
+    }
+}
+
+/// `done in 2 h 11 min · peak 37.4 and 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
+fn summary(report: &RunReport) -> String {
+    let head = match (report.limit_hit, report.ending) {
+        (true, _) => "ended at its time limit after".to_owned(),
+        (false, gpu_core::Ending::Code(0)) => "done in".to_owned(),
+        (false, gpu_core::Ending::Code(code)) => format!("ended with {code} after"),
+        (false, gpu_core::Ending::Signal(signal)) => format!("ended by signal {signal} after"),
+    };
+    let mut parts = vec![format!("{head} {}", lasted(report.elapsed))];
+    let peak = |used: &DeviceUse| match used.peak {
+        Ok(bytes) => format!("{:.1}", bytes.gib()),
+        Err(_) => "?".to_owned(),
+    };
+    // A program that ended before the first look was not seen on any.
+    if report.devices.iter().any(|used| used.peak.is_ok()) {
+        let peaks: Vec<String> = report.devices.iter().map(peak).collect();
+        parts.push(format!("peak {} GiB", peaks.join(" and ")));
+    }
+    parts.push(device_time(report.device_time()));
+    let ended = |action: &&Action| matches!(action.outcome, Outcome::Ended { .. });
+    let ended = report.left_behind.iter().filter(ended).count();
+    if ended > 0 {
+        let left = words::count(ended, "process", "processes");
+        let back = match report.memory_back {
+            Ok(true) => ", memory back",
+            _ => "",
+        };
+        let were = if ended == 1 { "was" } else { "were" };
+        parts.push(format!("{left} left behind {were} ended{back}"));
+    }
+    parts.join(" · ")
+}
+
+/// `42.1 s`, `2 h 11 min`.
+fn lasted(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+fn device_time(time: Duration) -> String {
+    match time.as_secs() {
+        0..3600 => format!("{:.1} GPU-seconds", time.as_secs_f64()),
+        _ => format!("{:.2} GPU-hours", time.as_secs_f64() / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Bytes, DeviceId, Ending, LeaseId, Pid};
+
+    #[test]
+    fn the_last_line_says_what_it_took_and_what_was_cleaned_up() {
+        let used = |index, mib| DeviceUse {
+            device: DeviceId::from_index(index),
+            peak: Ok(Bytes::from_mib(mib)),
+            held_for: Duration::from_secs(7_866),
+        };
+        let ended = |pid| Action {
+            pid: Pid(pid),
+            name: "worker".to_owned(),
+            outcome: Outcome::Ended { after_ms: 10 },
+            signals: Vec::new(),
+        };
+        let report = RunReport {
+            lease: LeaseId::parse("1-a").unwrap(),
+            ending: Ending::Code(0),
+            limit_hit: false,
+            abandoned: false,
+            devices: vec![used(4, 38_298), used(5, 37_786)],
+            elapsed: Duration::from_secs(7_860),
+            left_behind: vec![ended(1), ended(2)],
+            still_there: Vec::new(),
+            memory_back: Ok(true),
+            stopped: None,
+        };
+        assert_eq!(
+            summary(&report),
+            "done in 2 h 11 min · peak 37.4 and 36.9 GiB · 4.37 GPU-hours · \
+             2 processes left behind were ended, memory back"
+        );
+    }
+}

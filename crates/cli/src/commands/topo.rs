@@ -1,0 +1,115 @@
+//! `gpuws topo`: how the devices are connected, as a matrix or as a picture.
+
+use crate::args::{Global, TopoArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::source::Source;
+use crate::terminal::{Line, Screen};
+use gpu_core::{Absent, Error, ErrorKind, Group, Groups, Origin, Snapshot, Topology};
+use gpu_placement::{Matrix, picture};
+use std::path::Path;
+
+/// A machine and how its devices are connected.
+pub(crate) struct Connected {
+    pub(crate) now: Snapshot,
+    pub(crate) topology: Topology,
+    /// The nearest NUMA node of each device; `None` where that is not told.
+    pub(crate) nodes: Vec<Option<u32>>,
+}
+
+pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    if args.svg.is_some() && global.json {
+        return Err(Failure::new(Exit::Usage, "take --json here")
+            .with_source("--svg names another form"));
+    }
+    let connected = look(global)?;
+    match &args.svg {
+        Some(path) => draw(&connected, path, screen)?,
+        None if global.json => screen.json(&json::Topo::of(&connected))?,
+        None => screen.together(|screen| show(&connected, global, screen))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn look(global: &Global) -> Result<Connected, Failure> {
+    let groups: Groups = [Group::Product].into_iter().collect();
+    let source = Source::open_to_look(global, groups, false)?;
+    let now = gpu_core::observe_users(&*source.backend, &*source.host, &*source.clock, groups);
+    if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
+        return Err(Error::new(fault.kind, fault.text.clone()).into());
+    }
+    let topology = source.backend.topology().map_err(|error| untold(error, &now.origin))?;
+    if topology.links.is_empty() {
+        return Err(untold(Error::new(Absent::NotFound, "ask for the topology"), &now.origin));
+    }
+    let node = |index: usize| {
+        let named = |device: &&gpu_core::DeviceState| device.id().index as usize == index;
+        let details = now.devices.iter().find(named)?.details.as_ref().ok()?;
+        details.product.as_ref()?.numa_node.ok()
+    };
+    let nodes = (0..topology.links.len()).map(node).collect();
+    Ok(Connected { now, topology, nodes })
+}
+
+/// Says what to do where the machine does not tell how its devices are connected.
+fn untold(error: Error, origin: &Origin) -> Failure {
+    let is_absent = matches!(error.kind(), ErrorKind::Field(absent) if absent != Absent::NotPermitted);
+    let failure = Failure::from(error);
+    match (is_absent, origin) {
+        (false, _) => failure,
+        (true, Origin::Simulated(_)) => failure.with_hint(
+            "its recording does not have it; gpuws --sim dgx1-v100 topo shows one that does",
+        ),
+        (true, _) => failure.with_hint(
+            "the driver does not tell where the devices sit; lspci -t shows the PCI tree",
+        ),
+    }
+}
+
+fn title(connected: &Connected) -> String {
+    let count = connected.topology.links.len();
+    let gpus = crate::words::count(count, "GPU", "GPUs");
+    match (&connected.now.origin, &connected.now.hostname) {
+        (Origin::Live, Ok(hostname)) => format!("{hostname}: {gpus}"),
+        (origin, _) => format!("{origin}: {gpus}"),
+    }
+}
+
+fn draw(connected: &Connected, path: &Path, screen: &mut Screen) -> Result<(), Failure> {
+    let devices = &connected.now.devices;
+    let name = |index: usize| {
+        let device = devices.iter().find(|device| device.id().index as usize == index)?;
+        device.info.name.clone().ok()
+    };
+    let names: Vec<Option<String>> = (0..connected.topology.links.len()).map(name).collect();
+    let svg = picture(&connected.topology, &title(connected), &names, &connected.nodes);
+    if path.as_os_str() == "-" {
+        return screen.raw(svg.as_bytes());
+    }
+    std::fs::write(path, svg)
+        .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))
+}
+
+fn show(connected: &Connected, global: &Global, screen: &mut Screen) -> Result<(), Failure> {
+    if let Some(line) = super::doctor::origin(&connected.now) {
+        screen.print(&line)?;
+        screen.print(&Line::new())?;
+    }
+    let matrix = Matrix::of(&connected.topology, &connected.nodes);
+    let lines = matrix.lines(screen.room(0));
+    let mut is_head = true;
+    for line in lines {
+        let text = Line::new();
+        screen.print(&if is_head { text.dim(&line) } else { text.plain(&line) })?;
+        // After an empty line the next block has its own head.
+        is_head = line.is_empty();
+    }
+    if !global.quiet {
+        screen.print(&Line::new())?;
+        for (cell, meaning) in matrix.legend() {
+            screen.print(&Line::new().dim(format!("{cell:<6}{meaning}")))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! `gpuws claim --json`, `gpuws run --json` and `gpuws leases --json`.
+
+use super::{Device, SCHEMA};
+use crate::claiming::{asked_memory, passed};
+use crate::waiting::owner;
+use gpu_core::{DeviceId, Entry, Origin, Reading};
+use gpu_reaper::Outcome;
+use gpu_steward::{Decision, Grant, Leased, Listing, Preview, Queued, Refused, RunReport};
+use serde::Serialize;
+
+/// A lease that was granted.
+#[derive(Serialize)]
+pub(crate) struct Claimed {
+    schema: u32,
+    lease: String,
+    gpus: Vec<Device>,
+    passed_over: Vec<PassedOver>,
+}
+
+#[derive(Serialize)]
+struct PassedOver {
+    #[serde(flatten)]
+    device: Device,
+    why: String,
+}
+
+fn passed_over<'a>(
+    all: impl Iterator<Item = (&'a DeviceId, &'a gpu_placement::Passed)>,
+) -> Vec<PassedOver> {
+    all.map(|(id, why)| PassedOver { device: Device::of(id), why: passed(why) }).collect()
+}
+
+impl Claimed {
+    pub(crate) fn of(grant: &Grant) -> Self {
+        let decision = grant.decision.as_ref();
+        Claimed {
+            schema: SCHEMA,
+            lease: grant.entry.id.to_string(),
+            gpus: grant.devices.iter().map(Device::of).collect(),
+            passed_over: decision.map_or(Vec::new(), |decision| passed_over(decision.passed())),
+        }
+    }
+}
+
+/// What a claim would get now.
+#[derive(Serialize)]
+pub(crate) struct Wanted {
+    schema: u32,
+    origin: &'static str,
+    /// It can be had now.
+    possible: bool,
+    gpus: Vec<Device>,
+    passed_over: Vec<PassedOver>,
+    ahead_in_queue: usize,
+}
+
+impl Wanted {
+    pub(crate) fn of(seen: &Preview) -> Self {
+        let (gpus, passed_over) = match &seen.decision {
+            Ok(decision) => (named(decision), passed_over(decision.passed())),
+            Err(refused) => (Vec::new(), passed_over(refused.passed())),
+        };
+        Wanted {
+            schema: SCHEMA,
+            origin: origin(&seen.scene.snapshot.origin),
+            possible: seen.decision.is_ok(),
+            gpus,
+            passed_over,
+            ahead_in_queue: seen.ahead.len(),
+        }
+    }
+}
+
+fn named(decision: &Decision) -> Vec<Device> {
+    decision.devices().iter().map(Device::of).collect()
+}
+
+fn origin(origin: &Origin) -> &'static str {
+    match origin {
+        Origin::Live => "live",
+        Origin::Simulated(_) => "simulated",
+        Origin::Pasted => "pasted",
+    }
+}
+
+/// What a run came to.
+#[derive(Serialize)]
+pub(crate) struct Run {
+    schema: u32,
+    lease: String,
+    exit_code: i32,
+    limit_hit: bool,
+    elapsed_ms: u64,
+    gpu_time_ms: u64,
+    gpus: Vec<Used>,
+    left_behind: Vec<Left>,
+    still_there_by_pid: Vec<u32>,
+    /// Null where it could not be seen.
+    memory_back: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Used {
+    #[serde(flatten)]
+    device: Device,
+    peak_memory_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Left {
+    pid: u32,
+    name: String,
+    outcome: Outcome,
+}
+
+impl Run {
+    pub(crate) fn of(report: &RunReport) -> Self {
+        let millis =
+            |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let used = report.devices.iter().map(|used| Used {
+            device: Device::of(&used.device),
+            peak_memory_bytes: used.peak.ok().map(|bytes| bytes.0),
+        });
+        let left = report.left_behind.iter().map(|action| Left {
+            pid: action.pid.0,
+            name: action.name.clone(),
+            outcome: action.outcome.clone(),
+        });
+        Run {
+            schema: SCHEMA,
+            lease: report.lease.to_string(),
+            exit_code: report.ending.code(),
+            limit_hit: report.limit_hit,
+            elapsed_ms: millis(report.elapsed),
+            gpu_time_ms: millis(report.device_time()),
+            gpus: used.collect(),
+            left_behind: left.collect(),
+            still_there_by_pid: report.still_there.iter().map(|info| info.key.pid.0).collect(),
+            memory_back: report.memory_back.ok(),
+        }
+    }
+}
+
+/// All leases and who waits.
+#[derive(Serialize)]
+pub(crate) struct Leases {
+    schema: u32,
+    origin: &'static str,
+    leases: Vec<Lease>,
+    queue: Vec<Waiting>,
+}
+
+#[derive(Serialize)]
+struct Lease {
+    #[serde(flatten)]
+    entry: Named,
+    gpus: Vec<Device>,
+    /// The UUIDs of devices that are not seen here.
+    unseen_gpus: Vec<String>,
+    users: Vec<User>,
+}
+
+#[derive(Serialize)]
+struct User {
+    gpu_uuid: String,
+    pid: u32,
+    name: Option<String>,
+    memory_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Named {
+    id: String,
+    user: String,
+    uid: u32,
+    pid: u32,
+    /// The process is there, and the user's.
+    alive: bool,
+    command: String,
+    since: String,
+    count: u32,
+    /// Memory of each device; null for whole devices.
+    share_bytes: Option<u64>,
+    within: Option<String>,
+}
+
+impl Named {
+    fn of(entry: &Entry, alive: bool) -> Self {
+        Named {
+            id: entry.id.to_string(),
+            user: owner(entry),
+            uid: entry.owner,
+            pid: entry.root.pid.0,
+            alive,
+            command: entry.command.clone(),
+            since: entry.since.to_string(),
+            count: entry.claim.count,
+            share_bytes: asked_memory(&entry.claim).map(|bytes| bytes.0),
+            within: entry.within.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Waiting {
+    #[serde(flatten)]
+    entry: Named,
+    ahead_in_queue: usize,
+    lacks: Vec<PassedOver>,
+}
+
+impl Leases {
+    pub(crate) fn of(listing: &Listing) -> Self {
+        let known = |reading: Reading<gpu_core::Bytes>| reading.ok().map(|bytes| bytes.0);
+        let lease = |leased: &Leased| Lease {
+            entry: Named::of(&leased.entry, leased.root.is_some()),
+            gpus: leased.devices.iter().filter_map(|(_, id)| id.as_ref()).map(Device::of).collect(),
+            unseen_gpus: leased
+                .devices
+                .iter()
+                .filter(|(_, id)| id.is_none())
+                .map(|(uuid, _)| uuid.to_string())
+                .collect(),
+            users: leased
+                .users
+                .iter()
+                .map(|user| User {
+                    gpu_uuid: user.device.to_string(),
+                    pid: user.pid.0,
+                    name: user.name.clone(),
+                    memory_bytes: known(user.memory),
+                })
+                .collect(),
+        };
+        let waiting = |queued: &Queued| Waiting {
+            entry: Named::of(&queued.entry, queued.root.is_some()),
+            ahead_in_queue: queued.ahead,
+            lacks: queued
+                .lacks
+                .as_ref()
+                .map_or(Vec::new(), |lacks: &Refused| passed_over(lacks.passed())),
+        };
+        Leases {
+            schema: SCHEMA,
+            origin: origin(&listing.scene.snapshot.origin),
+            leases: listing.leases.iter().map(lease).collect(),
+            queue: listing.queue.iter().map(waiting).collect(),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a claim that waits tells the one who waits for it.
+
+use crate::terminal::Line;
+use crate::words;
+use gpu_claim::{HeldUp, Waiting};
+use gpu_core::{Claim, Entry, Share};
+use gpu_host::user_name;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+/// Without a terminal the same is told again only after this time.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// What turns while one waits.
+const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠼'];
+
+/// Tells on standard error how a claim waits: on a terminal in one line that changes, else in a
+/// line for each change.
+pub(crate) struct Teller {
+    claim: String,
+    is_terminal: bool,
+    columns: usize,
+    turns: usize,
+    /// What was told last, and when.
+    told: Option<(String, Duration)>,
+    silent: bool,
+}
+
+impl Teller {
+    /// Returns one for a claim; `quiet` tells nothing.
+    pub(crate) fn new(claim: &Claim, quiet: bool) -> Self {
+        let stderr = std::io::stderr();
+        let size = terminal_size::terminal_size_of(&stderr);
+        Teller {
+            claim: asked(claim),
+            is_terminal: stderr.is_terminal(),
+            columns: size.map_or(80, |(width, _)| width.0.into()),
+            turns: 0,
+            told: None,
+            silent: quiet,
+        }
+    }
+
+    /// Tells how it stands.
+    pub(crate) fn tell(&mut self, waiting: &Waiting<'_>) {
+        let how = how(&self.claim, waiting);
+        let is_new = self
+            .told
+            .as_ref()
+            .is_none_or(|(told, at)| *told != how || waiting.waited.saturating_sub(*at) >= AGAIN);
+        if self.silent || !(self.is_terminal || is_new) {
+            return;
+        }
+        let line = Line::new().plain("gpuws: ").plain(&how);
+        // Nobody is helped by a failure to say that one has to wait.
+        let mut stderr = std::io::stderr();
+        if self.is_terminal {
+            let turn = SPINNER[self.turns % SPINNER.len()];
+            self.turns += 1;
+            let clock = format!(" {turn} {}", clock(waiting.waited));
+            let room = self.columns.saturating_sub(clock.chars().count() + 1);
+            let _ = write!(stderr, "\r\x1b[K{}{clock}", line.cut(room).text());
+            let _ = stderr.flush();
+        } else {
+            let _ = writeln!(stderr, "{}", line.text());
+        }
+        if is_new {
+            self.told = Some((how, waiting.waited));
+        }
+    }
+
+    /// Takes the line that changes away.
+    pub(crate) fn clear(&mut self) {
+        if self.is_terminal && self.told.take().is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// `2 GPUs asked; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
+fn how(claim: &str, waiting: &Waiting<'_>) -> String {
+    let mut text = format!("{claim} asked");
+    if let Some(last) = waiting.ahead.last() {
+        let place = ordinal(waiting.ahead.len() + 1);
+        let (who, what) = (owner(last), asked(&last.claim));
+        text.push_str(&format!("; {place} in the queue behind {who} ({what})"));
+    }
+    let mut leases = waiting.leases.iter().map(held);
+    let first: Vec<String> = leases.by_ref().take(2).collect();
+    if !first.is_empty() {
+        let more = match leases.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text.push_str(&format!("; leased by {}{more}", first.join(", ")));
+    }
+    match waiting.held_up {
+        Some(HeldUp::SafeGpu) => text.push_str("; a safe-gpu is at work"),
+        Some(HeldUp::Table) => text.push_str("; somebody keeps the table of leases locked"),
+        None => {}
+    }
+    text
+}
+
+/// `alice (4 GPUs)`.
+fn held(lease: &Entry) -> String {
+    let count = words::count(lease.devices.len(), "GPU", "GPUs");
+    match lease.claim.share {
+        Share::Whole => format!("{} ({count})", owner(lease)),
+        Share::Memory(bytes) => format!("{} ({bytes} of {count})", owner(lease)),
+    }
+}
+
+/// The name of whose an entry is.
+pub(crate) fn owner(entry: &Entry) -> String {
+    user_name(entry.owner).unwrap_or_else(|_| format!("user {}", entry.owner))
+}
+
+/// `2 GPUs`, `6,144 MiB of 1 GPU`.
+pub(crate) fn asked(claim: &Claim) -> String {
+    let count = words::count(claim.count as usize, "GPU", "GPUs");
+    match claim.share {
+        Share::Whole => count,
+        Share::Memory(bytes) => format!("{bytes} of {count}"),
+    }
+}
+
+/// `1st`, `2nd`, `11th`.
+pub(crate) fn ordinal(number: usize) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// `0:42`, `1:02:03`.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Bytes, DeviceUuid, LeaseId, Pid, ProcessKey, Timestamp};
+
+    fn entry(owner: u32, devices: usize, claim: Claim) -> Entry {
+        let uuid = |n| DeviceUuid(format!("GPU-{n}"));
+        Entry {
+            id: LeaseId::parse("1-a").unwrap(),
+            ticket: 1,
+            owner,
+            root: ProcessKey { pid: Pid(1), start: None },
+            within: None,
+            claim,
+            devices: (0..devices).map(uuid).collect(),
+            command: String::new(),
+            since: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn who_waits_learns_behind_whom_and_for_what() {
+        let ahead = [entry(0, 0, Claim::whole(1))];
+        let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(2) };
+        let leases = [entry(0, 4, Claim::whole(4)), entry(4_000_000_007, 2, share)];
+        let waited = Duration::from_secs(42);
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        assert_eq!(
+            how("2 GPUs", &waiting),
+            "2 GPUs asked; 2nd in the queue behind root (1 GPU); leased by root (4 GPUs), \
+             user 4000000007 (6,144 MiB of 2 GPUs)"
+        );
+    }
+
+    #[test]
+    fn places_and_times_are_written_as_people_write_them() {
+        let places = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].map(ordinal);
+        let written =
+            ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"];
+        assert_eq!(places, written);
+        assert_eq!(clock(Duration::from_secs(42)), "0:42");
+        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
+    }
+}

@@ -1,0 +1,303 @@
+//! `gpuws run`, `claim` and `leases` on real processes, within sessions of the simulated NVML.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+
+const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
+
+/// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
+/// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
+fn script(machine: &str, script: &str) -> Output {
+    let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1 \
+                 ${2:+--seconds $2}; }\n\
+                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
+                 sleep 0.05; done; }\n\
+                 leases() { \"$0\" leases --json | tr -d ' \\n'; }\n";
+    let mut command = Command::new(GPUWS);
+    command.args(["sim", machine, "--live", "--", "sh", "-c"]);
+    command.arg(format!("{begin}{script}")).arg(GPUWS);
+    for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
+    assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");
+    output
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn out(output: &Output) -> String {
+    text(&output.stdout)
+}
+
+fn told(output: &Output) -> String {
+    text(&output.stderr)
+}
+
+#[test]
+fn the_code_and_the_signal_of_the_command_are_passed() {
+    let code =
+        |command: &str| script("twelve-gpus", &format!("\"$0\" run -- {command}; echo $?")).stdout;
+    assert_eq!(text(&code("true")), "0\n");
+    assert_eq!(text(&code("sh -c 'exit 42'")), "42\n");
+    assert_eq!(text(&code("sh -c 'kill -TERM $$'")), "143\n");
+    assert_eq!(text(&code("sh -c 'kill -KILL $$'")), "137\n");
+    assert_eq!(text(&code("/nobody/has/this")), "127\n");
+    assert_eq!(text(&code("/dev/null")), "126\n");
+}
+
+#[test]
+fn a_command_that_a_signal_ended_ends_gpuws_so() {
+    // A shell says 143 for both a code and a signal; only the parent can tell.
+    let output = script(
+        "twelve-gpus",
+        "python3 -c 'import subprocess, sys\n\
+         print(subprocess.run([sys.argv[1], \"run\", \"--\", \"sh\", \"-c\", \"kill -TERM $$\"])\
+         .returncode)' \"$0\"",
+    );
+    assert_eq!(out(&output), "-15\n", "{output:?}");
+}
+
+#[test]
+fn the_command_sees_its_devices_and_no_others() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -n 12 --visible index -- sh -c 'echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER'\n\
+         \"$0\" run --gpu 3 -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n\
+         \"$0\" query --query-gpu=uuid --format=csv,noheader -i 3 2>/dev/null",
+    );
+    let said = out(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [all, third, uuid] = lines[..] else { panic!("{output:?}") };
+    assert_eq!(all, "0,1,2,3,4,5,6,7,8,9,10,11 PCI_BUS_ID");
+    assert_eq!(third, uuid);
+    assert!(uuid.starts_with("GPU-"), "{uuid}");
+}
+
+#[test]
+fn a_given_list_is_narrowed_and_never_widened() {
+    let output = script(
+        "twelve-gpus",
+        "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=5,11\n\
+         \"$0\" run -n 2 --visible index -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n\
+         \"$0\" run --gpu 11 --visible index -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n\
+         \"$0\" run --gpu 4 -- true; echo $?\n\
+         \"$0\" run -n 3 -- true; echo $?\n\
+         CUDA_VISIBLE_DEVICES= \"$0\" run -- true; echo $?",
+    );
+    assert_eq!(out(&output), "5,11\n11\n2\n2\n2\n", "{output:?}");
+}
+
+#[test]
+fn what_is_left_behind_on_a_device_is_ended_and_its_memory_is_seen_back() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run --gpu 2 -- sh -c \"$(cat <<'END'\n\
+         setsid \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:3000 &\n\
+         until \"$0\" status -i 2 --json | grep -q nvml-sim; do sleep 0.05; done; sleep 0.6; exit 7\n\
+         END\n\
+         )\" \"$0\"; echo $?; \"$0\" status -i 2 --json | tr -d ' \\n'; \"$0\" leases --json | tr -d ' \\n'",
+    );
+    let (said, told) = (out(&output), told(&output));
+    assert!(said.starts_with("7\n"), "{output:?}");
+    assert!(said.contains("\"processes\":[]"), "{said}");
+    assert!(said.contains("\"leases\":[],\"queue\":[]"), "{said}");
+    assert!(told.contains("SIGTERM to ") && told.contains("which was left behind"), "{told}");
+    assert!(told.contains("peak 2.9 GiB"), "{told}");
+    assert!(told.contains("1 process left behind was ended, memory back"), "{told}");
+}
+
+#[test]
+fn what_is_left_behind_without_a_device_is_left_alone() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -- sh -c 'sleep 300 >/dev/null 2>&1 & echo $!' > pid-$$\n\
+         kill -0 $(cat pid-$$) && echo alive; kill $(cat pid-$$); rm pid-$$",
+    );
+    assert_eq!(out(&output), "alive\n", "{output:?}");
+}
+
+#[test]
+fn at_the_time_limit_all_of_it_is_ended() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run --time-limit 1s --grace 1s -- \
+         sh -c 'trap \"\" TERM; sleep 300 & echo $!; echo $$; wait; wait' > pids-$$; echo $?\n\
+         for pid in $(cat pids-$$); do kill -0 $pid 2>/dev/null && echo $pid lives; done; rm pids-$$",
+    );
+    assert_eq!(out(&output), "124\n", "{output:?}");
+    assert!(told(&output).contains("the time is over"), "{output:?}");
+}
+
+#[test]
+fn when_gpuws_is_killed_the_command_ends() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -- sh -c 'sleep 300 & echo $! $$; wait' > pids-$$ & front=$!\n\
+         until_so test -s pids-$$; kill -KILL $front\n\
+         gone() { ! kill -0 $1 2>/dev/null; }\n\
+         for pid in $(cat pids-$$); do until_so gone $pid; done\n\
+         none() { leases | grep -q '\"leases\":\\[\\]'; }\n\
+         until_so none; echo all gone; rm pids-$$",
+    );
+    assert_eq!(out(&output), "all gone\n", "{output:?}");
+}
+
+#[test]
+fn when_gpuws_is_killed_the_command_goes_on_with_its_lease_if_it_is_to() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run --gpu 7 --on-death keep -- sh -c 'echo $$; exec sleep 300' > pid-$$ & front=$!\n\
+         until_so test -s pid-$$; kill -KILL $front; sleep 0.5\n\
+         kill -0 $(cat pid-$$) && echo lives\n\
+         \"$0\" run --gpu 7 --no-wait -- true; echo $?\n\
+         kill $(cat pid-$$); \"$0\" run --gpu 7 --timeout 20s -- true; echo $?; rm pid-$$",
+    );
+    assert_eq!(out(&output), "lives\n75\n0\n", "{output:?}");
+}
+
+#[test]
+fn a_lease_outlives_a_supervisor_that_is_killed_and_no_more() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run --gpu 7 -- sh -c 'echo $PPID $$; exec sleep 300' > pids-$$ & front=$!\n\
+         until_so test -s pids-$$; read supervisor job < pids-$$; kill -KILL $supervisor\n\
+         \"$0\" run --gpu 7 --no-wait -- true; echo $?\n\
+         kill $job; \"$0\" run --gpu 7 --timeout 20s -- true; echo $?; rm pids-$$",
+    );
+    assert_eq!(out(&output), "75\n0\n", "{output:?}");
+}
+
+#[test]
+fn a_run_within_a_run_has_its_devices_from_there() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -n 2 --gpu 4,9 --visible index -- sh -c '\n\
+         echo $CUDA_VISIBLE_DEVICES\n\
+         \"$0\" run --visible index -- sh -c \"echo \\$CUDA_VISIBLE_DEVICES\"\n\
+         \"$0\" run -n 2 --mem 10GiB --visible index -- sh -c \"echo \\$CUDA_VISIBLE_DEVICES\"\n\
+         \"$0\" run -n 3 -- true; echo $?\n\
+         unset CUDA_VISIBLE_DEVICES; \"$0\" run -n 3 -- true; echo $?\n\
+         \"$0\" run --gpu 0 -- true; echo $?' \"$0\"",
+    );
+    let said = out(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [outer, one, shares, more, hidden, other] = lines[..] else { panic!("{output:?}") };
+    assert_eq!(outer, "4,9");
+    assert!(["4", "9"].contains(&one), "{output:?}");
+    assert_eq!((shares, more, hidden, other), ("4,9", "2", "2", "2"), "{output:?}");
+}
+
+#[test]
+fn who_cannot_be_served_now_waits_or_is_told() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -n 12 -- sh -c 'echo held; until [ -e go-on ]; do sleep 0.05; done; rm go-on' \
+         > held-$$ & \n\
+         until_so grep -q held held-$$\n\
+         \"$0\" run --no-wait -- true; echo $?\n\
+         \"$0\" run --timeout 1s -- true; echo $?\n\
+         \"$0\" run -n 3 -- echo served & waiter=$!\n\
+         queued() { leases | grep -q '\"ahead_in_queue\":0'; }\n\
+         until_so queued; touch go-on; wait $waiter; echo $?; rm held-$$",
+    );
+    assert_eq!(out(&output), "75\n75\nserved\n0\n", "{output:?}");
+    let told = told(&output);
+    assert!(told.contains("not free now") && told.contains("not free within the time"), "{told}");
+}
+
+#[test]
+fn shares_of_one_device_go_side_by_side_as_far_as_its_memory_goes() {
+    let output = script(
+        "twelve-gpus",
+        "hold() { \"$0\" run --gpu 0 $1 -- sh -c 'echo held; exec sleep 300' > held-$2 & }\n\
+         hold '--mem 10GiB' a; until_so grep -q held held-a; first=$!\n\
+         hold '--mem 10GiB' b; until_so grep -q held held-b; second=$!\n\
+         \"$0\" run --gpu 0 --mem 10GiB --no-wait -- true; echo $?\n\
+         \"$0\" run --gpu 0 --no-wait -- true; echo $?\n\
+         \"$0\" run --gpu 0 --mem 2GiB --no-wait -- true; echo $?\n\
+         kill $first $second; wait $first $second\n\
+         \"$0\" run --gpu 0 --timeout 20s -- true; echo $?; rm held-a held-b",
+    );
+    assert_eq!(out(&output), "75\n75\n0\n0\n", "{output:?}");
+}
+
+#[test]
+fn outsiders_and_unexplained_memory_bar_a_device_unless_they_are_accepted() {
+    let output = script(
+        "labbox",
+        "for gpu in 0 1 2 3; do \"$0\" run --gpu $gpu --no-wait -- true; echo $?; done\n\
+         \"$0\" run --gpu 3 --accept-used -- true; echo $?",
+    );
+    assert_eq!(out(&output), "75\n0\n75\n75\n0\n", "{output:?}");
+    let told = told(&output);
+    assert!(told.contains("used without a lease by "), "{told}");
+    assert!(told.contains("in use that nobody accounts for"), "{told}");
+    assert!(told.contains("mind: GPU 3 is "), "{told}");
+}
+
+#[test]
+fn a_device_that_drives_the_only_display_can_be_had() {
+    let output = script("display-single", "\"$0\" run --no-wait -- echo mine; echo $?");
+    assert_eq!(out(&output), "mine\n0\n", "{output:?}");
+}
+
+#[test]
+fn a_shell_has_devices_until_it_ends() {
+    let output = script(
+        "twelve-gpus",
+        "sh -c 'eval \"$(\"$0\" claim -n 2 --export)\"\n\
+         echo $CUDA_VISIBLE_DEVICES | tr -cd , | wc -c; echo $CUDA_DEVICE_ORDER\n\
+         \"$0\" leases --json | grep -c \"uuid\"' \"$0\"\n\
+         none() { leases | grep -q '\"leases\":\\[\\]'; }\n\
+         until_so none; echo none",
+    );
+    let said = out(&output);
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    assert_eq!(lines, ["1", "PCI_BUS_ID", "2", "none"], "{output:?}");
+}
+
+#[test]
+fn a_script_holds_devices_as_long_as_its_pipe_is_open() {
+    let output = script(
+        "twelve-gpus",
+        "mkfifo pipe-$$; \"$0\" claim --gpu 6 --hold < pipe-$$ > held-$$ & holder=$!\n\
+         exec 3> pipe-$$; until_so grep -q CUDA_VISIBLE_DEVICES=GPU- held-$$\n\
+         \"$0\" run --gpu 6 --no-wait -- true; echo $?\n\
+         exec 3>&-; wait $holder; echo $?\n\
+         \"$0\" run --gpu 6 --no-wait -- true; echo $?; rm pipe-$$ held-$$",
+    );
+    // A claim of this very script is one that it may use.
+    assert_eq!(out(&output), "0\n0\n0\n", "{output:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_at_once_and_nothing_stays_locked() {
+    let output = script(
+        "twelve-gpus",
+        "for words in '--mem 0GiB' '--mem 6' '-n 0' '-n 13' '--gpu 12' '--mem 30GiB' \
+           '--gpu GPU-00000000-0000-0000-0000-000000000000' '--with 1 --not 1' '-n 1 --with 1,2' \
+           '--timeout 0' '--no-wait --timeout 1s' '--capability x' '--claims /no/such/folder'; do\n\
+         \"$0\" run $words -- touch ran; echo $?; done\n\
+         test -e ran && echo ran; leases",
+    );
+    let said = out(&output);
+    let mut lines: Vec<&str> = said.lines().collect();
+    let leases = lines.pop().unwrap();
+    assert_eq!(lines, ["2"; 13], "{output:?}");
+    assert!(leases.contains("\"leases\":[],\"queue\":[]"), "{output:?}");
+    assert_eq!(script("no-driver", "\"$0\" run -- true; echo $?").stdout, b"125\n");
+    assert_eq!(script("no-driver", "\"$0\" claim --hold; echo $?").stdout, b"3\n");
+}
+
+#[test]
+fn a_machine_that_is_only_simulated_runs_nothing() {
+    let output =
+        Command::new(GPUWS).args(["--sim", "labbox", "run", "--", "true"]).output().unwrap();
+    assert_eq!((output.status.code(), output.status.signal()), (Some(2), None), "{output:?}");
+    assert!(told(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
+}
