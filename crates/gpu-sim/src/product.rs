@@ -5,7 +5,7 @@ use crate::machine::Device;
 use gpu_core::{DeviceDetails, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError};
 use toml::Spanned;
 
 /// The products that made machines have.
@@ -29,11 +29,11 @@ pub(crate) struct Tells {
 /// A device that a recording shows is not of the built-in ones: it tells what was recorded.
 pub(crate) fn overlay(device: &mut Device, own: &Products, recorded: bool) {
     let Ok(name) = device.info.name.clone() else { return };
-    let built_in = built_in().filter(|_| !recorded);
-    for products in built_in.into_iter().chain([own]) {
-        if let Some((_, tells)) = products.iter().find(|(known, _)| *known.get_ref() == name) {
-            tells.lay_over(device);
-        }
+    if !recorded && let Some(tells) = built_in(&name) {
+        tells.lay_over(device);
+    }
+    if let Some((_, tells)) = own.iter().find(|(known, _)| *known.get_ref() == name) {
+        tells.lay_over(device);
     }
 }
 
@@ -59,9 +59,31 @@ impl Tells {
     }
 }
 
-fn built_in() -> Option<&'static Products> {
-    static PRODUCTS: OnceLock<Option<Products>> = OnceLock::new();
-    PRODUCTS.get_or_init(|| toml::from_str(BUILT_IN).ok()).as_ref()
+/// Returns what a product tells that made machines have. Only what is said of it is read, once: to
+/// read all takes longer than to start a machine.
+fn built_in(name: &str) -> Option<Arc<Tells>> {
+    static READ: Mutex<BTreeMap<String, Arc<Tells>>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = read.get(name) {
+        return Some(Arc::clone(known));
+    }
+    let products: Option<Products> = toml::from_str(&tables(name)).ok();
+    let tells = Arc::new(products?.into_values().next()?);
+    read.insert(name.to_owned(), Arc::clone(&tells));
+    Some(tells)
+}
+
+/// Returns the tables of a product: all that begin with its name.
+fn tables(name: &str) -> String {
+    let begin = format!("[\"{name}\".");
+    let mut own = false;
+    let lines = BUILT_IN.split_inclusive('\n').filter(|line| {
+        if line.starts_with('[') {
+            own = line.starts_with(&begin);
+        }
+        own
+    });
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -72,6 +94,10 @@ mod tests {
     fn the_built_in_products_are_well_formed() {
         let products: Products = toml::from_str(BUILT_IN).unwrap();
         assert!(products.len() >= 3);
-        assert_eq!(built_in().unwrap().len(), products.len());
+        for (name, tells) in products {
+            let alone = built_in(name.get_ref()).unwrap();
+            assert_eq!(format!("{alone:?}"), format!("{tells:?}"), "{name:?}");
+        }
+        assert!(built_in("NVIDIA").is_none() && built_in("").is_none());
     }
 }
