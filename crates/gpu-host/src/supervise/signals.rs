@@ -125,6 +125,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_same_signal_at_once_is_an_echo_and_another_is_none() {
+        let mut heard = BTreeMap::new();
+        assert!(!is_echo(&mut heard, SIGTERM) && is_echo(&mut heard, SIGTERM));
+        assert!(!is_echo(&mut heard, SIGHUP) && is_echo(&mut heard, SIGTERM));
+        let before = moment().saturating_sub(ECHO);
+        heard.insert(SIGTERM, before);
+        assert!(!is_echo(&mut heard, SIGTERM), "a second later it is a word of its own");
+    }
+
+    #[test]
     fn masks_count_signals_from_one() {
         assert!(is_in(1, 1) && !is_in(1, 2));
         assert!(is_in(0x4000, SIGTERM) && is_in(1 << 63, 64));
