@@ -95,7 +95,7 @@ impl LinuxJob {
             self.look_at_job()?;
         }
         if came.contains(&SIGCHLD) {
-            // What is not waited for now is at the next child's end, or at this process's.
+            // Who stays a zombie is waited for at the next end of a child, or when this process ends.
             let _ = self.wait_for_orphans();
         }
         if let Some(ending) = self.ended.filter(|_| !self.told_ended) {
