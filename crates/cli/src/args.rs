@@ -114,6 +114,9 @@ pub(crate) enum Command {
     /// List the leases and who waits for one.
     #[command(after_help = "Example: gpuws leases --json")]
     Leases(LeasesArgs),
+    /// Show how the devices are connected, as nvidia-smi topo -m does, or draw it.
+    #[command(after_help = "Example: gpuws --sim dgx1-v100 topo --svg dgx1.svg")]
+    Topo(TopoArgs),
     /// List the processes that have a file open or mapped.
     #[command(after_help = "Example: gpuws holders /dev/nvidia0 /dev/nvidia-uvm")]
     Holders(HoldersArgs),
@@ -228,6 +231,13 @@ impl ReapArgs {
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_secs(self.grace)
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopoArgs {
+    /// Draw a picture into this file instead; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

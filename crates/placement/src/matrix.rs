@@ -51,8 +51,7 @@ impl Matrix {
 
     /// Returns what each kind of cell that is in the matrix means.
     pub fn legend(&self) -> Vec<(&'static str, &'static str)> {
-        let has = |kind: fn(&Link) -> bool| self.links.iter().flatten().any(kind);
-        let all: [(&str, &str, fn(&Link) -> bool); 8] = [
+        let all: [(&str, &str, IsKind); 8] = [
             ("X", "the device itself", |link| *link == Link::Itself),
             ("NV#", "so many NVLinks", |link| matches!(link, Link::NvLink(_))),
             ("PIX", "one PCIe bridge at most", |link| *link == Link::Pix),
@@ -62,7 +61,7 @@ impl Matrix {
             ("SYS", "from one NUMA node to another", |link| *link == Link::Sys),
             ("?", "not told", |link| *link == Link::Unknown),
         ];
-        let shown = all.into_iter().filter(|(_, _, kind)| has(*kind));
+        let shown = all.into_iter().filter(|(_, _, is)| self.links.iter().flatten().any(is));
         shown.map(|(cell, meaning, _)| (cell, meaning)).collect()
     }
 
@@ -118,6 +117,9 @@ impl Matrix {
         lines
     }
 }
+
+/// Tells whether a cell is of some kind.
+type IsKind = fn(&Link) -> bool;
 
 /// How columns are headed, and how far apart they are.
 #[derive(Clone, Copy)]

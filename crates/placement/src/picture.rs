@@ -18,6 +18,11 @@ const NAME: i64 = 14;
 /// Room between two rows.
 const BETWEEN: i64 = 96;
 const BAR: i64 = 26;
+/// Room for the title.
+const HEADING: i64 = 24;
+const LEAST_WIDTH: i64 = 420;
+/// How many devices that have nothing in common stand in a row.
+const LONGEST_ROW: usize = 8;
 
 /// The parts of the PCI tree, the widest first, each with what its box is called.
 const PARTS: [(Link, &str); 4] = [
@@ -27,15 +32,22 @@ const PARTS: [(Link, &str); 4] = [
     (Link::Pix, "PCIe bridge"),
 ];
 
-/// Returns a picture of a topology as SVG, with a name for each device and its nearest NUMA node
-/// by index, where they are told.
-pub fn picture(topology: &Topology, names: &[Option<String>], nodes: &[Option<u32>]) -> String {
+/// Returns a picture of a topology as SVG, with a title, and a name for each device and its nearest
+/// NUMA node by index, where they are told.
+pub fn picture(
+    topology: &Topology,
+    title: &str,
+    names: &[Option<String>],
+    nodes: &[Option<u32>],
+) -> String {
     let tree = Tree { topology };
     let rows = tree.rows();
     let mut places = vec![(0, 0); topology.links.len()];
     let depth = 1 + rows.iter().map(|row| tree.depth(row, 0)).max().unwrap_or(0);
     let step = DEVICE.1 + BETWEEN + 2 * depth * (PAD + NAME) - NAME;
-    let top = MARGIN + depth * (PAD + NAME) + arc_room(&rows);
+    let shared = tree.shared();
+    let bent = shared.map_or_else(|| arc_room(&rows), |_| 0);
+    let top = MARGIN + HEADING + depth * (PAD + NAME) + bent;
     for (line, row) in rows.iter().enumerate() {
         for (column, device) in row.iter().enumerate() {
             let x = MARGIN + depth * PAD + column as i64 * (DEVICE.0 + GAP);
@@ -44,11 +56,11 @@ pub fn picture(topology: &Topology, names: &[Option<String>], nodes: &[Option<u3
     }
     let longest = rows.iter().map(Vec::len).max().unwrap_or(0) as i64;
     let width = 2 * (MARGIN + depth * PAD) + longest * (DEVICE.0 + GAP) - GAP;
-    let bottom = top + rows.len() as i64 * step - BETWEEN + MARGIN;
-    let shared = tree.shared();
+    let last = top + (rows.len() as i64 - 1).max(0) * step;
+    let bottom = last + DEVICE.1 + depth * PAD + MARGIN;
     let height = bottom + shared.map_or(0, |_| BAR + 2 * GAP);
     let mut picture = Picture { svg: String::new(), places, nodes };
-    picture.begin(width.max(240), height.max(120));
+    picture.begin(title, width.max(LEAST_WIDTH), height);
     for row in &rows {
         picture.boxes(&tree, row, 0);
     }
@@ -101,6 +113,9 @@ impl Tree<'_> {
     fn rows(&self) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.topology.links.len()).collect();
         let mut rows = self.split(&all, |path| path != Some(Link::Sys));
+        if rows.iter().all(|row| row.len() == 1) {
+            return all.chunks(LONGEST_ROW).map(<[usize]>::to_vec).collect();
+        }
         for row in &mut rows {
             *row = self.in_order(row, 0);
         }
@@ -198,12 +213,12 @@ impl Picture<'_> {
         let _ = writeln!(self.svg, "{element}");
     }
 
-    fn begin(&mut self, width: i64, height: i64) {
-        let count = self.places.len();
+    fn begin(&mut self, title: &str, width: i64, height: i64) {
+        let title = escaped(title);
         self.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\" font-family=\"sans-serif\">\n\
-             <title>How {count} GPUs are connected</title>\n\
+             <title>{title}</title>\n\
              <style>\n\
              .box {{ fill: #8080801a; stroke: #888; }}\n\
              .name {{ fill: #666; font-size: 11px; }}\n\
@@ -213,7 +228,8 @@ impl Picture<'_> {
              .lanes {{ fill: #111; font-size: 11px; text-anchor: middle; paint-order: stroke; \
              stroke: #fff; stroke-width: 3; }}\n\
              </style>\n\
-             <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>"
+             <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n\
+             <text class=\"name\" x=\"{MARGIN}\" y=\"{MARGIN}\">{title}</text>"
         ));
     }
 
@@ -330,7 +346,7 @@ impl Picture<'_> {
 }
 
 /// The longest name that is shown.
-const LONGEST_NAME: usize = 64;
+const LONGEST_NAME: usize = 120;
 
 /// Returns text that means itself in SVG: markup escaped, what XML cannot hold left out.
 fn escaped(text: &str) -> String {
@@ -346,4 +362,87 @@ fn escaped(text: &str) -> String {
         }
     }
     safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topology(count: usize, link: impl Fn(usize, usize) -> Link, paths: bool) -> Topology {
+        let square = |flat: bool| {
+            let cell = |from: usize, to: usize| match (from == to, link(from.min(to), from.max(to)))
+            {
+                (true, _) => Link::Itself,
+                (_, Link::NvLink(_)) if flat => Link::Sys,
+                (_, link) => link,
+            };
+            (0..count).map(|from| (0..count).map(|to| cell(from, to)).collect()).collect()
+        };
+        let paths = if paths { square(true) } else { Vec::new() };
+        Topology { links: square(false), paths, peers: Vec::new() }
+    }
+
+    fn pairs(from: usize, to: usize) -> Link {
+        match (from / 2 == to / 2, from + to == 3) {
+            (true, _) => Link::Pix,
+            (_, true) => Link::NvLink(2),
+            _ => Link::Sys,
+        }
+    }
+
+    /// Counts the elements of a class.
+    fn count(svg: &str, class: &str) -> usize {
+        svg.matches(&format!("class=\"{class}\"")).count()
+    }
+
+    #[test]
+    fn each_device_link_and_part_is_drawn_once() {
+        let nodes = [Some(0), Some(0), Some(1), Some(1)];
+        for paths in [true, false] {
+            let svg = picture(&topology(4, pairs, paths), "four", &[], &nodes);
+            assert_eq!((count(&svg, "gpu"), count(&svg, "link"), count(&svg, "box")), (4, 2, 2));
+            assert!(svg.contains("GPU 0 – GPU 3: NV2"), "{svg}");
+            assert!(svg.contains("PCIe bridge (PIX)"), "{svg}");
+        }
+        let node = |_, _| Link::Node;
+        let svg = picture(&topology(2, node, false), "two", &[], &nodes);
+        assert!(svg.contains("NUMA node 0"), "{svg}");
+        let svg = picture(&topology(2, node, false), "two", &[], &nodes[1..]);
+        assert!(svg.contains("NUMA node (NODE)"), "{svg}");
+    }
+
+    #[test]
+    fn what_every_pair_has_is_one_bar() {
+        let svg = picture(&topology(8, |_, _| Link::NvLink(18), true), "eight", &[], &[]);
+        assert_eq!((count(&svg, "gpu"), count(&svg, "link"), count(&svg, "box")), (8, 8, 0));
+        assert!(svg.contains("NV18 between every pair"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_lies_outside_of_the_picture() {
+        for count in [0, 1, 2, 5, 12, 16] {
+            let link = |from: usize, to: usize| match (from / 4 == to / 4, from % 3) {
+                (true, 0) => Link::NvLink(4),
+                (true, _) => Link::Phb,
+                _ => Link::Sys,
+            };
+            let svg = picture(&topology(count, link, true), "many", &[], &[]);
+            let number = |text: &str| text.split('"').next().and_then(|text| text.parse().ok());
+            let all = |name: &str| -> Vec<i64> {
+                svg.split(&format!(" {name}=\"")).skip(1).filter_map(number).collect()
+            };
+            let (width, height) = (all("width")[0], all("height")[0]);
+            assert!(all("x").iter().all(|x| (0..width).contains(x)), "{svg}");
+            assert!(all("y").iter().all(|y| (0..height).contains(y)), "{svg}");
+        }
+    }
+
+    #[test]
+    fn names_are_text_and_nothing_else() {
+        let name = "</title><script>\u{1b}&\"".to_owned() + &"x".repeat(200);
+        let svg = picture(&topology(1, pairs, false), &name, &[Some(name.clone())], &[]);
+        assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
+        assert!(svg.contains("&lt;/title&gt;&lt;script&gt;&amp;&quot;x"), "{svg}");
+        assert!(!svg.contains(&"x".repeat(LONGEST_NAME)), "{svg}");
+    }
 }

@@ -19,6 +19,7 @@ pub(crate) mod run;
 pub(crate) mod shim;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod topo;
 
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -20,8 +20,9 @@ pub(crate) struct Connected {
 
 pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     if args.svg.is_some() && global.json {
-        return Err(Failure::new(Exit::Usage, "take --json here")
-            .with_source("--svg names another form"));
+        return Err(
+            Failure::new(Exit::Usage, "take --json here").with_source("--svg names another form")
+        );
     }
     let connected = look(global)?;
     match &args.svg {
@@ -54,7 +55,8 @@ fn look(global: &Global) -> Result<Connected, Failure> {
 
 /// Says what to do where the machine does not tell how its devices are connected.
 fn untold(error: Error, origin: &Origin) -> Failure {
-    let is_absent = matches!(error.kind(), ErrorKind::Field(absent) if absent != Absent::NotPermitted);
+    let is_absent =
+        matches!(error.kind(), ErrorKind::Field(absent) if absent != Absent::NotPermitted);
     let failure = Failure::from(error);
     match (is_absent, origin) {
         (false, _) => failure,

@@ -6,12 +6,14 @@ mod doctor;
 mod reap;
 mod reset;
 mod status;
+mod topo;
 
 pub(crate) use claims::{Claimed, Leases, Run, Wanted};
 pub(crate) use doctor::Doctor;
 pub(crate) use reap::Reap;
 pub(crate) use reset::Reset;
 pub(crate) use status::Status;
+pub(crate) use topo::Topo;
 
 use crate::failure::{account, remedy};
 use gpu_core::{DeviceId, Origin, Snapshot};
