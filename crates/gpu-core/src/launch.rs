@@ -84,3 +84,42 @@ pub trait Job {
     /// `Io` when the list of processes cannot be read.
     fn members(&self) -> Result<Vec<ProcessInfo>>;
 }
+
+/// What a supervisor sent before it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// It ended as it should.
+    pub complete: bool,
+    /// Its report.
+    pub report: Vec<u8>,
+    /// What its job sent.
+    pub result: Vec<u8>,
+    /// The job sent more, which was not kept.
+    pub cut: bool,
+}
+
+/// Starts the calling program once more, to supervise a job for it.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait Supervisors {
+    /// Starts it, with an order for itself and standard input for its job.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be started.
+    fn start(&self, order: &[u8], input: &[u8]) -> Result<Box<dyn Supervised>>;
+}
+
+/// A supervisor at work. When the caller ends, whatever way, so does the job.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait Supervised: Send {
+    /// Asks it to end its job, and then itself.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when it has ended.
+    fn end(&self) -> Result<()>;
+
+    /// Waits until it has ended, and returns what was sent; nothing more at a second time.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn wait(&mut self) -> Result<Sent>;
+}

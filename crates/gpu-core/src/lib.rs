@@ -54,7 +54,7 @@ pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
-pub use launch::{Ending, Job, JobEvent, Launch, Launcher};
+pub use launch::{Ending, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors};
 pub use lease::{Claim, Entry, LeaseId, Share};
 pub use locks::{EntryKind, Held, HeldBack, Locks};
 pub use memory::{DeviceMemory, Region};
@@ -68,8 +68,9 @@ pub use units::{Bytes, Celsius, Milliwatts, Percent};
 #[cfg(feature = "mock")]
 pub use {
     backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
-    journal::MockJournal, launch::MockJob, launch::MockLauncher, locks::MockHeld,
-    locks::MockHeldBack, locks::MockLocks, memory::MockDeviceMemory,
+    journal::MockJournal, launch::MockJob, launch::MockLauncher, launch::MockSupervised,
+    launch::MockSupervisors, locks::MockHeld, locks::MockHeldBack, locks::MockLocks,
+    memory::MockDeviceMemory,
 };
 
 #[cfg(feature = "serde")]
