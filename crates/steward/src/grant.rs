@@ -136,6 +136,19 @@ pub enum NotGranted {
     Failed(Error),
 }
 
+impl fmt::Display for NotGranted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotGranted::NotNow { waited: true, .. } => f.write_str("none came free in time"),
+            NotGranted::NotNow { .. } => f.write_str("none is free now"),
+            NotGranted::Never(_) => f.write_str("there are none of that kind"),
+            NotGranted::Silent(fault) => write!(f, "failed to {fault}"),
+            NotGranted::Stopped => f.write_str("it was asked to stop"),
+            NotGranted::Failed(error) => write!(f, "failed to {}", error.fault()),
+        }
+    }
+}
+
 impl From<Error> for NotGranted {
     fn from(error: Error) -> Self {
         NotGranted::Failed(error)

@@ -14,6 +14,7 @@ mod course;
 mod environment;
 mod grant;
 mod inherited;
+mod isolated;
 mod kin;
 mod leftovers;
 mod listing;
@@ -27,6 +28,10 @@ pub use environment::{LEASE, environment};
 pub use gpu_claim::{HeldUp, Wait, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
 pub use inherited::{Convention, Inherited, Note, inherited};
+pub use isolated::{
+    Entry, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
+    serve_entry, supervise,
+};
 pub use kin::{descends, own_lease};
 pub use listing::{LeaseUser, Leased, Listing, Queued, listing};
 pub use offers::{Beside, offers};

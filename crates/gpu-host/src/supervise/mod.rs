@@ -13,6 +13,7 @@
 //!
 //! Nothing here needs code between fork and exec.
 
+mod again;
 mod ending;
 mod front;
 mod job;
@@ -22,6 +23,7 @@ mod signals;
 mod terminal;
 mod tree;
 
+pub use again::{Again, Asked};
 pub use ending::end_as;
 pub use front::{Front, parse_words};
 pub use launcher::LinuxLauncher;

@@ -1,0 +1,219 @@
+//! A program that runs parts of itself in isolation: caller, supervisor and job in one.
+//!
+//! Arguments: what to try, and a folder with a machine, for leases and notes. The devices are
+//! simulated, the processes real. `ISOLATED_FOLDER` names the folder too, to the two that are
+//! started with other arguments.
+
+use gpu_core::{
+    ActToken, Clock, DeviceFile, DeviceInfo, HolderScan, Host, Launch, Origin, Pid, ProcessHandle,
+    ProcessInfo, ProcessKey, ProcessList, Reading, Result,
+};
+use gpu_host::supervise::{Again, Asked, LinuxLauncher};
+use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_sim::Simulation;
+use gpu_steward::{Entry, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+/// Names the folder to all that this program starts.
+const FOLDER: &str = "ISOLATED_FOLDER";
+
+const ENTRIES: [(&str, Entry); 6] = [
+    ("double", |input| {
+        let mut text = Vec::new();
+        input.read_to_end(&mut text).map_err(|error| error.to_string())?;
+        Ok(text.repeat(2))
+    }),
+    ("visible", |_| {
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").map_err(|error| error.to_string())?;
+        Ok(visible.into_bytes())
+    }),
+    ("fail", |_| {
+        note_child();
+        Err("no luck".to_owned())
+    }),
+    ("panic", |_| {
+        note_child();
+        panic!("out of luck")
+    }),
+    ("leave", |_| {
+        note_child();
+        Ok(Vec::new())
+    }),
+    ("hang", |_| {
+        note_child();
+        SystemClock::new().sleep(Duration::from_secs(600));
+        Ok(Vec::new())
+    }),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let result = std::env::var_os(RESULT);
+    let entry = serve_entry(arguments.clone(), result, &mut std::io::stdin(), &ENTRIES);
+    if let Some(code) = entry {
+        return if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if let Some(asked) = Asked::find(&roots(), arguments.clone()).expect("the order can be read") {
+        supervised(asked);
+        return ExitCode::SUCCESS;
+    }
+    let [what, folder] = &arguments[..] else { panic!("it takes two arguments") };
+    let caller = Caller { folder: PathBuf::from(folder) };
+    println!("{}", caller.tries(&what.to_string_lossy()));
+    ExitCode::SUCCESS
+}
+
+struct Caller {
+    folder: PathBuf,
+}
+
+impl Caller {
+    fn tries(&self, what: &str) -> String {
+        let own = || std::env::current_exe().expect("this program has a path");
+        let supervisors = Again::new(roots(), own(), 8 << 20);
+        let entry = |name: &str| Isolated::entry(own(), name);
+        let told = |outcome: Result<Outcome, IsolatedError>| match outcome {
+            Ok(outcome) => {
+                let text = String::from_utf8_lossy(&outcome.value).into_owned();
+                format!("value '{text}', clean {}", outcome.report.is_clean())
+            }
+            Err(IsolatedError::Failed(why, report)) => {
+                format!("failed '{why}' {}, clean {}", report.code, report.is_clean())
+            }
+            Err(IsolatedError::Panicked(why, report)) => {
+                format!("panicked '{why}', clean {}", report.is_clean())
+            }
+            Err(IsolatedError::TimedOut(report)) => {
+                format!("timed out, clean {}", report.is_clean())
+            }
+            Err(IsolatedError::TooLong(report)) => format!("too long, clean {}", report.is_clean()),
+            Err(error) => format!("failed to {error}"),
+        };
+        let shell = |text: &str| {
+            let (program, arguments) = ("/bin/sh".into(), vec!["-c".into(), text.into()]);
+            Isolated::program(Launch { program, arguments, ..Launch::default() })
+        };
+        match what {
+            "double" => told(entry("double").input(vec![b'x'; 300_000]).run(&supervisors).map(
+                |mut outcome| {
+                    outcome.value = outcome.value.len().to_string().into_bytes();
+                    outcome
+                },
+            )),
+            "too-long" => told(entry("double").input(vec![b'x'; 5 << 20]).run(&supervisors)),
+            "hang" => {
+                let limited = entry("hang").time_limit(Duration::from_secs(2));
+                told(limited.run(&supervisors))
+            }
+            "drop" => {
+                let isolation = entry("hang").start(&supervisors).expect("it starts");
+                self.child();
+                drop(isolation);
+                "dropped".to_owned()
+            }
+            "killed" => {
+                let isolation = entry("hang").start(&supervisors).expect("it starts");
+                println!("{}", self.child());
+                SystemClock::new().sleep(Duration::from_secs(600));
+                drop(isolation);
+                "not killed".to_owned()
+            }
+            "program" => told(shell("printf 42 > \"$GPUWS_RESULT\"").run(&supervisors)),
+            "no-program" => {
+                let launch = Launch { program: "/no/such/program".into(), ..Launch::default() };
+                told(Isolated::program(launch).run(&supervisors))
+            }
+            name => told(entry(name).run(&supervisors)),
+        }
+    }
+
+    /// Waits until the job has left a child, and returns its number.
+    fn child(&self) -> String {
+        loop {
+            match std::fs::read_to_string(self.folder.join("child")) {
+                Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
+                _ => SystemClock::new().sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+}
+
+/// Leaves a process behind that has left its group and session, and notes its number.
+fn note_child() {
+    let child = Command::new("setsid")
+        .args(["--fork", "sh", "-c", "echo $$ > \"$ISOLATED_FOLDER/child\"; exec sleep 600"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status();
+    assert!(child.expect("setsid is there").success());
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told"));
+    while !std::fs::read_to_string(folder.join("child")).is_ok_and(|text| text.ends_with('\n')) {
+        SystemClock::new().sleep(Duration::from_millis(10));
+    }
+}
+
+fn supervised(asked: Asked) {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told"));
+    let machine = Simulation::from_dir(&folder.join("machine")).expect("the machine is there");
+    let origin = gpu_core::GpuBackend::origin(&machine);
+    let host = HostOfMachine { host: LinuxHost::new(roots()), origin };
+    let journal = FileJournal::open(folder.join("journal")).expect("the journal opens");
+    let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("it can supervise");
+    let safe_gpu = SafeGpuFiles::below(Path::new(&folder));
+    let locks = FileLocks::new(Place::folder(folder.join("leases")), safe_gpu, roots());
+    let clock = SystemClock::new();
+    let ports =
+        Ports { backend: &machine, host: &host, clock: &clock, journal: &journal, locks: &locks };
+    let token = ActToken::the_user_asked();
+    let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
+    let report = supervise(&asked.order, &asked.result, &ports, &launcher, &token, &mut stop);
+    // A caller that is gone reads no report.
+    let _ = asked.report(&report.expect("the order is understood"));
+}
+
+fn roots() -> Roots {
+    Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
+}
+
+/// The processes of this machine, as those of the simulated one: nothing but the tree of this
+/// test is ever signalled.
+struct HostOfMachine {
+    host: LinuxHost,
+    origin: Origin,
+}
+
+impl Host for HostOfMachine {
+    fn origin(&self) -> Origin {
+        self.origin.clone()
+    }
+    fn hostname(&self) -> Reading<String> {
+        self.host.hostname()
+    }
+    fn sees_host_pids(&self) -> Reading<bool> {
+        self.host.sees_host_pids()
+    }
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.host.driver_devices()
+    }
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.host.device_files()
+    }
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.host.holders(files)
+    }
+    fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        self.host.process(pid)
+    }
+    fn processes(&self) -> Result<ProcessList> {
+        self.host.processes()
+    }
+    fn own_line(&self) -> Result<Vec<ProcessKey>> {
+        self.host.own_line()
+    }
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
+        self.host.open(pid)
+    }
+}

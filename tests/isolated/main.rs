@@ -1,0 +1,135 @@
+//! Isolation on the real kernel: whatever way a job ends, its result or its failure comes back,
+//! nothing of its tree is left, and its lease is gone.
+
+use gpu_core::{Clock, EntryKind, Locks};
+use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Whatever takes longer hangs.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// A folder with a machine of one device.
+struct Stage(TempDir);
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "description = \"made: one device\"\nclock = 2026-11-21T01:00:00Z\n\
+                    [[gpu]]\nindex = 0\nuuid = \"GPU-0\"\nname = \"NVIDIA A100-SXM4-80GB\"\n\
+                    memory_total_mib = 81920\n";
+        fs::create_dir(folder.path().join("machine")).unwrap();
+        fs::write(folder.path().join("machine/machine.toml"), text).unwrap();
+        fs::create_dir(folder.path().join("leases")).unwrap();
+        Stage(folder)
+    }
+
+    fn caller(&self, what: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isolated-caller"));
+        command.arg(what).arg(self.0.path()).env("ISOLATED_FOLDER", self.0.path());
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Lets the program try something; returns what it says of it.
+    fn tries(&self, what: &str) -> String {
+        let output = self.caller(what).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// The process that a job has left behind, where it noted one. One that a failed test leaves
+    /// is ended.
+    fn left(&self) -> Option<Left> {
+        let noted = fs::read_to_string(self.0.path().join("child")).ok()?;
+        Some(Left(noted.trim().to_owned()))
+    }
+
+    fn leases(&self) -> usize {
+        let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+        let place = Place::folder(self.0.path().join("leases"));
+        let locks = FileLocks::new(place, SafeGpuFiles::below(self.0.path()), roots);
+        locks.entries(EntryKind::Lease).unwrap().len()
+    }
+}
+
+struct Left(String);
+
+impl Left {
+    /// Tells whether it lives; what has ended and was not waited for does not.
+    fn lives(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
+        stat.contains("(sleep)") && !stat.contains("(sleep) Z")
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if self.lives() {
+            let _ = Command::new("kill").args(["-9", &self.0]).status();
+        }
+    }
+}
+
+#[test]
+fn a_result_comes_back_whole() {
+    for (what, said) in [
+        ("double", "value '600000', clean true"),
+        ("visible", "value 'GPU-0', clean true"),
+        ("program", "value '42', clean true"),
+    ] {
+        let stage = Stage::new();
+        assert_eq!(stage.tries(what), said);
+        assert_eq!(stage.leases(), 0, "{what}");
+    }
+}
+
+#[test]
+fn nothing_is_left_on_return_error_panic_timeout_and_drop() {
+    for (what, said) in [
+        ("leave", "value '', clean true"),
+        ("fail", "failed 'no luck' 1, clean true"),
+        ("panic", "panicked 'out of luck', clean true"),
+        ("hang", "timed out, clean true"),
+        ("drop", "dropped"),
+    ] {
+        let stage = Stage::new();
+        assert_eq!(stage.tries(what), said);
+        assert!(!stage.left().expect("it left a child").lives(), "{what}");
+        assert_eq!(stage.leases(), 0, "{what}");
+    }
+}
+
+#[test]
+fn what_is_too_long_is_said_to_be_and_stops_nobody() {
+    assert_eq!(Stage::new().tries("too-long"), "too long, clean true");
+}
+
+#[test]
+fn what_cannot_be_started_leaves_no_lease() {
+    let stage = Stage::new();
+    let said = stage.tries("no-program");
+    assert!(said.starts_with("failed to start an isolated job: "), "{said}");
+    assert!(stage.tries("nothing").starts_with("failed 'there is no such entry point' 1"));
+    assert_eq!(stage.leases(), 0);
+}
+
+#[test]
+fn when_the_caller_is_killed_nothing_is_left_either() {
+    let stage = Stage::new();
+    let mut caller = stage.caller("killed").stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(caller.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let left = stage.left().expect("it left a child");
+    assert!(left.lives() && stage.leases() == 1);
+    caller.kill().unwrap();
+    caller.wait().unwrap();
+    let clock = SystemClock::new();
+    let start = clock.monotonic();
+    while left.lives() || stage.leases() > 0 {
+        assert!(clock.monotonic() - start < HANGS, "it is still there");
+        clock.sleep(Duration::from_millis(20));
+    }
+}
