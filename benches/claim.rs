@@ -1,0 +1,76 @@
+//! Taking a device and letting it go, with nobody to wait for: the locks alone, without a driver.
+//!
+//! Once in an empty folder and once beside 64 others' leases, each of which is asked whether it is
+//! alive: twice in a taking, before the decision and after it.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use gpu_claim::{Ask, Chosen, Ledger, Wait, take};
+use gpu_core::{
+    Claim, DeviceUuid, Entry, EntryKind, Held, Locks, Pid, ProcessKey, Result, Timestamp,
+};
+use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+fn locks(folder: &Path) -> FileLocks {
+    let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+    FileLocks::new(Place::folder(folder), SafeGpuFiles::below(folder), roots)
+}
+
+fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid) -> usize {
+    let ask = Ask {
+        claim: Claim::whole(1),
+        root: ProcessKey { pid: Pid(std::process::id()), start: None },
+        within: None,
+        command: "bench".to_owned(),
+        wait: Wait::No,
+        beside_safe_gpu: false,
+    };
+    let choose = |_: &(), _: &Claim, beside: &[Entry]| {
+        assert!(beside.iter().all(|lease| !lease.devices.contains(wanted)));
+        Chosen::Devices(vec![wanted.clone()])
+    };
+    let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
+    let taken = take(locks, clock, &ask, &mut || Ok(()), &choose, &mut watch);
+    taken.ok().expect("the device is free").beside.len()
+}
+
+/// Publishes leases of others, which are never looked at by the process that holds them.
+fn others(locks: &FileLocks, count: usize) -> Result<Vec<Box<dyn Held>>> {
+    let publish = |number: usize| {
+        let entry = Entry {
+            id: locks.new_id()?,
+            ticket: locks.ticket()?,
+            owner: locks.owner(),
+            root: ProcessKey { pid: Pid(1), start: None },
+            within: None,
+            claim: Claim::whole(1),
+            devices: vec![DeviceUuid(format!("GPU-{number}"))],
+            command: "other".to_owned(),
+            since: Timestamp(0),
+        };
+        locks.publish(EntryKind::Lease, &entry)
+    };
+    (0..count).map(publish).collect()
+}
+
+fn claims(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("claim");
+    let clock = SystemClock::new();
+    let wanted = DeviceUuid("GPU-wanted".to_owned());
+    for beside in [0, 64] {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let _others = others(&locks(folder.path()), beside).expect("leases can be published");
+        assert_eq!(take_one(&locks(folder.path()), &clock, &wanted), beside);
+        group.bench_function(format!("take and release beside {beside}"), |bencher| {
+            // New locks each time, as each program has its own.
+            bencher.iter(|| take_one(&locks(folder.path()), &clock, &wanted));
+        });
+        let left = Ledger::read(&locks(folder.path())).expect("the folder can be read");
+        assert_eq!(left.leases.len(), beside, "nothing is left");
+    }
+    group.finish();
+}
+
+criterion_group!(benches, claims);
+criterion_main!(benches);
