@@ -5,8 +5,8 @@
 //! started with other arguments.
 
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceInfo, HolderScan, Host, Launch, Origin, Pid, ProcessHandle,
-    ProcessInfo, ProcessKey, ProcessList, Reading, Result,
+    ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, Locks, Origin,
+    Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
 };
 use gpu_host::supervise::{Again, Asked, LinuxLauncher};
 use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
@@ -114,6 +114,16 @@ impl Caller {
                 drop(isolation);
                 "dropped".to_owned()
             }
+            "queued" => {
+                let isolation = entry("hang").start(&supervisors).expect("it starts");
+                let locks = locks(&self.folder);
+                let waits = || locks.entries(EntryKind::Waiter).is_ok_and(|all| !all.is_empty());
+                while !waits() {
+                    SystemClock::new().sleep(Duration::from_millis(10));
+                }
+                drop(isolation);
+                "dropped".to_owned()
+            }
             "killed" => {
                 let isolation = entry("hang").start(&supervisors).expect("it starts");
                 println!("{}", self.child());
@@ -162,8 +172,7 @@ fn supervised(asked: Asked) {
     let host = HostOfMachine { host: LinuxHost::new(roots()), origin };
     let journal = FileJournal::open(folder.join("journal")).expect("the journal opens");
     let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("it can supervise");
-    let safe_gpu = SafeGpuFiles::below(Path::new(&folder));
-    let locks = FileLocks::new(Place::folder(folder.join("leases")), safe_gpu, roots());
+    let locks = locks(&folder);
     let clock = SystemClock::new();
     let ports =
         Ports { backend: &machine, host: &host, clock: &clock, journal: &journal, locks: &locks };
@@ -172,6 +181,10 @@ fn supervised(asked: Asked) {
     let report = supervise(&asked.order, &asked.result, &ports, &launcher, &token, &mut stop);
     // A caller that is gone reads no report.
     let _ = asked.report(&report.expect("the order is understood"));
+}
+
+fn locks(folder: &Path) -> FileLocks {
+    FileLocks::new(Place::folder(folder.join("leases")), SafeGpuFiles::below(folder), roots())
 }
 
 fn roots() -> Roots {

@@ -1,7 +1,7 @@
 //! Isolation on the real kernel: whatever way a job ends, its result or its failure comes back,
 //! nothing of its tree is left, and its lease is gone.
 
-use gpu_core::{Clock, EntryKind, Locks};
+use gpu_core::{Claim, Clock, DeviceUuid, Entry, EntryKind, Locks, Pid, ProcessKey};
 use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -47,11 +47,14 @@ impl Stage {
         Some(Left(noted.trim().to_owned()))
     }
 
-    fn leases(&self) -> usize {
+    fn locks(&self) -> FileLocks {
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
         let place = Place::folder(self.0.path().join("leases"));
-        let locks = FileLocks::new(place, SafeGpuFiles::below(self.0.path()), roots);
-        locks.entries(EntryKind::Lease).unwrap().len()
+        FileLocks::new(place, SafeGpuFiles::below(self.0.path()), roots)
+    }
+
+    fn leases(&self) -> usize {
+        self.locks().entries(EntryKind::Lease).unwrap().len()
     }
 }
 
@@ -96,8 +99,10 @@ fn nothing_is_left_on_return_error_panic_timeout_and_drop() {
         ("drop", "dropped"),
     ] {
         let stage = Stage::new();
-        assert_eq!(stage.tries(what), said);
-        assert!(!stage.left().expect("it left a child").lives(), "{what}");
+        let told = stage.tries(what);
+        let left = stage.left().expect("it left a child");
+        assert_eq!(told, said);
+        assert!(!left.lives(), "{what}");
         assert_eq!(stage.leases(), 0, "{what}");
     }
 }
@@ -114,6 +119,27 @@ fn what_cannot_be_started_leaves_no_lease() {
     assert!(said.starts_with("failed to start an isolated job: "), "{said}");
     assert!(stage.tries("nothing").starts_with("failed 'there is no such entry point' 1"));
     assert_eq!(stage.leases(), 0);
+}
+
+#[test]
+fn one_that_still_waits_for_its_device_can_be_dropped() {
+    let stage = Stage::new();
+    let locks = stage.locks();
+    let lease = Entry {
+        id: locks.new_id().unwrap(),
+        ticket: locks.ticket().unwrap(),
+        owner: locks.owner(),
+        root: ProcessKey { pid: Pid(1), start: None },
+        within: None,
+        claim: Claim::whole(1),
+        devices: vec![DeviceUuid("GPU-0".into())],
+        command: "somebody else's".into(),
+        since: SystemClock::new().wall(),
+    };
+    let _held = locks.publish(EntryKind::Lease, &lease).unwrap();
+    assert_eq!(stage.tries("queued"), "dropped");
+    assert_eq!(locks.entries(EntryKind::Waiter).unwrap(), []);
+    assert!(stage.left().is_none(), "it did not run");
 }
 
 #[test]
