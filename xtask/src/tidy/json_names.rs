@@ -21,7 +21,7 @@ const UNITS: &[&str] = &[
     "ticks",
 ];
 
-/// Last words of names of whole numbers that have no unit: identifiers and counts.
+/// Last words of names of whole numbers that have no unit: identifiers, counts and scores.
 const UNITLESS: &[&str] = &[
     "schema",
     "pid",
@@ -36,6 +36,7 @@ const UNITLESS: &[&str] = &[
     "count",
     "code",
     "descriptors",
+    "scores",
     "processes",
 ];
 

@@ -26,7 +26,7 @@ struct Gpu {
     #[serde(flatten)]
     device: Device,
     name: Option<String>,
-    numa_node: Option<u32>,
+    numa_node_id: Option<u32>,
 }
 
 impl<'a> Topo<'a> {
@@ -38,7 +38,7 @@ impl<'a> Topo<'a> {
         let gpus = now.devices.iter().map(|device| Gpu {
             device: Device::of(device.id()),
             name: device.info.name.clone().ok(),
-            numa_node: nodes.get(device.id().index as usize).copied().flatten(),
+            numa_node_id: nodes.get(device.id().index as usize).copied().flatten(),
         });
         let count = topology.links.len();
         let score = |from| (0..count).map(|to| topology.score(from, to)).collect();
