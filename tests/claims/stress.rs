@@ -2,7 +2,10 @@
 //! killed at any moment: no device is granted twice, claims are served in order, and nothing is
 //! left.
 //!
+//! It says what happened on standard output, which `--nocapture` shows.
 //! `GPUWS_STRESS_GRANTS` says how many grants there are to be, `GPUWS_STRESS_SEED` which seed.
+
+#![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 mod log;
 mod observer;

@@ -107,7 +107,7 @@ fn mapped_and_not_open() {
     });
     let found = held(&mapper, &path).unwrap();
     assert_eq!(found.access.to_string(), "....m");
-    assert_eq!(found.descriptors, []);
+    assert!(found.descriptors.is_empty());
     assert_eq!(held(&other, &path), None);
 
     // The name is gone, the mapping is not.
