@@ -13,6 +13,7 @@ use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, Sy
 use gpu_sim::Simulation;
 use gpu_steward::{Entry, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     }
     let [what, folder] = &arguments[..] else { panic!("it takes two arguments") };
     let caller = Caller { folder: PathBuf::from(folder) };
-    println!("{}", caller.tries(&what.to_string_lossy()));
+    say(&caller.tries(&what.to_string_lossy()));
     ExitCode::SUCCESS
 }
 
@@ -126,7 +127,7 @@ impl Caller {
             }
             "killed" => {
                 let isolation = entry("hang").start(&supervisors).expect("it starts");
-                println!("{}", self.child());
+                say(&self.child());
                 SystemClock::new().sleep(Duration::from_secs(600));
                 drop(isolation);
                 "not killed".to_owned()
@@ -149,6 +150,10 @@ impl Caller {
             }
         }
     }
+}
+
+fn say(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("somebody listens");
 }
 
 /// Leaves a process behind that has left its group and session, and notes its number.

@@ -1,0 +1,70 @@
+//! The supervisor's part.
+
+use super::report::{IsolatedReport, Said};
+use super::{Order, RESULT};
+use crate::ports::{Ports, Request};
+use crate::run::{Event, NotRun, OnDeath, RunOrder, isolate};
+use gpu_claim::Wait;
+use gpu_core::visible::Form;
+use gpu_core::{ActToken, Error, ErrorKind, Launch, Launcher, Result};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+/// Does the supervisor's part: claims, runs, cleans up; returns the report to send. `result` is
+/// the file to which the job writes its result; `asks_to_stop` tells, before the job runs, that
+/// somebody wants it to end (while it runs, the job's own events do).
+///
+/// # Errors
+/// `Invalid` for an order that is none; `Process` when this very process cannot be seen.
+pub fn supervise(
+    order: &[u8],
+    result: &Path,
+    ports: &Ports<'_>,
+    launcher: &dyn Launcher,
+    token: &ActToken,
+    asks_to_stop: &mut dyn FnMut() -> bool,
+) -> Result<Vec<u8>> {
+    let invalid = |error| Error::new(ErrorKind::Invalid, "read an order").with_source(error);
+    let order: Order = serde_json::from_slice(order).map_err(invalid)?;
+    let itself = || Error::new(ErrorKind::Invalid, "find this very process");
+    let root = *ports.host.own_line()?.first().ok_or_else(itself)?;
+    let mut set = order.set;
+    set.push((RESULT.into(), result.into()));
+    let run = RunOrder {
+        request: Request {
+            claim: order.claim,
+            wait: match order.wait_ms {
+                None => Wait::Ever,
+                Some(0) => Wait::No,
+                Some(patience) => Wait::For(Duration::from_millis(patience)),
+            },
+            needs_topology: order.needs_topology,
+            command: order.command,
+            root,
+        },
+        launch: Launch {
+            program: order.program,
+            arguments: order.arguments,
+            set,
+            unset: order.unset,
+        },
+        visible: if order.by_index { Form::Index } else { Form::Uuid },
+        time_limit: order.time_limit_ms.map(Duration::from_millis),
+        grace: Duration::from_millis(order.grace_ms),
+        on_death: OnDeath::End,
+        handoff: Duration::from_millis(order.handoff_ms),
+    };
+    let mut watch = |event: Event<'_>| match event {
+        Event::Waiting(_) | Event::Granted(_) if asks_to_stop() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let said = match isolate(&run, ports, launcher, token, &mut watch) {
+        Ok(report) => Said::Ran(IsolatedReport::from(&report)),
+        Err(NotRun::NotGranted(why)) => Said::NotGranted(why.to_string()),
+        Err(NotRun::NotStarted(error) | NotRun::Lost(error, _)) => Said::NotStarted(error.fault()),
+        Err(NotRun::Stopped) => Said::NotGranted("it was asked to stop".to_owned()),
+    };
+    serde_json::to_vec(&said)
+        .map_err(|error| Error::new(ErrorKind::Invalid, "word a report").with_source(error))
+}
