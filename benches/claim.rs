@@ -32,7 +32,7 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid) -> usiz
     };
     let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
     let taken = take(locks, clock, &ask, &mut || Ok(()), &choose, &mut watch);
-    taken.ok().expect("the device is free").beside.len()
+    taken.expect("the device is free").beside.len()
 }
 
 /// Publishes leases of others, which are never looked at by the process that holds them.
