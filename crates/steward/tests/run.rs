@@ -353,3 +353,38 @@ fn memory_of_one_that_has_ended_is_not_counted_beside_its_successors() {
     let report = ran(&world, &order(Claim::whole(1)));
     assert_eq!(report.devices[0].peak, Ok(Bytes::from_mib(3_000)));
 }
+
+#[test]
+fn a_lease_whose_file_was_cleared_away_is_published_again() {
+    let world = World::new(1);
+    world.after(10 * SECOND, |state| state.leases.clear());
+    world.after(3700 * SECOND, |state| assert_eq!(state.leases.len(), 1));
+    ends_after(&world, 4000 * SECOND, 0);
+    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, Ending::Code(0));
+}
+
+#[test]
+fn where_process_numbers_mean_nothing_a_whole_device_still_tells_its_use() {
+    let ran = |claim: Claim| {
+        let world = World::new(1);
+        world.state().sees_host_pids = false;
+        world.after(SECOND, |state| state.uses(JOB, 0, 3_000));
+        ends_after(&world, 5 * SECOND, 0);
+        let report = ran(&world, &order(claim));
+        (report.devices[0].peak, report.memory_back)
+    };
+    assert_eq!(ran(Claim::whole(1)), (Ok(Bytes::from_mib(3_000)), Ok(true)));
+    let share = share(lease("x", 0, 1, &[0]), 4_000).claim;
+    assert_eq!(ran(share), (Err(Absent::NotSupported), Err(Absent::NotSupported)));
+}
+
+#[test]
+fn who_cannot_be_seen_on_the_device_is_said_not_to_have_been() {
+    let world = World::new(1);
+    world.state().hides_holders = true;
+    world.after(SECOND, |state| state.add(process(61, JOB, "server")));
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.stopped.map(|fault| fault.kind), Some(ErrorKind::Io));
+    assert_eq!(report.still_there.len(), 1);
+}

@@ -20,7 +20,7 @@ pub type Entry = fn(&mut dyn Read) -> Result<Vec<u8>, String>;
 /// with; `None` when it was started for something else, and is to go on.
 ///
 /// To be called first in `main`, with the program's arguments but its name, what it finds at
-/// [`RESULT`] in its environment, and its standard input.
+/// [`RESULT`](crate::RESULT) in its environment, and its standard input.
 pub fn serve_entry(
     arguments: impl IntoIterator<Item = OsString>,
     result: Option<OsString>,

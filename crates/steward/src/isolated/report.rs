@@ -67,7 +67,7 @@ impl From<&RunReport> for IsolatedReport {
 pub enum IsolatedError {
     /// It got no devices, for this reason.
     NotGranted(String),
-    /// It could not be started.
+    /// It could not be started, or not be followed and was ended at once.
     NotStarted(Fault),
     /// Its time was over.
     TimedOut(Box<IsolatedReport>),
@@ -92,12 +92,19 @@ impl fmt::Display for IsolatedError {
             }
             IsolatedError::Panicked(why, _) => write!(f, "run an isolated job: panic: {why}"),
             IsolatedError::TooLong(_) => f.write_str("keep all that an isolated job sent"),
-            IsolatedError::Lost(error) => write!(f, "supervise an isolated job: {error}"),
+            IsolatedError::Lost(_) => f.write_str("supervise an isolated job"),
         }
     }
 }
 
-impl std::error::Error for IsolatedError {}
+impl std::error::Error for IsolatedError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            IsolatedError::Lost(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// What the supervisor reports.
 #[derive(Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use gpu_core::*;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) leases: Vec<Entry>,
     pub(crate) waiters: Vec<Entry>,
     pub(crate) sees_host_pids: bool,
+    /// Who holds the device files cannot be seen.
+    pub(crate) hides_holders: bool,
     pub(crate) driver_fault: Option<ErrorKind>,
     pub(crate) topology: Topology,
     /// What is to happen, and when.
@@ -119,6 +122,7 @@ impl World {
             leases: Vec::new(),
             waiters: Vec::new(),
             sees_host_pids: true,
+            hides_holders: false,
             driver_fault: None,
             topology: Topology::default(),
             script: Vec::new(),
@@ -364,6 +368,9 @@ impl Host for World {
 
     fn holders(&self, _files: &[DeviceFile]) -> Result<HolderScan> {
         let state = self.state();
+        if state.hides_holders {
+            return Err(Error::new(ErrorKind::Io, "look who holds the device files"));
+        }
         let holder = |info: &ProcessInfo| {
             let held = state.held(info.key.pid.0);
             (!held.is_empty()).then_some(Holder { process: info.key, held, through_thread: None })
@@ -443,7 +450,7 @@ impl Journal for World {
 
 impl Locks for World {
     fn table(&self, _patience: Duration) -> Result<Box<dyn Held>> {
-        Ok(Box::new(Kept(self.clone(), None)))
+        Ok(Box::new(Kept(self.clone(), None, Cell::new(false))))
     }
 
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
@@ -460,7 +467,7 @@ impl Locks for World {
             EntryKind::Lease => state.leases.push(entry.clone()),
             EntryKind::Waiter => state.waiters.push(entry.clone()),
         }
-        Ok(Box::new(Kept(self.clone(), Some((kind, entry.id.clone())))))
+        Ok(Box::new(Kept(self.clone(), Some((kind, entry.id.clone())), Cell::new(false))))
     }
 
     fn owner(&self) -> u32 {
@@ -494,8 +501,8 @@ impl Locks for World {
     }
 }
 
-/// An entry, or the table.
-struct Kept(World, Option<(EntryKind, LeaseId)>);
+/// An entry, or the table; and whether somebody took its file away.
+struct Kept(World, Option<(EntryKind, LeaseId)>, Cell<bool>);
 
 impl Held for Kept {
     fn inherit(&self, yes: bool) -> Result<()> {
@@ -504,7 +511,13 @@ impl Held for Kept {
     }
 
     fn renew(&self) -> Result<bool> {
-        Ok(true)
+        let state = self.0.state();
+        let seen = match &self.1 {
+            Some((EntryKind::Lease, id)) => state.leases.iter().any(|entry| entry.id == *id),
+            _ => true,
+        };
+        self.2.set(!seen);
+        Ok(seen)
     }
 }
 
@@ -512,6 +525,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let mut state = self.0.state();
         match &self.1 {
+            _ if self.2.get() => {}
             Some((EntryKind::Lease, id)) => state.leases.retain(|entry| entry.id != *id),
             Some((EntryKind::Waiter, id)) => state.waiters.retain(|entry| entry.id != *id),
             None => {}
