@@ -252,7 +252,7 @@ fn a_shell_has_devices_until_it_ends() {
         "twelve-gpus",
         "sh -c 'eval \"$(\"$0\" claim -n 2 --export)\"\n\
          echo $CUDA_VISIBLE_DEVICES | tr -cd , | wc -c; echo $CUDA_DEVICE_ORDER\n\
-         \"$0\" leases --json | grep -c \"uuid\"' \"$0\"\n\
+         \"$0\" leases --json | grep -c \"^ *.uuid.:\"' \"$0\"\n\
          none() { leases | grep -q '\"leases\":\\[\\]'; }\n\
          until_so none; echo none",
     );

@@ -132,6 +132,10 @@ pub(crate) struct ClaimArgs {
     /// eval "$(gpuws claim --export)".
     #[arg(long)]
     pub(crate) export: bool,
+    /// Keep a tiny CUDA context on each device too, so that others who ask the driver see it in
+    /// use: users of safe-gpu, and of no scheme at all. With --hold or --export.
+    #[arg(long)]
+    pub(crate) placeholder: bool,
     /// The process for whose descendants the devices are; else the one that started gpuws.
     #[arg(long = "for", value_name = "PID", value_parser = super::pid)]
     pub(crate) owner: Option<gpu_core::Pid>,

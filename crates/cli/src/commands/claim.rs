@@ -9,9 +9,10 @@ use crate::source::{Source, roots};
 use crate::terminal::{Line, Screen};
 use crate::waiting::{Teller, ordinal};
 use crate::words;
-use gpu_core::{Host, ProcessInfo, ProcessKey};
+use gpu_core::{DeviceUuid, Host, ProcessInfo, ProcessKey};
 use gpu_host::LinuxHost;
 use gpu_host::supervise::parse_words;
+use gpu_nvidia::CudaContexts;
 use gpu_steward::{Grant, Ports, Preview, Request, environment, preview, take};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
@@ -20,11 +21,10 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,9 @@ pub(crate) const HOLDER: &str = "lease-holder";
 
 pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = Source::open(global)?;
+    if args.placeholder {
+        placeholder_makes_sense(args, &source)?;
+    }
     let locks = source.locks(args.wanted.claims.as_deref())?;
     let root = match args.owner {
         Some(pid) => source.host.process(pid).map_err(Failure::from)?,
@@ -60,22 +63,58 @@ pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Res
     });
     teller.clear();
     let grant = grant.map_err(|why| failure(&request, why))?;
+    let contexts = match args.placeholder && args.hold {
+        true => Some(CudaContexts::hold(None, &grant.entry.devices)?),
+        false => None,
+    };
     let form = args.wanted.visible.into();
     let variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
-    if global.json {
-        screen.json(&json::Claimed::of(&grant))?;
-    } else {
-        for (name, value) in &variables {
-            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-            let value = crate::args::shell_word(&value);
-            let export = if args.export { "export " } else { "" };
-            screen.print(&Line::new().plain(format_args!("{export}{name}={value}")))?;
-        }
+    let claimed = global.json.then(|| json::Claimed::of(&grant));
+    if args.export {
+        leave_to_holder(&grant, root.key, args.placeholder)?;
+        // The lock is the holder's now: to let go of it here would let go of it there.
+        std::mem::forget(grant);
+        told(screen, args, claimed, &variables)?;
+        return Ok(Exit::Done);
     }
-    match args.export {
-        true => leave_to_holder(grant, root.key),
-        false => hold(grant, root.key, &signals),
+    told(screen, args, claimed, &variables)?;
+    let held = hold(&grant, root.key, &signals);
+    drop(contexts);
+    held
+}
+
+/// Says what was taken: to a shell, a script, or as an object.
+fn told(
+    screen: &mut Screen,
+    args: &ClaimArgs,
+    claimed: Option<json::Claimed>,
+    variables: &[(OsString, OsString)],
+) -> Result<(), Failure> {
+    if let Some(claimed) = claimed {
+        return screen.json(&claimed);
     }
+    for (name, value) in variables {
+        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+        let value = crate::args::shell_word(&value);
+        let export = if args.export { "export " } else { "" };
+        screen.print(&Line::new().plain(format_args!("{export}{name}={value}")))?;
+    }
+    Ok(())
+}
+
+/// Refuses a placeholder that nobody would keep, or that would be on real devices for the sake of
+/// simulated ones.
+fn placeholder_makes_sense(args: &ClaimArgs, source: &Source) -> Result<(), Failure> {
+    let refused = |why: &str| {
+        Err(Failure::new(Exit::Usage, "keep a placeholder").with_source(why.to_owned()))
+    };
+    if !args.hold && !args.export {
+        return refused("without --hold or --export nothing is taken");
+    }
+    if source.host.origin() != gpu_core::Origin::Live {
+        return refused("a simulated machine has no CUDA; nvml-sim-process --use stands for it");
+    }
+    Ok(())
 }
 
 /// Shows what would be granted now.
@@ -184,7 +223,7 @@ impl Signals {
 
 /// Holds devices until the process that asked ends, this program is told to end, or the other end
 /// of its standard input, where that is a pipe, is closed.
-fn hold(_grant: Grant, root: ProcessKey, signals: &Signals) -> Result<Exit, Failure> {
+fn hold(_grant: &Grant, root: ProcessKey, signals: &Signals) -> Result<Exit, Failure> {
     let failed = |errno: Errno| Failure::io("wait for the end of the lease", errno.into());
     let Some(root) = opened(root).map_err(failed)? else { return Ok(Exit::Done) };
     let stdin = std::io::stdin();
@@ -229,27 +268,38 @@ fn opened(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
     Ok(same.then_some(pidfd))
 }
 
-/// Starts the program that keeps the lease until `root` ends, and lets go of it here.
-fn leave_to_holder(grant: Grant, root: ProcessKey) -> Result<Exit, Failure> {
-    let failed = |error| Failure::io("start the program that keeps the lease", error);
+/// Starts the program that keeps the lease until `root` ends, and waits until it does.
+fn leave_to_holder(grant: &Grant, root: ProcessKey, placeholder: bool) -> Result<(), Failure> {
+    let failed =
+        |error| Failure::io("start the program that keeps the lease", error).ending(Exit::Own);
     let own = std::env::current_exe().map_err(failed)?;
     let start = root.start.map_or(0, |start| start.0);
+    let devices = grant.entry.devices.iter().filter(|_| placeholder).map(ToString::to_string);
     grant.held.inherit(true)?;
     let holder = Command::new(own)
         .args([HOLDER, &root.pid.to_string(), &start.to_string()])
+        .args(devices)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .current_dir(Path::new("/"))
+        .current_dir("/")
         .process_group(0)
         .spawn();
-    holder.map_err(|error| failed(error).ending(Exit::Own))?;
-    // The lock is the holder's now: to let go of it here would let go of it there.
-    std::mem::forget(grant);
-    Ok(Exit::Done)
+    grant.held.inherit(false)?;
+    let mut said = String::new();
+    let output = holder.map_err(failed)?.stdout.take();
+    output.map_or(Ok(0), |output| output.take(4096).read_to_string(&mut said)).map_err(failed)?;
+    match said.strip_suffix(HOLDS) {
+        Some("") => Ok(()),
+        _ => Err(Failure::new(Exit::Own, "keep the lease").with_source(said)),
+    }
 }
 
-/// Keeps the descriptors that were inherited until a process ends, where this program was started
+/// What the holder says when it has all that it is to keep.
+const HOLDS: &str = "holds";
+
+/// Keeps the descriptors that were inherited, and contexts on the devices that are named, until a
+/// process ends, where this program was started
 /// for that, and does nothing else.
 pub(crate) fn hold_where_asked() -> Option<Exit> {
     let mut words = std::env::args_os().skip(1);
@@ -257,8 +307,26 @@ pub(crate) fn hold_where_asked() -> Option<Exit> {
         return None;
     }
     let (Some(pid), Some(start)) = (words.next(), words.next()) else { return Some(Exit::Usage) };
-    let Ok(key) = parse_words(&pid, &start) else { return Some(Exit::Usage) };
-    if let Ok(Some(root)) = opened(key) {
+    let Ok(root) = parse_words(&pid, &start) else { return Some(Exit::Usage) };
+    let devices = words.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
+    let devices: Vec<DeviceUuid> = devices.collect();
+    let contexts = match devices.is_empty() {
+        true => Ok(None),
+        false => CudaContexts::hold(None, &devices).map(Some),
+    };
+    let mut stdout = std::io::stdout();
+    let said = match &contexts {
+        Ok(_) => HOLDS.to_owned(),
+        Err(error) => error.fault().text,
+    };
+    // Who waits for this word is told by the end of the pipe that nothing follows.
+    let told = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
+    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
+    let hung_up = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(nowhere)?));
+    if contexts.is_err() || told.is_err() || hung_up.is_err() {
+        return Some(Exit::Own);
+    }
+    if let Ok(Some(root)) = opened(root) {
         while let Err(Errno::INTR) = poll(&mut [PollFd::new(&root, PollFlags::IN)], None) {}
     }
     Some(Exit::Done)

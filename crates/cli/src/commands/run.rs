@@ -51,7 +51,7 @@ pub(crate) fn front(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
 pub(crate) fn for_whom(words: Vec<OsString>) -> (Option<ProcessKey>, Vec<OsString>) {
     match &words[..] {
         [own, word, pid, start, rest @ ..] if word == SUPERVISOR => match parse_words(pid, start) {
-            Ok(front) => (Some(front), [&[own.clone()], rest].concat()),
+            Ok(front) => (Some(front), [std::slice::from_ref(own), rest].concat()),
             Err(_) => (None, words),
         },
         _ => (None, words),

@@ -1,0 +1,181 @@
+//! gpuws beside safe-gpu, as it is published: neither gets what the other has.
+//!
+//! `cargo xtask peers --install-only` installs both versions; where one is missing, its tests say
+//! so and end.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
+
+/// One at a time: the lock files of safe-gpu are the machine's, and its waiting has no end.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Where `cargo xtask peers` puts a version.
+fn installed(version: &str) -> Option<PathBuf> {
+    let target = PathBuf::from(GPUWS).parent()?.parent()?.to_owned();
+    let folder = target.join("peers").join(format!("safe-gpu-{version}"));
+    if folder.join("requirements.txt").is_file() {
+        return Some(folder);
+    }
+    // Written to the descriptor itself: a test that passes says nothing else.
+    let mut stderr = std::io::stderr();
+    let _ = writeln!(stderr, "skipped: safe-gpu {version} is not there");
+    None
+}
+
+/// What a user of safe-gpu writes, with a real process on the simulated device in the place of a
+/// CUDA context: claims as many devices as its first word says, prints them, and keeps them for so
+/// many seconds as the second says.
+const USER: &str = r#"
+import os, subprocess, sys, time
+import safe_gpu
+claim = getattr(safe_gpu, "claim_gpus", None)
+if claim is None:
+    from safe_gpu.safe_gpu import claim_gpus as claim
+
+started = []
+
+def placeholder(number):
+    device = os.environ["CUDA_VISIBLE_DEVICES"].split(",")[number]
+    actor = os.path.join(os.environ["GPUWS_SIM_SESSION"], "nvml-sim-process")
+    child = subprocess.Popen([actor, "--use", device + ":500"])
+    walk_ons = os.path.join(os.environ["GPUWS_SIM_SESSION"], "walk-ons")
+    for _ in range(400):
+        if any(name.startswith("%d-" % child.pid) for name in os.listdir(walk_ons)):
+            break
+        time.sleep(0.02)
+    time.sleep(0.05)
+    started.append(child)
+    return child
+
+try:
+    claim(int(sys.argv[1]), placeholder)
+    print("safe_gpu", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+    time.sleep(float(sys.argv[2]))
+except RuntimeError as error:
+    print("refused", flush=True)
+finally:
+    for child in started:
+        child.kill()
+        child.wait()
+"#;
+
+/// nvidia-smi, as far as safe-gpu asks it.
+const NVIDIA_SMI: &str = r#"#!/bin/sh
+if [ "$1" = -q ]; then
+  echo "Attached GPUs : $("$GPUWS" query --query-gpu=index --format=csv,noheader 2>/dev/null | wc -l)"
+  echo "Display Mode : $("$GPUWS" query --query-gpu=display_mode --format=csv,noheader 2>/dev/null | head -1)"
+  exit 0
+fi
+exec "$GPUWS" query "$@" 2>/dev/null
+"#;
+
+/// Runs a shell script in a live session of a machine, with `safe_gpu N SECONDS` for a user of
+/// safe-gpu; `None` where that version is not installed.
+fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
+    let package = installed(version)?;
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let smi = folder.path().join("nvidia-smi");
+    std::fs::write(&smi, NVIDIA_SMI).unwrap();
+    std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.path().join("user.py"), USER).unwrap();
+    let begin = "safe_gpu() { exec python3 user.py \"$@\"; }\n\
+                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 600 ] || exit 99; \
+                 sleep 0.05; done; }\n";
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("timeout");
+    command.args(["120", GPUWS, "sim", machine, "--live", "--", "sh", "-c"]);
+    command.arg(format!("{begin}{script}")).arg(GPUWS).current_dir(folder.path());
+    for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
+        command.env_remove(name);
+    }
+    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    command.env("PYTHONPATH", package).env("GPUWS", GPUWS).env("NO_COLOR", "1");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    Some(output)
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn with_both(machine: &str, body: &str, check: impl Fn(&Output)) {
+    for version in ["1.5.1", "2.0.0"] {
+        if let Some(output) = script(version, machine, body) {
+            check(&output);
+        }
+    }
+}
+
+#[test]
+fn what_safe_gpu_has_is_not_free() {
+    with_both(
+        "rtx8000-x4",
+        "safe_gpu 3 3 > safe & until_so grep -q safe_gpu safe; cat safe\n\
+         \"$0\" run --no-wait --visible index -- sh -c 'echo gpuws $CUDA_VISIBLE_DEVICES'\n\
+         \"$0\" run -n 2 --no-wait -- true; echo $?; wait",
+        |output| assert_eq!(out(output), "safe_gpu 0,1,2\ngpuws 3\n75\n", "{output:?}"),
+    );
+}
+
+#[test]
+fn what_gpuws_has_is_not_free() {
+    with_both(
+        "rtx8000-x4",
+        "\"$0\" run -n 3 --gpu 0,1,2 -- sh -c 'for g in 0 1 2; do \
+           \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use $g:500 --seconds 4 & done; wait' & \n\
+         sleep 0.1; safe_gpu 1 0 & wait $!; (safe_gpu 2 0); wait",
+        |output| assert_eq!(out(output), "safe_gpu 3\nrefused\n", "{output:?}"),
+    );
+}
+
+#[test]
+fn who_comes_while_a_job_starts_waits_until_it_shows() {
+    // The job needs two seconds until it uses its device; safe-gpu comes in the meantime.
+    with_both(
+        "rtx8000-x4",
+        "\"$0\" run --gpu 0 -- sh -c 'echo started > started; sleep 2; \
+           exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use 0:500 --seconds 3' & \n\
+         until_so test -e started; (safe_gpu 1 0); wait",
+        |output| assert_eq!(out(output), "safe_gpu 1\n", "{output:?}"),
+    );
+}
+
+#[test]
+fn a_job_that_calls_safe_gpu_gets_its_own_devices() {
+    with_both(
+        "rtx8000-x4",
+        "\"$0\" run -n 2 --gpu 1,3 -- python3 user.py 2 0\n\
+         \"$0\" run --gpu 2 -- python3 user.py 1 0\n\
+         \"$0\" run --gpu 2 -- python3 user.py 2 0",
+        |output| assert_eq!(out(output), "safe_gpu 1,3\nsafe_gpu 2\nrefused\n", "{output:?}"),
+    );
+}
+
+#[test]
+fn under_load_no_device_goes_to_both() {
+    with_both(
+        "twelve-gpus",
+        "for n in 1 2 3 4 5 6; do\n\
+           (safe_gpu 1 3 > safe-$n) & \n\
+           \"$0\" run --no-wait --visible index -- sh -c 'echo gpuws $CUDA_VISIBLE_DEVICES; \
+             exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:500 --seconds 4' \
+             > gpuws-$n 2>/dev/null & \n\
+         done; wait; cat safe-* gpuws-*",
+        |output| {
+            let said = out(output);
+            let devices: Vec<&str> =
+                said.lines().filter_map(|line| line.split_once(' ')).map(|(_, gpu)| gpu).collect();
+            let different: BTreeSet<&str> = devices.iter().copied().collect();
+            assert_eq!(devices.len(), different.len(), "{said}");
+            assert_eq!(devices.len(), 12, "{said}");
+        },
+    );
+}
