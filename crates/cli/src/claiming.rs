@@ -13,10 +13,11 @@ use gpu_core::{
 };
 use gpu_host::user_name;
 use gpu_placement::{Bar, Passed, Refusal, Why};
-use gpu_steward::{Decision, NotGranted, Refused, Request, Wait, inherited};
+use gpu_steward::{Decision, NotGranted, Note, Refused, Request, Wait, inherited};
 use std::cell::OnceCell;
 
-/// Says what is asked for: the words of the command line, within what an outer scheduler gave.
+/// Says what is asked for: the words of the command line, within what an outer scheduler gave; and
+/// what is to be known of that.
 ///
 /// # Errors
 /// When a device is named that is not there, or the outer scheduler gave none.
@@ -25,7 +26,7 @@ pub(crate) fn request(
     source: &Source,
     root: ProcessKey,
     command: String,
-) -> Result<Request, Failure> {
+) -> Result<(Request, Vec<String>), Failure> {
     let mut claim = Claim {
         count: wanted.count,
         share: wanted.mem.map_or(Share::Whole, Share::Memory),
@@ -58,7 +59,8 @@ pub(crate) fn request(
             "gpuws stays within the devices that it was given; env -u takes the variable away",
         )
     })?;
-    Ok(Request {
+    let notes = given.notes.iter().map(noted).collect();
+    let request = Request {
         claim,
         wait: match (wanted.no_wait, wanted.timeout) {
             (true, _) => Wait::No,
@@ -68,7 +70,26 @@ pub(crate) fn request(
         needs_topology: wanted.topology || wanted.count > 1,
         command,
         root,
-    })
+    };
+    Ok((request, notes))
+}
+
+/// Says what the variables of a scheduler tell besides devices.
+fn noted(note: &Note) -> String {
+    match note {
+        Note::ListEnds { variable, at } => {
+            format!("{variable} ends at '{at}', which names no device here")
+        }
+        Note::NothingNamed(convention) => {
+            format!("{convention} names no devices here; -n should be what it was asked for")
+        }
+        Note::NumbersUnclear(convention) => format!(
+            "in which order CUDA_VISIBLE_DEVICES counts is not known; {convention}'s list is taken"
+        ),
+        Note::OneOfMany(convention, rank) => {
+            format!("number {rank} of {convention} on this machine: it claims for itself")
+        }
+    }
 }
 
 /// Returns the UUIDs of the devices that are named.

@@ -100,6 +100,9 @@ fn how(claim: &str, waiting: &Waiting<'_>) -> String {
         };
         text.push_str(&format!("; leased by {}{more}", first.join(", ")));
     }
+    if waiting.ahead.is_empty() && waiting.leases.is_empty() && waiting.held_up.is_none() {
+        text.push_str("; not enough are free, though nothing is leased: gpuws claim says why");
+    }
     match waiting.held_up {
         Some(HeldUp::SafeGpu) => text.push_str("; a safe-gpu is at work"),
         Some(HeldUp::Table) => text.push_str("; somebody keeps the table of leases locked"),

@@ -202,7 +202,7 @@ fn who_cannot_be_served_now_waits_or_is_told() {
          \"$0\" run --no-wait -- true; echo $?\n\
          \"$0\" run --timeout 1s -- true; echo $?\n\
          \"$0\" run -n 3 -- echo served & waiter=$!\n\
-         queued() { leases | grep -q '\"ahead_in_queue\":0'; }\n\
+         queued() { leases | grep -q '\"ahead_count\":0'; }\n\
          until_so queued; touch go-on; wait $waiter; echo $?; rm held-$$",
     );
     assert_eq!(out(&output), "75\n75\nserved\n0\n", "{output:?}");

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::source::{Source, roots};
-use crate::terminal::{Line, Screen};
+use crate::terminal::{Line, Screen, progress};
 use crate::waiting::{Teller, ordinal};
 use crate::words;
 use gpu_core::{DeviceUuid, Host, ProcessInfo, ProcessKey};
@@ -42,7 +42,10 @@ pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Res
         Some(pid) => source.host.process(pid).map_err(Failure::from)?,
         None => asker(&source)?,
     };
-    let request = claiming::request(&args.wanted, &source, root.key, described(&root))?;
+    let (request, notes) = claiming::request(&args.wanted, &source, root.key, described(&root))?;
+    if !global.quiet {
+        notes.iter().for_each(|note| progress(note));
+    }
     let ports = Ports {
         backend: &*source.backend,
         host: &*source.host,
@@ -262,7 +265,7 @@ fn opened(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
         None | Some(Err(Errno::SRCH)) => return Ok(None),
         Some(Err(errno)) => return Err(errno),
     };
-    // The number was somebody's when it was opened: whose, is asked for now.
+    // The number was somebody's when it was opened: whose it is is asked next.
     let host = LinuxHost::new(roots());
     let same = host.process(key.pid).is_ok_and(|info| info.key.surely_same(&key));
     Ok(same.then_some(pidfd))

@@ -95,7 +95,7 @@ pub(crate) fn supervise(
         .first()
         .ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
     let command = claiming::described(&args.command);
-    let request = claiming::request(&args.wanted, &source, root, command).map_err(own)?;
+    let (request, notes) = claiming::request(&args.wanted, &source, root, command).map_err(own)?;
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
     let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
     // Who claims within is to find the same leases.
@@ -135,6 +135,7 @@ pub(crate) fn supervise(
         has_waited: false,
         told_waiting: false,
     };
+    notes.iter().for_each(|note| watch.tell(note));
     let token = ActToken::the_user_asked();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
     match ran {

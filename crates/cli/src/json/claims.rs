@@ -51,7 +51,7 @@ pub(crate) struct Wanted {
     possible: bool,
     gpus: Vec<Device>,
     passed_over: Vec<PassedOver>,
-    ahead_in_queue: usize,
+    ahead_count: usize,
 }
 
 impl Wanted {
@@ -66,7 +66,7 @@ impl Wanted {
             possible: seen.decision.is_ok(),
             gpus,
             passed_over,
-            ahead_in_queue: seen.ahead.len(),
+            ahead_count: seen.ahead.len(),
         }
     }
 }
@@ -205,7 +205,7 @@ impl Named {
 struct Waiting {
     #[serde(flatten)]
     entry: Named,
-    ahead_in_queue: usize,
+    ahead_count: usize,
     lacks: Vec<PassedOver>,
 }
 
@@ -234,7 +234,7 @@ impl Leases {
         };
         let waiting = |queued: &Queued| Waiting {
             entry: Named::of(&queued.entry, queued.root.is_some()),
-            ahead_in_queue: queued.ahead,
+            ahead_count: queued.ahead,
             lacks: queued
                 .lacks
                 .as_ref()
