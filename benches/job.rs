@@ -1,0 +1,109 @@
+//! One claim with nobody to wait for, from start to end of a process: gpuws beside safe-gpu 2.0.0.
+//!
+//! Both take a device of a simulated machine of twelve idle GPUs, on an NVML without latency, and
+//! let it go. safe-gpu asks an nvidia-smi that is a shell script around `gpuws query`, three times,
+//! and makes no placeholder. The peer lies where `cargo xtask peers --install-only` puts it.
+#![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
+
+use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
+use gpu_sim::Session;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What safe-gpu is called with.
+const USER: &str = "import os, safe_gpu\n\
+                    safe_gpu.claim_gpus(1, lambda number: None)\n\
+                    print(os.environ['CUDA_VISIBLE_DEVICES'])";
+
+const NVIDIA_SMI: &str = "#!/bin/sh\n\
+    case $1 in -q) echo 'Attached GPUs : 12'; echo 'Display Mode : Disabled'; exit;; esac\n\
+    exec \"$GPUWS\" query \"$@\" 2>/dev/null\n";
+
+fn built(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().expect("a running program has a path");
+    let folder = own.parent().unwrap_or(Path::new("/")).to_owned();
+    let above = folder.parent().unwrap_or(&folder).to_owned();
+    [folder.join(name), above.join(name)].into_iter().find(|path| path.is_file())
+}
+
+fn peers() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    Some(own.ancestors().nth(3)?.join("peers"))
+}
+
+/// A session with real processes, of a machine that has none of its own.
+fn session(library: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let session = Session {
+        machine: "twelve-gpus".into(),
+        seed: 0,
+        began_ns: 0,
+        frozen_at_ms: Some(0),
+        latency_us: 0,
+        faults: Vec::new(),
+        live: true,
+        placeholders: Vec::new(),
+        counts_calls: false,
+    };
+    session.write(folder.path()).expect("a session can be written");
+    symlink(library, folder.path().join("libnvidia-ml.so.1")).expect("a link can be made");
+    for name in ["dev", "walk-ons", "bin"] {
+        fs::create_dir(folder.path().join(name)).expect("a folder can be made");
+    }
+    let smi = folder.path().join("bin/nvidia-smi");
+    fs::write(&smi, NVIDIA_SMI).expect("a script can be written");
+    fs::set_permissions(&smi, Permissions::from_mode(0o755)).expect("it can be made a program");
+    folder
+}
+
+/// Runs a program to its end, its standard input a pipe that is closed at once; returns what it
+/// printed.
+fn run(command: &mut Command) -> String {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("a program that is there can be run");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn jobs(criterion: &mut Criterion) {
+    let (Some(gpuws), Some(library)) = (built("gpuws"), built("libnvml_sim.so")) else {
+        eprintln!("skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim");
+        return;
+    };
+    let folder = session(&library);
+    let within = |program: &Path, arguments: &[&str]| {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(program);
+        command.args(arguments).env(Session::VARIABLE, folder.path()).env("GPUWS", &gpuws);
+        command.env("LD_LIBRARY_PATH", folder.path()).env_remove("CUDA_VISIBLE_DEVICES");
+        command.env("PATH", format!("{}/bin:{path}", folder.path().display()));
+        command
+    };
+    let claim = || run(&mut within(&gpuws, &["claim", "--hold"]));
+    let job = || run(&mut within(&gpuws, &["run", "--", "true"]));
+    assert!(claim().contains("CUDA_VISIBLE_DEVICES=GPU-"));
+    let mut group = criterion.benchmark_group("job");
+    group.sampling_mode(SamplingMode::Flat).sample_size(20);
+    group.measurement_time(Duration::from_secs(4)).warm_up_time(Duration::from_millis(500));
+    group.bench_function("gpuws claim", |bencher| bencher.iter(claim));
+    group.bench_function("gpuws run", |bencher| bencher.iter(job));
+    let python = peers().map(|peers| peers.join("venv/bin/python"));
+    let package = peers().map(|peers| peers.join("safe-gpu-2.0.0"));
+    match (python.filter(|path| path.exists()), package.filter(|path| path.exists())) {
+        (Some(python), Some(package)) => {
+            let safe_gpu = || run(within(&python, &["-c", USER]).env("PYTHONPATH", &package));
+            assert_eq!(safe_gpu().trim(), "0");
+            group.bench_function("safe-gpu", |bencher| bencher.iter(safe_gpu));
+        }
+        _ => eprintln!("skipped: safe-gpu 2.0.0 is not there: cargo xtask peers --install-only"),
+    }
+    group.finish();
+}
+
+criterion_group!(benches, jobs);
+criterion_main!(benches);
