@@ -56,7 +56,7 @@ fn start(folder: &Path, chance: u64) -> Child {
         2 => &["-n", "3"],
         _ => &["-n", "1"],
     };
-    let death = if chance % 5 == 0 { "keep" } else { "end" };
+    let death = if chance.is_multiple_of(5) { "keep" } else { "end" };
     let lasts = format!("0.{:02}", mixed(chance) % 30);
     Command::new(GPUWS)
         .args(["--quiet", "run", "--timeout", "120s", "--on-death", death, "--grace", "1s"])
@@ -76,7 +76,7 @@ fn contend(folder: &Path, contender: u64) {
         let chance = mixed(contender << 32 | number);
         let mut front = start(folder, chance);
         let supervisor = || children(front.id()).first().copied();
-        if chance % 3 == 0 {
+        if chance.is_multiple_of(3) {
             thread::park_timeout(Duration::from_millis(mixed(chance) % 400));
             match chance % 7 {
                 0..=2 => kill(front.id()),
