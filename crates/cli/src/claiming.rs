@@ -20,7 +20,8 @@ use std::cell::OnceCell;
 /// what is to be known of that.
 ///
 /// # Errors
-/// When a device is named that is not there, or the outer scheduler gave none.
+/// When a device is named that is not there, the outer scheduler gave none, or the topology is to
+/// be known and is not.
 pub(crate) fn request(
     wanted: &Wanted,
     source: &Source,
@@ -59,6 +60,11 @@ pub(crate) fn request(
             "gpuws stays within the devices that it was given; env -u takes the variable away",
         )
     })?;
+    if wanted.topology {
+        source.backend.topology().map_err(|error| {
+            Failure::from(error).ending(Exit::CannotObserve).with_hint("leave --topology out")
+        })?;
+    }
     let notes = given.notes.iter().map(noted).collect();
     let request = Request {
         claim,

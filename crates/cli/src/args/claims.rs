@@ -40,6 +40,9 @@ pub(crate) struct Wanted {
     /// Take devices that somebody uses who claimed nothing, and such with unexplained memory.
     #[arg(long)]
     pub(crate) accept_used: bool,
+    /// Wait until the devices can be had, however long; this is what happens without a word.
+    #[arg(long, conflicts_with_all = ["no_wait", "timeout"])]
+    wait: bool,
     /// Do not wait: end with 75 when the devices cannot be had now.
     #[arg(long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
