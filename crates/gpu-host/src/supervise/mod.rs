@@ -57,6 +57,11 @@ fn pause(files: &mut [PollFd<'_>], at_most: Option<Duration>) -> Result<()> {
 
 /// Tells whether the process behind a pidfd has ended, all its threads included.
 fn has_ended(pidfd: &OwnedFd) -> Result<bool> {
-    let mut question = [PollFd::new(pidfd, PollFlags::IN)];
-    Ok(poll(&mut question, Some(&Timespec::default()))? > 0)
+    loop {
+        // With a signal pending the kernel does not look at all.
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
 }
