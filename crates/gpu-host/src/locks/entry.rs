@@ -279,7 +279,7 @@ impl Drop for Published {
         if self.kind == EntryKind::Waiter {
             self.folder.remove(&name, &self.stat);
         } else {
-            super::past::keep(&self.folder, &name, &self.id);
+            super::past::keep(&self.folder, &name, &self.id, &self.stat);
             super::past::clear(&self.folder);
         }
     }

@@ -18,8 +18,14 @@ const UNFINISHED_SECONDS: i64 = 60;
 /// Root clears what others left behind so long ago.
 const ABANDONED_SECONDS: i64 = 24 * 3600;
 
-/// Takes an ended lease out of those that everybody reads; its name is free then.
-pub(super) fn keep(folder: &Folder, name: &str, id: &LeaseId) {
+/// Takes an ended lease, in this file, out of those that everybody reads; its name is free then.
+///
+/// Where the name is another file's by now, as that of a lease that was published again is, there
+/// is nothing to do.
+pub(super) fn keep(folder: &Folder, name: &str, id: &LeaseId, file: &Stat) {
+    if !folder.is_at(name, file).unwrap_or(false) {
+        return;
+    }
     let past = format!("{}{PAST}{id}", folder.prefix);
     if rustix::fs::renameat(&folder.fd, name, &folder.fd, &past).is_err() {
         // There is one hint less; where it is gone already there is nothing to do.
@@ -59,7 +65,7 @@ pub(super) fn clear(folder: &Folder) {
         } else if let Some(id) = rest.strip_prefix(beginning(EntryKind::Lease))
             && let Some(id) = LeaseId::parse(id).filter(|_| is_dead(&name))
         {
-            keep(folder, &name, &id);
+            keep(folder, &name, &id, &stat);
         }
     }
     past.sort_by_key(|(_, stat)| std::cmp::Reverse((stat.st_mtime, stat.st_mtime_nsec)));

@@ -136,6 +136,22 @@ fn who_is_no_longer_seen_learns_of_it() {
 }
 
 #[test]
+fn one_that_is_published_again_outlives_the_one_that_nobody_saw_any_more() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (entry, old) = lease(&locks, &["GPU-1"]);
+    fs::remove_file(folder.path().join(format!("lease-{}", entry.id))).unwrap();
+    let new = locks.publish(LEASE, &entry).unwrap();
+    drop(old);
+    assert_eq!(locks.entries(LEASE).unwrap(), slice::from_ref(&entry));
+    assert!(new.renew().unwrap());
+    assert_eq!(names(folder.path(), "past-"), 0);
+    drop(new);
+    assert_eq!(locks.entries(LEASE).unwrap(), []);
+    assert_eq!((names(folder.path(), "past-"), names(folder.path(), "lease-")), (1, 0));
+}
+
+#[test]
 fn ended_leases_tell_when_a_device_was_used_and_few_are_kept() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
