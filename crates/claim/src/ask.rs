@@ -93,6 +93,8 @@ pub enum NotTaken {
         ahead: Vec<Entry>,
         /// The leases.
         leases: Vec<Entry>,
+        /// Who else made it wait at the end.
+        held_up: Option<HeldUp>,
     },
     /// Not within the time it was to wait.
     TimedOut {
@@ -100,6 +102,8 @@ pub enum NotTaken {
         ahead: Vec<Entry>,
         /// The leases.
         leases: Vec<Entry>,
+        /// Who else made it wait at the end.
+        held_up: Option<HeldUp>,
     },
     /// This machine never has what was asked for.
     Never,

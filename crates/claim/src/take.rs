@@ -17,6 +17,9 @@ const TABLE_PATIENCE: Duration = Duration::from_secs(10);
 
 const TABLE_SLICE: Duration = Duration::from_secs(1);
 
+/// Whoever has no time left waits for others' decisions all the same, so long.
+const TABLE_AT_LEAST: Duration = Duration::from_millis(250);
+
 /// A decision rests on a look that is at most so old when the table is there ...
 const FRESH: Duration = Duration::from_secs(1);
 /// ... unless the table has been too much in demand so often.
@@ -223,16 +226,23 @@ impl<S> Taking<'_, S> {
 
     fn table(&mut self) -> Result<Box<dyn Held>, NotTaken> {
         let start = self.clock.monotonic();
+        let left = self.deadline.map(|deadline| deadline.saturating_sub(start));
+        let left = left.map(|left| left.max(TABLE_AT_LEAST)).filter(|left| *left < TABLE_PATIENCE);
+        let end = start + left.unwrap_or(TABLE_PATIENCE);
         loop {
-            match self.locks.table(TABLE_SLICE) {
-                Err(error) if error.kind() == ErrorKind::TimedOut => {
-                    if self.clock.monotonic().saturating_sub(start) >= TABLE_PATIENCE {
-                        return Err(error.into());
-                    }
-                }
+            let slice = end.saturating_sub(self.clock.monotonic()).min(TABLE_SLICE);
+            let error = match self.locks.table(slice) {
+                Err(error) if error.kind() == ErrorKind::TimedOut => error,
                 table => return Ok(table?),
+            };
+            let is_over = self.clock.monotonic() >= end;
+            if is_over && left.is_none() {
+                return Err(error.into());
             }
             let pool = self.pool(&Ledger::read(self.locks)?)?;
+            if is_over {
+                return Err(self.ended(&pool, Some(HeldUp::Table)));
+            }
             let ahead: Vec<Entry> = pool.ahead_of(&self.entry).cloned().collect();
             self.watched(&ahead, &pool.leases, Some(HeldUp::Table))?;
         }
@@ -310,10 +320,13 @@ impl<S> Taking<'_, S> {
     fn pause(&mut self, pool: &Ledger) -> Result<(), NotTaken> {
         self.withdrawals += 1;
         if self.withdrawals >= WITHDRAWALS && self.ask.wait == Wait::No {
-            return Err(self.not_now(pool));
+            return Err(self.ended(pool, None));
         }
         let ahead: Vec<Entry> = pool.ahead_of(&self.entry).cloned().collect();
-        self.watched(&ahead, &pool.leases, None)?;
+        let now = self.watched(&ahead, &pool.leases, None)?;
+        if self.ask.wait != Wait::No && self.is_over(now) {
+            return Err(self.ended(pool, None));
+        }
         let chance =
             self.entry.id.as_str().bytes().fold(u64::from(self.withdrawals), |sum, byte| {
                 sum.wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -325,7 +338,7 @@ impl<S> Taking<'_, S> {
     /// Waits until something changed that may matter.
     fn wait(&mut self, pool: &Ledger, held_up: Option<HeldUp>) -> Result<(), NotTaken> {
         if self.ask.wait == Wait::No {
-            return Err(self.not_now(pool));
+            return Err(self.ended(pool, held_up));
         }
         let ahead: Vec<Entry> = pool.ahead_of(&self.entry).cloned().collect();
         let places = self.ahead(pool);
@@ -343,16 +356,10 @@ impl<S> Taking<'_, S> {
         let mut changed = false;
         loop {
             let now = self.watched(&ahead, &pool.leases, held_up)?;
-            if self.deadline.is_some_and(|deadline| now >= deadline) {
-                if !self.tried_last {
-                    // Those who were ahead may have given up while it stood back.
-                    self.tried_last = true;
-                    return Ok(());
-                }
-                let leases = pool.leases.clone();
-                return Err(NotTaken::TimedOut { ahead, leases });
+            if self.is_over(now) {
+                return Err(self.ended(pool, held_up));
             }
-            if now >= until {
+            if self.tried_last || now >= until {
                 return Ok(());
             }
             let end = self.deadline.map_or(until, |deadline| deadline.min(until));
@@ -382,9 +389,21 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    fn not_now(&self, pool: &Ledger) -> NotTaken {
+    /// Tells whether its time is over. Once that is so it is tried once more: those who were ahead
+    /// may have given up meanwhile.
+    fn is_over(&mut self, now: Duration) -> bool {
+        let over = self.deadline.is_some_and(|deadline| now >= deadline);
+        over && std::mem::replace(&mut self.tried_last, true)
+    }
+
+    /// Returns how it ends when there is no time left.
+    fn ended(&self, pool: &Ledger, held_up: Option<HeldUp>) -> NotTaken {
         let ahead = pool.ahead_of(&self.entry).cloned().collect();
-        NotTaken::NotNow { ahead, leases: pool.leases.clone() }
+        let leases = pool.leases.clone();
+        match self.ask.wait {
+            Wait::No => NotTaken::NotNow { ahead, leases, held_up },
+            Wait::For(_) | Wait::Ever => NotTaken::TimedOut { ahead, leases, held_up },
+        }
     }
 }
 

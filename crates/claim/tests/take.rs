@@ -21,6 +21,8 @@ struct World {
     /// How long each taking of the table lasts.
     table: Duration,
     tables: u32,
+    /// Somebody has the table and keeps it.
+    is_table_kept: bool,
 }
 
 #[derive(Clone, Default)]
@@ -93,12 +95,16 @@ impl Clock for Made {
 }
 
 impl Locks for Made {
-    fn table(&self, _: Duration) -> Result<Box<dyn Held>> {
+    fn table(&self, patience: Duration) -> Result<Box<dyn Held>> {
         self.with(|world| {
+            if world.is_table_kept {
+                world.now += patience;
+                return Err(Error::new(ErrorKind::TimedOut, "lock the table"));
+            }
             world.now += world.table;
             world.tables += 1;
-        });
-        Ok(Box::new(Nothing))
+            Ok(Box::new(Nothing) as Box<dyn Held>)
+        })
     }
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
         let of_kind = |(k, entry): &(EntryKind, Entry)| (*k == kind).then(|| entry.clone());
@@ -220,7 +226,8 @@ fn who_does_not_wait_leaves_nothing() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 2, &["a", "b"]));
     made.add(EntryKind::Waiter, entry("w", 2, 1, &[]));
-    let Err(NotTaken::NotNow { ahead, leases }) = take_now(&made, &ask(3, Wait::No)) else {
+    let Err(NotTaken::NotNow { ahead, leases, held_up: None }) = take_now(&made, &ask(3, Wait::No))
+    else {
         panic!("two are free")
     };
     assert_eq!((ahead.len(), leases.len()), (1, 1));
@@ -351,7 +358,9 @@ fn a_safe_gpu_at_work_is_waited_for_and_one_that_cannot_be_held_is_told() {
     let beside = |wait| Ask { beside_safe_gpu: true, ..ask(1, wait) };
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
     let result = take_now(&made, &beside(Wait::No));
-    assert!(matches!(result, Err(NotTaken::NotNow { .. })));
+    assert!(matches!(result, Err(NotTaken::NotNow { held_up: Some(HeldUp::SafeGpu), .. })));
+    let result = take_now(&made, &beside(Wait::For(Duration::from_secs(3))));
+    assert!(matches!(result, Err(NotTaken::TimedOut { held_up: Some(HeldUp::SafeGpu), .. })));
     let taken = take_while(&made, &beside(Wait::Ever), |waiting| {
         assert_eq!(waiting.held_up, Some(HeldUp::SafeGpu));
         if waiting.waited > Duration::from_secs(1) {
@@ -363,6 +372,48 @@ fn a_safe_gpu_at_work_is_waited_for_and_one_that_cannot_be_held_is_told() {
     made.with(|world| world.safe_gpu = Some(ErrorKind::Io));
     let taken = take_now(&made, &beside(Wait::No)).ok().unwrap();
     assert_eq!(taken.held_back.unwrap().err().unwrap().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_table_that_somebody_keeps_is_waited_for_no_longer_than_was_asked() {
+    let after = |wait| {
+        let made = Made::default();
+        made.with(|world| world.is_table_kept = true);
+        let mut told = 0;
+        let result = take_while(&made, &ask(1, wait), |waiting| {
+            assert_eq!(waiting.held_up, Some(HeldUp::Table));
+            told += 1;
+            ControlFlow::Continue(())
+        });
+        let result = result.err().unwrap_or_else(|| panic!("nobody may decide"));
+        (result, made.with(|world| world.now.as_millis()), told)
+    };
+    let (result, now, _) = after(Wait::No);
+    assert!(matches!(result, NotTaken::NotNow { held_up: Some(HeldUp::Table), .. }), "{result:?}");
+    assert_eq!(now, 250, "as long as others' decisions take");
+    let (result, now, told) = after(Wait::For(Duration::from_secs(5)));
+    assert!(matches!(result, NotTaken::TimedOut { held_up: Some(HeldUp::Table), .. }));
+    assert_eq!((now, told), (5000, 4));
+    for wait in [Wait::For(Duration::from_secs(60)), Wait::Ever] {
+        let (result, now, told) = after(wait);
+        let NotTaken::Failed(error) = result else { panic!("{result:?}") };
+        assert_eq!((error.kind(), now, told), (ErrorKind::TimedOut, 10_000, 9));
+    }
+}
+
+#[test]
+fn conflicts_without_end_end_with_the_time() {
+    let made = Made::default();
+    let meet = |made: &Made| made.with(|world| world.met = vec![entry("x", 1, 1, &["a"])]);
+    meet(&made);
+    let result = take_while(&made, &ask(1, Wait::For(Duration::from_secs(2))), |_| {
+        made.end(&id("x"));
+        meet(&made);
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(result, Err(NotTaken::TimedOut { held_up: None, .. })));
+    let now = made.with(|world| world.now);
+    assert!(now >= Duration::from_secs(2) && now < Duration::from_secs(3), "{now:?}");
 }
 
 #[test]

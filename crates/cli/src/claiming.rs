@@ -7,6 +7,7 @@ use crate::selector::Selector;
 use crate::source::Source;
 use crate::waiting::owner;
 use crate::words;
+use gpu_claim::HeldUp;
 use gpu_core::{
     Bytes, Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Journal,
     Link, ProcessKey, Share,
@@ -225,12 +226,19 @@ pub(crate) fn failure(request: &Request, why: NotGranted) -> Failure {
         }
     };
     match why {
-        NotGranted::NotNow { waited, ahead, leases, refused } => {
+        NotGranted::NotNow { waited, ahead, leases, held_up, refused } => {
             let mut reasons =
                 refused.as_ref().map_or(Vec::new(), |refused| reasons(refused.passed()));
             if let Some(first) = ahead.first() {
                 let others = words::count(ahead.len(), "claim waits", "claims wait");
                 reasons.insert(0, format!("{others} already, the first of {}", owner(first)));
+            }
+            match held_up {
+                Some(HeldUp::SafeGpu) => reasons.insert(0, "a safe-gpu is at work".to_owned()),
+                Some(HeldUp::Table) => {
+                    reasons.insert(0, "somebody keeps the table of leases locked".to_owned());
+                }
+                None => {}
             }
             if reasons.is_empty() {
                 let holders: Vec<String> = leases.iter().map(owner).collect();

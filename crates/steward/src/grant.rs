@@ -4,7 +4,7 @@ use crate::kin;
 use crate::offers::{Beside, offers, outsiders};
 use crate::ports::{Ports, Request};
 use crate::scene::{Scene, Wants};
-use gpu_claim::{Ask, Chosen, Ledger, NotTaken, Taken, Turn, Waiting};
+use gpu_claim::{Ask, Chosen, HeldUp, Ledger, NotTaken, Taken, Turn, Waiting};
 use gpu_core::{
     Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Held, HeldBack, LeaseId, Result,
 };
@@ -123,6 +123,8 @@ pub enum NotGranted {
         ahead: Box<[Entry]>,
         /// The leases.
         leases: Box<[Entry]>,
+        /// Who else made it wait at the end: it may be all that it lacked.
+        held_up: Option<HeldUp>,
         /// What the last choice found; `None` where the driver was not asked for it again.
         refused: Option<Refused>,
     },
@@ -193,16 +195,21 @@ pub fn take(
         &|scene: &Scene, claim, leases| chooser.choose(scene, claim, leases),
         watch,
     );
-    let not_now = |waited, ahead: Vec<Entry>, leases: Vec<Entry>| NotGranted::NotNow {
+    let not_now = |waited, ahead: Vec<Entry>, leases: Vec<Entry>, held_up| NotGranted::NotNow {
         waited,
         ahead: ahead.into(),
         leases: leases.into(),
+        held_up,
         refused: chooser.refused(),
     };
     match taken {
         Ok(taken) => Ok(chooser.grant(taken, parent.clone())),
-        Err(NotTaken::NotNow { ahead, leases }) => Err(not_now(false, ahead, leases)),
-        Err(NotTaken::TimedOut { ahead, leases }) => Err(not_now(true, ahead, leases)),
+        Err(NotTaken::NotNow { ahead, leases, held_up }) => {
+            Err(not_now(false, ahead, leases, held_up))
+        }
+        Err(NotTaken::TimedOut { ahead, leases, held_up }) => {
+            Err(not_now(true, ahead, leases, held_up))
+        }
         Err(NotTaken::Never) => Err(NotGranted::Never(chooser.refused())),
         Err(NotTaken::Stopped) => Err(NotGranted::Stopped),
         Err(NotTaken::Failed(error)) => Err(match silence.take() {
@@ -309,7 +316,7 @@ impl<'a> Chooser<'a> {
             Ok(decision) => {
                 let devices = uuids(decision.devices().iter());
                 if own {
-                    self.seen.borrow_mut().decision = Some(decision);
+                    self.seen.replace(Seen { decision: Some(decision), refused: None });
                 }
                 Chosen::Devices(devices)
             }

@@ -4,7 +4,7 @@ mod world;
 
 use gpu_core::*;
 use gpu_placement::Refusal;
-use gpu_steward::{Grant, NotGranted, Request, Wait, listing, preview, take};
+use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, preview, take};
 use std::ops::ControlFlow;
 use std::time::Duration;
 use world::*;
@@ -70,6 +70,21 @@ fn who_need_not_wait_learns_why_there_is_nothing_now() {
     let late = taken(&world, Claim::whole(2), Wait::For(Duration::from_secs(60)));
     assert!(matches!(late, Err(NotGranted::NotNow { waited: true, .. })), "{late:?}");
     assert!(world.state().waiters.is_empty());
+}
+
+#[test]
+fn a_safe_gpu_at_work_may_be_all_that_a_claim_lacks() {
+    let world = World::new(1);
+    world.state().is_safe_gpu_at_work = true;
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    world.after(Duration::from_secs(1), |state| state.leases.clear());
+    for (wait, lacks) in [(Wait::No, true), (Wait::For(Duration::from_secs(20)), false)] {
+        let result = taken(&world, Claim::whole(1), wait);
+        let Err(NotGranted::NotNow { held_up: Some(HeldUp::SafeGpu), refused, .. }) = result else {
+            panic!("{result:?}")
+        };
+        assert_eq!(refused.is_some(), lacks, "{wait:?}: {refused:?}");
+    }
 }
 
 #[test]

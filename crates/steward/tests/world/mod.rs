@@ -43,6 +43,7 @@ pub(crate) struct State {
     /// What was done to the lease's descriptor.
     pub(crate) inherit: Vec<bool>,
     pub(crate) holds_back: bool,
+    pub(crate) is_safe_gpu_at_work: bool,
     pub(crate) waits_for_safe_gpu: Vec<u32>,
     /// How long memory is still used after its process has ended.
     pub(crate) lag: Duration,
@@ -134,6 +135,7 @@ impl World {
             launch_fault: None,
             inherit: Vec::new(),
             holds_back: false,
+            is_safe_gpu_at_work: false,
             waits_for_safe_gpu: Vec::new(),
             lag: Duration::from_millis(300),
             ids: 0,
@@ -496,6 +498,9 @@ impl Locks for World {
     }
 
     fn hold_back_safe_gpu(&self, _patience: Duration) -> Result<Box<dyn HeldBack>> {
+        if self.state().is_safe_gpu_at_work {
+            return Err(Error::new(ErrorKind::TimedOut, "hold back safe-gpu"));
+        }
         self.state().holds_back = true;
         Ok(Box::new(HoldsBack(self.clone())))
     }
