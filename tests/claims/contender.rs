@@ -196,6 +196,9 @@ impl Held for Logged {
     fn renew(&self) -> Result<bool> {
         self.held.as_ref().expect("it is held until the end").renew()
     }
+    fn leave(mut self: Box<Self>) {
+        self.held.take().expect("it is held until the end").leave();
+    }
 }
 
 impl Drop for Logged {
@@ -214,6 +217,7 @@ impl Held for NoTable {
     fn renew(&self) -> Result<bool> {
         Ok(true)
     }
+    fn leave(self: Box<Self>) {}
 }
 
 impl Locks for LoggedLocks {

@@ -56,6 +56,7 @@ impl Held for Kept {
         let Kept(made, kind, id) = self;
         Ok(made.with(|world| world.entries.iter().any(|(k, e)| k == kind && e.id == *id)))
     }
+    fn leave(self: Box<Self>) {}
 }
 
 impl Drop for Kept {
@@ -74,6 +75,7 @@ impl Held for Nothing {
     fn renew(&self) -> Result<bool> {
         Ok(true)
     }
+    fn leave(self: Box<Self>) {}
 }
 
 impl HeldBack for Nothing {

@@ -93,6 +93,9 @@ pub trait Held: Send {
     /// # Errors
     /// `Io` when the kernel does not answer.
     fn renew(&self) -> Result<bool>;
+
+    /// Leaves it to the programs that keep it alive too: it ends with the last of them.
+    fn leave(self: Box<Self>);
 }
 
 /// The locks of safe-gpu, held.

@@ -86,14 +86,14 @@ impl<'a> Course<'a> {
         loop {
             match job.next(self.pause())? {
                 Some(JobEvent::Ended(ending)) => return Ok(Some(ending)),
-                Some(JobEvent::Asked(_)) if self.leaves == Leaves::Nothing => self.call(job)?,
-                Some(JobEvent::Asked(signal)) => pass(job, signal)?,
+                Some(JobEvent::Asked(_)) if self.leaves == Leaves::Nothing => self.call(job, watch),
+                Some(JobEvent::Asked(signal)) => pass(job, signal, watch),
                 Some(JobEvent::Abandoned) => {
                     self.abandoned = true;
                     // Nobody is left who could be asked to go on.
                     let _ = watch(Event::Abandoned);
                     if self.order.on_death == OnDeath::End {
-                        self.call(job)?;
+                        self.call(job, watch);
                     }
                 }
                 None => {}
@@ -108,7 +108,7 @@ impl<'a> Course<'a> {
             if self.is_over_limit(now) {
                 self.limit_hit = true;
                 let _ = watch(Event::LimitReached);
-                self.call(job)?;
+                self.call(job, watch);
             }
             if self.last_call.is_some_and(|at| now >= at) {
                 self.overstayed = true;
@@ -118,12 +118,11 @@ impl<'a> Course<'a> {
     }
 
     /// Asks the program to end, once.
-    fn call(&mut self, job: &dyn Job) -> Result<(), Error> {
+    fn call(&mut self, job: &dyn Job, watch: &mut Watch<'_>) {
         if self.last_call.is_none() {
             self.last_call = Some(self.ports.clock.monotonic() + self.order.grace);
-            pass(job, TERM)?;
+            pass(job, TERM, watch);
         }
-        Ok(())
     }
 
     fn is_over_limit(&self, now: Duration) -> bool {
@@ -180,11 +179,14 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Passes a signal on; a group that has ended already gets none.
-fn pass(job: &dyn Job, signal: i32) -> Result<(), Error> {
-    match job.pass(signal) {
-        Err(error) if error.kind() == ProcessFault::Gone.into() => Ok(()),
-        passed => passed,
+/// Passes a signal on; a group that has ended already gets none. One that may not be told, since
+/// it became another user's, goes on.
+fn pass(job: &dyn Job, signal: i32, watch: &mut Watch<'_>) {
+    if let Err(error) = job.pass(signal)
+        && error.kind() != ProcessFault::Gone.into()
+    {
+        // Nothing is waited for that could be given up.
+        let _ = watch(Event::NotPassed(signal, &error));
     }
 }
 

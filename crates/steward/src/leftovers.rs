@@ -34,6 +34,8 @@ pub(crate) struct Cleaned {
     pub(crate) still_there: Vec<ProcessInfo>,
     /// Why it was not carried through.
     pub(crate) stopped: Option<Fault>,
+    /// Somebody may be there who was to be ended.
+    pub(crate) remains: bool,
     /// How the program itself ended, where it ended only now.
     pub(crate) ending: Option<Ending>,
 }
@@ -83,6 +85,10 @@ impl Tree<'_> {
             Ok(members) => cleaned.still_there = members,
             Err(error) => cleaned.stopped = cleaned.stopped.or(Some(error.fault())),
         }
+        cleaned.remains = match self.targets(job, reach) {
+            Ok((members, unseen)) => !members.is_empty() || unseen.is_some(),
+            Err(_) => true,
+        };
         cleaned
     }
 

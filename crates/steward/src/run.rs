@@ -65,6 +65,8 @@ pub enum Event<'a> {
     Granted(&'a Grant),
     /// safe-gpu is not held back any more.
     HandedOff(HandOff),
+    /// This signal could not be passed on to the program, which goes on.
+    NotPassed(i32, &'a Error),
     /// The time limit is over: the program was asked to end.
     LimitReached,
     /// Nobody waits for the program any more.
@@ -86,7 +88,8 @@ pub enum HandOff {
     TimedOut,
 }
 
-/// Why nothing was run. No device is kept in any of these cases.
+/// Why nothing was run. No device is kept in any of these cases, but by who is [`Lost`](Self::Lost)
+/// and lives.
 #[derive(Debug)]
 pub enum NotRun {
     /// No device was granted.
@@ -148,6 +151,9 @@ impl RunReport {
 ///
 /// After the time limit, or when nobody waits for it any more, everything that the program started
 /// is ended, whether it holds a device or not.
+///
+/// The lease is let go of at the end, but not while somebody lives who was to be ended and could
+/// not be: then it ends with those who inherited it.
 ///
 /// # Errors
 /// [`NotRun`].
@@ -214,12 +220,17 @@ fn carry_out(
     };
     let grace = if overstayed { Duration::ZERO } else { order.grace };
     let tree = Tree { ports, root: order.request.root, devices: &grant.devices, token };
-    let Cleaned { actions, still_there, stopped, ending } =
+    let Cleaned { actions, still_there, stopped, remains, ending } =
         tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
     let ending = match followed {
         // One that is still there has not ended; SIGKILL was the last word to it.
         Ok(ended) => ended.or(ending).unwrap_or(Ending::Signal(KILL)),
-        Err(error) => return Err(NotRun::Lost(error, actions)),
+        Err(error) => {
+            if remains {
+                grant.held.leave();
+            }
+            return Err(NotRun::Lost(error, actions));
+        }
     };
     let elapsed = ports.clock.monotonic().saturating_sub(started);
     let memory_back = memory_back(&ledgers, ports, order, watch);
@@ -229,12 +240,16 @@ fn carry_out(
         peak: ledger.peak,
         held_for,
     });
+    let devices = devices.collect();
+    if remains {
+        grant.held.leave();
+    }
     Ok(RunReport {
-        lease: grant.entry.id.clone(),
+        lease: grant.entry.id,
         ending,
         limit_hit,
         abandoned,
-        devices: devices.collect(),
+        devices,
         elapsed,
         left_behind: actions,
         still_there,

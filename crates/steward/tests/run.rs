@@ -40,9 +40,15 @@ fn outcome(world: &World, order: &RunOrder) -> (Result<RunReport, NotRun>, Vec<S
 }
 
 fn ran(world: &World, order: &RunOrder) -> RunReport {
+    ran_leaving(world, order, false)
+}
+
+/// Runs it; its lease may be left to those who inherited it.
+fn ran_leaving(world: &World, order: &RunOrder, leaves: bool) -> RunReport {
     let report = outcome(world, order).0.unwrap();
     let state = world.state();
-    assert!(state.leases.is_empty() && !state.holds_back, "nothing is kept");
+    assert_eq!((state.left_to_others, state.leases.len()), (leaves, usize::from(leaves)));
+    assert!(!state.holds_back, "nothing else is kept");
     assert_eq!(state.inherit, [true, false], "only the program keeps the lease alive");
     report
 }
@@ -183,6 +189,52 @@ fn a_signal_to_us_is_passed_on_to_the_program() {
 }
 
 #[test]
+fn a_program_that_may_not_be_told_runs_on() {
+    let world = World::new(1);
+    world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
+    world.after(SECOND, |state| state.events.push(JobEvent::Asked(15)));
+    ends_after(&world, 100 * SECOND, 4);
+    let (report, events) = outcome(&world, &order(Claim::whole(1)));
+    let report = report.unwrap();
+    assert_eq!((report.ending, report.elapsed), (Ending::Code(4), 100 * SECOND));
+    assert!(events.iter().any(|event| event.starts_with("NotPassed(15, ")), "{events:?}");
+    let state = world.state();
+    assert!(state.signals.is_empty() && state.leases.is_empty() && !state.left_to_others);
+}
+
+#[test]
+fn a_lease_is_left_to_those_who_could_not_be_ended() {
+    for lost in [false, true] {
+        let world = World::new(1);
+        world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
+        world.state().deaf_to.insert(JOB, vec![15, 9]);
+        world.after(30 * SECOND, move |state| {
+            state.watch_fault = lost.then_some(ErrorKind::Io);
+        });
+        let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+        let (outcome, _) = outcome(&world, &limited);
+        match outcome {
+            Ok(report) => assert!(!lost && report.still_there[0].key == key(JOB)),
+            Err(outcome) => assert!(lost && matches!(outcome, NotRun::Lost(..)), "{outcome:?}"),
+        }
+        let state = world.state();
+        assert!(state.left_to_others && state.leases.len() == 1);
+        assert!(state.processes.contains_key(&JOB));
+    }
+}
+
+#[test]
+fn one_who_could_be_ended_though_not_followed_keeps_no_lease() {
+    let world = World::new(1);
+    world.after(30 * SECOND, |state| state.watch_fault = Some(ErrorKind::Io));
+    let (outcome, _) = outcome(&world, &order(Claim::whole(1)));
+    assert!(matches!(outcome, Err(NotRun::Lost(..))), "{outcome:?}");
+    let state = world.state();
+    assert!(!state.left_to_others && state.leases.is_empty());
+    assert!(!state.processes.contains_key(&JOB));
+}
+
+#[test]
 fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
     for (signal, left) in [(2, vec!["worker"]), (15, vec![])] {
         let world = World::new(1);
@@ -197,7 +249,7 @@ fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
             state.events.push(JobEvent::Asked(2));
         });
         world.after(7 * SECOND, move |state| state.events.push(JobEvent::Asked(signal)));
-        let report = ran(&world, &order(Claim::whole(1)));
+        let report = ran_leaving(&world, &order(Claim::whole(1)), signal == 2);
         let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
         assert_eq!(there, left, "signal {signal}");
         assert_eq!(report.stopped.is_some(), signal == 2);
@@ -384,7 +436,7 @@ fn who_cannot_be_seen_on_the_device_is_said_not_to_have_been() {
     world.state().hides_holders = true;
     world.after(SECOND, |state| state.add(process(61, JOB, "server")));
     ends_after(&world, 5 * SECOND, 0);
-    let report = ran(&world, &order(Claim::whole(1)));
+    let report = ran_leaving(&world, &order(Claim::whole(1)), true);
     assert_eq!(report.stopped.map(|fault| fault.kind), Some(ErrorKind::Io));
     assert_eq!(report.still_there.len(), 1);
 }

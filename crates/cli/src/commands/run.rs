@@ -176,6 +176,9 @@ impl Watch<'_> {
                 "the program does not show on its devices; a safe-gpu may take them for free now",
             ),
             Event::HandedOff(HandOff::Seen | HandOff::Wanted) => {}
+            Event::NotPassed(_, error) => {
+                self.tell(&format!("could not pass the signal on: failed to {}", error.fault()));
+            }
             Event::LimitReached => self.tell("the time is over; the program is ended"),
             Event::Abandoned if self.on_death == OnDeath::End => {
                 self.tell("nobody waits for the program any more; it is ended");

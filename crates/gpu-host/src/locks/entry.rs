@@ -203,6 +203,8 @@ pub(super) struct Published {
     folder: Folder,
     kind: EntryKind,
     id: LeaseId,
+    /// It is others' to end.
+    left: bool,
 }
 
 impl Published {
@@ -241,7 +243,7 @@ impl Published {
             folder.remove(&new, &stat);
             return Err(failed(errno));
         }
-        Ok(Published { file, stat, folder, kind, id: entry.id.clone() })
+        Ok(Published { file, stat, folder, kind, id: entry.id.clone(), left: false })
     }
 
     fn name(&self) -> String {
@@ -266,11 +268,18 @@ impl Held for Published {
         self.touch().map_err(failed)?;
         self.folder.is_at(&name, &self.stat).map_err(failed)
     }
+
+    fn leave(mut self: Box<Self>) {
+        self.left = true;
+    }
 }
 
 impl Drop for Published {
-    /// Ends it for everybody who has its descriptor, and clears up.
+    /// Ends it for everybody who has its descriptor, and clears up; unless it was left to them.
     fn drop(&mut self) {
+        if self.left {
+            return;
+        }
         // Closing alone would leave it to a program that got a copy. Nothing here can be repaired
         // if it fails, and nothing rests on what is left.
         let _ = self.touch();

@@ -62,6 +62,9 @@ impl Held for Tables {
     fn renew(&self) -> Result<bool> {
         Ok(true)
     }
+
+    // Closing is all that ends it, too.
+    fn leave(self: Box<Self>) {}
 }
 
 /// Says whether a program that is started now gets a descriptor.

@@ -88,6 +88,27 @@ fn letting_go_ends_it_for_those_who_inherited_it() {
 }
 
 #[test]
+fn one_that_is_left_ends_with_those_who_inherited_it() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (entry, held) = lease(&locks, &["GPU-1"]);
+    held.inherit(true).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    held.inherit(false).unwrap();
+    held.leave();
+    let left = locks.entries(LEASE).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left, [entry]);
+    eventually(|| locks.entries(LEASE).unwrap().is_empty());
+
+    let (_, held) = lease(&locks, &["GPU-1"]);
+    held.leave();
+    // A program that another test starts may have a copy for an instant.
+    eventually(|| locks.entries(LEASE).unwrap().is_empty());
+}
+
+#[test]
 fn whoever_waits_is_told_of_what_comes_and_ends_and_of_nothing_else() {
     const LONG: Duration = Duration::from_secs(10);
     let folder = tempdir().unwrap();

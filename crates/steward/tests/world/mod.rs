@@ -42,6 +42,12 @@ pub(crate) struct State {
     pub(crate) launch_fault: Option<ErrorKind>,
     /// What was done to the lease's descriptor.
     pub(crate) inherit: Vec<bool>,
+    /// The lease was not let go of: who inherited it keeps it.
+    pub(crate) left_to_others: bool,
+    /// What the kernel answers when a signal is to be passed on to the program.
+    pub(crate) pass_fault: Option<ErrorKind>,
+    /// Nobody can be told any more how the program fares.
+    pub(crate) watch_fault: Option<ErrorKind>,
     pub(crate) holds_back: bool,
     pub(crate) is_safe_gpu_at_work: bool,
     pub(crate) waits_for_safe_gpu: Vec<u32>,
@@ -134,6 +140,9 @@ impl World {
             launched: Vec::new(),
             launch_fault: None,
             inherit: Vec::new(),
+            left_to_others: false,
+            pass_fault: None,
+            watch_fault: None,
             holds_back: false,
             is_safe_gpu_at_work: false,
             waits_for_safe_gpu: Vec::new(),
@@ -524,6 +533,12 @@ impl Held for Kept {
         self.2.set(!seen);
         Ok(seen)
     }
+
+    fn leave(self: Box<Self>) {
+        // Whoever lives of the program has it still; here that is for ever.
+        self.2.set(true);
+        self.0.state().left_to_others = true;
+    }
 }
 
 impl Drop for Kept {
@@ -571,6 +586,9 @@ impl Job for Started {
         let mut state = self.0.state();
         let until = state.now + at_most;
         loop {
+            if let Some(kind) = state.watch_fault {
+                return Err(Error::new(kind, "watch job 60"));
+            }
             if !state.events.is_empty() {
                 return Ok(Some(state.events.remove(0)));
             }
@@ -584,6 +602,9 @@ impl Job for Started {
     fn pass(&self, signal: i32) -> Result<()> {
         let mut state = self.0.state();
         state.info(Pid(JOB))?;
+        if let Some(kind) = state.pass_fault {
+            return Err(Error::new(kind, format!("send signal {signal} to job {JOB}")));
+        }
         state.signal(JOB, signal);
         Ok(())
     }
