@@ -38,14 +38,15 @@ impl Tables {
                     Attempt::Locked(table) => tables.push(table),
                     Attempt::Missing => {}
                     Attempt::Taken if now() >= end => return Err(timed_out(folder, roots)),
-                    Attempt::Taken => {
+                    Attempt::Replaced if now() >= end => return Err(replaced(folder)),
+                    // Whoever owns the table can exchange it for ever.
+                    Attempt::Taken | Attempt::Replaced => {
                         // Those who met once do not meet again.
                         let chance = u64::from(std::process::id() % 8) * 125;
                         pause(wait + wait * u32::try_from(chance).unwrap_or(0) / 1000);
                         wait = (wait * 2).min(LONGEST_PAUSE);
                         continue;
                     }
-                    Attempt::Replaced => continue,
                 }
                 break;
             }
@@ -127,6 +128,12 @@ fn timed_out(folder: &Folder, roots: &Roots) -> Error {
         format!("is open in process {}", holders.join(", "))
     };
     let what = format!("lock the table of leases '{}', which {who}", path.display());
+    Error::new(ErrorKind::TimedOut, what)
+}
+
+fn replaced(folder: &Folder) -> Error {
+    let path = folder.show(&format!("{}{TABLE}", folder.prefix));
+    let what = format!("lock the table of leases '{path}', which its owner keeps exchanging");
     Error::new(ErrorKind::TimedOut, what)
 }
 

@@ -57,6 +57,32 @@ fn one_that_was_unlinked_or_replaced_is_made_again() {
 }
 
 #[test]
+fn one_that_is_exchanged_for_ever_is_waited_for_no_longer_than_allowed() {
+    let folder = tempdir().unwrap();
+    let (table, other) = (folder.path().join("table"), folder.path().join("other"));
+    let (ends, ended) = std::sync::mpsc::channel::<()>();
+    let exchanger = std::thread::spawn(move || {
+        while ended.try_recv().is_err() {
+            fs::write(&other, "").unwrap();
+            fs::rename(&other, &table).unwrap();
+        }
+    });
+    let here = locks(folder.path());
+    let mut kinds = Vec::new();
+    for _ in 0..200 {
+        match here.table(Duration::from_millis(5)) {
+            Ok(_) => kinds.push(None),
+            Err(error) => kinds.push(Some(error.kind())),
+        }
+    }
+    ends.send(()).unwrap();
+    exchanger.join().unwrap();
+    kinds.retain(|kind| !matches!(kind, None | Some(ErrorKind::TimedOut)));
+    assert_eq!(kinds, [], "it is had, or waited for in vain");
+    drop(here.table(LONG).unwrap());
+}
+
+#[test]
 fn what_is_no_file_is_an_error_and_no_wait() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("table");
