@@ -55,6 +55,7 @@ impl Folder {
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(refused(path, "is no folder")),
+            Err(Errno::ACCESS) => return Err(refused(path, "may not be read")),
             fd => fd.map_err(|errno| failed(path, errno))?,
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, errno))?;

@@ -48,11 +48,15 @@ impl Place {
                 let made = Folder::open(&run.join("gpuws"), "", Trust::Shared)?;
                 match (made, Folder::open(tmp, IN_TMP, Trust::Shared)) {
                     (Some(made), Ok(Some(tmp))) => Ok(vec![made, tmp]),
+                    (Some(made), Ok(None)) => Ok(vec![made]),
                     // A /tmp that is not everybody's holds no leases.
-                    (Some(made), _) => Ok(vec![made]),
+                    (Some(made), Err(error)) if error.kind() == ErrorKind::Invalid => {
+                        Ok(vec![made])
+                    }
                     (None, Ok(Some(tmp))) => Ok(vec![tmp]),
                     (None, Ok(None)) => Err(nowhere(tmp)),
-                    (None, Err(error)) => Err(error),
+                    // There may be leases in one that could not be opened this time.
+                    (_, Err(error)) => Err(error),
                 }
             }
         }

@@ -107,6 +107,21 @@ fn root_makes_the_folder_and_what_was_before_it_still_counts() {
 }
 
 #[test]
+fn leases_are_not_forgotten_where_one_of_two_folders_cannot_be_opened_for_once() {
+    let test = "leases_are_not_forgotten_where_one_of_two_folders_cannot_be_opened_for_once";
+    let Some(machine) = Machine::new(test) else { return };
+    let with = |tmp| locks_at(Place::machine(machine.at("run"), tmp), &machine.at("tmp"));
+    drop(machine.locks().table(Duration::ZERO).unwrap());
+    fs::write(machine.at("file"), "").unwrap();
+    for never in ["missing", "file", "run"] {
+        assert!(with(machine.at(never)).entries(LEASE).unwrap().is_empty(), "{never} holds none");
+    }
+    // A failure that says nothing of what is there: the name is too long.
+    let error = with(machine.at(&"x".repeat(300))).entries(LEASE).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+}
+
+#[test]
 fn whoever_decides_by_one_folder_and_by_both_exclude_each_other() {
     let test = "whoever_decides_by_one_folder_and_by_both_exclude_each_other";
     let Some(machine) = Machine::new(test) else { return };
