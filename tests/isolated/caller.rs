@@ -18,10 +18,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+/// The word that makes this program live until it is ended.
+const COPY: &str = "copy";
+
 /// Names the folder to all that this program starts.
 const FOLDER: &str = "ISOLATED_FOLDER";
 
-const ENTRIES: [(&str, Entry); 6] = [
+const ENTRIES: [(&str, Entry); 7] = [
     ("double", |input| {
         let mut text = Vec::new();
         input.read_to_end(&mut text).map_err(|error| error.to_string())?;
@@ -43,6 +46,12 @@ const ENTRIES: [(&str, Entry); 6] = [
         note_child();
         Ok(Vec::new())
     }),
+    ("leave-copy", |_| {
+        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        // In a session of its own, and with the program of the supervisor.
+        leave(Command::new("setsid").arg("--fork").arg(own).arg(COPY));
+        Ok(Vec::new())
+    }),
     ("hang", |_| {
         note_child();
         SystemClock::new().sleep(Duration::from_secs(600));
@@ -60,6 +69,11 @@ fn main() -> ExitCode {
     if let Some(asked) = Asked::find(&roots(), arguments.clone()).expect("the order can be read") {
         supervised(asked);
         return ExitCode::SUCCESS;
+    }
+    if arguments == [COPY] {
+        note(&std::process::id().to_string());
+        SystemClock::new().sleep(Duration::from_secs(600));
+        return ExitCode::FAILURE;
     }
     let [what, folder] = &arguments[..] else { panic!("it takes two arguments") };
     let caller = Caller { folder: PathBuf::from(folder) };
@@ -158,16 +172,25 @@ fn say(line: &str) {
 
 /// Leaves a process behind that has left its group and session, and notes its number.
 fn note_child() {
-    let child = Command::new("setsid")
-        .args(["--fork", "sh", "-c", "echo $$ > \"$ISOLATED_FOLDER/child\"; exec sleep 600"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status();
-    assert!(child.expect("setsid is there").success());
-    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told"));
-    while !std::fs::read_to_string(folder.join("child")).is_ok_and(|text| text.ends_with('\n')) {
+    let script = "echo $$ > \"$ISOLATED_FOLDER/child\"; exec sleep 600";
+    leave(Command::new("setsid").args(["--fork", "sh", "-c", script]));
+}
+
+/// Runs what leaves a process behind, and waits until that has noted its number.
+fn leave(command: &mut Command) {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    assert!(status.expect("setsid is there").success());
+    while !std::fs::read_to_string(noted()).is_ok_and(|text| text.ends_with('\n')) {
         SystemClock::new().sleep(Duration::from_millis(10));
     }
+}
+
+fn note(number: &str) {
+    std::fs::write(noted(), format!("{number}\n")).expect("the folder can be written to");
+}
+
+fn noted() -> PathBuf {
+    PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told")).join("child")
 }
 
 fn supervised(asked: Asked) {

@@ -3,7 +3,7 @@
 use crate::details::{DeviceDetails, DeviceEvent, Groups};
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
 use crate::error::Result;
-use crate::id::DeviceId;
+use crate::id::{DeviceId, Pid};
 use crate::inventory::{self, Inventory};
 use crate::snapshot::Origin;
 use crate::token::ActToken;
@@ -83,5 +83,10 @@ pub trait GpuBackend: Send + Sync {
     /// calls above one after the other; a backend that can answer the whole in one does so.
     fn look(&self, groups: Groups) -> Inventory {
         inventory::take(self, groups)
+    }
+
+    /// Returns the children of the calling process that it keeps for its work, and that live.
+    fn helpers(&self) -> Vec<Pid> {
+        Vec::new()
     }
 }

@@ -6,7 +6,7 @@
 
 use gpu_core::{
     Absent, ActToken, DeviceId, DeviceInfo, DeviceState, Driver, ErrorKind, Fault, GpuBackend,
-    Groups, Inventory, MachineFault, Origin,
+    Groups, Inventory, MachineFault, Origin, Pid,
 };
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use rustix::event::{Timespec, poll};
@@ -206,6 +206,7 @@ fn a_child_for_one_question_ends_while_the_program_goes_on() {
         eventually(|| {
             fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
         });
+        assert_eq!(backend.helpers(), []);
     }
     drop(backend);
     assert_eq!(child.starts().len(), 2);
@@ -218,8 +219,10 @@ fn one_child_answers_all_questions() {
     let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
     let child = Child::script(&script).with("answer", &answers);
     let backend = child.backend(LONG);
+    assert_eq!(backend.helpers(), []);
     for _ in 0..3 {
         assert_eq!(backend.driver().unwrap(), driver());
+        assert_eq!(backend.helpers(), [Pid(child.starts()[0])]);
     }
     assert_eq!(child.starts().len(), 1);
     drop(backend);

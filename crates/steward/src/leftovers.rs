@@ -81,7 +81,7 @@ impl Tree<'_> {
         let stopped = self.rounds(job, reach, grace, watch, &mut cleaned);
         cleaned.stopped = stopped.unwrap_or_else(|error| Some(error.fault()));
         cleaned.take_events(job);
-        match job.members() {
+        match self.members(job) {
             Ok(members) => cleaned.still_there = members,
             Err(error) => cleaned.stopped = cleaned.stopped.or(Some(error.fault())),
         }
@@ -127,9 +127,20 @@ impl Tree<'_> {
         Ok(None)
     }
 
+    /// Everybody but those who work for this program.
+    fn members(&self, job: &dyn Job) -> Result<Vec<ProcessInfo>> {
+        let mut members = job.members()?;
+        let helpers = self.ports.backend.helpers();
+        let is_helper = |member: &ProcessInfo| {
+            member.parent == Ok(self.root.pid) && helpers.contains(&member.key.pid)
+        };
+        members.retain(|member| !is_helper(member));
+        Ok(members)
+    }
+
     /// Who is to be ended, and why perhaps not all of them were seen.
     fn targets(&self, job: &dyn Job, reach: Reach) -> Result<(Vec<ProcessInfo>, Option<Fault>)> {
-        let mut members = job.members()?;
+        let mut members = self.members(job)?;
         let mut unseen = None;
         if reach == Reach::Holders && !members.is_empty() {
             let Ports { backend, host, clock, .. } = *self.ports;

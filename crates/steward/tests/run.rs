@@ -389,6 +389,23 @@ fn an_isolated_program_leaves_nobody_and_ends_when_it_is_asked_to() {
 }
 
 #[test]
+fn who_works_for_us_is_not_of_the_job() {
+    let world = World::new(1);
+    // One was started anew while the job ran; the other one of the job has a number like that
+    // of one, but another parent.
+    world.after(SECOND, |state| {
+        state.add(process(70, SELF, "nvml-helper"));
+        state.add(process(71, JOB, "nvml-helper"));
+        state.add(process(72, 71, "worker"));
+        state.helpers = vec![70, 72];
+    });
+    let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+    let report = ran(&world, &limited);
+    assert_eq!(world.state().signals, [(JOB, 15), (71, 15), (72, 15)]);
+    assert!(report.still_there.is_empty() && world.state().processes.contains_key(&70));
+}
+
+#[test]
 fn memory_of_one_that_has_ended_is_not_counted_beside_its_successors() {
     let world = World::new(1);
     world.state().lag = 2 * SECOND;

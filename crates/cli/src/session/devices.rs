@@ -4,7 +4,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Result, Topology,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Pid, Result,
+    Topology,
 };
 use gpu_nvidia::NvmlChild;
 use gpu_sim::Session;
@@ -114,6 +115,10 @@ impl GpuBackend for SessionDevices {
             true => Inventory { driver: Err(self.other().fault()), devices: Vec::new() },
             false => inventory,
         }
+    }
+
+    fn helpers(&self) -> Vec<Pid> {
+        self.child.helpers()
     }
 }
 

@@ -3,10 +3,9 @@
 use super::launcher::{Shared, Watched};
 use super::signals::FREE;
 use super::terminal::Terminal;
-use super::tree::{Tree, place};
+use super::tree::{Tree, children, place};
 use super::{moment, pause, program};
-use crate::proc_dir::{ProcRoot, number};
-use crate::process::{Place, booted_at, read_known};
+use crate::process::{booted_at, read_known};
 use crate::{fault, host};
 use gpu_core::{
     Ending, Error, ErrorKind, Job, JobEvent, Launch, ProcessFault, ProcessInfo, Result,
@@ -21,9 +20,6 @@ use rustix::process::{
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU};
 use std::rc::Rc;
 use std::time::Duration;
-
-/// How much is read of a list of children.
-const CHILDREN_LIMIT: usize = 1 << 20;
 
 /// A program in a process group of its own, and its tree.
 ///
@@ -218,13 +214,12 @@ impl LinuxJob {
     }
 
     /// Waits for descendants that have lost their parent and have ended, so that their numbers
-    /// become free. What somebody else in this process may wait for is left alone: an own child
-    /// is of this process's session, and of its group or the leader of another.
+    /// become free. What somebody else in this process may wait for is left alone.
     fn wait_for_orphans(&self) -> rustix::io::Result<()> {
         let own = place(&self.shared.root, std::process::id())?;
         for place in children(&self.shared.root, &own)? {
             let pid = place.key.pid.0;
-            let adopted = place.session != own.session || ![own.group, pid].contains(&place.group);
+            let adopted = !is(pid, self.pid) && !self.shared.is_own(&place.key);
             let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
             if let Some(number) = number.filter(|_| place.has_ended && adopted) {
                 // Nobody else waits for it, so its number is still its own.
@@ -232,19 +227,6 @@ impl LinuxJob {
             }
         }
         Ok(())
-    }
-
-    /// Tells whether a child was started by this process for itself.
-    fn is_helper(&self, place: &Place) -> bool {
-        let program = |pid: u32| {
-            let exe = self.shared.root.process(pid)?.identify("exe")?;
-            rustix::io::Result::Ok((exe.stx_dev_major, exe.stx_dev_minor, exe.stx_ino))
-        };
-        let (own, pid) = (std::process::id(), place.key.pid.0);
-        place.parent == own
-            && place.group == pid
-            && !is(pid, self.pid)
-            && program(own).is_ok_and(|own| program(pid) == Ok(own))
     }
 
     fn failed(&self) -> impl Fn(Errno) -> Error + use<> {
@@ -293,9 +275,8 @@ impl Job for LinuxJob {
         kill_process_group(self.pid, number).map_err(failed)
     }
 
-    /// Leaves out a helper of this very process: a child that runs the same program and leads a
-    /// process group, as the one that asks NVML does. What the helper may have started is told.
-    /// Who is hidden from the caller (`hidepid`, proc(5)) cannot be told.
+    /// Leaves out the children that this process had before its first job, such as the one that
+    /// asks NVML. What they may have started is told. Who is hidden from the caller (`hidepid`, proc(5)) cannot be told.
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         let root = &self.shared.root;
         let failed = |errno| fault::file("look for what is left of the job", errno);
@@ -304,7 +285,7 @@ impl Job for LinuxJob {
         let booted_at = text.and_then(|text| booted_at(&text));
         let mut members = Vec::new();
         for place in tree.below(std::process::id()) {
-            if place.has_ended || self.is_helper(place) {
+            if place.has_ended || self.shared.is_own(&place.key) {
                 continue;
             }
             let info = root
@@ -336,27 +317,6 @@ impl Drop for LinuxJob {
 fn lend(terminal: &mut Terminal, group: Pid) -> bool {
     // A group that has ended by now needs none.
     terminal.is_ours() && terminal.lend(group).is_ok()
-}
-
-/// Returns the children of this process, by the kernel's list of each thread's where it keeps one
-/// (`CONFIG_PROC_CHILDREN`).
-fn children(root: &ProcRoot, own: &Place) -> rustix::io::Result<Vec<Place>> {
-    let dir = root.process(own.key.pid.0)?;
-    let mut children = Vec::new();
-    for thread in dir.threads()? {
-        match dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT) {
-            Ok(text) => {
-                let pids = text.split(|byte| *byte == b' ').filter_map(number);
-                children.extend(pids.filter_map(|pid| place(root, pid).ok()));
-            }
-            Err(Errno::NOENT) => {
-                let below = Tree::read(root)?.into_places();
-                return Ok(below.filter(|place| place.parent == own.key.pid.0).collect());
-            }
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(children)
 }
 
 /// Tells whether a number is that of a process group.

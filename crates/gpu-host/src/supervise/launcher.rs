@@ -3,6 +3,7 @@
 use super::has_ended;
 use super::job::LinuxJob;
 use super::signals::Signals;
+use super::tree::{children, place};
 use crate::fault;
 use crate::host::{Roots, shows_own_namespace};
 use crate::proc_dir::ProcRoot;
@@ -12,7 +13,8 @@ use gpu_core::{Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, getpid, pidfd_open, set_child_subreaper};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
 
@@ -20,6 +22,9 @@ use std::rc::Rc;
 ///
 /// It is made by the supervisor, a process of its own that starts one job at a time. From then on
 /// the signals that ask for an end do not end it any more: it has to ask for them.
+///
+/// The children that this process has when it starts its first job are its own. Whoever is its
+/// child later is of a job: it is a member of it, and is waited for when it has ended.
 pub struct LinuxLauncher {
     shared: Rc<Shared>,
 }
@@ -30,6 +35,16 @@ pub(crate) struct Shared {
     pub(crate) users: Users,
     pub(crate) signals: RefCell<Signals>,
     pub(crate) front: Watched,
+    /// The children of before the first job.
+    own_children: OnceCell<HashSet<ProcessKey>>,
+}
+
+impl Shared {
+    /// Tells whether a child was there before the first job. No kernel tells who started a
+    /// process whose parent is gone; but nobody is adopted before there is a job.
+    pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
+        self.own_children.get().is_some_and(|own| own.contains(child))
+    }
 }
 
 /// Somebody whose end is to be seen.
@@ -97,7 +112,13 @@ impl LinuxLauncher {
         let signals = RefCell::new(Signals::catch(&root).map_err(failed)?);
         let front = front.unwrap_or(Watched::Nobody);
         Ok(LinuxLauncher {
-            shared: Rc::new(Shared { root, users: Users::default(), signals, front }),
+            shared: Rc::new(Shared {
+                root,
+                users: Users::default(),
+                signals,
+                front,
+                own_children: OnceCell::new(),
+            }),
         })
     }
 
@@ -121,6 +142,13 @@ impl LinuxLauncher {
 
 impl Launcher for LinuxLauncher {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>> {
+        if self.shared.own_children.get().is_none() {
+            let failed = |errno| fault::file("look for this process's own children", errno);
+            let root = &self.shared.root;
+            let own = place(root, std::process::id()).and_then(|own| children(root, &own));
+            let own = own.map_err(failed)?.into_iter().map(|child| child.key).collect();
+            self.shared.own_children.get_or_init(|| own);
+        }
         Ok(Box::new(LinuxJob::start(launch, Rc::clone(&self.shared))?))
     }
 }

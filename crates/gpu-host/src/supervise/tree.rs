@@ -1,9 +1,12 @@
 //! Who descends from whom.
 
-use crate::proc_dir::ProcRoot;
+use crate::proc_dir::{ProcRoot, number};
 use crate::process::{Place, read_place};
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
+
+/// How much is read of a list of children.
+const CHILDREN_LIMIT: usize = 1 << 20;
 
 /// How often the processes are read at most, until two readings agree.
 const READINGS: usize = 5;
@@ -92,6 +95,27 @@ impl Tree {
 /// `ENOENT` or `ESRCH` when it is gone.
 pub(crate) fn place(root: &ProcRoot, pid: u32) -> Result<Place> {
     read_place(&root.process(pid)?)
+}
+
+/// Returns the children of this process, by the kernel's list of each thread's where it keeps one
+/// (`CONFIG_PROC_CHILDREN`).
+pub(crate) fn children(root: &ProcRoot, own: &Place) -> Result<Vec<Place>> {
+    let dir = root.process(own.key.pid.0)?;
+    let mut children = Vec::new();
+    for thread in dir.threads()? {
+        match dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT) {
+            Ok(text) => {
+                let pids = text.split(|byte| *byte == b' ').filter_map(number);
+                children.extend(pids.filter_map(|pid| place(root, pid).ok()));
+            }
+            Err(Errno::NOENT) => {
+                let below = Tree::read(root)?.into_places();
+                return Ok(below.filter(|place| place.parent == own.key.pid.0).collect());
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(children)
 }
 
 #[cfg(test)]

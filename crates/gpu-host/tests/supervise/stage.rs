@@ -16,7 +16,8 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 
 /// Plays a role; `None` for a word that is none.
 ///
-/// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`. MODE is words joined by
+/// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`,
+/// `copy FILE`. MODE is words joined by
 /// commas: `queue` waits to be asked before it starts anything, `keep` goes on without a front,
 /// `own` has children of its own beside the job, `tell` sends SIGUSR1 to what is left of the job's
 /// group, and `plain` is none of these.
@@ -26,6 +27,7 @@ pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<
         "front" => front(&words),
         "supervisor" => supervisor(&words),
         "helper" => helper(),
+        "copy" => copy(&words),
         _ => return None,
     };
     Some(ExitCode::from(u8::try_from(code).expect("a code of a program")))
@@ -49,6 +51,16 @@ fn helper() -> i32 {
     let mut all = Vec::new();
     std::io::stdin().read_to_end(&mut all).expect("standard input can be read");
     0
+}
+
+/// Leads a process group, says who it is, and lives until it is ended.
+fn copy(words: &[OsString]) -> i32 {
+    let [file] = words else { panic!("a file") };
+    // Who leads a session leads a group already, and may not have another.
+    let _ = rustix::process::setpgid(None, None);
+    std::fs::write(file, format!("{}\n", std::process::id())).expect("it can say who it is");
+    pass_time(Duration::from_secs(600));
+    1
 }
 
 fn report(line: &str) {

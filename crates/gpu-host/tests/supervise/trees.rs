@@ -8,6 +8,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("whoever_outlives_the_job_is_a_member", whoever_outlives_the_job_is_a_member),
     ("a_group_outlives_its_leader", a_group_outlives_its_leader),
     ("who_lost_its_parent_leaves_no_zombie", who_lost_its_parent_leaves_no_zombie),
+    (
+        "a_copy_of_the_supervisors_program_is_a_member",
+        a_copy_of_the_supervisors_program_is_a_member,
+    ),
     ("own_children_keep_their_status", own_children_keep_their_status),
 ];
 
@@ -50,6 +54,32 @@ fn who_lost_its_parent_leaves_no_zombie() {
     eventually("all are waited for", || below(supervisor).len() == 1);
     drop(front.stdin.take());
     assert_eq!(how(&mut front), 1);
+}
+
+fn a_copy_of_the_supervisors_program_is_a_member() {
+    let scene = Scene::new();
+    // One leads a session, one a process group in the supervisor's own, as its helper does; of a
+    // third like that a zombie would be left.
+    let script = "(setsid \"$0\" copy a &); (\"$0\" copy b &); (\"$0\" copy c &); \
+        while [ ! -s a ] || [ ! -s b ] || [ ! -s c ]; do sleep 0.02; done; \
+        kill -9 $(cat c); echo ready > ready; read line; exit 3";
+    let program = std::env::current_exe().unwrap();
+    let command = ["sh", "-c", script, program.to_str().unwrap()];
+    let mut front = scene.front("plain,own", &command);
+    let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    scene.said("ready");
+    let killed: u32 = scene.said("c").parse().unwrap();
+    let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    eventually("the killed one is waited for", || {
+        below(supervisor).iter().all(|seen| seen.pid != killed)
+    });
+    drop(front.stdin.take());
+    assert_eq!(how(&mut front), 3);
+    for copy in ["a", "b"].map(|copy| scene.said(copy)) {
+        let left = |line: &&String| line.starts_with(&format!("left {copy} "));
+        assert_eq!(scene.report().iter().filter(left).count(), 1, "{copy}: {:?}", scene.report());
+    }
+    assert_eq!((scene.count("own [Some(7), Some(8)]"), scene.count("empty")), (1, 1));
 }
 
 fn own_children_keep_their_status() {

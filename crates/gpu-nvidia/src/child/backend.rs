@@ -11,7 +11,7 @@ use crate::reset::Resetter;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
     Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault, MigInstance,
-    Origin, Result, Topology,
+    Origin, Pid, Result, Topology,
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -52,7 +52,7 @@ enum Child {
     /// One runs.
     Runs(Running),
     /// One has given its only answer, and ends.
-    Ends { _process: Process },
+    Ends { process: Process },
     /// None was started, since one of an earlier look hangs.
     Barred(Stuck),
     /// None will be started, for this reason. One that could not be ended is kept, to be waited
@@ -68,6 +68,15 @@ struct Running {
 }
 
 impl Child {
+    /// Returns the process, as long as there is one.
+    fn process(&self) -> Option<&Process> {
+        match self {
+            Child::Runs(Running { process, .. }) | Child::Ends { process } => Some(process),
+            Child::GivenUp(_, process) => process.as_ref(),
+            Child::Absent | Child::Barred(_) => None,
+        }
+    }
+
     /// Returns the look that was begun before anybody wanted it, and when.
     fn ahead(&self) -> Option<(Groups, Duration)> {
         match self {
@@ -80,7 +89,7 @@ impl Child {
     fn dismiss(&mut self) {
         if let Child::Runs(Running { process, .. }) = std::mem::replace(self, Child::Absent) {
             process.hang_up();
-            *self = Child::Ends { _process: process };
+            *self = Child::Ends { process };
         }
     }
 }
@@ -391,6 +400,12 @@ impl GpuBackend for NvmlChild {
         let mut look = Look::new(groups);
         let outcome = self.ask(Question::Look(groups), Duration::ZERO, &mut look);
         look.or(outcome.err().unwrap_or_else(nothing))
+    }
+
+    fn helpers(&self) -> Vec<Pid> {
+        let standing = self.standing();
+        let process = standing.child.process().filter(|process| !process.has_ended());
+        process.map(Process::pid).into_iter().collect()
     }
 }
 

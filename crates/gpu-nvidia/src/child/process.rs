@@ -42,6 +42,7 @@ pub(crate) enum Trouble {
 /// A child that was started.
 #[derive(Debug)]
 pub(crate) struct Process {
+    pid: Pid,
     pidfd: OwnedFd,
     /// Its standard input. A socket, not a pipe: writing to a pipe that nobody reads sends
     /// SIGPIPE, which ends a program that has not chosen to ignore it.
@@ -84,11 +85,11 @@ impl Process {
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             })?;
-            Ok((pidfd, orders, answers))
+            Ok((pid, pidfd, orders, answers))
         };
-        let (pidfd, orders, answers) = begun().map_err(failed)?;
+        let (pid, pidfd, orders, answers) = begun().map_err(failed)?;
         let (heard, line) = (Lines::default(), Vec::new());
-        Ok(Process { pidfd, orders, answers, heard, amount: 0, line, killed: false })
+        Ok(Process { pid, pidfd, orders, answers, heard, amount: 0, line, killed: false })
     }
 
     /// Says something. The child's input has room for it, or the child does not read.
@@ -153,6 +154,11 @@ impl Process {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(Trouble::Refused(errno)),
         }
+    }
+
+    /// Returns its number, its own as long as it lives.
+    pub(crate) fn pid(&self) -> gpu_core::Pid {
+        gpu_core::Pid(self.pid.as_raw_nonzero().get().unsigned_abs())
     }
 
     /// Tells whether it has ended; then it can be waited for without waiting.

@@ -29,6 +29,8 @@ pub(crate) struct State {
     /// Who holds the device files cannot be seen.
     pub(crate) hides_holders: bool,
     pub(crate) driver_fault: Option<ErrorKind>,
+    /// Who works for the driver's answers.
+    pub(crate) helpers: Vec<u32>,
     pub(crate) topology: Topology,
     /// What is to happen, and when.
     script: Vec<(Duration, Happening)>,
@@ -131,6 +133,7 @@ impl World {
             sees_host_pids: true,
             hides_holders: false,
             driver_fault: None,
+            helpers: Vec::new(),
             topology: Topology::default(),
             script: Vec::new(),
             events: Vec::new(),
@@ -353,6 +356,10 @@ impl GpuBackend for World {
 
     fn reset(&self, id: &DeviceId, _token: &ActToken) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
+    }
+
+    fn helpers(&self) -> Vec<Pid> {
+        self.state().helpers.iter().map(|pid| Pid(*pid)).collect()
     }
 }
 
