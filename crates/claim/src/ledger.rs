@@ -1,6 +1,14 @@
 //! Who has devices and who waits, and which of them matter to a claim.
 
-use gpu_core::{Entry, EntryKind, Locks, Result, Share};
+use gpu_core::{
+    Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, Pid, ProcessKey, Result, Share, Timestamp,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So many of those of one user who wait are served in turn.
+const WAITERS_OF_ONE: usize = 64;
+/// So many leases of one user are told apart.
+pub(crate) const LEASES_OF_ONE: usize = 256;
 
 /// Everyone who has devices or waits for them, as one reading told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +28,25 @@ impl Ledger {
     /// # Errors
     /// Those of [`Locks::entries`].
     pub fn read(locks: &dyn Locks) -> Result<Self> {
-        let mut waiters = locks.entries(EntryKind::Waiter)?;
+        let waiters = locks.entries(EntryKind::Waiter)?;
         let leases = locks.entries(EntryKind::Lease)?;
-        let is_lease = |waiter: &Entry| leases.iter().any(|lease| is_same(lease, waiter));
-        waiters.retain(|waiter| !is_lease(waiter));
-        waiters.sort_by(|a, b| (a.ticket, &a.id, a.owner).cmp(&(b.ticket, &b.id, b.owner)));
-        Ok(Ledger { leases, waiters })
+        Ok(Ledger::new(leases, waiters))
+    }
+
+    /// Returns those who have devices, and those of the others who wait.
+    ///
+    /// What one user can add is bounded, so that nobody has to weigh a flood: the 64 earliest of
+    /// each user who wait count, and the 256 earliest leases. What later ones have is not
+    /// forgotten: it counts as one lease on the whole of all their devices.
+    pub fn new(mut leases: Vec<Entry>, mut waiters: Vec<Entry>) -> Self {
+        let had: BTreeSet<(&LeaseId, u32)> =
+            leases.iter().map(|lease| (&lease.id, lease.owner)).collect();
+        waiters.retain(|waiter| !had.contains(&(&waiter.id, waiter.owner)));
+        drop(had);
+        drop(split_off_late(&mut waiters, WAITERS_OF_ONE));
+        let late = split_off_late(&mut leases, LEASES_OF_ONE);
+        leases.extend(late.iter().filter_map(|(owner, late)| as_one(*owner, late)));
+        Ledger { leases, waiters }
     }
 
     /// Returns the lease that an entry was taken out of.
@@ -48,7 +69,11 @@ impl Ledger {
         let belongs = |entry: &&Entry| match (self.parent_of(entry), within) {
             (None, None) => true,
             (Some(parent), Some(within)) => is_same(parent, within),
-            _ => false,
+            // Among many that stand as one some may have been taken out of any lease of that user.
+            (None, Some(within)) => {
+                entry.owner == within.owner && Some(&entry.id) == more_of(entry.owner).as_ref()
+            }
+            (Some(_), None) => false,
         };
         Ledger {
             leases: self.leases.iter().filter(belongs).cloned().collect(),
@@ -60,6 +85,43 @@ impl Ledger {
     pub fn ahead_of(&self, entry: &Entry) -> impl Iterator<Item = &Entry> {
         self.waiters.iter().filter(|other| !is_same(other, entry) && other.is_before(entry))
     }
+}
+
+/// Sorts, the earliest first, and takes away those of each owner beyond a number.
+fn split_off_late(entries: &mut Vec<Entry>, most: usize) -> BTreeMap<u32, Vec<Entry>> {
+    entries.sort_by(|a, b| (a.ticket, &a.id, a.owner).cmp(&(b.ticket, &b.id, b.owner)));
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    let is_late = |entry: &mut Entry| {
+        let count = counts.entry(entry.owner).or_default();
+        *count += 1;
+        *count > most
+    };
+    let mut late: BTreeMap<u32, Vec<Entry>> = BTreeMap::new();
+    for entry in entries.extract_if(.., is_late) {
+        late.entry(entry.owner).or_default().push(entry);
+    }
+    late
+}
+
+/// Returns one lease with the whole of all devices that these have.
+fn as_one(owner: u32, leases: &[Entry]) -> Option<Entry> {
+    let devices: BTreeSet<&DeviceUuid> = leases.iter().flat_map(|lease| &lease.devices).collect();
+    Some(Entry {
+        id: more_of(owner)?,
+        ticket: leases.first()?.ticket,
+        owner,
+        root: ProcessKey { pid: Pid(0), start: None },
+        within: None,
+        claim: Claim::whole(u32::try_from(devices.len()).unwrap_or(u32::MAX)),
+        devices: devices.into_iter().cloned().collect(),
+        command: format!("{} more leases of this user", leases.len()),
+        since: leases.iter().map(|lease| lease.since).min().unwrap_or(Timestamp(0)),
+    })
+}
+
+/// The id of the one lease for which many stand.
+fn more_of(owner: u32) -> Option<LeaseId> {
+    LeaseId::parse(&format!("more-of-{owner}"))
 }
 
 /// Tells whether both are one and the same: ids alone could be another user's copy.
@@ -77,4 +139,62 @@ pub(crate) fn reserved(entry: &Entry, devices: Vec<gpu_core::DeviceUuid>) -> Ent
     let mut reserved = granted(entry, devices);
     reserved.claim.share = Share::Whole;
     reserved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64, owner: u32, devices: &[&str]) -> Entry {
+        Entry {
+            id: LeaseId::parse(&format!("n-{number}")).unwrap(),
+            ticket: number,
+            owner,
+            root: ProcessKey { pid: Pid(7), start: None },
+            within: None,
+            claim: Claim::whole(1),
+            devices: devices.iter().map(|name| DeviceUuid((*name).to_owned())).collect(),
+            command: String::new(),
+            since: Timestamp(number),
+        }
+    }
+
+    #[test]
+    fn of_a_flood_of_waiters_the_earliest_count_and_nobody_else_is_left_out() {
+        let flood = (0..2000).rev().map(|number| entry(number, 7, &[]));
+        let others = [entry(5000, 8, &[]), entry(1, 8, &[])];
+        let ledger = Ledger::new(Vec::new(), flood.chain(others).collect());
+        let tickets = |owner| {
+            let waiters = ledger.waiters.iter().filter(move |waiter| waiter.owner == owner);
+            waiters.map(|waiter| waiter.ticket).collect::<Vec<_>>()
+        };
+        assert_eq!(tickets(7), (0..64).collect::<Vec<_>>());
+        assert_eq!(tickets(8), [1, 5000]);
+        assert!(ledger.waiters.is_sorted_by_key(|waiter| waiter.ticket));
+    }
+
+    #[test]
+    fn of_a_flood_of_leases_no_device_is_forgotten() {
+        let mut leases: Vec<_> = (0..1000).map(|number| entry(number, 7, &["a"])).collect();
+        leases.push(Entry { within: LeaseId::parse("n-3"), ..entry(1001, 7, &["b"]) });
+        leases.push(entry(1002, 8, &["c"]));
+        let ledger = Ledger::new(leases, Vec::new());
+        assert_eq!(ledger.leases.len(), 256 + 1 + 1);
+        let more = ledger.leases.iter().find(|lease| lease.id.as_str() == "more-of-7").unwrap();
+        assert_eq!((more.owner, more.claim.clone()), (7, Claim::whole(2)));
+        assert_eq!(more.devices, entry(0, 7, &["a", "b"]).devices);
+        assert_eq!(more.command, "745 more leases of this user");
+        let within = |lease: Entry| ledger.pool(Some(&lease)).leases.contains(more);
+        assert!(ledger.pool(None).leases.contains(more));
+        assert!(within(entry(3, 7, &["a"])), "it may be one of those that were taken out of this");
+        assert!(!within(entry(1002, 8, &["c"])));
+    }
+
+    #[test]
+    fn who_got_devices_waits_no_more() {
+        let (has, waits) = (entry(1, 7, &["a"]), entry(1, 8, &[]));
+        let ledger =
+            Ledger::new(vec![has.clone()], vec![Entry { devices: vec![], ..has }, waits.clone()]);
+        assert_eq!(ledger.waiters, [waits]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Takes devices: look, decide, publish, look again; or wait.
 
 use crate::ask::{Ask, Chosen, HeldUp, NotTaken, Taken, Wait, Waiting};
-use crate::ledger::{Ledger, is_same};
+use crate::ledger::{LEASES_OF_ONE, Ledger, is_same};
 use crate::turn::{Turn, judge};
 use gpu_core::{
     Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
@@ -299,12 +299,23 @@ impl<S> Taking<'_, S> {
         let entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
         let held = self.locks.publish(EntryKind::Lease, &entry)?;
         let leases = self.locks.entries(EntryKind::Lease)?;
-        let mut beside = Ledger { leases, waiters: Vec::new() }.pool(self.ask.within.as_ref());
+        let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
+        let mut beside = Ledger::new(leases, Vec::new()).pool(self.ask.within.as_ref());
         let all = beside.leases.len();
         beside.leases.retain(|lease| !is_same(lease, &entry));
         if beside.leases.len() == all {
-            let what = format!("publish lease {}, which nobody sees", entry.id);
-            return Err(Error::new(ErrorKind::Io, what).into());
+            return Err(match of_owner > LEASES_OF_ONE {
+                true => {
+                    let what =
+                        format!("take devices for a user who has {LEASES_OF_ONE} leases already");
+                    Error::new(ErrorKind::Invalid, what)
+                }
+                false => {
+                    let what = format!("publish lease {}, which nobody sees", entry.id);
+                    Error::new(ErrorKind::Io, what)
+                }
+            }
+            .into());
         }
         let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(pool)) };
         if !is_alone((self.choose)(&seen.scene, &exactly(&entry), &beside.leases), &entry) {

@@ -419,6 +419,22 @@ fn conflicts_without_end_end_with_the_time() {
 }
 
 #[test]
+fn a_user_with_a_flood_of_leases_gets_no_more_and_others_do() {
+    let made = Made::default();
+    for number in 0..256 {
+        made.add(EntryKind::Lease, entry(&format!("x-{number}"), number % 100, 1, &["d"]));
+    }
+    let Err(NotTaken::Failed(error)) = take_now(&made, &ask(1, Wait::Ever)) else {
+        panic!("one more would not be told apart")
+    };
+    assert!(error.to_string().ends_with("a user who has 256 leases already"), "{error}");
+    assert_eq!(made.with(|world| world.entries.len()), 256);
+    made.with(|world| world.entries.iter_mut().for_each(|(_, entry)| entry.owner = 7));
+    made.add(EntryKind::Lease, Entry { owner: 7, ..entry("late", 300, 1, &["a"]) });
+    assert_eq!(names(take_now(&made, &ask(1, Wait::Ever))), ["b"], "no lease is passed over");
+}
+
+#[test]
 fn nobody_decides_by_an_old_look() {
     let made = Made::default();
     made.with(|world| world.table = Duration::from_secs(2));

@@ -9,8 +9,11 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
-/// More names than this are nobody's leases: somebody fills the folder.
-const NAMES: usize = 1 << 16;
+/// More names than this are no longer listed. It is as many files as a `/tmp` in memory takes by
+/// default (`tmpfs(5)`, `nr_inodes`): who can make so many can fill it altogether.
+const NAMES: usize = 1 << 20;
+/// No name of ours is longer: a kind, an id, and what is added to it.
+const LONGEST: usize = 64;
 
 /// File systems on which a lock may not be known to every machine that sees the file, or on whose
 /// server a program may hang (`f_type`, linux/magic.h).
@@ -122,9 +125,9 @@ impl Folder {
             let mut entries = RawDir::new(fd, &mut buffer);
             let mut names = Vec::new();
             while let Some(entry) = entries.next() {
-                if let Some(name) = self.rest_of(entry?.file_name(), kind) {
-                    names.push(name.to_owned());
-                }
+                let entry = entry?;
+                let name = self.rest_of(entry.file_name(), kind);
+                names.extend(name.filter(|name| name.len() <= LONGEST).map(str::to_owned));
                 if names.len() > NAMES {
                     return Err(Errno::TOOBIG);
                 }

@@ -60,6 +60,17 @@ fn what_is_no_entry_is_passed_by() {
 }
 
 #[test]
+fn files_without_number_hide_no_lease() {
+    let folder = tempdir().unwrap();
+    let here = locks(folder.path());
+    let (entry, _held) = lease(&here, &["GPU-1"]);
+    for number in 0..70_000 {
+        File::create(folder.path().join(format!("lease-{number}"))).unwrap();
+    }
+    assert_eq!(here.entries(LEASE).unwrap(), [entry]);
+}
+
+#[test]
 fn a_second_name_for_a_lease_does_not_hide_it() {
     let folder = tempdir().unwrap();
     let elsewhere = tempdir().unwrap();
