@@ -196,6 +196,7 @@ pub(crate) fn barred(bar: &Bar) -> String {
         Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
         Bar::UsersUnknown(absent) => format!("who uses it is not known: {absent}"),
         Bar::NameUnknown => "has no UUID of its own".to_owned(),
+        Bar::MigMode => "is divided by MIG".to_owned(),
     }
 }
 

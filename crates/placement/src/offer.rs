@@ -65,6 +65,9 @@ pub enum Bar {
     UsersUnknown(Absent),
     /// It has no UUID, or one that another device has too.
     NameUnknown,
+    /// It is divided by MIG: a program that is shown it sees one of its instances and no other
+    /// device.
+    MigMode,
 }
 
 impl Bar {
@@ -75,7 +78,7 @@ impl Bar {
             | Bar::Reserved { .. }
             | Bar::Outsider { .. }
             | Bar::Unexplained(_) => false,
-            Bar::Faulty(_) | Bar::UsersUnknown(_) | Bar::NameUnknown => true,
+            Bar::Faulty(_) | Bar::UsersUnknown(_) | Bar::NameUnknown | Bar::MigMode => true,
         }
     }
 }

@@ -3,9 +3,9 @@
 //! A claim inside of such a job stays within what was given. Where several say something, what was
 //! set last and nearest counts: `CUDA_VISIBLE_DEVICES` before the variables of a scheduler.
 
-use gpu_core::visible::{Numbering, VisibleList};
+use gpu_core::visible::{Numbering, Visible, VisibleList};
 use gpu_core::visible::{ORDER, VISIBLE, narrow};
-use gpu_core::{Claim, DeviceState, DeviceUuid, Result};
+use gpu_core::{Claim, DeviceState, DeviceUuid, Error, ErrorKind, Result};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -110,7 +110,8 @@ const LISTS: [(Convention, &str); 3] = [
 ///
 /// # Errors
 /// `Invalid` where the visible list counts in an order that is not known here, and no scheduler
-/// says what it means: whatever was guessed could be somebody else's device.
+/// says what it means: whatever was guessed could be somebody else's device. And where it names a
+/// MIG device: none is claimed yet.
 pub fn inherited(
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
@@ -151,6 +152,13 @@ pub fn inherited(
             let machine = machine();
             let numbering = Numbering::parse(text(ORDER).as_deref());
             let list = VisibleList::parse(Some(&visible));
+            if let VisibleList::These(entries) = &list
+                && let Some(mig @ (Visible::Mig(_) | Visible::MigPart { .. })) = entries.first()
+            {
+                let what = format!("claim a device of {VISIBLE}, which names {mig}");
+                let why = "MIG devices cannot be claimed yet".to_owned();
+                return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
+            }
             match (list.resolve(&machine, numbering), listed) {
                 (Ok(resolved), _) => {
                     let at = resolved.ended_at.as_ref().map(ToString::to_string);
@@ -229,7 +237,7 @@ fn range(entry: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{DeviceId, DeviceInfo, ErrorKind, Fault, Groups};
+    use gpu_core::{DeviceId, DeviceInfo, Fault, Groups};
     use std::cell::Cell;
 
     /// Devices of one name, or of two, where the files count the other way round.
@@ -302,6 +310,19 @@ mod tests {
         let told = read(&slurm, false).unwrap();
         assert_eq!(told.given, Some(vec![DeviceUuid("GPU-0".into())]));
         assert_eq!(told.notes, [Note::NumbersUnclear(Convention::Slurm)]);
+    }
+
+    #[test]
+    fn a_mig_device_is_refused_by_name() {
+        for list in ["MIG-41a7-b0", "MIG-GPU-1/2/0", "MIG-GPU-9/2/0"] {
+            let error = read(&[(VISIBLE, list)], true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+            let expected = format!("claim a device of CUDA_VISIBLE_DEVICES, which names {list}: ");
+            assert_eq!(text, expected + "MIG devices cannot be claimed yet");
+        }
+        let whole = read(&[(VISIBLE, "GPU-1,MIG-GPU-1/2/0")], true).unwrap();
+        assert_eq!(whole.given, Some(vec![DeviceUuid("GPU-1".into())]), "as CUDA reads it");
     }
 
     #[test]

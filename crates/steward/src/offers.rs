@@ -64,6 +64,9 @@ fn bar(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -
     if let Some(fault) = fault {
         return Some(Bar::Faulty(fault.clone()));
     }
+    if device.info.mig_enabled == Ok(true) {
+        return Some(Bar::MigMode);
+    }
     let whole = |claim: &Claim| claim.share == Share::Whole;
     let excludes =
         |entry: &&Entry| entry.devices.contains(uuid) && (whole(claim) || whole(&entry.claim));

@@ -90,6 +90,18 @@ fn what_does_not_answer_or_has_no_name_cannot_be_had() {
 }
 
 #[test]
+fn a_device_that_mig_divides_is_no_whole_one() {
+    let world = World::new(2);
+    world.state().devices[0].mig = true;
+    for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
+        let offers = offered(&world, &claim, None, &[]);
+        let bars: Vec<_> = offers.iter().map(|offer| offer.bar.clone()).collect();
+        assert_eq!(bars, [Some(Bar::MigMode), None]);
+    }
+    assert!(Bar::MigMode.is_lasting(), "nobody waits for it");
+}
+
+#[test]
 fn a_lease_bars_whole_claims_and_a_share_leaves_room_for_others() {
     let world = World::new(1);
     let leased = |id: &str| Bar::Leased { lease: LeaseId::parse(id).unwrap(), owner: 1000 };

@@ -70,6 +70,7 @@ pub(crate) struct Device {
     pub(crate) fault: Option<ErrorKind>,
     pub(crate) capability: (u32, u32),
     pub(crate) uuid: Option<DeviceUuid>,
+    pub(crate) mig: bool,
 }
 
 pub(crate) fn uuid(index: u32) -> DeviceUuid {
@@ -121,6 +122,7 @@ impl World {
             fault: None,
             capability: (8, 0),
             uuid: Some(uuid(index)),
+            mig: false,
         };
         let processes =
             [process(1, 0, "systemd"), process(2, 1, "bash"), process(SELF, 2, "gpuws")];
@@ -304,7 +306,8 @@ impl GpuBackend for World {
             let mut id = DeviceId::from_index(index as u32);
             id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
             id.minor = Ok(index as u32);
-            DeviceInfo { name: Ok("A100".into()), ..DeviceInfo::unknown(id) }
+            let (name, mig_enabled) = (Ok("A100".into()), Ok(device.mig));
+            DeviceInfo { name, mig_enabled, ..DeviceInfo::unknown(id) }
         };
         Ok(self.state().devices.iter().enumerate().map(info).collect())
     }
