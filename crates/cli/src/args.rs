@@ -305,12 +305,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "libnvml_sim.so")]
     pub(crate) library: Option<PathBuf>,
     /// The command to run, after `--`.
-    #[arg(
-        value_name = "COMMAND",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true
-    )]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -314,7 +314,7 @@ pub(crate) fn whose(entry: &Entry) -> String {
 pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
     let Some(machine) = &global.sim else { return Ok(()) };
     let machine = crate::args::shell_word(&machine.to_string_lossy());
-    Err(Failure::new(Exit::Usage, "run a program on a machine that is only simulated")
+    Err(Failure::new(Exit::Usage, "have devices of a machine that is only simulated")
         .with_hint(format!("start it within: gpuws sim {machine} --live -- gpuws run …")))
 }
 

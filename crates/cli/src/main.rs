@@ -13,6 +13,7 @@ mod details;
 mod exit;
 mod failure;
 mod formats;
+mod holder;
 mod json;
 mod local_time;
 mod selector;
@@ -33,7 +34,7 @@ use terminal::Screen;
 
 fn main() -> ExitCode {
     source::serve_where_asked();
-    let other = commands::claim::hold_where_asked().or_else(commands::shim::run_where_called);
+    let other = holder::serve_where_asked().or_else(commands::shim::run_where_called);
     if let Some(exit) = other {
         return exit.into();
     }

@@ -12,12 +12,14 @@ use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, Sy
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// A machine to look at, behind its ports.
 pub(crate) struct Source {
@@ -30,6 +32,8 @@ pub(crate) struct Source {
     /// Processes of this machine can be ended: those of a session can only where real ones stand
     /// for them.
     pub(crate) can_end_processes: bool,
+    /// A folder without leases, gone at the end.
+    nowhere: OnceCell<TempDir>,
 }
 
 /// The variable that names the folder of the leases.
@@ -103,6 +107,7 @@ impl Source {
             simulation: Some(simulation),
             session: None,
             can_end_processes: true,
+            nowhere: OnceCell::new(),
         }
     }
 
@@ -137,6 +142,7 @@ impl Source {
                 simulation: None,
                 session: None,
                 can_end_processes: true,
+                nowhere: OnceCell::new(),
             }),
         }
     }
@@ -151,6 +157,7 @@ impl Source {
             simulation: None,
             session: Some(host.folder().to_owned()),
             can_end_processes: host.has_real_processes(),
+            nowhere: OnceCell::new(),
             host: Box::new(host),
         })
     }
@@ -264,9 +271,17 @@ impl Source {
                 made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
                 Place::folder(folder)
             }
+            // A machine without real processes has leases of its own: none.
+            (None, None) if self.simulation.is_some() => {
+                let made = tempfile::tempdir();
+                let made = made.map_err(|error| Failure::io("make a private folder", error))?;
+                Place::folder(self.nowhere.get_or_init(|| made).path())
+            }
             (None, None) => Place::machine("/run", "/tmp"),
         };
-        Ok(FileLocks::new(place, SafeGpuFiles::below(Path::new("/tmp")), roots()))
+        // What runs in a session does not keep the machine's own users of safe-gpu waiting.
+        let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
+        Ok(FileLocks::new(place, SafeGpuFiles::below(tmp), roots()))
     }
 
     /// Returns the ports of an act.

@@ -5,7 +5,9 @@ use crate::words;
 use gpu_claim::{HeldUp, Waiting};
 use gpu_core::{Claim, Entry, Share};
 use gpu_host::user_name;
-use std::io::{IsTerminal, Write};
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+use std::io::Write;
 use std::time::Duration;
 
 /// Without a terminal the same is told again only after this time.
@@ -33,7 +35,8 @@ impl Teller {
         let size = terminal_size::terminal_size_of(&stderr);
         Teller {
             claim: asked(claim),
-            is_terminal: stderr.is_terminal(),
+            // In the background it would write over what is typed.
+            is_terminal: tcgetpgrp(&stderr).is_ok_and(|front| front == getpgrp()),
             columns: size.map_or(80, |(width, _)| width.0.into()),
             turns: 0,
             told: None,

@@ -20,7 +20,8 @@ fn script(machine: &str, script: &str) -> Output {
         command.env_remove(name);
     }
     command.env("NO_COLOR", "1").stdin(Stdio::null());
-    let output = command.output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let output = command.current_dir(folder.path()).output().unwrap();
     assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
     assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");
     output
@@ -271,7 +272,7 @@ fn a_script_holds_devices_as_long_as_its_pipe_is_open() {
          exec 3>&-; wait $holder; echo $?\n\
          \"$0\" run --gpu 6 --no-wait -- true; echo $?; rm pipe-$$ held-$$",
     );
-    // A claim of this very script is one that it may use.
+    // What a script has claimed, its own runs may use.
     assert_eq!(out(&output), "0\n0\n0\n", "{output:?}");
 }
 
@@ -300,4 +301,63 @@ fn a_machine_that_is_only_simulated_runs_nothing() {
         Command::new(GPUWS).args(["--sim", "labbox", "run", "--", "true"]).output().unwrap();
     assert_eq!((output.status.code(), output.status.signal()), (Some(2), None), "{output:?}");
     assert!(told(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
+}
+
+#[test]
+fn what_is_held_keeps_no_user_of_safe_gpu_waiting() {
+    let output = script(
+        "twelve-gpus",
+        "mkfifo pipe; \"$0\" claim --hold < pipe > held & exec 3> pipe\n\
+         until_so grep -q CUDA_VISIBLE_DEVICES held\n\
+         python3 -c 'import fcntl, glob, os, sys\n\
+         for name in glob.glob(os.environ[\"GPUWS_SIM_SESSION\"] + \"/**/gpu-lock-magic*\", recursive=True):\n\
+        \x20   fcntl.lockf(open(name, \"r+\"), fcntl.LOCK_EX | fcntl.LOCK_NB); print(\"locked\")'\n\
+         exec 3>&-",
+    );
+    assert!(out(&output).contains("locked"), "{output:?}");
+}
+
+#[test]
+fn nobody_claims_for_a_process_of_another() {
+    let output = script("twelve-gpus", "\"$0\" claim --export --for 1; echo $?; leases");
+    assert!(out(&output).starts_with("(exit 2)\n2\n"), "{output:?}");
+    assert!(out(&output).contains("\"leases\":[]"), "{output:?}");
+}
+
+#[test]
+fn who_is_asked_to_end_while_waiting_ends_by_that_signal() {
+    let output = script(
+        "labbox",
+        "for what in 'run --gpu 0 -- true' 'claim --gpu 0 --hold'; do\n\
+         python3 -c 'import subprocess, sys, time\n\
+         waiter = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE)\n\
+         waiter.stderr.readline(); waiter.terminate(); print(waiter.wait())' \"$0\" $what; done",
+    );
+    assert_eq!(out(&output), "-15\n-15\n", "{output:?}");
+}
+
+#[test]
+fn two_claims_of_one_script_have_different_devices() {
+    let output = script(
+        "twelve-gpus",
+        "for n in 1 2; do mkfifo pipe-$n; \"$0\" claim --hold < pipe-$n > held-$n & done\n\
+         exec 3> pipe-1 4> pipe-2\n\
+         for n in 1 2; do until_so grep -q VISIBLE held-$n; done\n\
+         grep -h VISIBLE held-* | sort -u | wc -l; exec 3>&- 4>&-\n\
+         for n in 1 2; do ( eval \"$(\"$0\" claim --export)\"; echo $CUDA_VISIBLE_DEVICES ); done \
+           | sort -u | wc -l",
+    );
+    assert_eq!(out(&output).split_whitespace().collect::<Vec<_>>(), ["2", "2"], "{output:?}");
+}
+
+#[test]
+fn the_folder_before_all_others_in_the_path_stays_and_is_nobody_elses() {
+    let output = script("twelve-gpus", "\"$0\" run -- sh -c 'echo ${PATH%%:*}'");
+    let folder = std::path::PathBuf::from(out(&output).trim());
+    assert!(folder.join("nvidia-smi").exists(), "{output:?}");
+    for folder in folder.ancestors() {
+        let found = std::fs::metadata(folder).unwrap();
+        let mode = std::os::unix::fs::MetadataExt::mode(&found);
+        assert_eq!(mode & 0o022, 0, "{}", folder.display());
+    }
 }

@@ -168,7 +168,7 @@ pub fn take(
     ports: &Ports<'_>,
     watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
 ) -> Result<Grant, NotGranted> {
-    let parent = parent(ports)?;
+    let parent = parent(request, ports)?;
     let chooser = Chooser::new(&request.claim, parent.as_ref());
     let ask = Ask {
         claim: request.claim.clone(),
@@ -237,7 +237,7 @@ pub struct Preview {
 /// # Errors
 /// [`NotGranted::Silent`] and [`NotGranted::Failed`].
 pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGranted> {
-    let parent = parent(ports)?;
+    let parent = parent(request, ports)?;
     let chooser = Chooser::new(&request.claim, parent.as_ref());
     let scene = chooser.look(request, ports);
     if let Some(fault) = scene.silence() {
@@ -268,8 +268,9 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
 }
 
 /// The lease that the caller is within.
-fn parent(ports: &Ports<'_>) -> Result<Option<Entry>> {
-    kin::own_lease(ports.host, &ports.locks.entries(EntryKind::Lease)?)
+fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>> {
+    let leases = ports.locks.entries(EntryKind::Lease)?;
+    kin::own_lease(ports.host, &leases, Some(&request.root))
 }
 
 /// Chooses for one request, and remembers what it found for it.

@@ -26,7 +26,9 @@ pub fn descends(snapshot: &Snapshot, pid: Pid, root: &ProcessKey) -> bool {
 
 /// Tells whether a process is the root of an entry, and rightly so.
 pub(crate) fn is_root_of(info: &ProcessInfo, entry: &Entry) -> bool {
-    info.key.surely_same(&entry.root) && info.uid == Ok(entry.owner)
+    // From the first process everybody descends.
+    let is_first = info.key.pid.0 == 1;
+    !is_first && info.key.surely_same(&entry.root) && info.uid == Ok(entry.owner)
 }
 
 /// Returns the lease that a process uses a device under: the nearest above it that has the device.
@@ -48,7 +50,11 @@ pub(crate) fn lease_of<'e>(
 ///
 /// # Errors
 /// When the own line cannot be read.
-pub fn own_lease(host: &dyn Host, leases: &[Entry]) -> Result<Option<Entry>> {
+pub fn own_lease(
+    host: &dyn Host,
+    leases: &[Entry],
+    asking_for: Option<&ProcessKey>,
+) -> Result<Option<Entry>> {
     if leases.is_empty() {
         return Ok(None);
     }
@@ -57,7 +63,9 @@ pub fn own_lease(host: &dyn Host, leases: &[Entry]) -> Result<Option<Entry>> {
             continue;
         }
         let root = host.process(key.pid)?;
-        let rooted = leases.iter().filter(|entry| is_root_of(&root, entry));
+        // Two leases of one process lie beside each other.
+        let beside = |entry: &&Entry| asking_for.is_some_and(|key| key.surely_same(&entry.root));
+        let rooted = leases.iter().filter(|entry| is_root_of(&root, entry) && !beside(entry));
         if let Some(youngest) = rooted.max_by_key(|entry| (entry.ticket, &entry.id)) {
             return Ok(Some(youngest.clone()));
         }

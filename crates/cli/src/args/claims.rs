@@ -46,7 +46,7 @@ pub(crate) struct Wanted {
     /// Do not wait: end with 75 when the devices cannot be had now.
     #[arg(long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
-    /// Wait this long at most, then end with 75 (90s, 10m, 2h).
+    /// Wait this long at most for devices, then end with 75 (90s, 10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
     /// How the devices are named in CUDA_VISIBLE_DEVICES.
@@ -96,12 +96,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) handoff_timeout: Duration,
     /// The command to run, after `--`.
-    #[arg(
-        value_name = "COMMAND",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true
-    )]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -4,43 +4,49 @@ use crate::args::{ClaimArgs, Global};
 use crate::claiming::{self, NoJournal, chosen, failure, reasons, whose};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holder::{Holder, Keeps, RENEWAL, opened};
 use crate::json;
-use crate::source::{Source, roots};
+use crate::source::Source;
 use crate::terminal::{Line, Screen, progress};
 use crate::waiting::{Teller, ordinal};
 use crate::words;
-use gpu_core::{DeviceUuid, Host, ProcessInfo, ProcessKey};
-use gpu_host::LinuxHost;
-use gpu_host::supervise::parse_words;
-use gpu_nvidia::CudaContexts;
-use gpu_steward::{Grant, Ports, Preview, Request, environment, preview, take};
+use gpu_core::{Ending, EntryKind, ProcessInfo, ProcessKey};
+use gpu_host::supervise::end_as;
+use gpu_steward::{Grant, NotGranted, Ports, Preview, Request, environment, preview, take};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// The word that makes this program keep a lease for somebody; nobody types it.
-pub(crate) const HOLDER: &str = "lease-holder";
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let done = claim(args, global, screen);
+    if let (Err(failure), true, false) = (&done, args.export, global.json) {
+        // `eval` of nothing succeeds, and the script would go on without devices of its own.
+        let code = failure.exit().code();
+        screen.print(&Line::new().plain(format_args!("(exit {code})")))?;
+    }
+    done
+}
+
+fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    if args.hold || args.export {
+        claiming::real_processes(global)?;
+    }
     let source = Source::open(global)?;
     if args.placeholder {
         placeholder_makes_sense(args, &source)?;
     }
     let locks = source.locks(args.wanted.claims.as_deref())?;
     let root = match args.owner {
-        Some(pid) => source.host.process(pid).map_err(Failure::from)?,
-        None => asker(&source)?,
+        Some(pid) => owned(source.host.process(pid)?)?,
+        None => asker(&source, args)?,
     };
     let (request, notes) = claiming::request(&args.wanted, &source, root.key, described(&root))?;
     if !global.quiet {
@@ -65,37 +71,48 @@ pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Res
         signals.told()
     });
     teller.clear();
-    let grant = grant.map_err(|why| failure(&request, why))?;
-    let contexts = match args.placeholder && args.hold {
-        true => Some(CudaContexts::hold(None, &grant.entry.devices)?),
-        false => None,
+    let mut grant = match grant {
+        Ok(grant) => grant,
+        Err(NotGranted::Stopped) => return Ok(signals.end()),
+        Err(why) => return Err(failure(&request, why)),
     };
     let form = args.wanted.visible.into();
     let variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
-    let claimed = global.json.then(|| json::Claimed::of(&grant));
-    if args.export {
-        leave_to_holder(&grant, root.key, args.placeholder)?;
-        // The lock is the holder's now: to let go of it here would let go of it there.
-        std::mem::forget(grant);
-        told(screen, args, claimed, &variables)?;
-        return Ok(Exit::Done);
+    let keeps = Keeps { lease: args.export, contexts: args.placeholder };
+    let holder = match args.export || args.placeholder {
+        true => Some(Holder::start(&grant, root.key, keeps, &variables)?),
+        false => None,
+    };
+    // There is no job to wait for: with placeholders, safe-gpu sees the devices in use by now.
+    if let Some(Err(error)) = grant.held_back.take() {
+        let fault = error.fault();
+        progress(&format!("users of safe-gpu do not see the lease: failed to {fault}"));
     }
-    told(screen, args, claimed, &variables)?;
-    let held = hold(&grant, root.key, &signals);
-    drop(contexts);
-    held
+    for (device, bar) in &grant.accepted {
+        progress(&format!("mind: GPU {} is {}", device.index, claiming::barred(bar)));
+    }
+    match global.json {
+        true => screen.json(&json::Claimed::of(&grant))?,
+        false => told(screen, args, &variables)?,
+    }
+    match (args.export, holder) {
+        (true, holder) => {
+            holder.into_iter().for_each(Holder::leave);
+            // The lock is the holder's now: to let go of it here would let go of it there.
+            std::mem::forget(grant);
+            Ok(Exit::Done)
+        }
+        // What keeps the contexts ends when this does.
+        (false, _holder) => hold(grant, &ports, root.key, &signals),
+    }
 }
 
-/// Says what was taken: to a shell, a script, or as an object.
+/// Says what was taken, to a shell or a script.
 fn told(
     screen: &mut Screen,
     args: &ClaimArgs,
-    claimed: Option<json::Claimed>,
     variables: &[(OsString, OsString)],
 ) -> Result<(), Failure> {
-    if let Some(claimed) = claimed {
-        return screen.json(&claimed);
-    }
     for (name, value) in variables {
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
         let value = crate::args::shell_word(&value);
@@ -169,13 +186,25 @@ fn show_preview(
 /// Finds for whom the devices are: the process that started this one. A shell that was copied only
 /// to run a part of a line, as for `$(…)` with more than one command, ends at once: there it is
 /// the shell itself.
-fn asker(source: &Source) -> Result<ProcessInfo, Failure> {
+///
+/// Where that is the first process of the machine, or of a user's session, everybody descends from
+/// it: what is held is then for this program alone.
+fn asker(source: &Source, args: &ClaimArgs) -> Result<ProcessInfo, Failure> {
     let line = source.host.own_line()?;
-    let mut ancestors = line.iter().skip(1);
     let gone = || Failure::new(Exit::Own, "find the process that started gpuws");
-    let first = ancestors.next().ok_or_else(gone)?;
+    let mut line = line.iter();
+    let own = source.host.process(line.next().ok_or_else(gone)?.pid)?;
+    let first = line.next().ok_or_else(gone)?;
     let mut asker = source.host.process(first.pid)?;
-    for next in ancestors {
+    if first.pid.0 == 1 || asker.name == "systemd" {
+        return match args.export {
+            false => Ok(own),
+            true => Err(Failure::new(Exit::Usage, "claim for the process that started gpuws")
+                .with_source("everybody descends from that one")
+                .with_hint("name the process: --for PID")),
+        };
+    }
+    for next in line {
         let next = source.host.process(next.pid)?;
         let is_copy = next.command_line.is_ok()
             && next.command_line == asker.command_line
@@ -189,6 +218,18 @@ fn asker(source: &Source) -> Result<ProcessInfo, Failure> {
     Ok(asker)
 }
 
+/// Refuses a process whose descendants are not the caller's to claim for: nobody would believe such
+/// a lease, or, for the ancestor of everybody, everybody would be within it.
+fn owned(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
+    let own = root.uid == Ok(geteuid().as_raw());
+    match own && root.key.pid.0 > 1 {
+        true => Ok(root),
+        false => Err(Failure::new(Exit::Usage, format!("claim for process {}", root.key.pid))
+            .with_source("it is not yours alone")
+            .with_hint("--for takes a process of your own, such as $$")),
+    }
+}
+
 fn described(root: &ProcessInfo) -> String {
     let words: Vec<OsString> = match &root.command_line {
         Ok(words) if !words.is_empty() => words.iter().map(OsString::from).collect(),
@@ -200,17 +241,19 @@ fn described(root: &ProcessInfo) -> String {
 /// Requests to end that reach this program.
 struct Signals {
     pipe: UnixStream,
-    told: Arc<AtomicBool>,
+    /// The signal that came, 0 for none.
+    told: Arc<AtomicUsize>,
 }
 
 impl Signals {
     fn watch() -> Result<Self, Failure> {
         let failed = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
         let (pipe, sender) = UnixStream::pair().map_err(failed)?;
-        let told = Arc::new(AtomicBool::new(false));
+        let told = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let sender = sender.try_clone().map_err(failed)?;
-            signal_hook::flag::register(signal, Arc::clone(&told)).map_err(failed)?;
+            let number = usize::try_from(signal).unwrap_or_default();
+            signal_hook::flag::register_usize(signal, Arc::clone(&told), number).map_err(failed)?;
             signal_hook::low_level::pipe::register(signal, sender).map_err(failed)?;
         }
         Ok(Signals { pipe, told })
@@ -218,15 +261,26 @@ impl Signals {
 
     fn told(&self) -> ControlFlow<()> {
         match self.told.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
         }
+    }
+
+    /// Ends this program by the signal that it was told to end by.
+    fn end(&self) -> Exit {
+        let signal = i32::try_from(self.told.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
+        Exit::Passed(u8::try_from(end_as(Ending::Signal(signal))).unwrap_or(u8::MAX))
     }
 }
 
 /// Holds devices until the process that asked ends, this program is told to end, or the other end
 /// of its standard input, where that is a pipe, is closed.
-fn hold(_grant: &Grant, root: ProcessKey, signals: &Signals) -> Result<Exit, Failure> {
+fn hold(
+    mut grant: Grant,
+    ports: &Ports<'_>,
+    root: ProcessKey,
+    signals: &Signals,
+) -> Result<Exit, Failure> {
     let failed = |errno: Errno| Failure::io("wait for the end of the lease", errno.into());
     let Some(root) = opened(root).map_err(failed)? else { return Ok(Exit::Done) };
     let stdin = std::io::stdin();
@@ -239,7 +293,11 @@ fn hold(_grant: &Grant, root: ProcessKey, signals: &Signals) -> Result<Exit, Fai
         if has_pipe {
             files.push(PollFd::new(&stdin, PollFlags::IN));
         }
-        match poll(&mut files, None) {
+        match poll(&mut files, Some(&RENEWAL)) {
+            Ok(0) if !grant.held.renew()? => {
+                // Somebody has cleared it away.
+                grant.held = ports.locks.publish(EntryKind::Lease, &grant.entry)?;
+            }
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -255,82 +313,4 @@ fn hold(_grant: &Grant, root: ProcessKey, signals: &Signals) -> Result<Exit, Fai
             }
         }
     }
-}
-
-/// Opens a process; `None` when it has ended, or its number is another's by now.
-fn opened(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
-    let number = i32::try_from(key.pid.0).ok().and_then(rustix::process::Pid::from_raw);
-    let pidfd = match number.map(|number| pidfd_open(number, PidfdFlags::empty())) {
-        Some(Ok(pidfd)) => pidfd,
-        None | Some(Err(Errno::SRCH)) => return Ok(None),
-        Some(Err(errno)) => return Err(errno),
-    };
-    // The number was somebody's when it was opened: whose it is is asked next.
-    let host = LinuxHost::new(roots());
-    let same = host.process(key.pid).is_ok_and(|info| info.key.surely_same(&key));
-    Ok(same.then_some(pidfd))
-}
-
-/// Starts the program that keeps the lease until `root` ends, and waits until it does.
-fn leave_to_holder(grant: &Grant, root: ProcessKey, placeholder: bool) -> Result<(), Failure> {
-    let failed =
-        |error| Failure::io("start the program that keeps the lease", error).ending(Exit::Own);
-    let own = std::env::current_exe().map_err(failed)?;
-    let start = root.start.map_or(0, |start| start.0);
-    let devices = grant.entry.devices.iter().filter(|_| placeholder).map(ToString::to_string);
-    grant.held.inherit(true)?;
-    let holder = Command::new(own)
-        .args([HOLDER, &root.pid.to_string(), &start.to_string()])
-        .args(devices)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .current_dir("/")
-        .process_group(0)
-        .spawn();
-    grant.held.inherit(false)?;
-    let mut said = String::new();
-    let output = holder.map_err(failed)?.stdout.take();
-    output.map_or(Ok(0), |output| output.take(4096).read_to_string(&mut said)).map_err(failed)?;
-    match said.strip_suffix(HOLDS) {
-        Some("") => Ok(()),
-        _ => Err(Failure::new(Exit::Own, "keep the lease").with_source(said)),
-    }
-}
-
-/// What the holder says when it has all that it is to keep.
-const HOLDS: &str = "holds";
-
-/// Keeps the descriptors that were inherited, and contexts on the devices that are named, until a
-/// process ends, where this program was started
-/// for that, and does nothing else.
-pub(crate) fn hold_where_asked() -> Option<Exit> {
-    let mut words = std::env::args_os().skip(1);
-    if words.next().is_none_or(|word| word != *HOLDER) {
-        return None;
-    }
-    let (Some(pid), Some(start)) = (words.next(), words.next()) else { return Some(Exit::Usage) };
-    let Ok(root) = parse_words(&pid, &start) else { return Some(Exit::Usage) };
-    let devices = words.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
-    let devices: Vec<DeviceUuid> = devices.collect();
-    let contexts = match devices.is_empty() {
-        true => Ok(None),
-        false => CudaContexts::hold(None, &devices).map(Some),
-    };
-    let mut stdout = std::io::stdout();
-    let said = match &contexts {
-        Ok(_) => HOLDS.to_owned(),
-        Err(error) => error.fault().text,
-    };
-    // Who waits for this word is told by the end of the pipe that nothing follows.
-    let told = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
-    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
-    let hung_up = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(nowhere)?));
-    if contexts.is_err() || told.is_err() || hung_up.is_err() {
-        return Some(Exit::Own);
-    }
-    if let Ok(Some(root)) = opened(root) {
-        while let Err(Errno::INTR) = poll(&mut [PollFd::new(&root, PollFlags::IN)], None) {}
-    }
-    Some(Exit::Done)
 }

@@ -13,7 +13,7 @@ use crate::source::{CLAIMS, Source, roots};
 use crate::terminal::{Line, one_line};
 use crate::waiting::Teller;
 use crate::words;
-use gpu_core::{ActToken, ErrorKind, Launch, Origin, ProcessFault, ProcessKey};
+use gpu_core::{ActToken, Ending, ErrorKind, Launch, Origin, ProcessFault, ProcessKey};
 use gpu_host::supervise::{Front, LinuxLauncher, end_as, find_program, parse_words};
 use gpu_reaper::{Action, Outcome};
 use gpu_steward::{
@@ -99,8 +99,10 @@ pub(crate) fn supervise(
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
     let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
     // Who claims within is to find the same leases.
-    let claims = args.wanted.claims.as_ref();
-    let claims = claims.map(|folder| (OsString::from(CLAIMS), folder.clone().into_os_string()));
+    let claims = args.wanted.claims.as_ref().map(std::path::absolute).transpose();
+    let claims = claims
+        .map_err(|error| Failure::io("find the folder of the leases", error).ending(Exit::Own))?;
+    let claims = claims.map(|folder| (OsString::from(CLAIMS), folder.into_os_string()));
     let (program, arguments) = args
         .command
         .split_first()
@@ -209,8 +211,8 @@ impl Watch<'_> {
     fn stopped(&mut self) -> Exit {
         self.queue.clear();
         self.tell("stopped; nothing was taken");
-        let signal = self.asked.unwrap_or(signal_hook::consts::SIGTERM);
-        Exit::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+        let signal = Ending::Signal(self.asked.unwrap_or(signal_hook::consts::SIGTERM));
+        Exit::Passed(u8::try_from(end_as(signal)).unwrap_or(u8::MAX))
     }
 
     fn granted(&self, grant: &Grant) {
@@ -276,13 +278,13 @@ impl Watch<'_> {
     }
 }
 
-/// `done in 2 h 11 min · peak 37.4 and 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
+/// `done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
 fn summary(report: &RunReport) -> String {
     let head = match (report.limit_hit, report.ending) {
         (true, _) => "ended at its time limit after".to_owned(),
-        (false, gpu_core::Ending::Code(0)) => "done in".to_owned(),
-        (false, gpu_core::Ending::Code(code)) => format!("ended with {code} after"),
-        (false, gpu_core::Ending::Signal(signal)) => format!("ended by signal {signal} after"),
+        (false, Ending::Code(0)) => "done in".to_owned(),
+        (false, Ending::Code(code)) => format!("ended with {code} after"),
+        (false, Ending::Signal(signal)) => format!("ended by signal {signal} after"),
     };
     let mut parts = vec![format!("{head} {}", lasted(report.elapsed))];
     let peak = |used: &DeviceUse| match used.peak {
@@ -292,7 +294,7 @@ fn summary(report: &RunReport) -> String {
     // A program that ended before the first look was not seen on any.
     if report.devices.iter().any(|used| used.peak.is_ok()) {
         let peaks: Vec<String> = report.devices.iter().map(peak).collect();
-        parts.push(format!("peak {} GiB", peaks.join(" and ")));
+        parts.push(format!("peak {} GiB", peaks.join(", ")));
     }
     parts.push(device_time(report.device_time()));
     let ended = |action: &&Action| matches!(action.outcome, Outcome::Ended { .. });
@@ -329,7 +331,7 @@ fn device_time(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Bytes, DeviceId, Ending, LeaseId, Pid};
+    use gpu_core::{Bytes, DeviceId, LeaseId, Pid};
 
     #[test]
     fn the_last_line_says_what_it_took_and_what_was_cleaned_up() {
@@ -358,7 +360,7 @@ mod tests {
         };
         assert_eq!(
             summary(&report),
-            "done in 2 h 11 min · peak 37.4 and 36.9 GiB · 4.37 GPU-hours · \
+            "done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · \
              2 processes left behind were ended, memory back"
         );
     }

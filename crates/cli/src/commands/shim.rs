@@ -14,14 +14,14 @@ use clap::Parser;
 use gpu_core::{DeviceState, Entry, EntryKind, Groups, Locks, observe_users};
 use gpu_host::supervise::find_program;
 use gpu_steward::{descends, own_lease};
+use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
-use std::fs::Permissions;
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tempfile::TempDir;
 
 const NAME: &str = "nvidia-smi";
 
@@ -30,32 +30,61 @@ const FORM: &str = "--format=csv,noheader";
 const DEVICES: &str = "--query-gpu=index,gpu_bus_id";
 const PROCESSES: &str = "--query-compute-apps=pid,gpu_bus_id";
 
-/// A folder in which this program is called nvidia-smi; gone at the end.
-pub(crate) struct Shim(TempDir);
+/// A folder in which this program is called nvidia-smi.
+///
+/// It stays for good: a program that outlives its run still has it in its `PATH`, and whoever made a
+/// folder of that name then would have that program run what he likes.
+pub(crate) struct Shim(PathBuf);
 
 impl Shim {
-    /// Makes the folder, closed to others.
+    /// Finds the folder, or makes it, below one of the user's own that nobody else can exchange.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When there is no such folder, or it cannot be made.
     pub(crate) fn make() -> io::Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("gpuws-run-").permissions(Permissions::from_mode(0o700));
-        let folder = builder.tempdir()?;
-        symlink(std::env::current_exe()?, folder.path().join(NAME))?;
+        let absolute =
+            |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        let places = [absolute("XDG_RUNTIME_DIR"), cache];
+        let folder = places
+            .into_iter()
+            .flatten()
+            .map(|place| place.join("gpuws/bin"))
+            .find(|folder| {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+                made.is_ok() && is_own(folder)
+            })
+            .ok_or(io::ErrorKind::NotFound)?;
+        let own = std::env::current_exe()?;
+        let link = folder.join(NAME);
+        if std::fs::read_link(&link).ok().as_ref() != Some(&own) {
+            let new = folder.join(format!("{NAME}.{}", std::process::id()));
+            symlink(own, &new)?;
+            std::fs::rename(new, link)?;
+        }
         Ok(Shim(folder))
     }
 
     /// Returns the variable that lets a program find it before the real one.
     pub(crate) fn path(&self) -> (OsString, OsString) {
-        let before = std::env::var_os("PATH").unwrap_or_default();
-        let mut path = self.0.path().as_os_str().to_owned();
-        if !before.is_empty() {
-            path.push(":");
-            path.push(before);
-        }
+        let usual = || OsString::from("/bin:/usr/bin");
+        let before = std::env::var_os("PATH").filter(|path| !path.is_empty()).unwrap_or_else(usual);
+        let mut path = self.0.as_os_str().to_owned();
+        path.push(":");
+        path.push(before);
         (OsString::from("PATH"), path)
     }
+}
+
+/// Tells whether nobody but the user and root can exchange a folder or what is in it.
+fn is_own(folder: &Path) -> bool {
+    let own = |path: &Path| {
+        std::fs::symlink_metadata(path).is_ok_and(|found| {
+            let is_mine = [0, geteuid().as_raw()].contains(&found.uid());
+            is_mine && found.is_dir() && found.mode() & 0o022 == 0
+        })
+    };
+    folder.canonicalize().is_ok_and(|folder| folder.ancestors().all(own))
 }
 
 /// Answers as nvidia-smi where this program was called by that name; `None` where it was not.
@@ -83,7 +112,7 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
     let Ok(usual) = Cli::try_parse_from(["gpuws"]) else { return Ok(None) };
     let source = Source::open(&usual.global)?;
     let leases = source.locks(None)?.entries(EntryKind::Lease)?;
-    let Some(lease) = own_lease(&*source.host, &leases)? else { return Ok(None) };
+    let Some(lease) = own_lease(&*source.host, &leases, None)? else { return Ok(None) };
     let look = observe_users(&*source.backend, &*source.host, &*source.clock, Groups::NONE);
     let mut text = String::new();
     for device in look.devices.iter().filter(|device| is_of(&lease, device)) {

@@ -1,0 +1,187 @@
+//! A process that keeps what a claim took after the program that took it has ended: the lease, by a
+//! descriptor that it inherits, and a CUDA context on each device where that is wanted.
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source::roots;
+use gpu_core::{DeviceUuid, Host, ProcessKey};
+use gpu_host::LinuxHost;
+use gpu_host::supervise::parse_words;
+use gpu_nvidia::CudaContexts;
+use gpu_steward::Grant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, Timestamps, UTIME_NOW, utimensat};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// The word that makes this program such a process; nobody types it.
+const HOLDER: &str = "lease-holder";
+
+/// What it says when it has all that it is to keep.
+const HOLDS: &str = "holds";
+
+/// How long CUDA may take to make the contexts. A driver without persistence mode takes some
+/// seconds for each device.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What it keeps is shown to be in use this often: what clears `/tmp` of old files counts in days.
+pub(crate) const RENEWAL: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
+
+/// One that was started.
+pub(crate) struct Holder(Option<Child>);
+
+/// What it is to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keeps {
+    /// The lease.
+    pub(crate) lease: bool,
+    /// A context on each device.
+    pub(crate) contexts: bool,
+}
+
+impl Holder {
+    /// Starts one that lives as long as `root`, and waits until it has what it is to keep.
+    ///
+    /// # Errors
+    /// When it cannot be started, or CUDA refuses a context or does not answer.
+    pub(crate) fn start(
+        grant: &Grant,
+        root: ProcessKey,
+        keeps: Keeps,
+        variables: &[(OsString, OsString)],
+    ) -> Result<Self, Failure> {
+        let failed =
+            |error| Failure::io("start the program that keeps the lease", error).ending(Exit::Own);
+        let own = std::env::current_exe().map_err(failed)?;
+        let start = root.start.map_or(0, |start| start.0);
+        let devices = grant.entry.devices.iter().filter(|_| keeps.contexts);
+        grant.held.inherit(keeps.lease)?;
+        let child = Command::new(own)
+            .args([HOLDER, &root.pid.to_string(), &start.to_string()])
+            .args(devices.map(ToString::to_string))
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .process_group(0)
+            .spawn();
+        grant.held.inherit(false)?;
+        // From here on it ends with this value, unless it is left.
+        let mut holder = Holder(Some(child.map_err(failed)?));
+        let output = holder.0.as_mut().and_then(|child| child.stdout.take());
+        let said = output.map_or(Ok(String::new()), heard).map_err(failed)?;
+        match said == HOLDS {
+            true => Ok(holder),
+            false => Err(Failure::new(Exit::Own, "keep the devices").with_source(said)),
+        }
+    }
+
+    /// Leaves it to itself.
+    pub(crate) fn leave(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // It is this program's own child, not waited for yet, so its number is its own.
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
+
+/// Returns what it says, to the end of its output.
+fn heard(mut output: ChildStdout) -> std::io::Result<String> {
+    let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let mut said = Vec::new();
+    loop {
+        match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&patience)) {
+            Ok(0) => return Err(std::io::ErrorKind::TimedOut.into()),
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut piece = [0; 512];
+        let count = output.read(&mut piece)?;
+        said.extend_from_slice(&piece[..count]);
+        if count == 0 || said.len() > 4096 {
+            return Ok(String::from_utf8_lossy(&said).into_owned());
+        }
+    }
+}
+
+/// Keeps what was inherited until a process ends, where this program was started for that.
+pub(crate) fn serve_where_asked() -> Option<Exit> {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_none_or(|word| word != *HOLDER) {
+        return None;
+    }
+    let (Some(pid), Some(start)) = (words.next(), words.next()) else { return Some(Exit::Usage) };
+    let Ok(root) = parse_words(&pid, &start) else { return Some(Exit::Usage) };
+    let devices = words.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
+    let devices: Vec<DeviceUuid> = devices.collect();
+    let contexts = match devices.is_empty() {
+        true => Ok(None),
+        false => CudaContexts::hold(None, &devices).map(Some),
+    };
+    let said = match &contexts {
+        Ok(_) => HOLDS.to_owned(),
+        Err(error) => error.fault().text,
+    };
+    // Whoever waits hears that this is all by the end of the pipe.
+    let mut stdout = std::io::stdout();
+    let told = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
+    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
+    let hung_up = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(nowhere)?));
+    if contexts.is_err() || told.is_err() || hung_up.is_err() {
+        return Some(Exit::Own);
+    }
+    if let Ok(Some(root)) = opened(root) {
+        loop {
+            match poll(&mut [PollFd::new(&root, PollFlags::IN)], Some(&RENEWAL)) {
+                Ok(0) => renew(),
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => break,
+            }
+        }
+    }
+    Some(Exit::Done)
+}
+
+/// Shows that the file of the lease, of which only the descriptor is known here, is in use.
+fn renew() {
+    let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now(), last_modification: now() };
+    for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        let is_file = std::fs::metadata(entry.path()).is_ok_and(|file| file.is_file());
+        if is_file {
+            // Of what is not its own it cannot change the times.
+            let _ = utimensat(CWD, entry.path(), &times, AtFlags::empty());
+        }
+    }
+}
+
+/// Opens a process; `None` when it has ended, or its number is another's by now.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn opened(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
+    let number = i32::try_from(key.pid.0).ok().and_then(rustix::process::Pid::from_raw);
+    let pidfd = match number.map(|number| pidfd_open(number, PidfdFlags::empty())) {
+        Some(Ok(pidfd)) => pidfd,
+        None | Some(Err(Errno::SRCH)) => return Ok(None),
+        Some(Err(errno)) => return Err(errno),
+    };
+    // The number was somebody's when it was opened; whose it is, is asked next.
+    let host = LinuxHost::new(roots());
+    let same = host.process(key.pid).is_ok_and(|info| info.key.surely_same(&key));
+    Ok(same.then_some(pidfd))
+}
