@@ -18,6 +18,7 @@ use rustix::process::{
     kill_current_process_group, kill_process_group, pidfd_open, waitid,
 };
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU};
+use std::io::IsTerminal;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct LinuxJob {
     pid: Pid,
     pidfd: OwnedFd,
     terminal: Option<Terminal>,
+    /// It is at the terminal alone, or has asked for it.
+    wants_terminal: bool,
     lent: bool,
     stopped: bool,
     /// It was told once that nobody can make it go on.
@@ -51,7 +54,8 @@ impl LinuxJob {
         let child = program::start(launch)?;
         let pid = Pid::from_child(&child);
         // At once: it may read from the terminal already.
-        let lent = terminal.as_mut().is_some_and(|terminal| lend(terminal, pid));
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let lent = is_terminal && terminal.as_mut().is_some_and(|terminal| lend(terminal, pid));
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| {
             // Nobody could say how it goes on.
             let _ = kill_process_group(pid, Signal::KILL);
@@ -62,6 +66,7 @@ impl LinuxJob {
             pid,
             pidfd,
             terminal,
+            wants_terminal: is_terminal,
             lent,
             stopped: false,
             hung_up: false,
@@ -134,9 +139,11 @@ impl LinuxJob {
         Ok(())
     }
 
-    /// Lends it the terminal, if it runs.
+    /// Lends it the terminal, if it runs. In a pipeline others of this process group may need it, a
+    /// pager say: there it has to ask first, by being stopped for it.
     fn lend_terminal(&mut self) {
-        if let Some(terminal) = self.terminal.as_mut().filter(|_| !self.stopped) {
+        let may = self.wants_terminal && !self.stopped;
+        if let Some(terminal) = self.terminal.as_mut().filter(|_| may) {
             self.lent |= lend(terminal, self.pid);
         }
     }
@@ -178,6 +185,7 @@ impl LinuxJob {
         let foreground = terminal.foreground();
         if wants_terminal && (foreground == Some(self.pid) || foreground == Some(getpgrp())) {
             // It wanted the terminal before it was lent.
+            self.wants_terminal = true;
             self.go_on();
             return Ok(());
         }
