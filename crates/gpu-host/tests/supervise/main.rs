@@ -28,7 +28,20 @@ fn main() -> ExitCode {
     {
         return code;
     }
+    take_usual_signals();
     run(&[codes::TESTS, signals::TESTS, fronts::TESTS, trees::TESTS, terminal::TESTS].concat())
+}
+
+/// Makes signals that whoever started this ignores (nohup, a shell's background) do to the programs
+/// below what they usually do: one that is caught here is as usual after exec.
+fn take_usual_signals() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    let caught = std::sync::Arc::<std::sync::atomic::AtomicBool>::default;
+    for signal in [1_i32, 2, 3, 10, 12, 15].into_iter().filter(|n| ignored & 1 << (n - 1) != 0) {
+        signal_hook::flag::register(signal, caught()).unwrap();
+    }
 }
 
 /// Runs the tests whose name has the first argument in it, and says so as the usual harness does.
