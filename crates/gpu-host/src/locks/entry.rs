@@ -132,14 +132,15 @@ impl Known {
     /// Returns the entries of one kind that are alive in a folder.
     ///
     /// # Errors
-    /// Those of [`Folder::names`].
+    /// Those of [`Folder::names`]; `Io` where the caller or the kernel has too little left to ask
+    /// whether an entry is alive: it must not pass for a dead one.
     pub(super) fn living(&mut self, folder: &Folder, kind: EntryKind) -> Result<Vec<Entry>> {
         let beginning = format!("{}{}", folder.prefix, beginning(kind));
         let ids = folder.names(self::beginning(kind))?;
         let mut found = HashMap::with_capacity(ids.len());
         for id in ids {
             let name = format!("{beginning}{id}");
-            if let Some(entry) = self.read(folder, &name, kind, &id) {
+            if let Some(entry) = self.read(folder, &name, kind, &id)? {
                 found.insert(name, entry);
             }
         }
@@ -155,12 +156,22 @@ impl Known {
         name: &str,
         kind: EntryKind,
         id: &str,
-    ) -> Option<(FileStamp, Entry)> {
-        let file = folder.open_file(name, OFlags::RDONLY).ok()?;
-        if !ofd::is_write_locked(&file).ok()? {
-            return None;
-        }
-        let stat = rustix::fs::fstat(&file).ok()?;
+    ) -> Result<Option<(FileStamp, Entry)>> {
+        let asked = || {
+            let file = folder.open_file(name, OFlags::RDONLY)?;
+            let alive = ofd::is_write_locked(&file)?;
+            let stat = rustix::fs::fstat(&file)?;
+            Ok(alive.then_some((file, stat)))
+        };
+        let (file, stat) = match asked() {
+            Ok(Some(alive)) => alive,
+            Ok(None) => return Ok(None),
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOLCK)) => {
+                return Err(fault::file(format!("ask whether lease '{id}' is alive"), errno));
+            }
+            // Whatever lies there, it is no entry that somebody holds for others to see.
+            Err(_) => return Ok(None),
+        };
         // The widths of these differ between architectures.
         #[allow(clippy::unnecessary_cast)]
         let stamp = FileStamp {
@@ -169,10 +180,10 @@ impl Known {
             owner: stat.st_uid,
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
         };
-        match self.0.remove(name).filter(|(known, _)| *known == stamp) {
+        Ok(match self.0.remove(name).filter(|(known, _)| *known == stamp) {
             Some(known) => Some(known),
-            None => Some((stamp, read(&file, &stat, kind, id)?)),
-        }
+            None => read(&file, &stat, kind, id).map(|entry| (stamp, entry)),
+        })
     }
 }
 
