@@ -29,32 +29,17 @@ pub fn observe_in_detail(
     clock: &dyn Clock,
     groups: Groups,
 ) -> Snapshot {
-    let taken_at = clock.wall();
-    let Inventory { driver, devices } = look_at_devices(backend, host, groups);
-    let unasked = match devices.is_empty() {
-        true => ask(|| host.driver_devices()).unwrap_or_default(),
-        false => Vec::new(),
-    };
+    let mut snapshot = look(backend, host, clock, groups);
+    if snapshot.devices.is_empty() {
+        snapshot.unasked = ask(|| host.driver_devices()).unwrap_or_default();
+    }
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
-    let scan = files.clone().and_then(|files| ask(|| host.holders(&files)));
-    let (holders, unreadable) = match scan {
-        Ok(scan) => (Ok(scan.holders), scan.unreadable),
-        Err(fault) => (Err(fault), Default::default()),
-    };
-    let mut snapshot = Snapshot {
-        taken_at,
-        origin: backend.origin(),
-        hostname: host.hostname(),
-        driver,
-        devices,
-        unasked,
-        files: files.unwrap_or_default(),
-        holders,
-        unreadable,
-        processes: BTreeMap::new(),
-        sees_host_pids: host.sees_host_pids(),
-    };
+    match files.clone().and_then(|files| ask(|| host.holders(&files))) {
+        Ok(scan) => (snapshot.holders, snapshot.unreadable) = (Ok(scan.holders), scan.unreadable),
+        Err(fault) => snapshot.holders = Err(fault),
+    }
+    snapshot.files = files.unwrap_or_default();
     look_up(host, &mut snapshot, named_pids);
     look_up(host, &mut snapshot, relatives);
     snapshot
@@ -69,13 +54,27 @@ pub fn observe_users(
     clock: &dyn Clock,
     groups: Groups,
 ) -> Snapshot {
+    let mut snapshot = look(backend, host, clock, groups);
+    look_up(host, &mut snapshot, named_pids);
+    // An ancestor that is not known yet is asked for until there is none: numbers do not go round,
+    // since each is asked for once.
+    let mut known = 0;
+    while snapshot.processes.len() > known {
+        known = snapshot.processes.len();
+        look_up(host, &mut snapshot, parents);
+    }
+    snapshot
+}
+
+/// Looks once at the devices, with a place for everything else.
+fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
     let taken_at = clock.wall();
     let Inventory { driver, devices } = look_at_devices(backend, host, groups);
     let not_asked = Fault {
         kind: ErrorKind::Unsupported,
         text: "tell who holds the device files: they were not looked for".to_owned(),
     };
-    let mut snapshot = Snapshot {
+    Snapshot {
         taken_at,
         origin: backend.origin(),
         hostname: host.hostname(),
@@ -87,16 +86,7 @@ pub fn observe_users(
         unreadable: Unreadable::default(),
         processes: BTreeMap::new(),
         sees_host_pids: host.sees_host_pids(),
-    };
-    look_up(host, &mut snapshot, named_pids);
-    // An ancestor that is not known yet is asked for until there is none: numbers do not go round,
-    // since each is asked for once.
-    let mut known = 0;
-    while snapshot.processes.len() > known {
-        known = snapshot.processes.len();
-        look_up(host, &mut snapshot, parents);
     }
-    snapshot
 }
 
 /// Looks once at the devices alone. One that could not say what it is has the names that the

@@ -1,0 +1,115 @@
+//! The leases of the machine.
+
+use super::World;
+use gpu_core::*;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl Locks for World {
+    fn table(&self, _patience: Duration) -> Result<Box<dyn Held>> {
+        Ok(Box::new(Kept(self.clone(), None, Cell::new(false))))
+    }
+
+    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+        let state = self.state();
+        Ok(match kind {
+            EntryKind::Lease => state.leases.clone(),
+            EntryKind::Waiter => state.waiters.clone(),
+        })
+    }
+
+    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        let mut state = self.state();
+        match kind {
+            EntryKind::Lease => state.leases.push(entry.clone()),
+            EntryKind::Waiter => state.waiters.push(entry.clone()),
+        }
+        Ok(Box::new(Kept(self.clone(), Some((kind, entry.id.clone())), Cell::new(false))))
+    }
+
+    fn owner(&self) -> u32 {
+        1000
+    }
+
+    fn new_id(&self) -> Result<LeaseId> {
+        let mut state = self.state();
+        state.ids += 1;
+        Ok(LeaseId::parse(&format!("own-{}", state.ids)).unwrap())
+    }
+
+    fn ticket(&self) -> Result<u64> {
+        Ok(1_000_000)
+    }
+
+    fn wait(&self, at_most: Duration) -> Result<bool> {
+        let mut state = self.state();
+        let before = (state.leases.clone(), state.waiters.clone());
+        state.pass(at_most);
+        Ok(before != (state.leases.clone(), state.waiters.clone()))
+    }
+
+    fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
+        BTreeMap::new()
+    }
+
+    fn hold_back_safe_gpu(&self, _patience: Duration) -> Result<Box<dyn HeldBack>> {
+        if self.state().is_safe_gpu_at_work {
+            return Err(Error::new(ErrorKind::TimedOut, "hold back safe-gpu"));
+        }
+        self.state().holds_back = true;
+        Ok(Box::new(HoldsBack(self.clone())))
+    }
+}
+
+/// An entry, or the table; and whether somebody took its file away.
+struct Kept(World, Option<(EntryKind, LeaseId)>, Cell<bool>);
+
+impl Held for Kept {
+    fn inherit(&self, yes: bool) -> Result<()> {
+        self.0.state().inherit.push(yes);
+        Ok(())
+    }
+
+    fn renew(&self) -> Result<bool> {
+        let state = self.0.state();
+        let seen = match &self.1 {
+            Some((EntryKind::Lease, id)) => state.leases.iter().any(|entry| entry.id == *id),
+            _ => true,
+        };
+        self.2.set(!seen);
+        Ok(seen)
+    }
+
+    fn leave(self: Box<Self>) {
+        // Whoever lives of the program has it still; here that is for ever.
+        self.2.set(true);
+        self.0.state().left_to_others = true;
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        match &self.1 {
+            _ if self.2.get() => {}
+            Some((EntryKind::Lease, id)) => state.leases.retain(|entry| entry.id != *id),
+            Some((EntryKind::Waiter, id)) => state.waiters.retain(|entry| entry.id != *id),
+            None => {}
+        }
+    }
+}
+
+struct HoldsBack(World);
+
+impl HeldBack for HoldsBack {
+    fn waiting(&self) -> Result<Vec<Pid>> {
+        Ok(self.0.state().waits_for_safe_gpu.iter().map(|pid| Pid(*pid)).collect())
+    }
+}
+
+impl Drop for HoldsBack {
+    fn drop(&mut self) {
+        self.0.state().holds_back = false;
+    }
+}
