@@ -133,7 +133,7 @@ fn one_that_still_waits_for_its_device_can_be_dropped() {
         ticket: locks.ticket().unwrap(),
         owner: locks.owner(),
         root: ProcessKey { pid: Pid(1), start: None },
-        within: None,
+        within: Vec::new(),
         claim: Claim::whole(1),
         devices: vec![DeviceUuid("GPU-0".into())],
         command: "somebody else's".into(),

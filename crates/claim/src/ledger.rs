@@ -49,19 +49,22 @@ impl Ledger {
         Ledger { leases, waiters }
     }
 
-    /// Returns the lease that an entry was taken out of.
+    /// Returns the lease that an entry counts within: of those that it was taken out of, one out
+    /// of the other, the nearest that lives. When that ends, the one around it is the nearest: its
+    /// devices are no freer for that.
     ///
     /// Anybody can write that he is inside of another's lease. It is believed of the lease's owner
     /// and of root, and only as far as the lease itself goes; all else counts as if it stood
-    /// alone, as does an entry whose outer lease has ended.
+    /// alone, as does an entry of whose outer leases none lives.
     pub fn parent_of(&self, entry: &Entry) -> Option<&Entry> {
-        let within = entry.within.as_ref()?;
-        self.leases.iter().find(|lease| {
+        let is_outer = |lease: &&Entry, within: &LeaseId| {
             lease.id == *within
                 && !is_same(lease, entry)
                 && (entry.owner == lease.owner || entry.owner == 0)
                 && entry.devices.iter().all(|device| lease.devices.contains(device))
-        })
+        };
+        let mut outer = entry.within.iter();
+        outer.find_map(|within| self.leases.iter().find(|lease| is_outer(lease, within)))
     }
 
     /// Returns those that compete for the devices of one lease, or for the machine's.
@@ -111,7 +114,7 @@ fn as_one(owner: u32, leases: &[Entry]) -> Option<Entry> {
         ticket: leases.first()?.ticket,
         owner,
         root: ProcessKey { pid: Pid(0), start: None },
-        within: None,
+        within: Vec::new(),
         claim: Claim::whole(u32::try_from(devices.len()).unwrap_or(u32::MAX)),
         devices: devices.into_iter().cloned().collect(),
         command: format!("{} more leases of this user", leases.len()),
@@ -151,7 +154,7 @@ mod tests {
             ticket: number,
             owner,
             root: ProcessKey { pid: Pid(7), start: None },
-            within: None,
+            within: Vec::new(),
             claim: Claim::whole(1),
             devices: devices.iter().map(|name| DeviceUuid((*name).to_owned())).collect(),
             command: String::new(),
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn of_a_flood_of_leases_no_device_is_forgotten() {
         let mut leases: Vec<_> = (0..1000).map(|number| entry(number, 7, &["a"])).collect();
-        leases.push(Entry { within: LeaseId::parse("n-3"), ..entry(1001, 7, &["b"]) });
+        leases.push(Entry { within: entry(3, 7, &[]).nested(), ..entry(1001, 7, &["b"]) });
         leases.push(entry(1002, 8, &["c"]));
         let ledger = Ledger::new(leases, Vec::new());
         assert_eq!(ledger.leases.len(), 256 + 1 + 1);

@@ -77,7 +77,7 @@ pub fn take<S>(
         ticket: u64::MAX,
         owner: locks.owner(),
         root: ask.root,
-        within: ask.within.as_ref().map(|lease| lease.id.clone()),
+        within: ask.within.as_ref().map(Entry::nested).unwrap_or_default(),
         claim: ask.claim.clone(),
         devices: Vec::new(),
         command: ask.command.clone(),
@@ -258,7 +258,7 @@ impl<S> Taking<'_, S> {
         if !ledger.leases.iter().any(|lease| is_same(lease, within)) {
             return Err(refused("has ended"));
         }
-        if ledger.parent_of(&self.entry).is_none() {
+        if !ledger.parent_of(&self.entry).is_some_and(|parent| is_same(parent, within)) {
             return Err(refused("belongs to another user"));
         }
         Ok(ledger.pool(Some(within)))

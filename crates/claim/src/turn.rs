@@ -85,7 +85,7 @@ mod tests {
             ticket: number as u64,
             owner: 0,
             root: ProcessKey { pid: Pid(1), start: None },
-            within: None,
+            within: Vec::new(),
             claim,
             devices,
             command: String::new(),

@@ -171,7 +171,7 @@ mod tests {
             ticket: 1,
             owner,
             root: ProcessKey { pid: Pid(1), start: None },
-            within: None,
+            within: Vec::new(),
             claim,
             devices: (0..devices).map(uuid).collect(),
             command: String::new(),

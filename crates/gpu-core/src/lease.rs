@@ -118,9 +118,10 @@ pub struct Entry {
     pub owner: u32,
     /// The process whose descendants it is for, itself included.
     pub root: ProcessKey,
-    /// The lease that it was taken out of.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
-    pub within: Option<LeaseId>,
+    /// The lease that it was taken out of, the one that this was taken out of, and so on: it
+    /// counts within the nearest of them that lives.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub within: Vec<LeaseId>,
     /// What was asked for.
     pub claim: Claim,
     /// What was granted; none while it waits.
@@ -134,6 +135,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Returns what an entry says that is taken out of this one ([`within`](Entry::within)).
+    pub fn nested(&self) -> Vec<LeaseId> {
+        [&[self.id.clone()][..], &self.within].concat()
+    }
+
     /// Tells whether this one came before another.
     pub fn is_before(&self, other: &Entry) -> bool {
         (self.ticket, &self.id) < (other.ticket, &other.id)

@@ -249,7 +249,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         ticket: u64::MAX,
         owner: ports.locks.owner(),
         root: request.root,
-        within: parent.as_ref().map(|parent| parent.id.clone()),
+        within: parent.as_ref().map(Entry::nested).unwrap_or_default(),
         claim: request.claim.clone(),
         devices: Vec::new(),
         command: String::new(),

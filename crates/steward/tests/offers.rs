@@ -182,7 +182,7 @@ fn within_a_lease_there_are_only_its_devices_and_nobody_outside_bars_them() {
         offers.into_iter().map(|o| (o.id.index, o.bar, o.room.unwrap().mib())).collect()
     };
     assert_eq!(found(&[]), [(0, None, CAPACITY), (2, None, CAPACITY - 1_000)]);
-    let sibling = Entry { within: Some(parent.id.clone()), ..lease("s", 2, 101, &[2]) };
+    let sibling = Entry { within: parent.nested(), ..lease("s", 2, 101, &[2]) };
     let leased = Bar::Leased { lease: sibling.id.clone(), owner: 1000 };
     assert_eq!(found(&[sibling])[1].1, Some(leased));
 }

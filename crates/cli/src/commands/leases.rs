@@ -104,7 +104,7 @@ fn row(leased: &Leased, now: Timestamp) -> [Line; 6] {
 
 fn command(entry: &Entry) -> Line {
     let line = Line::new().plain(&entry.command);
-    match &entry.within {
+    match entry.within.first() {
         Some(parent) => line.dim(format_args!("  within {parent}")),
         None => line,
     }

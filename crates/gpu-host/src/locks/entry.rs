@@ -23,6 +23,8 @@ const DEVICES: usize = 4096;
 /// A UUID of NVML is 40 bytes, an old name of a MIG device some more.
 const DEVICE_NAME: usize = 128;
 const COMMAND: usize = 256;
+/// Leases within each other, one deeper than the other.
+const DEPTH: usize = 64;
 
 /// The format that is written; what has a higher number is read as far as it must be.
 const SCHEMA: u32 = 1;
@@ -59,11 +61,15 @@ struct Newer {
 /// Returns an entry as its file has it.
 ///
 /// # Errors
-/// `Invalid` when it is longer than anybody reads.
+/// `Invalid` when it is longer than anybody reads, or within too many others.
 pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
     let mut entry = entry.clone();
     truncate(&mut entry.command);
     let id = entry.id.clone();
+    if entry.within.len() > DEPTH {
+        let what = format!("write lease {id}, which is within more than {DEPTH} others");
+        return Err(Error::new(ErrorKind::Invalid, what));
+    }
     let mut text = serde_json::to_vec(&Text { schema: SCHEMA, entry }).map_err(|error| {
         Error::new(ErrorKind::Invalid, format!("write lease {id}")).with_source(error)
     })?;
@@ -90,6 +96,7 @@ pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Opt
     };
     let valid = entry.id.as_str() == name
         && entry.devices.len() <= DEVICES
+        && entry.within.len() <= DEPTH
         && entry.devices.iter().all(plain)
         && entry.devices.is_empty() == (kind == EntryKind::Waiter);
     valid.then_some(entry)
@@ -102,7 +109,7 @@ fn newer(newer: Newer) -> Option<Entry> {
         ticket: newer.ticket,
         owner: 0,
         root: ProcessKey { pid: Pid(0), start: None },
-        within: None,
+        within: Vec::new(),
         claim: Claim::whole(count),
         devices: newer.devices,
         command: "a newer gpuws".to_owned(),
@@ -318,7 +325,7 @@ mod tests {
             ticket: u64::MAX,
             owner: 1000,
             root: ProcessKey { pid: Pid(7), start: Some(StartTime(3)) },
-            within: LeaseId::parse("outer"),
+            within: vec![LeaseId::parse("inner").unwrap(), LeaseId::parse("outer").unwrap()],
             claim,
             devices: vec![DeviceUuid("GPU-1".into())],
             command: "python".into(),
@@ -372,5 +379,7 @@ mod tests {
         assert_eq!(read.command, "é".repeat(COMMAND / 2));
         let many = Entry { devices: vec![DeviceUuid("GPU-1".into()); 3000], ..entry() };
         assert_eq!(write(&many).unwrap_err().kind(), ErrorKind::Invalid);
+        let deep = Entry { within: vec![entry().id; DEPTH + 1], ..entry() };
+        assert_eq!(write(&deep).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

@@ -39,7 +39,7 @@ fn entry(locks: &FileLocks, devices: &[&str]) -> Entry {
         ticket: locks.ticket().unwrap(),
         owner: locks.owner(),
         root: ProcessKey { pid: Pid(std::process::id()), start: None },
-        within: None,
+        within: Vec::new(),
         claim: Claim::whole(1),
         devices: devices.iter().map(|&device| DeviceUuid(device.into())).collect(),
         command: "test".into(),

@@ -99,7 +99,7 @@ pub(crate) fn lease(id: &str, ticket: u64, root: u32, devices: &[u32]) -> Entry 
         ticket,
         owner: 1000,
         root: key(root),
-        within: None,
+        within: Vec::new(),
         claim: Claim::whole(devices.len().max(1) as u32),
         devices: devices.iter().map(|index| uuid(*index)).collect(),
         command: "train".into(),

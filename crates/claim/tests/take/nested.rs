@@ -1,0 +1,114 @@
+//! Leases within leases: no device is granted twice, whichever of them end.
+
+use crate::world::{Made, ask, devices, take_now};
+use gpu_claim::*;
+use gpu_core::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Somebody takes so many devices, out of the lease at this place of those that live, or of
+    /// the machine's.
+    Take { out_of: Option<usize>, count: u32 },
+    /// The lease at this place ends; those within it live on.
+    End(usize),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let take = (proptest::option::weighted(0.8, 0usize..8), 1u32..4);
+    prop_oneof![
+        3 => take.prop_map(|(out_of, count)| Step::Take { out_of, count }),
+        1 => (0usize..8).prop_map(Step::End),
+    ]
+}
+
+/// A lease that lives, with what keeps it alive.
+struct Living {
+    taken: Taken<()>,
+    /// All that it was taken out of, as this test knows it.
+    outer: Vec<LeaseId>,
+}
+
+fn take_out_of(made: &Made, outer: Option<&Entry>, count: u32) -> Result<Taken<()>, NotTaken> {
+    let mut nested = ask(count, Wait::No);
+    nested.claim.among = outer.map(|outer| outer.devices.clone()).unwrap_or_default();
+    nested.within = outer.cloned();
+    take_now(made, &nested)
+}
+
+proptest! {
+    /// Two leases have a device in common only where one was taken out of the other.
+    #[test]
+    fn whoever_ends_no_device_is_granted_twice(
+        steps in proptest::collection::vec(any_step(), 1..40)
+    ) {
+        let made = Made::default();
+        let mut living: Vec<Living> = Vec::new();
+        for step in steps {
+            match step {
+                Step::End(place) => {
+                    if place < living.len() {
+                        drop(living.remove(place));
+                    }
+                }
+                Step::Take { out_of, count } => {
+                    let outer = out_of.and_then(|place| living.get(place));
+                    let lineage = outer.map_or(Vec::new(), |outer| {
+                        [&[outer.taken.entry.id.clone()][..], &outer.outer].concat()
+                    });
+                    let entry = outer.map(|outer| outer.taken.entry.clone());
+                    if let Ok(taken) = take_out_of(&made, entry.as_ref(), count) {
+                        living.push(Living { taken, outer: lineage });
+                    }
+                }
+            }
+            let mut havers: BTreeMap<&DeviceUuid, Vec<&Living>> = BTreeMap::new();
+            for lease in &living {
+                for device in &lease.taken.entry.devices {
+                    havers.entry(device).or_default().push(lease);
+                }
+            }
+            for (device, havers) in havers {
+                for (place, one) in havers.iter().enumerate() {
+                    for other in &havers[place + 1..] {
+                        let is_related = one.outer.contains(&other.taken.entry.id)
+                            || other.outer.contains(&one.taken.entry.id);
+                        let ids = (&one.taken.entry.id, &other.taken.entry.id);
+                        prop_assert!(is_related, "{device} was granted to both of {ids:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_two_levels_deep_counts_when_the_middle_one_has_ended() {
+    let made = Made::default();
+    let outer = take_out_of(&made, None, 2).ok().unwrap();
+    let middle = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
+    let inner = take_out_of(&made, Some(&middle.entry), 1).ok().unwrap();
+    assert_eq!(inner.entry.within, [middle.entry.id.clone(), outer.entry.id.clone()]);
+    drop(middle);
+    let beside = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
+    assert_eq!(beside.entry.devices, devices(&["b"]), "the first is still in use");
+    assert_eq!(beside.beside, [inner.entry.clone()]);
+    let more = take_out_of(&made, Some(&outer.entry), 1);
+    assert!(matches!(more, Err(NotTaken::NotNow { .. })));
+    drop(inner);
+    let again = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
+    assert_eq!(again.entry.devices, devices(&["a"]));
+}
+
+#[test]
+fn a_lease_whose_outer_ones_have_ended_counts_for_the_machine() {
+    let made = Made::default();
+    let outer = take_out_of(&made, None, 1).ok().unwrap();
+    let inner = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
+    drop(outer);
+    let next = take_out_of(&made, None, 1).ok().unwrap();
+    assert_eq!(next.entry.devices, devices(&["b"]));
+    assert_eq!(next.beside, [inner.entry]);
+}
