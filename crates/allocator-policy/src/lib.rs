@@ -1,0 +1,17 @@
+//! GPU memory allocators as policies over a port.
+//!
+//! The main decision is that the allocators on which nearly all GPU jobs run are implemented
+//! exactly, as sub-allocators over [`gpu_core::DeviceMemory`], and not approximated: the same code
+//! serves a Rust program on a real GPU and replays a recorded job on a modelled one. What a job
+//! would take under another policy or limit is therefore computed, not estimated.
+
+mod blocks;
+mod failure;
+mod free_set;
+mod model;
+mod policy;
+pub mod trace;
+
+pub use failure::{Failure, Shortage};
+pub use model::ModelMemory;
+pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};

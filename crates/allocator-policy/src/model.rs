@@ -1,0 +1,294 @@
+//! A device of plain data, on which a job is replayed.
+
+use gpu_core::{
+    Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
+};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the driver rounds a `cudaMalloc` of 1 MiB and more up to, and the size of a page.
+const PAGE: u64 = 2 << 20;
+/// What it rounds anything up to.
+const UNIT: u64 = 512;
+/// Where addresses begin.
+const BASE: u64 = 0x7f00_0000_0000;
+
+/// The memory of a device that exists as numbers only: so many bytes, each region at the lowest
+/// addresses that are free.
+///
+/// A driver maps scattered pages behind adjacent addresses, so a region is granted whenever enough
+/// bytes are left, in one piece or not; and 1 MiB or more takes whole pages of 2 MiB, which is why
+/// many regions can take more than the sum of their sizes. Regions below 1 MiB are counted by their
+/// own size, where a driver packs them into pages.
+#[derive(Debug)]
+pub struct ModelMemory {
+    total: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: u64,
+    peak: u64,
+    /// Regions and ranges of addresses: where they begin, how long they are.
+    taken: BTreeMap<u64, Taken>,
+    /// Gaps between them, by where they begin, below `end`.
+    gaps: BTreeMap<u64, u64>,
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Taken {
+    size: u64,
+    charged: u64,
+    /// Which pages have memory, for a range of addresses.
+    mapped: Option<BTreeMap<u64, u64>>,
+}
+
+impl ModelMemory {
+    /// Makes a device of `total` bytes, all of them free.
+    pub fn new(total: Bytes) -> Self {
+        ModelMemory { total: total.0, state: Mutex::new(State::default()) }
+    }
+
+    /// Makes a device that never refuses.
+    pub fn endless() -> Self {
+        ModelMemory::new(Bytes(1 << 56))
+    }
+
+    /// Returns how much is taken.
+    pub fn used(&self) -> Bytes {
+        Bytes(self.lock().used)
+    }
+
+    /// Returns the most that was taken at once.
+    pub fn peak(&self) -> Bytes {
+        Bytes(self.lock().peak)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn charge(size: u64) -> Option<u64> {
+    size.checked_next_multiple_of(if size < PAGE / 2 { UNIT } else { PAGE })
+}
+
+impl State {
+    fn take(&mut self, bytes: u64, total: u64, what: impl Fn() -> String) -> Result<()> {
+        match self.used.checked_add(bytes).filter(|used| *used <= total) {
+            Some(used) => {
+                self.used = used;
+                self.peak = self.peak.max(used);
+                Ok(())
+            }
+            None => Err(Error::new(DeviceFault::OutOfMemory, what())),
+        }
+    }
+
+    /// Finds the lowest addresses where `size` bytes fit.
+    fn place(&mut self, size: u64) -> Option<u64> {
+        let gap = self.gaps.iter().find(|(_, length)| **length >= size);
+        if let Some((&start, &length)) = gap {
+            self.gaps.remove(&start);
+            if length > size {
+                self.gaps.insert(start + size, length - size);
+            }
+            return Some(BASE + start);
+        }
+        let start = self.end;
+        self.end = start.checked_add(size).filter(|end| *end <= u64::MAX - BASE)?;
+        Some(BASE + start)
+    }
+
+    fn vacate(&mut self, address: u64, size: u64) {
+        let (mut start, mut length) = (address - BASE, size);
+        if let Some((&below, &its)) = self.gaps.range(..start).next_back()
+            && below + its == start
+        {
+            self.gaps.remove(&below);
+            (start, length) = (below, length + its);
+        }
+        if let Some(its) = self.gaps.remove(&(start + length)) {
+            length += its;
+        }
+        if start + length == self.end {
+            self.end = start;
+        } else {
+            self.gaps.insert(start, length);
+        }
+    }
+
+    fn range(&mut self, part: Region) -> Option<&mut BTreeMap<u64, u64>> {
+        let (start, taken) = self.taken.range_mut(..=part.address).next_back()?;
+        let inside = part.address.checked_add(part.size.0)? <= start + taken.size;
+        taken.mapped.as_mut().filter(|_| inside)
+    }
+}
+
+fn invalid(what: String) -> Error {
+    Error::new(ErrorKind::Invalid, what)
+}
+
+fn whole_pages(part: Region) -> bool {
+    part.size.0 > 0 && part.size.0.is_multiple_of(PAGE) && part.address.is_multiple_of(PAGE)
+}
+
+/// Returns the pages of a part by where they begin.
+fn pages(part: Region) -> impl Iterator<Item = u64> {
+    (0..part.size.0 / PAGE).map(move |number| part.address + number * PAGE)
+}
+
+impl DeviceMemory for ModelMemory {
+    fn info(&self) -> Result<MemoryInfo> {
+        let used = self.used();
+        let reserved = Err(Absent::NotSupported);
+        Ok(MemoryInfo { total: Ok(Bytes(self.total)), used: Ok(used), reserved })
+    }
+
+    fn reserve(&self, size: Bytes) -> Result<Region> {
+        let what = || format!("reserve {} bytes", size.0);
+        let none = || Error::new(DeviceFault::OutOfMemory, what());
+        if size.0 == 0 {
+            return Err(invalid(what()));
+        }
+        let charged = charge(size.0).ok_or_else(none)?;
+        let mut state = self.lock();
+        state.take(charged, self.total, what)?;
+        let Some(address) = state.place(charged) else {
+            state.used -= charged;
+            return Err(none());
+        };
+        state.taken.insert(address, Taken { size: size.0, charged, mapped: None });
+        Ok(Region { address, size })
+    }
+
+    fn release(&self, region: Region) -> Result<()> {
+        let mut state = self.lock();
+        match state.taken.get(&region.address) {
+            Some(taken) if taken.mapped.is_none() && taken.size == region.size.0 => {
+                let charged = taken.charged;
+                state.taken.remove(&region.address);
+                state.used -= charged;
+                state.vacate(region.address, charged);
+                Ok(())
+            }
+            _ => Err(invalid(format!("release the region at {:#x}", region.address))),
+        }
+    }
+
+    fn reserve_addresses(&self, size: Bytes) -> Result<Region> {
+        let what = || format!("reserve {} bytes of addresses", size.0);
+        if size.0 == 0 || !size.0.is_multiple_of(PAGE) {
+            return Err(invalid(what()));
+        }
+        let mut state = self.lock();
+        let address =
+            state.place(size.0).ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
+        let mapped = Some(BTreeMap::new());
+        state.taken.insert(address, Taken { size: size.0, charged: size.0, mapped });
+        Ok(Region { address, size })
+    }
+
+    fn map(&self, part: Region) -> Result<()> {
+        let what = || format!("map {} bytes at {:#x}", part.size.0, part.address);
+        let mut state = self.lock();
+        let taken = state.range(part).filter(|_| whole_pages(part));
+        if taken.is_none_or(|taken| pages(part).any(|page| taken.contains_key(&page))) {
+            return Err(invalid(what()));
+        }
+        state.take(part.size.0, self.total, what)?;
+        if let Some(taken) = state.range(part) {
+            taken.extend(pages(part).map(|page| (page, PAGE)));
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, part: Region) -> Result<()> {
+        let mut state = self.lock();
+        match state.range(part).filter(|_| whole_pages(part)) {
+            Some(taken) if pages(part).all(|page| taken.contains_key(&page)) => {
+                for page in pages(part) {
+                    taken.remove(&page);
+                }
+                state.used -= part.size.0;
+                Ok(())
+            }
+            _ => Err(invalid(format!("unmap {} bytes at {:#x}", part.size.0, part.address))),
+        }
+    }
+
+    fn release_addresses(&self, range: Region) -> Result<()> {
+        let mut state = self.lock();
+        let mapped = match state.taken.get(&range.address) {
+            Some(Taken { size, mapped: Some(mapped), .. }) if *size == range.size.0 => {
+                mapped.values().sum::<u64>()
+            }
+            _ => return Err(invalid(format!("release the addresses at {:#x}", range.address))),
+        };
+        state.taken.remove(&range.address);
+        state.used -= mapped;
+        state.vacate(range.address, range.size.0);
+        Ok(())
+    }
+
+    fn page(&self) -> Result<Bytes> {
+        Ok(Bytes(PAGE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_takes_whole_pages_and_its_addresses_are_used_again() {
+        let memory = ModelMemory::new(Bytes::from_mib(10));
+        let small = memory.reserve(Bytes(100)).expect("10 MiB are free");
+        assert_eq!(memory.used(), Bytes(512));
+        memory.release(small).expect("it was reserved");
+        let a = memory.reserve(Bytes::from_mib(3)).expect("10 MiB are free");
+        let b = memory.reserve(Bytes::from_mib(4)).expect("6 MiB are free");
+        assert_eq!((memory.used(), b.address - a.address), (Bytes::from_mib(8), 4 << 20));
+        let error = memory.reserve(Bytes::from_mib(3)).expect_err("2 MiB are free");
+        assert_eq!(error.kind(), DeviceFault::OutOfMemory.into());
+        memory.release(a).expect("it was reserved");
+        assert!(memory.release(a).is_err());
+        assert_eq!(memory.reserve(Bytes::from_mib(2)).map(|c| c.address).ok(), Some(a.address));
+        memory.release(b).expect("it was reserved");
+        assert_eq!((memory.used(), memory.peak()), (Bytes::from_mib(2), Bytes::from_mib(8)));
+    }
+
+    #[test]
+    fn a_region_is_granted_though_what_is_free_lies_scattered() {
+        let memory = ModelMemory::new(Bytes::from_mib(6));
+        let taken: Vec<_> =
+            (0..3).map(|_| memory.reserve(Bytes::from_mib(2)).expect("6 MiB are free")).collect();
+        memory.release(taken[0]).expect("it was reserved");
+        memory.release(taken[2]).expect("it was reserved");
+        assert!(memory.reserve(Bytes::from_mib(4)).is_ok());
+    }
+
+    #[test]
+    fn pages_are_mapped_once_and_only_within_a_range() {
+        let memory = ModelMemory::new(Bytes::from_mib(6));
+        let range = memory.reserve_addresses(Bytes::from_mib(64)).expect("addresses are free");
+        let part = |page: u64, pages: u64| Region {
+            address: range.address + page * PAGE,
+            size: Bytes(pages * PAGE),
+        };
+        assert_eq!(memory.used(), Bytes(0));
+        memory.map(part(1, 2)).expect("6 MiB are free");
+        assert!(memory.map(part(2, 1)).is_err(), "it has memory");
+        assert!(memory.map(part(31, 2)).is_err(), "it ends behind the range");
+        assert_eq!(memory.used(), Bytes::from_mib(4));
+        let error = memory.map(part(3, 2)).expect_err("2 MiB are free");
+        assert_eq!(error.kind(), DeviceFault::OutOfMemory.into());
+        assert!(memory.unmap(part(0, 2)).is_err(), "page 0 has no memory");
+        memory.unmap(part(1, 1)).expect("page 1 has memory");
+        assert!(memory.release(range).is_err(), "it is no region");
+        memory.release_addresses(range).expect("it was reserved");
+        assert_eq!(memory.used(), Bytes(0));
+    }
+}

@@ -1,0 +1,123 @@
+//! What a job did with device memory, as recorded.
+
+use gpu_core::Bytes;
+use std::collections::BTreeMap;
+
+/// Everything that a file tells about the memory of a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// What the file is.
+    pub format: Format,
+    /// The settings of the allocator, by the names of its framework
+    /// (`max_split_size` → `-1`, `roundup_power2_divisions` → `1:0,2:0,…`), where the file has them.
+    pub settings: BTreeMap<String, String>,
+    /// A trace for each device of which the file tells anything, by device.
+    pub devices: Vec<DeviceTrace>,
+}
+
+/// Which program wrote a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The project's own lines of JSON.
+    #[default]
+    Own,
+    /// PyTorch's `torch.cuda.memory._dump_snapshot`.
+    TorchSnapshot,
+    /// RMM's log of CSV lines.
+    RmmLog,
+    /// The dump of bins and chunks in a log of TensorFlow or XLA.
+    BfcDump,
+}
+
+/// What was recorded of one device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceTrace {
+    /// The number that the program gave the device.
+    pub device: u32,
+    /// All memory of the device, where the file tells it.
+    pub total: Option<Bytes>,
+    /// What the allocator held when the recording ended; `None` where the file does not tell.
+    pub segments: Option<Vec<Segment>>,
+    /// What happened, in order. It may begin in the middle of a job.
+    pub events: Vec<Event>,
+}
+
+/// A region that the allocator held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it begins.
+    pub address: u64,
+    /// How long it is; of an expandable segment, its mapped part.
+    pub size: u64,
+    /// Whose stream may use it.
+    pub stream: u64,
+    /// Which pool it is of.
+    pub kind: SegmentKind,
+    /// The private pool (of a CUDA graph) it is of; (0, 0) is the common one.
+    pub pool: (u64, u64),
+    /// Whether it grows by mapped pages.
+    pub expandable: bool,
+    /// Its pieces, by address.
+    pub blocks: Vec<RecordedBlock>,
+}
+
+/// Which of PyTorch's two pools a segment is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SegmentKind {
+    /// Requests of at most 1 MiB.
+    Small,
+    /// All others, and the only pool of other allocators.
+    #[default]
+    Large,
+}
+
+/// A piece of a segment as recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedBlock {
+    /// Where it begins.
+    pub address: u64,
+    /// How long it is.
+    pub size: u64,
+    /// What was asked for, where the recording tells it (PyTorch 2.0 and later).
+    pub requested: Option<u64>,
+    /// Whether it was handed out.
+    pub state: crate::BlockState,
+}
+
+/// Something that happened to the memory of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub action: Action,
+    /// Where the memory begins; for [`Action::OutOfMemory`], what the device had left.
+    pub address: u64,
+    /// How much memory; of an allocation, what was asked for.
+    pub size: u64,
+    /// On which stream.
+    pub stream: u64,
+    /// When, in microseconds since 1970; 0 where the recording has no clock.
+    pub time_us: u64,
+}
+
+/// What happened, by PyTorch's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// The program got memory.
+    Alloc,
+    /// The program gave memory back; work on the device may still use it.
+    FreeRequested,
+    /// Memory that was given back is free.
+    FreeCompleted,
+    /// The device gave a region.
+    SegmentAlloc,
+    /// A region went back to the device.
+    SegmentFree,
+    /// Pages were put behind addresses of an expandable segment.
+    SegmentMap,
+    /// Pages of an expandable segment went back.
+    SegmentUnmap,
+    /// Memory did not suffice.
+    OutOfMemory,
+    /// The recording was written.
+    Snapshot,
+}
