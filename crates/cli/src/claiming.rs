@@ -256,6 +256,14 @@ pub(crate) fn failure(request: &Request, why: NotGranted) -> Failure {
             Failure::new(Exit::TryLater, what()).with_source(source).with_hint(hint)
         }
         NotGranted::Never(refused) => never(Failure::new(Exit::Usage, what()), refused.as_ref()),
+        NotGranted::Foreign(lease) => {
+            let whose = owner(&lease);
+            let why =
+                format!("this runs within lease {} of {whose}, who alone divides it", lease.id);
+            let hint =
+                "run the command without gpuws: the devices of that lease are its own already";
+            Failure::new(Exit::Usage, what()).with_source(why).with_hint(hint)
+        }
         NotGranted::Silent(fault) => gpu_core::Error::new(fault.kind, fault.text).into(),
         NotGranted::Stopped => {
             Failure::new(Exit::Remains, what()).with_source("you asked to stop; nothing was taken")

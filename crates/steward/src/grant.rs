@@ -1,14 +1,15 @@
 //! Takes devices: look, choose, lease; or tells why not.
 
 use crate::kin;
-use crate::offers::{Beside, offers, outsiders};
+use crate::offers::{Beside, outsiders};
 use crate::ports::{Ports, Request};
+use crate::preference;
 use crate::scene::{Scene, Wants};
 use gpu_claim::{Ask, Chosen, HeldUp, Ledger, NotTaken, Taken, Turn, Waiting};
 use gpu_core::{
     Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Held, HeldBack, LeaseId, Result,
 };
-use gpu_placement::{Bar, Choice, Passed, Refusal, choose};
+use gpu_placement::{Bar, Choice, Passed, Refusal};
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -96,8 +97,7 @@ pub(crate) fn decide(
     claim: &Claim,
     beside: Beside<'_>,
 ) -> Result<Decision, Refused> {
-    let offers = offers(scene, claim, beside);
-    let chosen = choose(claim, &offers, scene.topology.as_ref());
+    let (offers, chosen) = preference::choose(scene, claim, beside);
     let offered = offers.into_iter().map(|offer| offer.id);
     match chosen {
         Ok(choice) => Ok(Decision { choice, offered: offered.collect() }),
@@ -130,6 +130,9 @@ pub enum NotGranted {
     },
     /// Never on this machine, or never within the lease that it is within.
     Never(Option<Refused>),
+    /// It is within this lease, which belongs to another user: nobody would believe that what this
+    /// caller publishes belongs within it. To look past it would be to wait for the own devices.
+    Foreign(Box<Entry>),
     /// The driver does not answer, or has no device.
     Silent(Fault),
     /// The one who watched asked to stop.
@@ -144,6 +147,9 @@ impl fmt::Display for NotGranted {
             NotGranted::NotNow { waited: true, .. } => f.write_str("none came free in time"),
             NotGranted::NotNow { .. } => f.write_str("none is free now"),
             NotGranted::Never(_) => f.write_str("there are none of that kind"),
+            NotGranted::Foreign(lease) => {
+                write!(f, "lease {}, which it is within, is another user's", lease.id)
+            }
             NotGranted::Silent(fault) => write!(f, "failed to {fault}"),
             NotGranted::Stopped => f.write_str("it was asked to stop"),
             NotGranted::Failed(error) => write!(f, "failed to {}", error.fault()),
@@ -235,7 +241,7 @@ pub struct Preview {
 /// Returns what would be granted now, and takes nothing.
 ///
 /// # Errors
-/// [`NotGranted::Silent`] and [`NotGranted::Failed`].
+/// [`NotGranted::Silent`], [`NotGranted::Foreign`] and [`NotGranted::Failed`].
 pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGranted> {
     let parent = parent(request, ports)?;
     let chooser = Chooser::new(&request.claim, parent.as_ref());
@@ -267,10 +273,19 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
     Ok(Preview { decision, ahead, parent, scene })
 }
 
-/// The lease that the caller is within.
-fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>> {
+/// Returns the lease that the caller is within.
+///
+/// # Errors
+/// [`NotGranted::Foreign`] for that of another user, unless root asks.
+fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>, NotGranted> {
     let leases = ports.locks.entries(EntryKind::Lease)?;
-    kin::own_lease(ports.host, &leases, Some(&request.root))
+    let caller = ports.locks.owner();
+    match kin::own_lease(ports.host, &leases, Some(&request.root))? {
+        Some(lease) if caller != 0 && caller != lease.owner => {
+            Err(NotGranted::Foreign(Box::new(lease)))
+        }
+        lease => Ok(lease),
+    }
 }
 
 /// Chooses for one request, and remembers what it found for it.

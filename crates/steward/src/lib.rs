@@ -21,6 +21,7 @@ mod listing;
 mod memory;
 mod offers;
 mod ports;
+mod preference;
 mod run;
 mod scene;
 

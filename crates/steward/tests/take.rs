@@ -3,7 +3,7 @@
 mod world;
 
 use gpu_core::*;
-use gpu_placement::Refusal;
+use gpu_placement::{Bar, Passed, Refusal};
 use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, preview, take};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -109,6 +109,38 @@ fn a_used_device_that_was_accepted_is_named() {
 }
 
 #[test]
+fn devices_that_nobody_uses_come_before_used_ones_that_are_accepted() {
+    let used = |devices: &[usize]| {
+        let world = World::new(4);
+        world.state().add(process(100, 2, "python"));
+        devices.iter().for_each(|device| world.state().uses(100, *device, 900));
+        world
+    };
+    let accepting = |count| Claim { accept_used: true, ..Claim::whole(count) };
+    let world = used(&[0, 1, 2]);
+    for (claim, expected) in [
+        (accepting(1), vec![3]),
+        (accepting(2), vec![2, 3]),
+        (Claim { required: vec![uuid(1)], ..accepting(1) }, vec![1]),
+        (Claim { required: vec![uuid(1)], ..accepting(2) }, vec![1, 3]),
+        (Claim { except: vec![uuid(3)], ..accepting(1) }, vec![2]),
+    ] {
+        let seen = preview(&request(claim.clone(), Wait::No), &world.ports()).unwrap();
+        let decision = seen.decision.unwrap();
+        assert_eq!(indexes(&decision.devices()), expected, "{claim:?}");
+        for (id, why) in decision.passed().filter(|(id, _)| id.index < 3) {
+            assert!(matches!(why, Passed::Barred(Bar::Outsider { .. })), "{id:?}: {why:?}");
+        }
+        let grant = taken(&world, claim, Wait::No).unwrap();
+        assert_eq!(indexes(&grant.devices), expected);
+    }
+    // What is leased is not to be had, used or not.
+    world.state().leases.push(lease("other", 1, 200, &[3]));
+    let grant = taken(&world, accepting(1), Wait::No).unwrap();
+    assert_eq!(indexes(&grant.devices), [2]);
+}
+
+#[test]
 fn without_a_driver_the_reason_is_the_drivers() {
     let world = World::new(1);
     world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
@@ -139,6 +171,21 @@ fn a_lease_that_merely_names_our_ancestor_is_not_ours() {
     world.state().leases.push(Entry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
     let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
     assert_eq!((indexes(&grant.devices), grant.parent), (vec![1], None));
+}
+
+#[test]
+fn within_a_lease_of_another_user_nothing_can_be_claimed() {
+    let world = World::new(2);
+    world.state().add(ProcessInfo { uid: Ok(0), ..process(2, 1, "gpuws") });
+    world.state().leases.push(Entry { owner: 0, ..lease("roots", 1, 2, &[0]) });
+    let taken = taken(&world, Claim::whole(1), Wait::Ever).map(|_| ());
+    let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).map(|_| ());
+    for refused in [taken, seen] {
+        let Err(NotGranted::Foreign(lease)) = refused else { panic!("{refused:?}") };
+        assert_eq!((lease.id.as_str(), lease.owner), ("roots", 0));
+    }
+    let state = world.state();
+    assert_eq!((state.leases.len(), state.waiters.len()), (1, 0));
 }
 
 #[test]

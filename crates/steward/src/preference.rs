@@ -1,0 +1,72 @@
+//! Devices that nobody uses before those that somebody uses, where a claim accepts both.
+
+use crate::offers::{Beside, offers};
+use crate::scene::Scene;
+use gpu_core::{Claim, DeviceUuid};
+use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
+
+/// Chooses for a claim, and returns what there was to choose from.
+///
+/// A claim that accepts used devices gets as many of the others as there are: how devices are
+/// connected, and all rules after that, come second. Within a lease nothing is told apart: whom its
+/// devices belong to was settled when it was made.
+pub(crate) fn choose(
+    scene: &Scene,
+    claim: &Claim,
+    beside: Beside<'_>,
+) -> (Vec<Offer>, Result<Choice, Refusal>) {
+    let all = offers(scene, claim, beside);
+    let topology = scene.topology.as_ref();
+    let plain = |claim: &Claim, offers: &[Offer]| gpu_placement::choose(claim, offers, topology);
+    let used = match claim.accept_used {
+        true => used(scene, claim, beside, &all),
+        false => Vec::new(),
+    };
+    if used.iter().all(Option::is_none) {
+        let chosen = plain(claim, &all);
+        return (all, chosen);
+    }
+    let is_required =
+        |offer: &Offer| offer.id.uuid.as_ref().is_ok_and(|u| claim.required.contains(u));
+    let mut unused = all.clone();
+    for (offer, bar) in unused.iter_mut().zip(&used) {
+        if !is_required(offer) {
+            offer.bar = offer.bar.take().or_else(|| bar.clone());
+        }
+    }
+    let chosen = match plain(claim, &unused) {
+        // All that are free belong to it, and some that are not.
+        Err(Refusal::NotNow { passed, .. } | Refusal::Never { passed, .. }) => {
+            let mut wider = claim.clone();
+            wider.required.extend(others(&all, &passed).filter(|u| !claim.required.contains(u)));
+            plain(&wider, &all).or_else(|_| plain(claim, &all))
+        }
+        chosen => chosen,
+    };
+    let chosen = chosen.map(|mut choice| {
+        for (place, why) in &mut choice.passed {
+            if let (Passed::OtherSetBetter, Some(Some(bar))) = (&why, used.get(*place)) {
+                *why = Passed::Barred(bar.clone());
+            }
+        }
+        choice
+    });
+    (all, chosen)
+}
+
+/// Returns for each device what would bar it if the claim did not accept that.
+fn used(scene: &Scene, claim: &Claim, beside: Beside<'_>, all: &[Offer]) -> Vec<Option<Bar>> {
+    let strict = Claim { accept_used: false, ..claim.clone() };
+    let strict = offers(scene, &strict, beside).into_iter();
+    strict.zip(all).map(|(strict, offer)| strict.bar.filter(|_| offer.bar.is_none())).collect()
+}
+
+/// Returns the devices that were not passed over.
+fn others<'a>(
+    offers: &'a [Offer],
+    passed: &'a [(usize, Passed)],
+) -> impl Iterator<Item = DeviceUuid> + 'a {
+    let is_left = |place: &usize| !passed.iter().any(|(other, _)| other == place);
+    let left = offers.iter().enumerate().filter(move |(place, _)| is_left(place));
+    left.filter_map(|(_, offer)| offer.id.uuid.clone().ok())
+}
