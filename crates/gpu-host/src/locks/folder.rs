@@ -2,7 +2,7 @@
 
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -25,6 +25,9 @@ const ELSEWHERE: [(u64, &str); 6] = [
     (0x6573_5546, "FUSE"),
     (0x5346_414f, "AFS"),
 ];
+
+/// What gives everybody a folder that nobody can spoil.
+pub(super) const REMEDY: &str = "ask root to run: install -d -o root -m 1777 /run/gpuws";
 
 /// Who has to own a folder, and what others may do in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,10 +146,6 @@ impl Folder {
     pub(super) fn rest_of<'a>(&self, name: &'a CStr, kind: &str) -> Option<&'a str> {
         name.to_str().ok()?.strip_prefix(self.prefix)?.strip_prefix(kind)
     }
-
-    pub(super) fn stat(&self) -> Result<Stat> {
-        rustix::fs::fstat(self.fd.as_fd()).map_err(|errno| failed(&self.path, errno))
-    }
 }
 
 fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {
@@ -157,13 +156,12 @@ fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {
     let sticky = mode.contains(Mode::SVTX);
     let open = mode.intersects(Mode::WGRP | Mode::WOTH);
     let caller = rustix::process::geteuid().as_raw();
-    let ask = "ask root to run: install -d -o root -m 1777 /run/gpuws";
     let why = match trust {
         Trust::Shared if stat.st_uid != 0 => {
-            format!("belongs to user {} and not to root; {ask}", stat.st_uid)
+            format!("belongs to user {} and not to root; {REMEDY}", stat.st_uid)
         }
         Trust::Shared if !sticky || !mode.contains(Mode::RWXU | Mode::RWXG | Mode::RWXO) => {
-            format!("has mode {:04o} and not 1777; {ask}", mode.bits() & 0o7777)
+            format!("has mode {:04o} and not 1777; {REMEDY}", mode.bits() & 0o7777)
         }
         Trust::Named if stat.st_uid != 0 && stat.st_uid != caller => {
             format!("belongs to user {}: who owns it can end every lease in it", stat.st_uid)

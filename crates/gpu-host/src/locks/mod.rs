@@ -20,7 +20,6 @@ use gpu_core::{
 use rustix::rand::{GetRandomFlags, getrandom};
 use safe_gpu::SafeGpu;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use watch::Watch;
@@ -52,23 +51,12 @@ impl FileLocks {
         let safe_gpu = SafeGpu::new(safe_gpu, roots.proc.clone());
         FileLocks { place, roots, safe_gpu, watch: Mutex::new(None), known: Mutex::default() }
     }
-
-    /// Returns the folders that are read, with their file systems' numbers: two processes that are
-    /// told different ones do not know of each other. New leases belong in the first.
-    ///
-    /// # Errors
-    /// `Invalid` when no folder can be trusted, `Io` when one cannot be opened.
-    pub fn folders(&self) -> Result<Vec<(PathBuf, u64)>> {
-        let folders = self.place.folders()?;
-        folders.into_iter().map(|folder| Ok((folder.path.clone(), folder.stat()?.st_dev))).collect()
-    }
 }
 
 impl Locks for FileLocks {
     fn table(&self, patience: Duration) -> Result<Box<dyn Held>> {
         self.place.prepare()?;
-        let tables = table::Tables::lock(&self.place.folders()?, patience, &self.roots)?;
-        Ok(Box::new(tables))
+        Ok(Box::new(table::Table::lock(&self.place.first()?, patience, &self.roots)?))
     }
 
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
@@ -86,9 +74,7 @@ impl Locks for FileLocks {
 
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
         let chance = chance()?;
-        let first = self.place.folders()?.into_iter().next();
-        let folder = first.ok_or_else(|| Error::new(ErrorKind::Io, "find a folder for leases"))?;
-        Ok(Box::new(Published::new(folder, kind, entry, &chance)?))
+        Ok(Box::new(Published::new(self.place.first()?, kind, entry, &chance)?))
     }
 
     fn owner(&self) -> u32 {

@@ -62,6 +62,12 @@ impl Place {
         }
     }
 
+    /// Returns the folder in which new entries belong, as it is now.
+    pub(super) fn first(&self) -> Result<Folder> {
+        let first = self.folders()?.into_iter().next();
+        first.ok_or_else(|| Error::new(ErrorKind::Io, "find a folder for leases"))
+    }
+
     /// Makes the folder below `run`, where the caller is root and it is missing.
     pub(super) fn prepare(&self) -> Result<()> {
         let Kind::Machine { run, .. } = &self.0 else { return Ok(()) };

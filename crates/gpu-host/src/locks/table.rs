@@ -1,6 +1,10 @@
-//! The right to decide: one lock for each folder.
+//! The right to decide: the lock of one file.
+//!
+//! It is in the folder where new entries go, and nowhere else. Another folder, in which there may
+//! still be leases of earlier times, is anybody's: what is done to a table there is to block
+//! nobody who does not need it.
 
-use super::folder::Folder;
+use super::folder::{Folder, REMEDY};
 use super::ofd::{self, Lock};
 use super::timer::{now, pause};
 use crate::fault;
@@ -19,45 +23,36 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// So many of those who have it open are named.
 const NAMED: usize = 3;
 
-/// The tables of all folders, locked. Closing unlocks.
-pub(super) struct Tables(Vec<OwnedFd>);
+/// The table of a folder, locked. Closing unlocks.
+pub(super) struct Table(OwnedFd);
 
-impl Tables {
-    /// Locks the tables of these folders in their order, which is everybody's. That of the first
-    /// is made where it is missing; another that is missing is in nobody's use.
+impl Table {
+    /// Locks the table of a folder, and makes it where it is missing.
     ///
     /// # Errors
-    /// `TimedOut`, naming who has one open; `Io` when one cannot be opened or locked.
-    pub(super) fn lock(folders: &[Folder], patience: Duration, roots: &Roots) -> Result<Self> {
+    /// `TimedOut`, naming who has it open; `Io` when it cannot be opened or locked.
+    pub(super) fn lock(folder: &Folder, patience: Duration, roots: &Roots) -> Result<Self> {
         let end = now() + patience;
-        let mut tables = Vec::with_capacity(folders.len());
-        for (number, folder) in folders.iter().enumerate() {
-            let mut wait = FIRST_PAUSE;
-            loop {
-                match attempt(folder, number == 0).map_err(|errno| failed(folder, errno))? {
-                    Attempt::Locked(table) => tables.push(table),
-                    Attempt::Missing => {}
-                    Attempt::Taken if now() >= end => return Err(timed_out(folder, roots)),
-                    Attempt::Replaced if now() >= end => return Err(replaced(folder)),
-                    // Whoever owns the table can exchange it for ever.
-                    Attempt::Taken | Attempt::Replaced => {
-                        // Those who met once do not meet again.
-                        let chance = u64::from(std::process::id() % 8) * 125;
-                        pause(wait + wait * u32::try_from(chance).unwrap_or(0) / 1000);
-                        wait = (wait * 2).min(LONGEST_PAUSE);
-                        continue;
-                    }
-                }
-                break;
+        let mut wait = FIRST_PAUSE;
+        loop {
+            match attempt(folder).map_err(|errno| failed(folder, errno))? {
+                Attempt::Locked(table) => return Ok(Table(table)),
+                Attempt::Taken if now() >= end => return Err(timed_out(folder, roots)),
+                Attempt::Replaced if now() >= end => return Err(replaced(folder)),
+                // Whoever owns the table can exchange it for ever.
+                Attempt::Taken | Attempt::Replaced => {}
             }
+            // Those who met once do not meet again.
+            let chance = u64::from(std::process::id() % 8) * 125;
+            pause(wait + wait * u32::try_from(chance).unwrap_or(0) / 1000);
+            wait = (wait * 2).min(LONGEST_PAUSE);
         }
-        Ok(Tables(tables))
     }
 }
 
-impl Held for Tables {
+impl Held for Table {
     fn inherit(&self, yes: bool) -> Result<()> {
-        self.0.iter().try_for_each(|table| set_inherited(table, yes))
+        set_inherited(&self.0, yes)
     }
 
     fn renew(&self) -> Result<bool> {
@@ -78,17 +73,15 @@ pub(super) fn set_inherited(fd: &OwnedFd, yes: bool) -> Result<()> {
 enum Attempt {
     Locked(OwnedFd),
     Taken,
-    Missing,
     /// The file that was opened is no longer the one of that name.
     Replaced,
 }
 
-fn attempt(folder: &Folder, make: bool) -> rustix::io::Result<Attempt> {
+fn attempt(folder: &Folder) -> rustix::io::Result<Attempt> {
     let name = format!("{}{TABLE}", folder.prefix);
     // Without O_CREAT first: in a sticky folder the kernel refuses that for another's file
     // (fs.protected_regular).
     let table = match folder.open_file(&name, OFlags::RDWR) {
-        Err(Errno::NOENT) if !make => return Ok(Attempt::Missing),
         Err(Errno::NOENT) => match folder.make_file(&name) {
             Err(Errno::EXIST) => return Ok(Attempt::Replaced),
             table => {
@@ -139,5 +132,11 @@ fn replaced(folder: &Folder) -> Error {
 
 fn failed(folder: &Folder, errno: Errno) -> Error {
     let path = folder.show(&format!("{}{TABLE}", folder.prefix));
-    fault::file(format!("lock the table of leases '{path}'"), errno)
+    let table = format!("lock the table of leases '{path}'");
+    // Where everybody makes files, the first to make this one owns it.
+    let is_spoiled = matches!(errno, Errno::ACCESS | Errno::LOOP | Errno::INVAL | Errno::XDEV);
+    match is_spoiled && !folder.prefix.is_empty() {
+        true => fault::file(format!("{table}, which somebody spoiled; {REMEDY}"), errno),
+        false => fault::file(table, errno),
+    }
 }

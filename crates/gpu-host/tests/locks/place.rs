@@ -101,8 +101,6 @@ fn root_makes_the_folder_and_what_was_before_it_still_counts() {
     assert_eq!(machine.names("run/gpuws"), [format!("lease-{}", new.id), "table".to_owned()]);
     for locks in [&before, &after] {
         assert_eq!(locks.entries(LEASE).unwrap(), [new.clone(), old.clone()]);
-        let folders: Vec<_> = locks.folders().unwrap().into_iter().map(|(path, _)| path).collect();
-        assert_eq!(folders, [machine.at("run/gpuws"), machine.at("tmp")]);
     }
 }
 
@@ -122,18 +120,50 @@ fn leases_are_not_forgotten_where_one_of_two_folders_cannot_be_opened_for_once()
 }
 
 #[test]
-fn whoever_decides_by_one_folder_and_by_both_exclude_each_other() {
-    let test = "whoever_decides_by_one_folder_and_by_both_exclude_each_other";
+fn in_a_run_of_everybody_nothing_is_made() {
+    let Some(machine) = Machine::new("in_a_run_of_everybody_nothing_is_made") else { return };
+    mode(&machine.at("run"), 0o777);
+    drop(machine.locks().table(Duration::ZERO).unwrap());
+    assert_eq!(machine.names("run"), [""; 0]);
+    assert_eq!(machine.names("tmp"), [".gpuws-table"]);
+}
+
+#[test]
+fn what_is_done_to_the_table_in_tmp_blocks_nobody_once_there_is_a_folder_in_run() {
+    let test = "what_is_done_to_the_table_in_tmp_blocks_nobody_once_there_is_a_folder_in_run";
     let Some(machine) = Machine::new(test) else { return };
     let locks = machine.locks();
     mode(&machine.at("run"), 0o777);
-    let old = locks.table(Duration::ZERO).unwrap();
-    assert_eq!(machine.names("tmp"), [".gpuws-table"], "nothing is made in a /run of everybody");
-    mode(&machine.at("run"), 0o755);
+    let kept = locks.table(Duration::ZERO).unwrap();
     assert_eq!(locks.table(Duration::ZERO).err().unwrap().kind(), ErrorKind::TimedOut);
-    drop(old);
-    drop(locks.table(Duration::ZERO).unwrap());
+    let (old, _held) = lease(&locks, &["GPU-1"]);
+    let spoiled = machine.at("tmp/.gpuws-table");
+    let spoils: [fn(&Path); 5] = [
+        |_| {},
+        |table| mode(table, 0o000),
+        |table| replace(table, |table| fs::create_dir(table).unwrap()),
+        |table| replace(table, |table| symlink("/dev/null", table).unwrap()),
+        |table| replace(table, |table| symlink(table, table).unwrap()),
+    ];
+    mode(&machine.at("run"), 0o755);
+    for spoil in spoils {
+        spoil(&spoiled);
+        drop(locks.table(Duration::ZERO).unwrap());
+        assert_eq!(locks.entries(LEASE).unwrap(), [old.clone()], "what is there still counts");
+    }
     assert_eq!(machine.names("run/gpuws"), ["table"]);
+    drop(kept);
+
+    fs::remove_dir_all(machine.at("run/gpuws")).unwrap();
+    mode(&machine.at("run"), 0o777);
+    let error = locks.table(Duration::ZERO).err().unwrap();
+    assert!(error.to_string().contains("; ask root to run: install -d"), "{error}");
+}
+
+/// Puts something else in the place of a file, a link or an empty folder.
+fn replace(path: &Path, make: impl FnOnce(&Path)) {
+    fs::remove_file(path).or_else(|_| fs::remove_dir(path)).unwrap();
+    make(path);
 }
 
 #[test]
