@@ -214,6 +214,26 @@ fn a_child_for_one_question_ends_while_the_program_goes_on() {
 }
 
 #[test]
+fn the_answer_of_a_child_that_has_ended_since_it_was_asked_ahead_is_heard() {
+    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\""))
+        .with("answer", &[begun(1), part(0), done()]);
+    let backend = child.backend(LONG).for_one_question();
+    backend.look_ahead(Groups::NONE);
+    eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
+    assert!(backend.is_real());
+    let look = backend.look(Groups::NONE);
+    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
+    assert_eq!(child.starts().len(), 1, "no other was started");
+
+    let child = Child::script(&format!("{GREETING}; read -r order; kill -9 $$"));
+    let backend = child.backend(LONG).for_one_question();
+    backend.look_ahead(Groups::NONE);
+    eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
+    let fault = failed(backend.look(Groups::NONE));
+    assert!(fault.text.contains("it was ended by signal 9"), "{}", fault.text);
+}
+
+#[test]
 fn one_child_answers_all_questions() {
     let answers = [serde_json::json!({ "driver": { "Ok": driver() } }), done()];
     let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
