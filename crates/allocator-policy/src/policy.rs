@@ -92,6 +92,12 @@ pub trait Policy: Send {
     /// Returns the sums that every policy keeps.
     fn usage(&self) -> Usage;
 
+    /// Returns how much is handed out, at no more cost than a look at a number.
+    fn in_use(&self) -> Bytes;
+
+    /// Returns how much is held of the device, at no more cost than a look at a number.
+    fn reserved(&self) -> Bytes;
+
     /// Starts the peaks of [`usage`](Policy::usage) anew from what is so now.
     fn reset_peaks(&mut self);
 
