@@ -94,7 +94,7 @@ fn a_lease_two_levels_deep_counts_when_the_middle_one_has_ended() {
     drop(middle);
     let beside = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
     assert_eq!(beside.entry.devices, devices(&["b"]), "the first is still in use");
-    assert_eq!(beside.beside, [inner.entry.clone()]);
+    assert_eq!(beside.beside, std::slice::from_ref(&inner.entry));
     let more = take_out_of(&made, Some(&outer.entry), 1);
     assert!(matches!(more, Err(NotTaken::NotNow { .. })));
     drop(inner);
