@@ -10,8 +10,12 @@ mod failure;
 mod free_set;
 mod model;
 mod policy;
+mod start;
 pub mod trace;
+mod workload;
 
 pub use failure::{Failure, Shortage};
 pub use model::ModelMemory;
 pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
+pub use start::{Contradiction, Start, start};
+pub use workload::{Held, Step, StepKind, Workload, WorkloadError};

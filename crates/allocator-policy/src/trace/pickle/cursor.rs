@@ -1,0 +1,95 @@
+//! The input of a pickle, taken piece by piece.
+
+use super::super::error::{Place, Problem, TraceError};
+
+/// Where a reader is in its input.
+pub(super) struct Cursor<'a> {
+    pub(super) input: &'a [u8],
+    pub(super) at: usize,
+    /// Where the opcode is whose argument is read, and its name.
+    pub(super) opcode: (usize, &'static str),
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(input: &'a [u8]) -> Self {
+        Cursor { input, at: 0, opcode: (0, "the first opcode") }
+    }
+
+    /// Returns the error that the current opcode is wrong.
+    pub(super) fn wrong(&self, what: impl std::fmt::Display) -> TraceError {
+        let (at, name) = self.opcode;
+        TraceError::malformed(Place::Byte(at as u64), format!("{name} {what}"))
+    }
+
+    /// Returns the error that the current opcode asks for code.
+    pub(super) fn code(&self, wanted: String) -> TraceError {
+        let (at, opcode) = self.opcode;
+        TraceError::new(Place::Byte(at as u64), Problem::Code { opcode, wanted })
+    }
+
+    fn cut(&self, wanted: u64) -> TraceError {
+        let (at, name) = self.opcode;
+        let left = self.input.len() - self.at;
+        let what = format!("{name} needs {wanted} bytes, and {left} are left");
+        TraceError::new(Place::Byte(at as u64), Problem::Truncated { what })
+    }
+
+    /// Takes `length` bytes, which are checked against what is left before anything is done.
+    #[inline]
+    pub(super) fn take(&mut self, length: u64) -> Result<&'a [u8], TraceError> {
+        let left = &self.input[self.at..];
+        if length > left.len() as u64 {
+            return Err(self.cut(length));
+        }
+        self.at += length as usize;
+        Ok(&left[..length as usize])
+    }
+
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], TraceError> {
+        match self.input[self.at..].first_chunk() {
+            Some(bytes) => {
+                self.at += N;
+                Ok(*bytes)
+            }
+            None => Err(self.cut(N as u64)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, TraceError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub(super) fn u16(&mut self) -> Result<u16, TraceError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    #[inline]
+    pub(super) fn u32(&mut self) -> Result<u32, TraceError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, TraceError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Reads a length that the format has with a sign.
+    pub(super) fn signed_length(&mut self) -> Result<u64, TraceError> {
+        let length = self.array().map(i32::from_le_bytes)?;
+        u64::try_from(length).map_err(|_| self.wrong(format!("has the length {length}")))
+    }
+
+    /// Takes a line, without its end.
+    pub(super) fn line(&mut self) -> Result<&'a [u8], TraceError> {
+        let left = &self.input[self.at..];
+        let Some(end) = left.iter().position(|&byte| byte == b'\n') else {
+            let (at, name) = self.opcode;
+            let what = format!("{name} is on a line that does not end");
+            return Err(TraceError::new(Place::Byte(at as u64), Problem::Truncated { what }));
+        };
+        self.at += end + 1;
+        Ok(left[..end].strip_suffix(b"\r").unwrap_or(&left[..end]))
+    }
+}

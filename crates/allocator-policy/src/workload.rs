@@ -1,0 +1,353 @@
+//! What a job asks of an allocator, whichever that is.
+
+use crate::policy::{BlockState, Stream};
+use crate::start::{Contradiction, Start, start};
+use crate::trace::{Action, DeviceTrace};
+use std::collections::HashMap;
+
+/// Something that a job does, or that its recording shows of its allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// How much memory it is about; of an allocation, what was asked for.
+    pub size: u64,
+    /// Which of the job's pieces of memory it is about.
+    pub slot: u32,
+    /// Which of [`Workload::streams`] an allocation is for.
+    pub stream: u16,
+    /// What is done.
+    pub kind: StepKind,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StepKind {
+    /// Asks for memory.
+    Allocate,
+    /// Gives memory back that nothing uses any more.
+    Free,
+    /// Gives memory back that work on the device still uses.
+    Retire,
+    /// That work has ended.
+    Complete,
+    /// Has the allocator give back to the device what it can.
+    EmptyCache,
+    /// Asks for memory that it did not get when it was recorded.
+    Fail,
+}
+
+/// Memory that a job had when its recording began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Which of the job's pieces of memory it is.
+    pub slot: u32,
+    /// What was asked for.
+    pub size: u64,
+    /// Where it was.
+    pub address: u64,
+    /// Which of [`Workload::streams`] it is for.
+    pub stream: u16,
+    /// Whether only work on the device still uses it.
+    pub retired: bool,
+}
+
+/// A job as the requests that it makes of an allocator: every piece of memory has a number, so that
+/// a replay looks nothing up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// The streams for which memory is asked, by number.
+    pub streams: Vec<Stream>,
+    /// What the job had when the recording began, by address.
+    pub held: Vec<Held>,
+    /// What it then did.
+    pub steps: Vec<Step>,
+    /// For each step, the event of the recording that it follows from.
+    pub events: Vec<u32>,
+    /// How many pieces of memory there are.
+    pub slots: u32,
+    /// What the allocator held when the recording began.
+    pub start: Start,
+}
+
+/// Why a recording is not a job that can be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkloadError {
+    /// The end of the recording does not follow from its events.
+    #[error(transparent)]
+    Contradiction(#[from] Contradiction),
+    /// There is more than a replay can number.
+    #[error("number the {what} of the recording: there are more than {most}")]
+    TooMany {
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        most: u64,
+    },
+    /// Memory is given back that the job does not have.
+    #[error("replay event {event}: memory at {address:#x} is freed that the job does not have")]
+    NotHeld {
+        /// The event, counted from 0.
+        event: usize,
+        /// Where the memory begins.
+        address: u64,
+    },
+}
+
+impl Workload {
+    /// Reads a trace as the requests of its job.
+    ///
+    /// # Errors
+    /// A [`WorkloadError`] where the recording contradicts itself or is too long.
+    pub fn of(trace: &DeviceTrace) -> Result<Self, WorkloadError> {
+        let mut reading = Reading::default();
+        let start = start(trace)?;
+        let pieces = start
+            .segments
+            .iter()
+            .flat_map(|segment| segment.blocks.iter().map(move |block| (segment.stream, block)))
+            .chain(start.loose.iter().map(|block| (0, block)));
+        for (stream, block) in pieces {
+            reading.hold(
+                stream,
+                block.address,
+                block.requested.unwrap_or(block.size),
+                block.state,
+            )?;
+        }
+        reading.workload.held.sort_unstable_by_key(|held| held.address);
+        reading.workload.start = start;
+        for number in 0..trace.events.len() {
+            reading.read(trace, number)?;
+        }
+        Ok(reading.workload)
+    }
+
+    /// Returns the most that the job had at once, as it asked for it: no allocator can do with less.
+    pub fn peak_requested(&self) -> u64 {
+        let mut sizes = vec![0; self.slots as usize];
+        let mut now = 0u64;
+        for held in &self.held {
+            sizes[held.slot as usize] = held.size;
+            now = now.saturating_add(held.size);
+        }
+        let mut most = now;
+        for step in &self.steps {
+            match step.kind {
+                StepKind::Allocate => {
+                    sizes[step.slot as usize] = step.size;
+                    now = now.saturating_add(step.size);
+                    most = most.max(now);
+                }
+                StepKind::Free | StepKind::Complete => {
+                    now = now.saturating_sub(sizes[step.slot as usize]);
+                }
+                StepKind::Retire | StepKind::EmptyCache | StepKind::Fail => {}
+            }
+        }
+        most
+    }
+}
+
+#[derive(Default)]
+struct Reading {
+    workload: Workload,
+    streams: HashMap<u64, u16>,
+    /// Which slot memory at an address has now.
+    slots: HashMap<u64, u32>,
+    /// The slots of memory that was given back and that work on the device still uses.
+    retired: HashMap<u64, u32>,
+}
+
+impl Reading {
+    fn stream(&mut self, stream: u64) -> Result<u16, WorkloadError> {
+        let next = u16::try_from(self.streams.len())
+            .map_err(|_| WorkloadError::TooMany { what: "streams", most: 1 << 16 })?;
+        Ok(*self.streams.entry(stream).or_insert_with(|| {
+            self.workload.streams.push(Stream(stream));
+            next
+        }))
+    }
+
+    fn slot(&mut self) -> Result<u32, WorkloadError> {
+        let slot = self.workload.slots;
+        self.workload.slots = slot
+            .checked_add(1)
+            .ok_or(WorkloadError::TooMany { what: "allocations", most: u64::from(u32::MAX) })?;
+        Ok(slot)
+    }
+
+    fn hold(
+        &mut self,
+        stream: u64,
+        address: u64,
+        size: u64,
+        state: BlockState,
+    ) -> Result<(), WorkloadError> {
+        let (slot, stream) = (self.slot()?, self.stream(stream)?);
+        let retired = state == BlockState::AwaitingFree;
+        let slots = if retired { &mut self.retired } else { &mut self.slots };
+        slots.insert(address, slot);
+        self.workload.held.push(Held { slot, size, address, stream, retired });
+        Ok(())
+    }
+
+    fn read(&mut self, trace: &DeviceTrace, number: usize) -> Result<(), WorkloadError> {
+        let event = trace.events[number];
+        let (address, size) = (event.address, event.size);
+        let not_held = WorkloadError::NotHeld { event: number, address };
+        let stream = self.stream(event.stream)?;
+        let (kind, slot) = match event.action {
+            Action::Alloc => {
+                let slot = self.slot()?;
+                self.slots.insert(address, slot);
+                (StepKind::Allocate, slot)
+            }
+            Action::FreeRequested => {
+                let slot = self.slots.remove(&address).ok_or(not_held)?;
+                // Nearly always both happen at once.
+                if is_completed_next(trace, number) {
+                    self.retired.insert(address, u32::MAX);
+                    (StepKind::Free, slot)
+                } else {
+                    self.retired.insert(address, slot);
+                    (StepKind::Retire, slot)
+                }
+            }
+            Action::FreeCompleted => match self.retired.remove(&address) {
+                Some(u32::MAX) => return Ok(()),
+                Some(slot) => (StepKind::Complete, slot),
+                // Formats without a first event free at once.
+                None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
+            },
+            Action::OutOfMemory => (StepKind::Fail, self.slot()?),
+            Action::SegmentFree | Action::SegmentUnmap if is_emptied_by_hand(trace, number) => {
+                (StepKind::EmptyCache, 0)
+            }
+            _ => return Ok(()),
+        };
+        let event = u32::try_from(number)
+            .map_err(|_| WorkloadError::TooMany { what: "events", most: u64::from(u32::MAX) })?;
+        self.workload.steps.push(Step { size, slot, stream, kind });
+        self.workload.events.push(event);
+        Ok(())
+    }
+}
+
+fn is_completed_next(trace: &DeviceTrace, number: usize) -> bool {
+    trace.events.get(number + 1).is_some_and(|next| {
+        next.action == Action::FreeCompleted && next.address == trace.events[number].address
+    })
+}
+
+/// Tells whether the event is the first of a row in which the program had the cache emptied.
+///
+/// An allocator that gives regions back because the device refuses then asks the device again, and
+/// gets memory or fails; a row of which nothing is asked is the program's own wish.
+fn is_emptied_by_hand(trace: &DeviceTrace, number: usize) -> bool {
+    let gives_back = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
+    let before = number.checked_sub(1).map(|before| trace.events[before].action);
+    if before.is_some_and(|action| gives_back(action) || asks(action)) {
+        return false;
+    }
+    let after = trace.events[number..].iter().find(|event| !gives_back(event.action));
+    !after.is_some_and(|event| asks(event.action) || event.action == Action::OutOfMemory)
+}
+
+fn asks(action: Action) -> bool {
+    matches!(action, Action::SegmentAlloc | Action::SegmentMap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Event, RecordedBlock, Segment};
+
+    fn trace(events: &[(Action, u64, u64)]) -> DeviceTrace {
+        let events = events
+            .iter()
+            .map(|&(action, address, size)| Event { action, address, size, stream: 7, time_us: 0 })
+            .collect();
+        DeviceTrace { events, ..DeviceTrace::default() }
+    }
+
+    fn kinds(workload: &Workload) -> Vec<(StepKind, u32)> {
+        workload.steps.iter().map(|step| (step.kind, step.slot)).collect()
+    }
+
+    #[test]
+    fn memory_is_numbered_and_addresses_are_used_again() {
+        use Action::*;
+        let workload = Workload::of(&trace(&[
+            (Alloc, 0, 10),
+            (FreeRequested, 0, 10),
+            (FreeCompleted, 0, 10),
+            (Alloc, 0, 20),
+            (FreeRequested, 0, 20),
+            (Alloc, 512, 30),
+            (FreeCompleted, 0, 20),
+            (OutOfMemory, 99, 1000),
+        ]))
+        .expect("it is consistent");
+        let (allocate, free) = (StepKind::Allocate, StepKind::Free);
+        let (retire, complete) = (StepKind::Retire, StepKind::Complete);
+        assert_eq!(
+            kinds(&workload),
+            [
+                (allocate, 0),
+                (free, 0),
+                (allocate, 1),
+                (retire, 1),
+                (allocate, 2),
+                (complete, 1),
+                (StepKind::Fail, 3)
+            ]
+        );
+        assert_eq!((workload.streams.len(), workload.peak_requested()), (1, 50));
+        assert_eq!(workload.events, [0, 1, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn what_was_there_at_the_start_has_numbers_too() {
+        let held = |address, requested, state| RecordedBlock {
+            address,
+            size: 512,
+            requested: Some(requested),
+            state,
+        };
+        let blocks = vec![
+            held(0, 5, BlockState::Active),
+            held(512, 0, BlockState::Free),
+            held(1024, 6, BlockState::AwaitingFree),
+        ];
+        let segment = Segment { size: 2 << 20, blocks, stream: 3, ..Segment::default() };
+        let mut trace = trace(&[(Action::FreeCompleted, 2048, 9)]);
+        trace.segments = Some(vec![segment]);
+        let workload = Workload::of(&trace).expect("it is consistent");
+        let held: Vec<_> =
+            workload.held.iter().map(|held| (held.address, held.size, held.retired)).collect();
+        assert_eq!(held, [(0, 5, false), (1024, 6, true), (2048, 9, true)]);
+        assert_eq!(kinds(&workload), [(StepKind::Complete, 2)]);
+        assert_eq!(workload.peak_requested(), 20);
+    }
+
+    #[test]
+    fn an_emptied_cache_is_told_from_a_refusal_of_the_device() {
+        use Action::*;
+        let by_hand = [(SegmentFree, 0, 9), (SegmentFree, 9, 9), (Alloc, 64, 1)];
+        let refused = [(SegmentFree, 0, 9), (SegmentAlloc, 9, 9), (Alloc, 64, 1)];
+        let failed = [(SegmentFree, 0, 9), (OutOfMemory, 0, 9)];
+        let emptied = |events: &[_]| {
+            let workload = Workload::of(&trace(events)).expect("it is consistent");
+            workload.steps.iter().filter(|step| step.kind == StepKind::EmptyCache).count()
+        };
+        assert_eq!((emptied(&by_hand), emptied(&refused), emptied(&failed)), (1, 0, 0));
+        assert_eq!(emptied(&by_hand[..2]), 1);
+    }
+
+    #[test]
+    fn memory_that_is_freed_twice_is_refused() {
+        use Action::*;
+        let error = Workload::of(&trace(&[(FreeRequested, 8, 1), (FreeRequested, 8, 1)]))
+            .expect_err("it was freed before");
+        assert_eq!(error, WorkloadError::NotHeld { event: 1, address: 8 });
+    }
+}
