@@ -1,7 +1,9 @@
 //! What a person started and sees: it stands for the supervisor and does nothing else.
 
+use super::orphans::Orphans;
 use super::signals::{ASKING, FREE, ignored, is_in};
 use super::terminal::Terminal;
+use super::tree::{children, place};
 use super::{end_as, has_ended, pause};
 use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
@@ -12,25 +14,49 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use rustix::process::{PidfdFlags, kill_current_process_group, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGQUIT};
+use rustix::process::{
+    PidfdFlags, getpgrp, getpid, kill_current_process_group, kill_process, pidfd_open,
+    pidfd_send_signal, set_child_subreaper,
+};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// No system allows for longer command lines (execve(2)).
+const COMMAND_LINE_LIMIT: usize = 8 << 20;
+
+/// How a program that is started stands to the one that starts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// In a process group of its own, which nobody kills with this one; and should it be killed
+    /// itself, all that it started is this process's to end.
+    Guarded,
+    /// In a process group of its own, and what it started goes on without it.
+    Apart,
+    /// In this process group, as another front in the place of this one.
+    Beside,
+}
+
 /// A program that was started in the place of this one.
 ///
-/// The signals by which somebody asks for an end, and the free ones, go on to it; but not what a
-/// terminal sends, since that reaches the whole process group.
+/// The signals by which somebody asks for an end, the free ones, and those that stop it and let it
+/// go on, are passed on to it; but not what a terminal sends to a whole process group, where it is
+/// one of the group.
 #[derive(Debug)]
 pub struct Front {
     child: Child,
     pidfd: OwnedFd,
     signals: SignalFd,
+    stands: Stands,
+    /// The children of before.
+    own_children: HashSet<ProcessKey>,
     /// Ctrl-C was pressed while all of the process group could hear it.
     interrupted: bool,
 }
@@ -50,16 +76,51 @@ impl Front {
         Ok([own.pid.to_string().into(), start.0.to_string().into()])
     }
 
-    /// Starts the supervisor, in the same process group and with the same standard input and
-    /// output.
+    /// Tells whether the calling process has children already, as one has that took the place of
+    /// a shell. Their children could come to it too, and pass for those of its supervisor.
+    ///
+    /// # Errors
+    /// `Process` when `/proc` does not show the calling process.
+    pub fn has_children(roots: &Roots) -> Result<bool> {
+        let failed = |errno| fault::process("look for this process's own children", errno);
+        let root = ProcRoot::open(&roots.proc).map_err(failed)?;
+        Ok(!own_children(&root).map_err(failed)?.is_empty())
+    }
+
+    /// Returns the arguments that a front was started with, which are so many: its supervisor
+    /// need not show them once more to who looks for a command line.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when the front is gone.
+    pub fn arguments(roots: &Roots, front: ProcessKey, count: usize) -> Result<Vec<OsString>> {
+        let failed = |errno| fault::process("read what the supervisor is to do", errno);
+        let root = ProcRoot::open(&roots.proc).map_err(failed)?;
+        let dir = root.process(front.pid.0).map_err(failed)?;
+        let same = process::read_key(&dir).map_err(failed)?.surely_same(&front);
+        let text = dir.read("cmdline", COMMAND_LINE_LIMIT).map_err(failed)?;
+        // Of one that just ends, the kernel may show a part.
+        let words = split_words(text).filter(|words| same && words.len() == count);
+        words.ok_or_else(|| failed(rustix::io::Errno::SRCH))
+    }
+
+    /// Starts a program that stands for this one, with the same standard input and output; `name`
+    /// is what it is called.
     ///
     /// From here on the calling thread has the signals blocked that go on to the supervisor; no
-    /// other thread may be there, or it would take them.
+    /// other thread may be there, or it would take them. Where it is [`Stands::Guarded`], the
+    /// calling process becomes the parent of all of its descendants that lose theirs, if no
+    /// descendant below it does (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
     ///
     /// # Errors
     /// `Process(Gone)` and `Process(NotPermitted)` when there is no such program or it may not be
     /// run, `Io` for anything else.
-    pub fn start(roots: &Roots, program: &Path, arguments: &[OsString]) -> Result<Self> {
+    pub fn start(
+        roots: &Roots,
+        program: &Path,
+        name: &OsStr,
+        arguments: &[OsString],
+        stands: Stands,
+    ) -> Result<Self> {
         let what = || format!("start '{}' as the supervisor", program.display());
         let failed = |error: io::Error| match error.raw_os_error() {
             Some(number) => fault::process(what(), rustix::io::Errno::from_raw_os_error(number)),
@@ -67,6 +128,10 @@ impl Front {
         };
         let root = ProcRoot::open(&roots.proc).map_err(|errno| failed(errno.into()))?;
         let ignored = ignored(&root).map_err(failed)?;
+        let own_children = own_children(&root).map_err(|errno| failed(errno.into()))?;
+        if stands == Stands::Guarded {
+            set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
+        }
         // Where SIGCHLD is ignored, nobody is told how a child ended.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
         // A child has the same signals blocked as its parent, so they are blocked only once it is
@@ -78,13 +143,22 @@ impl Front {
             signal_hook::flag::register(signal, Arc::clone(&came)).map_err(failed)?;
             early.push((signal, came));
         }
-        let child = Command::new(program).args(arguments).spawn().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.arg0(name).args(arguments);
+        if stands != Stands::Beside {
+            command.process_group(0);
+            wanted.add(Signal::SIGCONT);
+            if !is_in(ignored, SIGTSTP) {
+                wanted.add(Signal::SIGTSTP);
+            }
+        }
+        let child = command.spawn().map_err(failed)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = wanted.thread_block().and_then(|()| SignalFd::with_flags(&wanted, flags));
         let signals = signals.map_err(|errno| failed(errno.into()))?;
         let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty());
         let pidfd = pidfd.map_err(|errno| failed(errno.into()))?;
-        let front = Front { child, pidfd, signals, interrupted: false };
+        let front = Front { child, pidfd, signals, stands, own_children, interrupted: false };
         for (signal, _) in early.iter().filter(|(_, came)| came.load(Ordering::Relaxed)) {
             front.tell(*signal);
         }
@@ -122,10 +196,13 @@ impl Front {
         };
         while let Some(told) = read(&self.signals)? {
             let signal = i32::try_from(told.ssi_signo).unwrap_or_default();
-            if told.ssi_code == SI_KERNEL && [SIGINT, SIGQUIT].contains(&signal) {
-                self.interrupted = true;
-            } else {
+            let typed = told.ssi_code == SI_KERNEL && [SIGINT, SIGQUIT].contains(&signal);
+            self.interrupted |= typed;
+            if !typed || self.stands != Stands::Beside {
                 self.tell(signal);
+            }
+            if signal == SIGTSTP {
+                stop()?;
             }
         }
         Ok(())
@@ -138,18 +215,53 @@ impl Front {
         }
     }
 
+    /// Returns what the supervisor left, where it was killed and is [`Stands::Guarded`]: it ends
+    /// itself by no signals but those of [`end_as`].
+    ///
+    /// # Errors
+    /// `Io` when `/proc` cannot be read.
+    pub fn orphans(&self, roots: &Roots, ending: Ending) -> Result<Option<Orphans<'_>>> {
+        let was_killed = |signal| ![SIGINT, SIGTERM, SIGHUP].contains(&signal);
+        match ending {
+            Ending::Signal(signal) if self.stands == Stands::Guarded && was_killed(signal) => {
+                Orphans::of(roots, &self.signals, &self.own_children).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Ends the calling process as the supervisor did, as [`end_as`] does it.
     ///
     /// Where Ctrl-C ended the job alone, which had the terminal, the rest of this process group
     /// hears of it now: a shell script stops only if the interrupt reached it too.
     pub fn end_as(&self, ending: Ending) -> i32 {
         let job_alone = ending == Ending::Signal(SIGINT) && !self.interrupted;
-        if job_alone && Terminal::open().is_some_and(|terminal| terminal.is_ours()) {
+        if job_alone && Terminal::open(getpgrp()).is_some_and(|own| own.is_ours()) {
             // This process is one of the group: there is no failure but that it is gone.
             let _ = kill_current_process_group(rustix::process::Signal::INT);
         }
         end_as(ending)
     }
+}
+
+/// Stops this process as Ctrl-Z does, if somebody is there to wake it: the kernel knows.
+fn stop() -> rustix::io::Result<()> {
+    let mut stop = SigSet::empty();
+    stop.add(Signal::SIGTSTP);
+    kill_process(getpid(), rustix::process::Signal::TSTP)?;
+    let stopped = stop.thread_unblock().and_then(|()| stop.thread_block());
+    stopped.map_err(|errno| rustix::io::Errno::from_raw_os_error(errno as i32))
+}
+
+fn own_children(root: &ProcRoot) -> rustix::io::Result<HashSet<ProcessKey>> {
+    let own = place(root, std::process::id())?;
+    Ok(children(root, &own)?.into_iter().map(|child| child.key).collect())
+}
+
+/// Splits a command line as `/proc` shows it: each word ends with a zero byte.
+fn split_words(mut text: Vec<u8>) -> Option<Vec<OsString>> {
+    text.pop().filter(|end| *end == 0)?;
+    Some(text.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect())
 }
 
 /// Reads the two words of [`Front::words`]: who the front is.
@@ -168,6 +280,27 @@ pub fn parse_words(pid: &OsStr, start: &OsStr) -> Result<ProcessKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_line_is_read_whole_or_not_at_all() {
+        let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+        let [pid, start] = Front::words(&roots).unwrap();
+        let own = parse_words(&pid, &start).unwrap();
+        let words: Vec<OsString> = std::env::args_os().collect();
+        assert_eq!(Front::arguments(&roots, own, words.len()).unwrap(), words);
+        for (key, count) in [
+            (own, words.len() + 1),
+            (ProcessKey { start: Some(StartTime(1)), ..own }, words.len()),
+            (ProcessKey { pid: Pid(4_194_304), ..own }, words.len()),
+        ] {
+            let gone = Front::arguments(&roots, key, count).unwrap_err().kind();
+            assert_eq!(gone, gpu_core::ProcessFault::Gone.into());
+        }
+        let split = |text: &[u8]| split_words(text.to_vec());
+        assert_eq!(split(b"a\0\0b c\0"), Some(vec!["a".into(), "".into(), "b c".into()]));
+        assert_eq!(split(b"a\0b"), None);
+        assert_eq!(split(b""), None);
+    }
 
     #[test]
     fn a_process_is_named_by_two_numbers() {

@@ -1,12 +1,12 @@
 //! The port [`Job`]: one program that was started, and everything that comes of it.
 
 use super::launcher::{Shared, Watched};
+use super::members::members;
 use super::signals::FREE;
 use super::terminal::Terminal;
 use super::tree::{Tree, children, place};
 use super::{moment, pause, program};
-use crate::process::{booted_at, read_known};
-use crate::{fault, host};
+use crate::fault;
 use gpu_core::{
     Ending, Error, ErrorKind, Job, JobEvent, Launch, ProcessFault, ProcessInfo, Result,
 };
@@ -14,8 +14,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgrp,
-    kill_current_process_group, kill_process_group, pidfd_open, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, pidfd_open,
+    waitid,
 };
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU};
 use std::io::IsTerminal;
@@ -49,9 +49,9 @@ impl LinuxJob {
         let failed = |error: std::io::Error| {
             Error::new(ErrorKind::Io, format!("watch '{program}'")).with_source(error)
         };
-        let mut terminal = Terminal::open();
+        let mut terminal = Terminal::open(shared.group);
         shared.signals.borrow().catch_stop().map_err(failed)?;
-        let child = program::start(launch)?;
+        let child = shared.as_before(|| program::start(launch))?;
         let pid = Pid::from_child(&child);
         // At once: it may read from the terminal already.
         let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -139,8 +139,8 @@ impl LinuxJob {
         Ok(())
     }
 
-    /// Lends it the terminal, if it runs. In a pipeline others of this process group may need it, a
-    /// pager say: there it has to ask first, by being stopped for it.
+    /// Lends it the terminal, if it runs. In a pipeline others of the front's group may need it,
+    /// a pager say: there it has to ask first, by being stopped for it.
     fn lend_terminal(&mut self) {
         let may = self.wants_terminal && !self.stopped;
         if let Some(terminal) = self.terminal.as_mut().filter(|_| may) {
@@ -153,7 +153,7 @@ impl LinuxJob {
     fn take_terminal(&mut self, for_good: bool) {
         let Some(terminal) = self.terminal.as_ref().filter(|_| self.lent) else { return };
         let Some(group) = terminal.foreground() else { return };
-        if group != getpgrp() && !self.is_of_tree(group) {
+        if group != self.shared.group && !self.is_of_tree(group) {
             return;
         }
         // What fails here is a terminal that is gone.
@@ -179,17 +179,19 @@ impl LinuxJob {
     fn stop(&mut self, signal: i32) -> Result<()> {
         let Some(terminal) = &self.terminal else { return Ok(()) };
         let tree = Tree::read(&self.shared.root).map_err(self.failed())?;
-        let own = u32::try_from(getpgrp().as_raw_nonzero().get()).unwrap_or_default();
+        let group = self.shared.group;
+        let number = u32::try_from(group.as_raw_nonzero().get()).unwrap_or_default();
         let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
-        // Last: a shell may give the terminal to this process group at any time.
+        // Last: a shell may give the terminal to the front's process group at any time.
         let foreground = terminal.foreground();
-        if wants_terminal && (foreground == Some(self.pid) || foreground == Some(getpgrp())) {
+        if wants_terminal && (foreground == Some(self.pid) || foreground == Some(group)) {
             // It wanted the terminal before it was lent.
             self.wants_terminal = true;
             self.go_on();
             return Ok(());
         }
-        if tree.is_orphaned(own) {
+        // While the front lives, the number of its group is nobody else's.
+        if tree.is_orphaned(number) || self.shared.front.is_gone().map_err(self.failed())? {
             // Ctrl-Z does not stop an orphaned group; one that is stopped already is hung up.
             if wants_terminal && !std::mem::replace(&mut self.hung_up, true) {
                 self.send(SIGHUP);
@@ -200,13 +202,13 @@ impl LinuxJob {
             return Ok(());
         }
         self.take_terminal(false);
-        // All of the group, a shell script that waits for it too, as Ctrl-Z does. This process
-        // stops as well, and goes on with SIGCONT.
-        let _ = kill_current_process_group(Signal::STOP);
+        // All of the group, a shell script that waits for the front too, as Ctrl-Z does. The front
+        // says when it goes on.
+        let _ = kill_process_group(group, Signal::STOP);
         Ok(())
     }
 
-    /// Makes it go on, in the foreground if this process group is there.
+    /// Makes it go on, in the foreground if the front's process group is there.
     fn go_on(&mut self) {
         if self.ended.is_none() {
             self.stopped = false;
@@ -284,29 +286,10 @@ impl Job for LinuxJob {
     }
 
     /// Leaves out the children that this process had before its first job, such as the one that
-    /// asks NVML. What they may have started is told. Who is hidden from the caller (`hidepid`, proc(5)) cannot be told.
+    /// asks NVML. What they may have started is told.
     fn members(&self) -> Result<Vec<ProcessInfo>> {
-        let root = &self.shared.root;
-        let failed = |errno| fault::file("look for what is left of the job", errno);
-        let tree = Tree::settled(root, std::process::id()).map_err(failed)?;
-        let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
-        let booted_at = text.and_then(|text| booted_at(&text));
-        let mut members = Vec::new();
-        for place in tree.below(std::process::id()) {
-            if place.has_ended || self.shared.is_own(&place.key) {
-                continue;
-            }
-            let info = root
-                .process(place.key.pid.0)
-                .and_then(|dir| read_known(&dir, booted_at, &self.shared.users));
-            match info {
-                Ok(info) if info.key == place.key => members.push(info),
-                Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
-        }
-        members.sort_unstable_by_key(|member| member.key.pid);
-        Ok(members)
+        let Shared { root, users, .. } = &*self.shared;
+        members(root, users, |key| self.shared.is_own(key))
     }
 }
 
@@ -321,7 +304,7 @@ impl Drop for LinuxJob {
     }
 }
 
-/// Lends the terminal to a group, where it is this process group's to lend; tells whether it was.
+/// Lends the terminal to a group, where it is the front's group's to lend; tells whether it was.
 fn lend(terminal: &mut Terminal, group: Pid) -> bool {
     // A group that has ended by now needs none.
     terminal.is_ours() && terminal.lend(group).is_ok()

@@ -10,9 +10,10 @@ use crate::proc_dir::ProcRoot;
 use crate::process::read_key;
 use crate::users::Users;
 use gpu_core::{Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use rustix::process::{Pid, PidfdFlags, getpgrp, getpid, pidfd_open, set_child_subreaper};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
 use std::io;
@@ -35,6 +36,10 @@ pub(crate) struct Shared {
     pub(crate) users: Users,
     pub(crate) signals: RefCell<Signals>,
     pub(crate) front: Watched,
+    /// The front's process group, this process's own without one.
+    pub(crate) group: Pid,
+    /// What this thread blocked before, and a job is to block.
+    mask: SigSet,
     /// The children of before the first job.
     own_children: OnceCell<HashSet<ProcessKey>>,
 }
@@ -44,6 +49,17 @@ impl Shared {
     /// process whose parent is gone; but nobody is adopted before there is a job.
     pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
         self.own_children.get().is_some_and(|own| own.contains(child))
+    }
+
+    /// Does something with the signals blocked that were blocked before: a child has the same.
+    pub(crate) fn as_before<T>(&self, act: impl FnOnce() -> T) -> T {
+        let now = self.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
+        let done = act();
+        if let Ok(now) = now {
+            // A mask that was set before can be set again.
+            let _ = now.thread_set_mask();
+        }
+        done
     }
 }
 
@@ -61,7 +77,7 @@ impl Watched {
     /// Opens the process that `key` names, and no other that has its number now: the pidfd comes
     /// first, and while the process behind it lives, its number is its own.
     fn open(root: &ProcRoot, key: ProcessKey) -> rustix::io::Result<Self> {
-        let number = i32::try_from(key.pid.0).ok().and_then(rustix::process::Pid::from_raw);
+        let number = i32::try_from(key.pid.0).ok().and_then(Pid::from_raw);
         let opened = number.ok_or(Errno::SRCH).and_then(|number| {
             let pidfd = pidfd_open(number, PidfdFlags::empty())?;
             let same = read_key(&root.process(key.pid.0)?)?.surely_same(&key);
@@ -106,17 +122,27 @@ impl LinuxLauncher {
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         // Before the signals: one that comes now still ends this process.
-        let front = front.map(|key| Watched::open(&root, key)).transpose().map_err(failed)?;
+        let front = front.map(|key| Ok((Watched::open(&root, key)?, group_of(&root, key))));
+        let (front, group) = front.transpose().map_err(failed)?.unzip();
         set_child_subreaper(Some(getpid())).map_err(failed)?;
         let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
         let signals = RefCell::new(Signals::catch(&root).map_err(failed)?);
+        // What this process has to say, it says from behind the front, whatever the terminal makes
+        // of that (`tostop`, stty(1)).
+        let mut stop = SigSet::empty();
+        stop.add(Signal::SIGTTOU);
+        let mask = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        let mask = mask.map_err(|errno| failed(errno.into()))?;
         let front = front.unwrap_or(Watched::Nobody);
+        let group = group.flatten().unwrap_or_else(getpgrp);
         Ok(LinuxLauncher {
             shared: Rc::new(Shared {
                 root,
                 users: Users::default(),
                 signals,
                 front,
+                group,
+                mask,
                 own_children: OnceCell::new(),
             }),
         })
@@ -138,6 +164,12 @@ impl LinuxLauncher {
         let failed = |errno| fault::file("watch who started this", errno);
         self.shared.front.is_gone().map_err(failed)
     }
+}
+
+/// Returns the process group of a process, which it has as long as it lives.
+fn group_of(root: &ProcRoot, key: ProcessKey) -> Option<Pid> {
+    let place = place(root, key.pid.0).ok().filter(|place| place.key.surely_same(&key))?;
+    Pid::from_raw(i32::try_from(place.group).ok()?)
 }
 
 impl Launcher for LinuxLauncher {

@@ -5,11 +5,14 @@
 //! *supervisor*, which does the work through a [`LinuxLauncher`], and of which every process of
 //! the job's tree stays a descendant, whatever that process does (`PR_SET_CHILD_SUBREAPER`,
 //! prctl(2)). The supervisor watches the front by a pidfd, and so learns of its end even by
-//! SIGKILL; no descriptor, no pipe and no variable of the environment has to survive for that.
+//! SIGKILL; no descriptor, no pipe and no variable of the environment has to survive for that. The
+//! front sees the supervisor's end, and where that was killed, it is the next above the tree: all
+//! of it becomes the front's ([`Orphans`]), to be ended.
 //!
-//! Front and supervisor share a process group, the job has its own, and the terminal is lent to it
-//! as a shell lends it to a job (credentials(7), tcsetpgrp(3)): Ctrl-C and Ctrl-Z reach the job
-//! alone, and when it stops, front and supervisor stop with it.
+//! Each of the three has a process group, so that who kills one of them has not killed the next.
+//! The terminal is lent by the front's group to the job's, as a shell lends it to a job
+//! (credentials(7), tcsetpgrp(3)): Ctrl-C and Ctrl-Z reach the job alone, and when it stops, the
+//! front's group is stopped with it; the supervisor goes on.
 //!
 //! Nothing here needs code between fork and exec.
 
@@ -18,6 +21,8 @@ mod ending;
 mod front;
 mod job;
 mod launcher;
+mod members;
+mod orphans;
 mod program;
 mod signals;
 mod terminal;
@@ -25,8 +30,9 @@ mod tree;
 
 pub use again::{Again, Asked};
 pub use ending::end_as;
-pub use front::{Front, parse_words};
+pub use front::{Front, Stands, parse_words};
 pub use launcher::LinuxLauncher;
+pub use orphans::Orphans;
 pub use program::find_program;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -19,11 +19,11 @@ pub(crate) const ASKING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 /// The signals that mean what a program makes of them.
 pub(crate) const FREE: [i32; 2] = [SIGUSR1, SIGUSR2];
 
-/// How long the same signal is the same word: what is sent to a whole process group reaches the
-/// supervisor by itself and again through the front.
+/// How long the same signal is the same word: what is sent to all processes of a job, as
+/// systemd.kill(5) does, reaches the supervisor by itself and again through the front.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// The same for SIGINT: the front passes no Ctrl-C on, and a person may press it twice.
+/// The same for SIGINT, since a person may press Ctrl-C twice.
 const ECHO_OF_INTERRUPT: Duration = Duration::from_millis(250);
 
 /// No status is longer.

@@ -4,24 +4,25 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Result;
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 /// The terminal that controls this process's session, whatever its standard input is.
 pub(crate) struct Terminal {
     file: OwnedFd,
-    /// This process's own group.
-    own: Pid,
+    /// The group that lends it: the front's.
+    lender: Pid,
     /// How it was set when it was lent.
     settings: Option<Termios>,
 }
 
 impl Terminal {
-    /// Opens the terminal; `None` where there is none (tty(4)).
-    pub(crate) fn open() -> Option<Self> {
+    /// Opens the terminal, to be lent by a group of this session; `None` where there is none
+    /// (tty(4)).
+    pub(crate) fn open(lender: Pid) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
-        Some(Terminal { file, own: getpgrp(), settings: None })
+        Some(Terminal { file, lender, settings: None })
     }
 
     /// Returns the group in the foreground; `None` where that is none that can be named here, or
@@ -30,9 +31,9 @@ impl Terminal {
         tcgetpgrp(&self.file).ok()
     }
 
-    /// Tells whether this process's group is in the foreground.
+    /// Tells whether the group that lends it is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
-        self.foreground() == Some(self.own)
+        self.foreground() == Some(self.lender)
     }
 
     /// Lends the terminal to a group of the same session.
@@ -43,15 +44,15 @@ impl Terminal {
         if self.settings.is_none() {
             self.settings = tcgetattr(&self.file).ok();
         }
-        tcsetpgrp(&self.file, group)
+        unstopped(|| tcsetpgrp(&self.file, group))
     }
 
-    /// Brings this process's group into the foreground.
+    /// Brings the group that lends it into the foreground.
     ///
     /// # Errors
     /// Those of tcsetpgrp(3).
     pub(crate) fn take_back(&self) -> Result<()> {
-        unstopped(|| tcsetpgrp(&self.file, self.own))
+        unstopped(|| tcsetpgrp(&self.file, self.lender))
     }
 
     /// Sets the terminal as it was when it was lent first.

@@ -2,14 +2,18 @@
 
 use crate::Test;
 use crate::cast::{Scene, all_end, how, number, send};
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_front_that_is_killed_is_missed_and_the_tree_ended", missed_and_the_tree_ended),
     ("a_front_that_is_killed_is_missed_and_the_job_kept", missed_and_the_job_kept),
     ("a_front_that_is_killed_in_the_queue_is_missed", missed_in_the_queue),
     ("a_front_that_was_gone_before_is_missed", gone_before),
-    ("a_supervisor_that_is_killed_is_told_by_the_front", killed_supervisor),
+    ("what_a_killed_supervisor_leaves_is_the_fronts_to_end", killed_supervisor),
+    ("what_a_killed_supervisor_leaves_is_kept", killed_supervisor_kept),
+    ("who_kills_the_fronts_group_has_not_killed_the_supervisor", killed_group),
+    ("who_had_children_before_has_them_after", who_had_children_before_has_them_after),
 ];
 
 fn missed_and_the_tree_ended() {
@@ -64,11 +68,63 @@ fn gone_before() {
 
 fn killed_supervisor() {
     let scene = Scene::new();
-    let mut front = scene.shell("plain", "echo $$ > ready; exec sleep 1000");
+    let script = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
+    let mut front = scene.shell("plain", script);
+    scene.said("ready");
+    send(scene.supervisor(), Signal::KILL);
+    assert_eq!(how(&mut front), 137);
+    assert_eq!(scene.count("orphans 3"), 1, "{:?}", scene.report());
+    all_end();
+}
+
+fn killed_supervisor_kept() {
+    let scene = Scene::new();
+    let mut front = scene.shell("keep", "echo $$ > ready; exec sleep 1000");
     let job = number(scene.said("ready").parse().unwrap());
     send(scene.supervisor(), Signal::KILL);
     assert_eq!(how(&mut front), 137);
-    // Nobody is left who would end it: that is a matter of its lease, which it still holds.
     send(job, Signal::KILL);
+    all_end();
+}
+
+/// As a shell kills a job by its number, and timeout(1) what it has started.
+fn killed_group() {
+    for (mode, code) in [("plain", "ended Signal(9)"), ("keep", "ended Code(8)")] {
+        let scene = Scene::new();
+        let script = "setsid sleep 1000 & echo ready > ready; : < go; kill $!; exit 8";
+        let mut front = scene.front(mode, &["sh", "-c", script]);
+        let mut front = front.process_group(0).spawn().unwrap();
+        scene.said("ready");
+        kill_process_group(number(front.id()), Signal::KILL).unwrap();
+        assert_eq!(how(&mut front), -9);
+        scene.expect("abandoned");
+        if mode == "keep" {
+            scene.go();
+        }
+        scene.expect("empty");
+        assert_eq!(scene.count(code), 1, "{:?}", scene.report());
+        all_end();
+    }
+}
+
+/// As a shell's `> >(tee log)` and its `exec` do.
+fn who_had_children_before_has_them_after() {
+    let scene = Scene::new();
+    let script = "sleep 1000 & echo $! > before; exec \"$S\" front plain sh -c 'echo ready > ready; \
+        exec sleep 1000'";
+    let own = scene.role(&[]).get_program().to_owned();
+    let mut front = std::process::Command::new("sh")
+        .args(["-c", script])
+        .env("S", own)
+        .env(crate::stage::REPORT, scene.report_file())
+        .current_dir(scene.folder())
+        .spawn()
+        .unwrap();
+    let before = number(scene.said("before").parse().unwrap());
+    scene.said("ready");
+    send(scene.supervisor(), Signal::KILL);
+    assert_eq!(how(&mut front), 137);
+    assert_eq!(scene.count("orphans 1"), 1, "{:?}", scene.report());
+    send(before, Signal::KILL);
     all_end();
 }

@@ -2,7 +2,7 @@
 
 use gpu_core::{Ending, ErrorKind, Job, JobEvent, Launch, Launcher, ProcessFault};
 use gpu_host::Roots;
-use gpu_host::supervise::{Front, LinuxLauncher, end_as, parse_words};
+use gpu_host::supervise::{Front, LinuxLauncher, Stands, end_as, parse_words};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -41,9 +41,21 @@ fn front(words: &[OsString]) -> i32 {
     let own = Front::words(&roots()).expect("/proc shows this process");
     let program = std::env::current_exe().expect("this program has a file");
     let arguments = [&["supervisor".into()], &own[..], words].concat();
-    let mut front = Front::start(&roots(), &program, &arguments).expect("it can be started again");
+    let stands = if plays(words, "keep") { Stands::Apart } else { Stands::Guarded };
+    let mut front = Front::start(&roots(), &program, "supervisor".as_ref(), &arguments, stands)
+        .expect("it can be started again");
     let ending = front.wait().expect("it can be waited for");
+    if let Some(orphans) = front.orphans(&roots(), ending).expect("it can be looked for them") {
+        report(&format!("orphans {}", orphans.members().expect("members can be read").len()));
+        end_members(&orphans);
+    }
     front.end_as(ending)
+}
+
+/// Tells whether a word is in the mode of a front's words.
+fn plays(words: &[OsString], word: &str) -> bool {
+    let mode = words.first().and_then(|mode| mode.to_str()).unwrap_or_default();
+    mode.split(',').any(|mode| mode == word)
 }
 
 /// Lives as long as its standard input.

@@ -1,7 +1,7 @@
 //! Job control: the terminal is the job's as long as it runs.
 
 use crate::Test;
-use crate::cast::{Scene, a_while, all_end, below, eventually, everybody, number, send};
+use crate::cast::{Scene, Seen, a_while, all_end, below, eventually, everybody, number, send};
 use crate::pty::{CTRL_C, CTRL_Z, Shell};
 use rustix::process::Signal;
 use std::fs;
@@ -83,12 +83,21 @@ fn ctrl_c_in_the_queue_is_told_once() {
     shell.leave();
 }
 
-/// Waits until supervisor and job are stopped, or none of them is.
+/// Waits until all fronts and jobs are stopped, or none of them is. A supervisor never is.
 fn all_are_stopped(scene: &Scene, stopped: bool) {
     let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    let supervises = |seen: &Seen| {
+        let words = fs::read(format!("/proc/{}/cmdline", seen.pid)).unwrap_or_default();
+        words.starts_with(b"supervisor\0")
+    };
     let same = || {
-        let own = everybody().into_iter().find(|seen| seen.pid == supervisor);
-        below(supervisor).iter().chain(&own).all(|seen| (seen.state == 'T') == stopped)
+        let all = everybody();
+        let front = all.iter().find(|seen| seen.pid == supervisor).map(|own| own.parent);
+        let front = all.into_iter().find(|seen| Some(seen.pid) == front);
+        below(supervisor)
+            .iter()
+            .chain(&front)
+            .all(|seen| (seen.state == 'T') == (stopped && !supervises(seen)))
     };
     eventually(if stopped { "all are stopped" } else { "all go on" }, same);
 }

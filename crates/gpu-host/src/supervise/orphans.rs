@@ -1,0 +1,68 @@
+//! What a killed supervisor leaves to the front.
+
+use super::members::members;
+use super::{moment, pause};
+use crate::fault;
+use crate::host::Roots;
+use crate::proc_dir::ProcRoot;
+use crate::users::Users;
+use gpu_core::{Error, ErrorKind, Job, JobEvent, ProcessInfo, ProcessKey, Result};
+use nix::sys::signalfd::SignalFd;
+use rustix::event::{PollFd, PollFlags};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// A job without a supervisor, whose tree has become the front's. How it ends cannot be told: it
+/// was started by another.
+pub struct Orphans<'f> {
+    root: ProcRoot,
+    users: Users,
+    signals: &'f SignalFd,
+    own_children: &'f HashSet<ProcessKey>,
+}
+
+impl<'f> Orphans<'f> {
+    pub(super) fn of(
+        roots: &Roots,
+        signals: &'f SignalFd,
+        own_children: &'f HashSet<ProcessKey>,
+    ) -> Result<Self> {
+        let root = ProcRoot::open(&roots.proc);
+        let root =
+            root.map_err(|errno| fault::file("look for what a supervisor has left", errno))?;
+        Ok(Orphans { root, users: Users::default(), signals, own_children })
+    }
+}
+
+impl Job for Orphans<'_> {
+    fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
+        let until = moment().saturating_add(at_most);
+        loop {
+            let told = self
+                .signals
+                .read_signal()
+                .map_err(|error| Error::new(ErrorKind::Io, "ask for signals").with_source(error))?;
+            let signal = told.and_then(|told| i32::try_from(told.ssi_signo).ok());
+            if let Some(signal) = signal.filter(|n| [SIGINT, SIGQUIT, SIGTERM].contains(n)) {
+                return Ok(Some(JobEvent::Asked(signal)));
+            }
+            let left = until.saturating_sub(moment());
+            if left.is_zero() && signal.is_none() {
+                return Ok(None);
+            }
+            let failed = |errno| fault::file("watch what a supervisor has left", errno);
+            pause(&mut [PollFd::new(self.signals, PollFlags::IN)], Some(left)).map_err(failed)?;
+        }
+    }
+
+    /// Passes none: what it was started with is not known any more.
+    fn pass(&self, signal: i32) -> Result<()> {
+        let what = format!("send signal {signal} to a job without a supervisor");
+        Err(Error::new(ErrorKind::Unsupported, what))
+    }
+
+    fn members(&self) -> Result<Vec<ProcessInfo>> {
+        members(&self.root, &self.users, |key| self.own_children.contains(key))
+    }
+}
