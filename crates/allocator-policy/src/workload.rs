@@ -10,7 +10,7 @@ use std::collections::HashMap;
 pub struct Step {
     /// How much memory it is about; of an allocation, what was asked for.
     pub size: u64,
-    /// Which of the job's pieces of memory it is about.
+    /// The slot of the memory; 0 where it is about none.
     pub slot: u32,
     /// Which of [`Workload::streams`] an allocation is for.
     pub stream: u16,
@@ -38,7 +38,7 @@ pub enum StepKind {
 /// Memory that a job had when its recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Which of the job's pieces of memory it is.
+    /// Its slot.
     pub slot: u32,
     /// What was asked for.
     pub size: u64,
@@ -50,8 +50,10 @@ pub struct Held {
     pub retired: bool,
 }
 
-/// A job as the requests that it makes of an allocator: every piece of memory has a number, so that
-/// a replay looks nothing up.
+/// A job as the requests that it makes of an allocator.
+///
+/// Every piece of memory has a number, its slot, so that a replay looks nothing up; a slot is used
+/// again after its memory was freed, so that there are as many as pieces live at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// The streams for which memory is asked, by number.
@@ -62,7 +64,7 @@ pub struct Workload {
     pub steps: Vec<Step>,
     /// For each step, the event of the recording that it follows from.
     pub events: Vec<u32>,
-    /// How many pieces of memory there are.
+    /// How many slots there are.
     pub slots: u32,
     /// What the allocator held when the recording began.
     pub start: Start,
@@ -150,6 +152,7 @@ impl Workload {
 #[derive(Default)]
 struct Reading {
     workload: Workload,
+    vacant: Vec<u32>,
     streams: HashMap<u64, u16>,
     /// Which slot memory at an address has now.
     slots: HashMap<u64, u32>,
@@ -168,6 +171,9 @@ impl Reading {
     }
 
     fn slot(&mut self) -> Result<u32, WorkloadError> {
+        if let Some(slot) = self.vacant.pop() {
+            return Ok(slot);
+        }
         let slot = self.workload.slots;
         self.workload.slots = slot
             .checked_add(1)
@@ -218,7 +224,7 @@ impl Reading {
                 // Formats without a first event free at once.
                 None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
             },
-            Action::OutOfMemory => (StepKind::Fail, self.slot()?),
+            Action::OutOfMemory => (StepKind::Fail, 0),
             Action::SegmentFree | Action::SegmentUnmap if is_emptied_by_hand(trace, number) => {
                 (StepKind::EmptyCache, 0)
             }
@@ -226,6 +232,9 @@ impl Reading {
         };
         let event = u32::try_from(number)
             .map_err(|_| WorkloadError::TooMany { what: "events", most: u64::from(u32::MAX) })?;
+        if matches!(kind, StepKind::Free | StepKind::Complete) {
+            self.vacant.push(slot);
+        }
         self.workload.steps.push(Step { size, slot, stream, kind });
         self.workload.events.push(event);
         Ok(())
@@ -294,11 +303,11 @@ mod tests {
             [
                 (allocate, 0),
                 (free, 0),
+                (allocate, 0),
+                (retire, 0),
                 (allocate, 1),
-                (retire, 1),
-                (allocate, 2),
-                (complete, 1),
-                (StepKind::Fail, 3)
+                (complete, 0),
+                (StepKind::Fail, 0)
             ]
         );
         assert_eq!((workload.streams.len(), workload.peak_requested()), (1, 50));
