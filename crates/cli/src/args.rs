@@ -323,7 +323,7 @@ pub(crate) struct ManArgs {
 
 /// Quotes a word for a shell where it needs that.
 pub(crate) fn shell_word(word: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || "/._:-".contains(c);
+    let harmless = |c: char| c.is_alphanumeric() || "/._:,-".contains(c);
     if !word.is_empty() && word.chars().all(harmless) {
         return word.to_owned();
     }

@@ -17,8 +17,16 @@ use gpu_placement::{Bar, Passed, Refusal, Why};
 use gpu_steward::{Decision, NotGranted, Note, Refused, Request, Wait, inherited};
 use std::cell::OnceCell;
 
-/// Says what is asked for: the words of the command line, within what an outer scheduler gave; and
-/// what is to be known of that.
+/// What is asked for, and by whose word no more than that can be had.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    /// What is to be known of it.
+    pub(crate) notes: Vec<String>,
+    /// The variable that names the devices that it stays within.
+    by: Option<&'static str>,
+}
+
+/// Says what is asked for: the words of the command line, within what an outer scheduler gave.
 ///
 /// # Errors
 /// When a device is named that is not there, the outer scheduler gave none, or the topology is to
@@ -28,7 +36,7 @@ pub(crate) fn request(
     source: &Source,
     root: ProcessKey,
     command: String,
-) -> Result<(Request, Vec<String>), Failure> {
+) -> Result<Asked, Failure> {
     let mut claim = Claim {
         count: wanted.count,
         share: wanted.mem.map_or(Share::Whole, Share::Memory),
@@ -78,7 +86,7 @@ pub(crate) fn request(
         command,
         root,
     };
-    Ok((request, notes))
+    Ok(Asked { request, notes, by: given.by.filter(|_| given.given.is_some()) })
 }
 
 /// Says what the variables of a scheduler tell besides devices.
@@ -218,7 +226,8 @@ pub(crate) fn reasons<'a>(
 }
 
 /// Says why nothing was granted, and what to do about it. `leases` is the next command to type.
-pub(crate) fn failure(request: &Request, why: NotGranted) -> Failure {
+pub(crate) fn failure(asked: &Asked, why: NotGranted) -> Failure {
+    let request = &asked.request;
     let what = || {
         let count = words::count(request.claim.count as usize, "GPU", "GPUs");
         match request.claim.share {
@@ -255,7 +264,9 @@ pub(crate) fn failure(request: &Request, why: NotGranted) -> Failure {
             };
             Failure::new(Exit::TryLater, what()).with_source(source).with_hint(hint)
         }
-        NotGranted::Never(refused) => never(Failure::new(Exit::Usage, what()), refused.as_ref()),
+        NotGranted::Never(refused) => {
+            never(Failure::new(Exit::Usage, what()), refused.as_ref(), asked)
+        }
         NotGranted::Foreign(lease) => {
             let whose = owner(&lease);
             let why =
@@ -275,23 +286,46 @@ pub(crate) fn failure(request: &Request, why: NotGranted) -> Failure {
     }
 }
 
-/// Says why a claim can never be served.
-fn never(failure: Failure, refused: Option<&Refused>) -> Failure {
+/// Says why a claim can never be served, and what limits it: a lease, a list, or the machine.
+fn never(failure: Failure, refused: Option<&Refused>, asked: &Asked) -> Failure {
+    let claim = &asked.request.claim;
     let Some(refused) = refused else {
         return failure.with_source("the lease that this runs within has less than that");
     };
-    let reasons = reasons(refused.passed().filter(|(_, why)| why.is_lasting()));
+    let tells = |why: &Passed| why.is_lasting() && *why != Passed::NotAmong;
+    let reasons = reasons(refused.passed().filter(|(_, why)| tells(why)));
     let reasons = match reasons.is_empty() {
         true => String::new(),
         false => format!("; {}", reasons.join("; ")),
     };
     match &refused.refusal {
-        Refusal::Never { could, .. } => {
-            let all: Vec<u32> = refused.offered.iter().map(|id| id.index).collect();
-            let source = format!("this machine could give {could} of that{reasons}");
-            failure.with_source(source).with_hint(words::machine_has(&all))
+        Refusal::Never { could, .. } if *could >= claim.count => {
+            failure.with_source(format!("one that --with names is not to be had{reasons}"))
         }
-        Refusal::Missing(uuid) => failure.with_source(format!("{uuid} is not there")),
+        Refusal::Never { could, .. } => {
+            let limit = match (&refused.within, asked.by, claim.among.is_empty()) {
+                (Some(lease), ..) => format!("lease {lease}, which this runs within,"),
+                (None, Some(by), _) => by.to_owned(),
+                (None, None, false) => "--gpu".to_owned(),
+                (None, None, true) => "this machine".to_owned(),
+            };
+            let is_named = |id: &&DeviceId| {
+                claim.among.is_empty() || id.uuid.as_ref().is_ok_and(|u| claim.among.contains(u))
+            };
+            let all: Vec<u32> =
+                refused.offered.iter().filter(is_named).map(|id| id.index).collect();
+            let has = words::machine_has(&all);
+            failure.with_source(format!("{limit} could give {could} of that{reasons}")).with_hint(
+                match could {
+                    0 => has,
+                    could => format!("{has}; -n {could} is the most that can be had"),
+                },
+            )
+        }
+        Refusal::Missing(uuid) => failure.with_source(match &refused.within {
+            Some(lease) => format!("{uuid} is not in lease {lease}, which this runs within"),
+            None => format!("{uuid} is not there"),
+        }),
         Refusal::Contradictory => {
             failure.with_source("more devices are to be among them than are asked for")
         }

@@ -15,6 +15,7 @@ mod failure;
 mod formats;
 mod holder;
 mod json;
+mod keepers;
 mod local_time;
 mod selector;
 mod session;

@@ -68,6 +68,8 @@ pub struct Refused {
     pub refusal: Refusal,
     /// The devices that there were to choose from.
     pub offered: Box<[DeviceId]>,
+    /// The lease that there were no others in.
+    pub within: Option<Box<LeaseId>>,
 }
 
 impl Refused {
@@ -101,7 +103,10 @@ pub(crate) fn decide(
     let offered = offers.into_iter().map(|offer| offer.id);
     match chosen {
         Ok(choice) => Ok(Decision { choice, offered: offered.collect() }),
-        Err(refusal) => Err(Refused { refusal, offered: offered.collect() }),
+        Err(refusal) => {
+            let within = beside.parent.map(|parent| Box::new(parent.id.clone()));
+            Err(Refused { refusal, offered: offered.collect(), within })
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Arguments of the commands that claim devices.
 
+use super::shell_word;
 use crate::selector::Selector;
 use clap::{Args, ValueEnum};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, LeaseId};
 use gpu_steward::OnDeath;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -55,6 +56,49 @@ pub(crate) struct Wanted {
     /// Keep the leases in this folder instead of the one of the machine.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) claims: Option<PathBuf>,
+}
+
+impl Wanted {
+    /// Returns the options as they are written, each with a blank before it.
+    pub(crate) fn again(&self) -> String {
+        let mut words = String::new();
+        let mut option = |name: &str, value: Option<String>| {
+            words.push_str(&format!(" {name}"));
+            words.extend(value.map(|value| format!(" {}", shell_word(&value))));
+        };
+        let list = |named: &[Selector]| {
+            let named: Vec<String> = named.iter().map(ToString::to_string).collect();
+            (!named.is_empty()).then(|| named.join(","))
+        };
+        if self.count != 1 {
+            option("-n", Some(self.count.to_string()));
+        }
+        for (name, value) in [
+            ("--mem", self.mem.map(written)),
+            ("--gpu", list(&self.gpu)),
+            ("--not", list(&self.except)),
+            ("--with", list(&self.required)),
+            ("--min-free", self.min_free.map(written)),
+            ("--capability", self.capability.map(|(major, minor)| format!("{major}.{minor}"))),
+            ("--timeout", self.timeout.map(|time| format!("{}s", time.as_secs_f64()))),
+            ("--visible", (self.visible == Visible::Index).then(|| "index".to_owned())),
+            ("--claims", self.claims.as_ref().map(|path| path.to_string_lossy().into_owned())),
+        ] {
+            if value.is_some() {
+                option(name, value);
+            }
+        }
+        for (name, is_given) in [
+            ("--topology", self.topology),
+            ("--accept-used", self.accept_used),
+            ("--no-wait", self.no_wait),
+        ] {
+            if is_given {
+                option(name, None);
+            }
+        }
+        words
+    }
 }
 
 /// How devices are named to a program.
@@ -137,7 +181,31 @@ pub(crate) struct ClaimArgs {
     /// The process for whose descendants the devices are; else the one that started gpuws.
     #[arg(long = "for", value_name = "PID", value_parser = super::pid)]
     pub(crate) owner: Option<gpu_core::Pid>,
+    /// Give back what --hold or --export took, by the name of its lease; gpuws leases shows it.
+    #[arg(long, value_name = "LEASE", conflicts_with_all = NOT_TO_RELEASE, value_parser = lease)]
+    pub(crate) release: Option<LeaseId>,
 }
+
+/// What makes no sense beside the name of a lease.
+const NOT_TO_RELEASE: [&str; 17] = [
+    "hold",
+    "export",
+    "placeholder",
+    "owner",
+    "count",
+    "mem",
+    "gpu",
+    "except",
+    "required",
+    "min_free",
+    "capability",
+    "topology",
+    "accept_used",
+    "wait",
+    "no_wait",
+    "timeout",
+    "visible",
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct LeasesArgs {
@@ -146,18 +214,28 @@ pub(crate) struct LeasesArgs {
     pub(crate) claims: Option<PathBuf>,
 }
 
+const UNITS: [(&str, u64); 8] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+];
+
+/// Returns an amount of memory as it is written.
+fn written(bytes: Bytes) -> String {
+    match UNITS.iter().find(|(_, unit)| bytes.0.is_multiple_of(*unit)) {
+        Some((name, unit)) => format!("{}{name}", bytes.0 / unit),
+        // A power of two divides without a rest.
+        None => format!("{}KiB", bytes.0 as f64 / 1024.0),
+    }
+}
+
 /// Reads an amount of memory; its unit is part of it.
 fn size(text: &str) -> Result<Bytes, String> {
-    const UNITS: [(&str, u64); 8] = [
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-        ("KB", 1_000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("TB", 1_000_000_000_000),
-    ];
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim());
@@ -190,6 +268,10 @@ fn seconds_within(seconds: f64) -> Result<Duration, String> {
     }
 }
 
+fn lease(text: &str) -> Result<LeaseId, String> {
+    LeaseId::parse(text).ok_or_else(|| "not the name of a lease, such as 3f09c2".to_owned())
+}
+
 fn capability(text: &str) -> Result<(u32, u32), String> {
     let pair = text.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     pair.ok_or_else(|| "not of the form MAJOR.MINOR, such as 8.0".to_owned())
@@ -213,6 +295,43 @@ mod tests {
         for text in ["0", "0GiB", "6", "6G", "-1GiB", "GiB", "1e9GiB", "9999999TiB", ".GiB", ""] {
             assert!(size(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_amount_is_written_so_that_it_is_read_again() {
+        for (bytes, text) in [
+            (6 << 30, "6GiB"),
+            (3 << 29, "1536MiB"),
+            (2_000_000_000, "1953125KiB"),
+            (300_000_001, "292968.7509765625KiB"),
+            (1_000, "1KB"),
+        ] {
+            assert_eq!(written(Bytes(bytes)), text);
+            assert_eq!(size(text), Ok(Bytes(bytes)));
+        }
+    }
+
+    #[test]
+    fn options_are_written_so_that_they_are_read_again() {
+        #[derive(Debug, clap::Parser)]
+        struct Read {
+            #[command(flatten)]
+            wanted: Wanted,
+        }
+        let read = |line: &str| {
+            let line = line.replace('\'', "");
+            <Read as clap::Parser>::parse_from(std::iter::once("x").chain(line.split_whitespace()))
+        };
+        let line = " -n 2 --mem 6GiB --gpu 0,4,04:00.0 --not 1 --with 2,3 --min-free 500MiB \
+                    --capability 8.0 --timeout 0.25s --visible index --claims '/tmp/a,b' \
+                    --topology --accept-used";
+        let again = read(line).wanted.again();
+        assert_eq!(read(&again).wanted.again(), again);
+        for word in line.split_whitespace().filter(|word| word.starts_with('-')) {
+            assert!(again.contains(word), "{word}: {again}");
+        }
+        assert!(again.contains("--claims '/tmp/a,b'") && again.contains("--mem 6GiB"), "{again}");
+        assert_eq!(read("").wanted.again(), "");
     }
 
     #[test]

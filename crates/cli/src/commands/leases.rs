@@ -5,11 +5,13 @@ use crate::claiming::{self, reasons};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
+use crate::keepers::Keepers;
 use crate::source::Source;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::waiting::{asked, ordinal, owner};
 use crate::words;
-use gpu_core::{Entry, Origin, Timestamp};
+use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
+use gpu_host::FileLocks;
 use gpu_steward::{Leased, Listing, Ports, Queued, listing};
 
 pub(crate) fn run(
@@ -29,9 +31,42 @@ pub(crate) fn run(
     let listing = listing(&ports)?;
     match global.json {
         true => screen.json(&json::Leases::of(&listing))?,
-        false => show(screen, global, &listing)?,
+        false => {
+            show(screen, global, &listing)?;
+            if !global.quiet && global.sim.is_none() {
+                to_release(screen, &listing, &locks)?;
+            }
+        }
     }
     Ok(Exit::Done)
+}
+
+/// A line for each lease that its user can give back: which devices it has, and the command.
+fn to_release(screen: &mut Screen, listing: &Listing, locks: &FileLocks) -> Result<(), Failure> {
+    let mut is_first = true;
+    for Leased { entry, devices, .. } in &listing.leases {
+        // Whom it cannot find is not told of here: this is advice.
+        if !matches!(Keepers::of(entry, locks), Ok(Keepers::Holders(_))) {
+            continue;
+        }
+        if std::mem::take(&mut is_first) {
+            screen.print(&Line::new())?;
+        }
+        let line = Line::new().plain(format_args!("{}: held by your claim.   ", named(devices)));
+        screen.print(&line.accent(format_args!("gpuws claim --release {}", entry.id)))?;
+    }
+    Ok(())
+}
+
+/// `GPUs 0 and 3`, of those that are seen here.
+fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
+    let mut indexes: Vec<u32> =
+        devices.iter().filter_map(|(_, id)| Some(id.as_ref()?.index)).collect();
+    indexes.sort_unstable();
+    match indexes.is_empty() {
+        true => words::count(devices.len(), "GPU not seen here", "GPUs not seen here"),
+        false => claiming::gpus(&indexes),
+    }
 }
 
 fn show(screen: &mut Screen, global: &Global, listing: &Listing) -> Result<(), Failure> {

@@ -95,7 +95,7 @@ pub(crate) fn supervise(
         .first()
         .ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
     let command = claiming::described(&args.command);
-    let (request, notes) = claiming::request(&args.wanted, &source, root, command).map_err(own)?;
+    let wanted = claiming::request(&args.wanted, &source, root, command).map_err(own)?;
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
     let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
     // Who claims within is to find the same leases.
@@ -108,7 +108,7 @@ pub(crate) fn supervise(
         .split_first()
         .ok_or_else(|| Failure::new(Exit::Usage, "run a command").with_hint("name one after --"))?;
     let order = RunOrder {
-        request: request.clone(),
+        request: wanted.request.clone(),
         launch: Launch {
             program: program.clone(),
             arguments: arguments.to_vec(),
@@ -130,20 +130,20 @@ pub(crate) fn supervise(
     };
     let mut watch = Watch {
         quiet: global.quiet || global.json,
-        queue: Teller::new(&request.claim, global.quiet),
+        queue: Teller::new(&wanted.request.claim, global.quiet),
         launcher: &launcher,
         on_death: order.on_death,
         asked: None,
         has_waited: false,
         told_waiting: false,
     };
-    notes.iter().for_each(|note| watch.tell(note));
+    wanted.notes.iter().for_each(|note| watch.tell(note));
     let token = ActToken::the_user_asked();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
     match ran {
         Ok(report) => Ok(watch.end(global, &report)),
         Err(NotRun::NotGranted(NotGranted::Stopped) | NotRun::Stopped) => Ok(watch.stopped()),
-        Err(NotRun::NotGranted(why)) => Err(own(failure(&request, why))),
+        Err(NotRun::NotGranted(why)) => Err(own(failure(&wanted, why))),
         Err(NotRun::NotStarted(error)) => Err(not_started(&error)),
         Err(NotRun::Lost(error, _)) => Err(own(error.into())),
     }

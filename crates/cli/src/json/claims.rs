@@ -83,6 +83,24 @@ fn origin(origin: &Origin) -> &'static str {
     }
 }
 
+/// A lease that was given back.
+#[derive(Serialize)]
+pub(crate) struct Released {
+    schema: u32,
+    lease: String,
+    gpu_uuids: Vec<String>,
+}
+
+impl Released {
+    pub(crate) fn of(lease: &Entry) -> Self {
+        Released {
+            schema: SCHEMA,
+            lease: lease.id.to_string(),
+            gpu_uuids: lease.devices.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
 /// What a run came to.
 #[derive(Serialize)]
 pub(crate) struct Run {

@@ -8,7 +8,7 @@ mod reset;
 mod status;
 mod topo;
 
-pub(crate) use claims::{Claimed, Leases, Run, Wanted};
+pub(crate) use claims::{Claimed, Leases, Released, Run, Wanted};
 pub(crate) use doctor::Doctor;
 pub(crate) use reap::Reap;
 pub(crate) use reset::Reset;

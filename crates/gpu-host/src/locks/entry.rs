@@ -31,11 +31,12 @@ const SCHEMA: u32 = 1;
 
 pub(super) const NEW: &str = "new-";
 pub(super) const PAST: &str = "past-";
+pub(super) const LEASE: &str = "lease-";
 
 /// What the names of files of a kind begin with.
 pub(super) fn beginning(kind: EntryKind) -> &'static str {
     match kind {
-        EntryKind::Lease => "lease-",
+        EntryKind::Lease => LEASE,
         EntryKind::Waiter => "queue-",
     }
 }

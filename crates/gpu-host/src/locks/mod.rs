@@ -20,6 +20,7 @@ use gpu_core::{
 use rustix::rand::{GetRandomFlags, getrandom};
 use safe_gpu::SafeGpu;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use watch::Watch;
@@ -50,6 +51,22 @@ impl FileLocks {
     pub fn new(place: Place, safe_gpu: SafeGpuFiles, roots: Roots) -> Self {
         let safe_gpu = SafeGpu::new(safe_gpu, roots.proc.clone());
         FileLocks { place, roots, safe_gpu, watch: Mutex::new(None), known: Mutex::default() }
+    }
+
+    /// Returns the file of a lease that is alive; `None` where it has ended. Only a file of the
+    /// lease's own user counts.
+    ///
+    /// # Errors
+    /// Those of [`entries`](Locks::entries).
+    pub fn file(&self, lease: &Entry) -> Result<Option<PathBuf>> {
+        let own = |entry: &Entry| entry.id == lease.id && entry.owner == lease.owner;
+        for folder in self.place.folders()? {
+            if Known::default().living(&folder, EntryKind::Lease)?.iter().any(own) {
+                let name = format!("{}{}{}", folder.prefix, entry::LEASE, lease.id);
+                return Ok(Some(folder.path.join(name)));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -1,0 +1,94 @@
+//! Devices that are held for as long as this program lives.
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::holder::{RENEWAL, opened};
+use gpu_core::{Ending, EntryKind, ProcessKey};
+use gpu_host::supervise::end_as;
+use gpu_steward::{Grant, Ports};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Requests to end that reach this program.
+pub(super) struct Signals {
+    pipe: UnixStream,
+    /// The signal that came, 0 for none.
+    told: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    pub(super) fn watch() -> Result<Self, Failure> {
+        let failed = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
+        let (pipe, sender) = UnixStream::pair().map_err(failed)?;
+        let told = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let sender = sender.try_clone().map_err(failed)?;
+            let number = usize::try_from(signal).unwrap_or_default();
+            signal_hook::flag::register_usize(signal, Arc::clone(&told), number).map_err(failed)?;
+            signal_hook::low_level::pipe::register(signal, sender).map_err(failed)?;
+        }
+        Ok(Signals { pipe, told })
+    }
+
+    pub(super) fn told(&self) -> ControlFlow<()> {
+        match self.told.load(Ordering::Relaxed) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    }
+
+    /// Ends this program by the signal that it was told to end by.
+    pub(super) fn end(&self) -> Exit {
+        let signal = i32::try_from(self.told.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
+        Exit::Passed(u8::try_from(end_as(Ending::Signal(signal))).unwrap_or(u8::MAX))
+    }
+}
+
+/// Holds devices until the process that asked ends, this program is told to end, or the other end
+/// of its standard input, where that is a pipe, is closed.
+pub(super) fn hold(
+    mut grant: Grant,
+    ports: &Ports<'_>,
+    root: ProcessKey,
+    signals: &Signals,
+) -> Result<Exit, Failure> {
+    let failed = |errno: Errno| Failure::io("wait for the end of the lease", errno.into());
+    let Some(root) = opened(root).map_err(failed)? else { return Ok(Exit::Done) };
+    let stdin = std::io::stdin();
+    let mut has_pipe = fstat(&stdin).is_ok_and(|stat| {
+        matches!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo | FileType::Socket)
+    });
+    loop {
+        let mut files =
+            vec![PollFd::new(&root, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
+        if has_pipe {
+            files.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        match poll(&mut files, Some(&RENEWAL)) {
+            Ok(0) if !grant.held.renew()? => {
+                // Somebody has cleared it away.
+                grant.held = ports.locks.publish(EntryKind::Lease, &grant.entry)?;
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let ready: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
+        if ready[0] || ready[1] || signals.told().is_break() {
+            return Ok(Exit::Done);
+        }
+        if ready.get(2) == Some(&true) {
+            match stdin.lock().read(&mut [0; 4096]) {
+                Ok(0) => return Ok(Exit::Done),
+                Ok(_) => {}
+                Err(_) => has_pipe = false,
+            }
+        }
+    }
+}

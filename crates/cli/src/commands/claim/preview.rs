@@ -1,0 +1,89 @@
+//! What a claim would get now.
+
+use crate::args::{ClaimArgs, Global, shell_word};
+use crate::claiming::{Asked, chosen, failure, reasons, whose};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::terminal::{Line, Screen};
+use crate::waiting::{asked, ordinal};
+use crate::words;
+use gpu_core::Origin;
+use gpu_placement::Refusal;
+use gpu_steward::{NotGranted, Ports, Preview, Refused, preview};
+
+/// Shows it, and takes nothing.
+///
+/// # Errors
+/// As `gpuws run` would end, where that could never be served.
+pub(super) fn show(
+    args: &ClaimArgs,
+    global: &Global,
+    screen: &mut Screen,
+    wanted: &Asked,
+    ports: &Ports<'_>,
+) -> Result<Exit, Failure> {
+    let seen = preview(&wanted.request, ports).map_err(|why| failure(wanted, why))?;
+    match global.json {
+        true => screen.json(&json::Wanted::of(&seen))?,
+        false => print(args, global, screen, wanted, &seen)?,
+    }
+    match seen.decision {
+        Err(refused) if !is_for_now(&refused) => {
+            Err(failure(wanted, NotGranted::Never(Some(refused))))
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// Tells whether waiting may help.
+fn is_for_now(refused: &Refused) -> bool {
+    matches!(refused.refusal, Refusal::NotNow { .. })
+}
+
+fn print(
+    args: &ClaimArgs,
+    global: &Global,
+    screen: &mut Screen,
+    wanted: &Asked,
+    seen: &Preview,
+) -> Result<(), Failure> {
+    // What is never to be had is an error, which follows.
+    if matches!(&seen.decision, Err(refused) if !is_for_now(refused)) {
+        return Ok(());
+    }
+    let origin = &seen.scene.snapshot.origin;
+    if *origin != Origin::Live {
+        screen.print(&Line::new().accent(origin))?;
+    }
+    match &seen.decision {
+        Ok(decision) => {
+            words::flow(screen, Line::new().plain("would take "), &chosen(decision))?;
+            for reason in reasons(decision.passed()) {
+                words::flow(screen, Line::new().dim("  "), &reason)?;
+            }
+        }
+        Err(refused) => {
+            let asked = asked(&wanted.request.claim);
+            screen.print(&Line::new().accent(format_args!("{asked} cannot be had now")))?;
+            for reason in reasons(refused.passed()) {
+                words::flow(screen, Line::new().plain("  "), &reason)?;
+            }
+        }
+    }
+    if let Some(first) = seen.ahead.first() {
+        let place = ordinal(seen.ahead.len() + 1);
+        let text = format!("it would be {place} in the queue; first is {}", whose(first));
+        words::flow(screen, Line::new(), &text)?;
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    // Only a machine with real processes runs something.
+    let within = global.sim.as_ref().map_or(String::new(), |machine| {
+        format!("gpuws sim {} --live -- ", shell_word(&machine.to_string_lossy()))
+    });
+    let line = Line::new().plain("nothing was taken.   ");
+    let options = args.wanted.again();
+    screen.print(&line.accent(format_args!("{within}gpuws run{options} -- COMMAND")))
+}

@@ -1,0 +1,98 @@
+//! Gives back what `--hold` or `--export` took.
+
+use crate::args::Global;
+use crate::claiming::gpus;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::keepers::Keepers;
+use crate::source::Source;
+use crate::terminal::{Line, Screen};
+use crate::waiting::owner;
+use gpu_core::{ActToken, EntryKind, Groups, LeaseId, Locks, ProcessFault, Signal};
+use gpu_host::FileLocks;
+use rustix::process::geteuid;
+use std::time::Duration;
+
+/// A holder ends at once; a machine that is busy may let it wait.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Ends the programs that keep a lease of the caller, and sees that it is gone.
+///
+/// # Errors
+/// When there is no such lease, it is another's or a run's, others were taken out of it, or it
+/// stays.
+pub(super) fn run(
+    id: &LeaseId,
+    source: &Source,
+    locks: &FileLocks,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let refused = |exit| Failure::new(exit, format!("release lease {id}"));
+    let caller = geteuid().as_raw();
+    let leases = locks.entries(EntryKind::Lease)?;
+    let named = || leases.iter().filter(|lease| lease.id == *id);
+    let Some(lease) = named().find(|lease| lease.owner == caller) else {
+        return Err(match named().next() {
+            Some(other) => refused(Exit::NotPermitted)
+                .with_source(format!("it belongs to {}", owner(other)))
+                .with_hint("only who took it gives it back"),
+            None => refused(Exit::Usage)
+                .with_source("there is none of that name")
+                .with_hint("gpuws leases lists those that there are"),
+        });
+    };
+    if let Some(inner) = leases.iter().find(|inner| inner.within.contains(id)) {
+        let why = format!("lease {} of {} was taken out of it", inner.id, owner(inner));
+        return Err(refused(Exit::TryLater)
+            .with_source(why)
+            .with_hint("end that one first; gpuws leases shows its process"));
+    }
+    let holders = match Keepers::of(lease, locks)? {
+        Keepers::Holders(holders) => holders,
+        Keepers::Run => {
+            return Err(refused(Exit::Usage)
+                .with_source("it is a run's, and ends with that")
+                .with_hint(format!("kill {} ends the run", lease.root.pid)));
+        }
+        Keepers::Unseen => {
+            return Err(refused(Exit::CannotObserve)
+                .with_source("who keeps it cannot be seen")
+                .with_hint("it may be kept in another container"));
+        }
+    };
+    let token = ActToken::the_user_asked();
+    for holder in &holders {
+        match holder.signal(Signal::Term, &token) {
+            Err(error) if error.kind() == ProcessFault::Gone.into() => {}
+            sent => sent?,
+        }
+    }
+    let start = source.clock.monotonic();
+    let is_there = |locks: &FileLocks| -> Result<bool, Failure> {
+        let leases = locks.entries(EntryKind::Lease)?;
+        Ok(leases.iter().any(|other| other.id == *id && other.owner == caller))
+    };
+    while is_there(locks)? {
+        if source.clock.monotonic().saturating_sub(start) >= PATIENCE {
+            return Err(refused(Exit::Deadline)
+                .with_source("what keeps it was asked to end, and has not")
+                .with_hint("gpuws leases shows whether it is still there"));
+        }
+        source.clock.sleep(PAUSE);
+    }
+    if global.json {
+        screen.json(&json::Released::of(lease))?;
+        return Ok(Exit::Done);
+    }
+    // The machine is asked for the numbers alone: without a driver the lease is no less gone.
+    let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE);
+    let devices = machine.devices.iter().map(|device| device.id());
+    let had = devices.filter(|id| id.uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid)));
+    let indexes: Vec<u32> = had.map(|id| id.index).collect();
+    let what = if indexes.is_empty() { String::new() } else { format!(": {}", gpus(&indexes)) };
+    screen.print(&Line::new().plain(format_args!("released lease {id}{what}")))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,117 @@
+//! `gpuws claim`: what it shows beforehand, and how a lease is given back.
+
+mod live;
+
+use live::{out, script, told};
+
+#[test]
+fn what_was_taken_for_a_shell_or_held_can_be_given_back() {
+    let output = script(
+        "twelve-gpus",
+        "mkfifo pipe; \"$0\" claim --gpu 6 --hold < pipe > held & holder=$!\n\
+         exec 3> pipe; until_so grep -q VISIBLE held\n\
+         \"$0\" claim --gpu 7 --export > /dev/null\n\
+         \"$0\" leases | sed -n 's/: held by your claim. */: /p' > next; cut -d: -f1 next\n\
+         while IFS=' ' read -r gpu number gpuws words; do \"$0\" $words 3>&-; echo $?; done < next \
+           | sed 's/lease [0-9a-f]*/lease/'\n\
+         leases; echo; wait $holder; echo $?",
+    );
+    let said = out(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [first, second, one, code, other, other_code, leases, ended] = lines[..] else {
+        panic!("{output:?}")
+    };
+    assert_eq!((first, second), ("GPU 6", "GPU 7"), "{output:?}");
+    assert_eq!((one, code), ("released lease: GPU 6", "0"), "{output:?}");
+    assert_eq!((other, other_code), ("released lease: GPU 7", "0"), "{output:?}");
+    assert!(leases.contains("\"leases\":[]"), "{output:?}");
+    assert_eq!(ended, "0", "who held it ends as if told by a signal: {output:?}");
+}
+
+#[test]
+fn a_lease_of_a_run_is_not_given_back_but_by_its_end() {
+    let output = script(
+        "twelve-gpus",
+        "id() { leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4; }\n\
+         \"$0\" run --gpu 7 -- sh -c 'touch runs; exec sleep 300' & front=$!\n\
+         until_so test -e runs; lease=$(id)\n\
+         \"$0\" claim --release $lease; echo $?\n\
+         \"$0\" leases | grep -c release; kill -0 $front && echo lives\n\
+         $(\"$0\" claim --release $lease 2>&1 | sed -n 's/^hint: \\(kill [0-9]*\\) .*/\\1/p')\n\
+         wait $front; echo $?; \"$0\" claim --release $lease; echo $?",
+    );
+    assert_eq!(out(&output), "2\n0\nlives\n143\n2\n", "{output:?}");
+    let told = told(&output);
+    assert!(told.contains("it is a run's, and ends with that"), "{told}");
+    assert!(told.contains("there is none of that name"), "{told}");
+}
+
+#[test]
+fn what_others_were_taken_out_of_is_not_given_back_before_them() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim -n 2 --export > words; . ./words\n\
+         outer=$(leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4)\n\
+         \"$0\" run -- sh -c 'touch runs; exec sleep 300' & front=$!\n\
+         until_so test -e runs\n\
+         \"$0\" claim --release $outer; echo $?\n\
+         kill $front; wait $front; \"$0\" claim --release $outer > /dev/null; echo $?\n\
+         \"$0\" claim --release $outer --hold; echo $?; \"$0\" claim --release A; echo $?",
+    );
+    assert_eq!(out(&output), "75\n0\n2\n2\n", "{output:?}");
+    assert!(told(&output).contains("was taken out of it"), "{output:?}");
+}
+
+#[test]
+fn a_look_ends_with_the_command_that_takes_what_it_shows() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim -n 2 --mem 1536MiB --gpu 0,3,4 --not 4 --accept-used --visible index \
+           --timeout 90 --min-free 1GiB --claims \"$PWD\"",
+    );
+    let said = out(&output);
+    let expected = "gpuws run -n 2 --mem 1536MiB --gpu 0,3,4 --not 4 --min-free 1GiB \
+                    --timeout 90s --visible index --claims ";
+    assert!(said.contains(expected), "{said}");
+    assert!(said.trim_end().ends_with("--accept-used -- COMMAND"), "{said}");
+}
+
+#[test]
+fn a_look_at_what_can_never_be_had_ends_as_the_run_would() {
+    let output = script(
+        "twelve-gpus",
+        "for words in '-n 13' '--mem 30GiB' '-n 1 --with 1,2'; do\n\
+         \"$0\" claim $words; echo $?; \"$0\" run $words -- true; echo $?; done\n\
+         \"$0\" claim -n 13 --json | grep possible; \"$0\" claim -n 12 > /dev/null; echo $?",
+    );
+    assert_eq!(out(&output), "2\n2\n2\n2\n2\n2\n  \"possible\": false,\n0\n", "{output:?}");
+    let told = told(&output);
+    assert!(told.contains("this machine could give 12 of that"), "{told}");
+    assert!(told.contains("-n 12 is the most that can be had"), "{told}");
+}
+
+#[test]
+fn what_limits_a_claim_is_named() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim --gpu 0,1 -n 3\n\
+         CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=5,7 \"$0\" claim -n 3\n\
+         \"$0\" run --quiet -n 2 -- env -u CUDA_VISIBLE_DEVICES \"$0\" claim -n 3",
+    );
+    let told = told(&output);
+    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("gpuws: ")).collect();
+    let [gpu, variable, lease] = lines[..] else { panic!("{output:?}") };
+    assert!(gpu.ends_with(": --gpu could give 2 of that"), "{gpu}");
+    assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES could give 2 of that"), "{variable}");
+    assert!(lease.contains("which this runs within, could give 2 of that"), "{lease}");
+}
+
+#[test]
+fn used_devices_that_are_accepted_are_named_and_come_last() {
+    let output = script("labbox", "\"$0\" claim --accept-used; \"$0\" claim -n 2 --accept-used");
+    let said = out(&output);
+    assert!(said.contains("would take GPU 1\n"), "{said}");
+    assert!(said.contains("used without a lease by"), "{said}");
+    assert!(!said.contains(": free"), "{said}");
+    assert!(said.contains("would take GPUs 0 and 1 ("), "{said}");
+}

@@ -1,0 +1,42 @@
+//! Shell scripts on real processes, within sessions of the simulated NVML.
+
+use std::process::{Command, Output, Stdio};
+
+pub const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
+
+/// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
+/// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
+pub fn script(machine: &str, script: &str) -> Output {
+    let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1 \
+                 ${2:+--seconds $2}; }\n\
+                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
+                 sleep 0.05; done; }\n\
+                 leases() { \"$0\" leases --json | tr -d ' \\n'; }\n";
+    let mut command = Command::new(GPUWS);
+    command.args(["sim", machine, "--live", "--", "sh", "-c"]);
+    command.arg(format!("{begin}{script}")).arg(GPUWS);
+    for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    let folder = tempfile::tempdir().unwrap();
+    let output = command.current_dir(folder.path()).output().unwrap();
+    assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
+    assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");
+    output
+}
+
+/// Returns what it wrote as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Returns what it wrote on standard output.
+pub fn out(output: &Output) -> String {
+    text(&output.stdout)
+}
+
+/// Returns what it wrote on standard error.
+pub fn told(output: &Output) -> String {
+    text(&output.stderr)
+}
