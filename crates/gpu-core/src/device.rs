@@ -1,7 +1,7 @@
 //! What is known of a device: what it is, how it is right now, who NVML lists on it.
 
 use crate::absent::{Absent, Reading};
-use crate::id::{DeviceId, Pid};
+use crate::id::{DeviceId, DeviceUuid, Pid};
 use crate::units::{Bytes, Celsius, Milliwatts, Percent};
 
 /// The driver of the machine.
@@ -142,16 +142,28 @@ pub struct DeviceProcess {
     pub compute_instance: Option<u32>,
 }
 
-/// A MIG instance of a device.
+/// A MIG device: a compute instance of a device that is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MigInstance {
     /// Number among the device's MIG devices.
     pub index: u32,
+    /// Its name: `MIG-` and 36 characters, or its parts with drivers up to R460.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub uuid: Reading<DeviceUuid>,
     /// GPU instance.
     pub gpu_instance: Option<u32>,
     /// Compute instance.
     pub compute_instance: Option<u32>,
-    /// Its memory.
+    /// The memory of its GPU instance, which all compute instances in that share.
     pub memory: MemoryInfo,
+}
+
+impl MigInstance {
+    /// Tells whether a process is in it, or may be: one whose instance is not told may be in any.
+    pub fn may_have(&self, process: &DeviceProcess) -> bool {
+        let may_be = |own: Option<u32>, of: Option<u32>| own.is_none() || of.is_none() || own == of;
+        may_be(self.gpu_instance, process.gpu_instance)
+            && may_be(self.compute_instance, process.compute_instance)
+    }
 }

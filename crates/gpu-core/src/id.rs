@@ -10,6 +10,13 @@ use std::str::FromStr;
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct DeviceUuid(pub String);
 
+impl DeviceUuid {
+    /// Tells whether it names a MIG device, a part of a whole one.
+    pub fn is_mig(&self) -> bool {
+        self.0.starts_with("MIG-")
+    }
+}
+
 impl fmt::Display for DeviceUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -3,7 +3,7 @@
 use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::details::DeviceDetails;
-use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
+use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MemoryInfo, MigInstance};
 use crate::error::Fault;
 use crate::holder::{DeviceFile, Holder, Unreadable};
 use crate::id::{DeviceId, Pid};
@@ -66,6 +66,40 @@ impl DeviceState {
     /// Returns the names of the device.
     pub fn id(&self) -> &DeviceId {
         &self.info.id
+    }
+
+    /// Returns its MIG devices as devices of their own: each with its name, its memory and those
+    /// processes that are or may be in it; all else is as of the whole.
+    ///
+    /// Of memory that several compute instances share, what processes have that are surely in
+    /// another one is left out: it is neither of the one nor free.
+    pub fn mig_devices(&self) -> impl Iterator<Item = DeviceState> {
+        self.mig.iter().flatten().map(|instance| self.mig_device(instance))
+    }
+
+    fn mig_device(&self, instance: &MigInstance) -> DeviceState {
+        let listed = self.processes.iter().flatten();
+        let beside = listed.filter(|process| {
+            let is_in =
+                process.gpu_instance.is_some() && process.gpu_instance == instance.gpu_instance;
+            is_in && !instance.may_have(process)
+        });
+        let beside: Bytes = beside.filter_map(|process| process.memory.ok()).sum();
+        let less = |memory: Reading<Bytes>| memory.map(|memory| memory.saturating_sub(beside));
+        let MemoryInfo { total, used, reserved } = instance.memory;
+        let memory = MemoryInfo { total: less(total), used: less(used), reserved };
+        let sample = self.sample.as_ref().map(|sample| DeviceSample { memory, ..sample.clone() });
+        let processes = self.processes.as_ref().map(|listed| {
+            listed.iter().filter(|process| instance.may_have(process)).cloned().collect()
+        });
+        let id = DeviceId { uuid: instance.uuid.clone(), ..self.info.id.clone() };
+        DeviceState {
+            info: DeviceInfo { id, mig_enabled: Ok(false), ..self.info.clone() },
+            sample: sample.map_err(Clone::clone),
+            processes: processes.map_err(Clone::clone),
+            mig: Ok(Vec::new()),
+            details: self.details.clone(),
+        }
     }
 
     /// Returns the memory used, or why that is not known.
@@ -158,8 +192,11 @@ impl Snapshot {
         device.info.id.minor.ok().or(index)
     }
 
-    /// Returns the device that `id` names.
+    /// Returns the device that `id` names; for a MIG device the whole one that it is a part of.
     pub fn device(&self, id: &DeviceId) -> Option<&DeviceState> {
-        self.devices.iter().find(|device| device.id().same_device(id))
+        let is_part = |mig: &MigInstance| mig.uuid.is_ok() && mig.uuid == id.uuid;
+        self.devices.iter().find(|device| {
+            device.id().same_device(id) || device.mig.iter().flatten().any(is_part)
+        })
     }
 }

@@ -6,6 +6,7 @@
 //! or names and never both, and of MIG devices only one is seen. Where a reading is open, the one
 //! that sees fewer devices is taken, since a list that was given is only ever narrowed.
 
+use crate::device::MigInstance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::DeviceUuid;
 use crate::snapshot::DeviceState;
@@ -226,8 +227,8 @@ impl Resolved {
 pub struct Named {
     /// The UUID.
     pub uuid: DeviceUuid,
-    /// NVML's index of the whole device; `None` for a MIG device of which that is not told.
-    pub index: Option<u32>,
+    /// NVML's index of the whole device.
+    pub index: u32,
 }
 
 enum Found {
@@ -239,11 +240,21 @@ enum Found {
 impl Named {
     fn whole(device: &DeviceState) -> Option<Self> {
         let id = device.id();
-        Some(Named { uuid: id.uuid.clone().ok()?, index: Some(id.index) })
+        Some(Named { uuid: id.uuid.clone().ok()?, index: id.index })
+    }
+
+    /// Finds a MIG device. One name counts for it, whichever it was given: the driver's.
+    fn mig(machine: &[DeviceState], is_it: impl Fn(&DeviceState, &MigInstance) -> bool) -> Found {
+        match mig_devices(machine).find(|(device, mig)| is_it(device, mig)) {
+            Some((device, mig)) => match mig.uuid.clone() {
+                Ok(uuid) => Found::Device(Named { uuid, index: device.id().index }),
+                Err(_) => Found::Nameless,
+            },
+            None => Found::Nothing,
+        }
     }
 
     fn find(entry: &Visible, machine: &[DeviceState]) -> Found {
-        let uuid = |device: &DeviceState| device.id().uuid.clone().ok();
         match entry {
             Visible::Index(index) => {
                 let device = machine.iter().find(|device| device.id().index == *index);
@@ -262,23 +273,22 @@ impl Named {
                 }
             }
             Visible::Mig(name) => {
-                Found::Device(Named { uuid: DeviceUuid(name.clone()), index: None })
+                Named::mig(machine, |_, mig| mig.uuid.as_ref().is_ok_and(|uuid| uuid.0 == *name))
             }
             Visible::MigPart { gpu, gpu_instance, compute_instance } => {
-                let has = |device: &&DeviceState| {
-                    let parts = device.mig.iter().flatten();
-                    let mut numbers = parts.map(|mig| (mig.gpu_instance, mig.compute_instance));
-                    uuid(device).is_some_and(|uuid| uuid.0 == *gpu)
-                        && numbers.any(|(g, c)| {
-                            g == Some(*gpu_instance) && c.unwrap_or(0) == *compute_instance
-                        })
-                };
-                let Some(device) = machine.iter().find(has) else { return Found::Nothing };
-                let uuid = DeviceUuid(entry.to_string());
-                Found::Device(Named { uuid, index: Some(device.id().index) })
+                Named::mig(machine, |device, mig| {
+                    device.id().uuid.as_ref().is_ok_and(|uuid| uuid.0 == *gpu)
+                        && mig.gpu_instance == Some(*gpu_instance)
+                        && mig.compute_instance.unwrap_or(0) == *compute_instance
+                })
             }
         }
     }
+}
+
+/// Returns the MIG devices of a machine, each with the device that it is a part of.
+fn mig_devices(machine: &[DeviceState]) -> impl Iterator<Item = (&DeviceState, &MigInstance)> {
+    machine.iter().flat_map(|device| device.mig.iter().flatten().map(move |mig| (device, mig)))
 }
 
 /// Tells whether all devices surely have one name, and so one speed.
@@ -307,15 +317,14 @@ pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Res
     let cannot = |why: String| {
         Err(Error::new(ErrorKind::Invalid, format!("write {VISIBLE}")).with_source(why))
     };
-    let is_mig = |uuid: &&DeviceUuid| uuid.0.starts_with("MIG-");
-    if let Some(mig) = devices.iter().find(is_mig).filter(|_| devices.len() > 1) {
+    if let Some(mig) = devices.iter().find(|uuid| uuid.is_mig()).filter(|_| devices.len() > 1) {
         return cannot(format!("a program that sees {mig} sees no other device"));
     }
     let mut entries = Vec::with_capacity(devices.len());
     for uuid in devices {
         entries.push(match form {
             Form::Uuid => uuid.to_string(),
-            Form::Index if is_mig(&uuid) => return cannot(format!("{uuid} has no number")),
+            Form::Index if uuid.is_mig() => return cannot(format!("{uuid} has no number")),
             Form::Index => {
                 let known = machine.iter().find(|device| device.id().uuid.as_ref() == Ok(uuid));
                 match known {
@@ -340,7 +349,7 @@ pub fn narrow(among: &[DeviceUuid], given: &[DeviceUuid]) -> Option<Vec<DeviceUu
 mod tests {
     use super::*;
     use crate::absent::Absent;
-    use crate::device::{DeviceInfo, MemoryInfo, MigInstance};
+    use crate::device::{DeviceInfo, MemoryInfo};
     use crate::error::{DeviceFault, Fault};
     use crate::id::DeviceId;
     use proptest::prelude::*;
@@ -368,11 +377,15 @@ mod tests {
         };
         let instance = |index, gpu| MigInstance {
             index,
+            uuid: match gpu {
+                4 => Err(Absent::NotSupported),
+                _ => Ok(DeviceUuid(format!("MIG-41a7-b{gpu}"))),
+            },
             gpu_instance: Some(gpu),
             compute_instance: Some(0),
             memory: unknown,
         };
-        all[3].mig = Ok(vec![instance(0, 1), instance(1, 2)]);
+        all[3].mig = Ok(vec![instance(0, 1), instance(1, 2), instance(2, 4)]);
         all
     }
 
@@ -380,9 +393,9 @@ mod tests {
     fn meant(value: &str) -> String {
         let list = VisibleList::parse(Some(value));
         let resolved = list.resolve(&machine(), Numbering::ByAddress).unwrap();
-        let name = |named: &Named| match (named.uuid.0.starts_with("MIG-"), named.index) {
-            (false, Some(index)) => index.to_string(),
-            (_, place) => format!("{}@{place:?}", named.uuid),
+        let name = |named: &Named| match named.uuid.is_mig() {
+            false => named.index.to_string(),
+            true => format!("{}@{}", named.uuid, named.index),
         };
         let names: Vec<String> = resolved.devices.iter().map(name).collect();
         let end = resolved.ended_at.map(|entry| format!("/{entry}")).unwrap_or_default();
@@ -424,9 +437,9 @@ mod tests {
             ("GPU-c,0", "2"),
             ("GPU-c,MIG-GPU-d00d0000/1/0", "2"),
             // One MIG device at most.
-            ("MIG-GPU-d00d0000/2/0", "MIG-GPU-d00d0000/2/0@Some(3)"),
-            ("MIG-d00d0000/2/0", "MIG-GPU-d00d0000/2/0@Some(3)"),
-            ("MIG-GPU-d00d0000/2/0,MIG-GPU-d00d0000/1/0", "MIG-GPU-d00d0000/2/0@Some(3)"),
+            ("MIG-GPU-d00d0000/2/0", "MIG-41a7-b2@3"),
+            ("MIG-d00d0000/2/0", "MIG-41a7-b2@3"),
+            ("MIG-GPU-d00d0000/2/0,MIG-GPU-d00d0000/1/0", "MIG-41a7-b2@3"),
             ("MIG-GPU-d00d0000/2/0,MIG-d00d0000/2/0", ""),
             ("MIG-GPU-d00d0000/3/0", "/MIG-GPU-d00d0000/3/0"),
             ("MIG-GPU-d00d0000/2/1", "/MIG-GPU-d00d0000/2/1"),
@@ -434,7 +447,11 @@ mod tests {
             ("MIG-GPU-d00d0000/2", ""),
             ("MIG-GPU-d00d0000/2/0/0", ""),
             ("MIG-GPU-d00d0000/+2/0", ""),
-            ("MIG-41a7-b0,MIG-41a7-b1", "MIG-41a7-b0@None"),
+            ("MIG-GPU-d00d0000/4/0", ""),
+            ("MIG-41a7-b1,MIG-41a7-b2", "MIG-41a7-b1@3"),
+            ("MIG-41a7-b1,MIG-GPU-d00d0000/1/0", ""),
+            ("MIG-41a7-b3,MIG-41a7-b1", "/MIG-41a7-b3"),
+            ("MIG-41a7", "/MIG-41a7"),
         ] {
             assert_eq!(meant(value), devices, "'{value}'");
         }
@@ -446,7 +463,7 @@ mod tests {
         machine[1].info.id.uuid = Err(Absent::NotSupported);
         let indexes = |value, numbering| {
             let resolved = VisibleList::parse(value).resolve(&machine, numbering).unwrap();
-            resolved.devices.iter().filter_map(|named| named.index).collect::<Vec<_>>()
+            resolved.devices.iter().map(|named| named.index).collect::<Vec<_>>()
         };
         assert_eq!(indexes(None, Numbering::FastestFirst), [0, 2, 3]);
         assert_eq!(indexes(Some("1,2"), Numbering::ByAddress), [2]);
@@ -458,7 +475,7 @@ mod tests {
         let names = VisibleList::parse(Some("GPU-c"));
         let mut machine = machine();
         let first = Numbering::parse(None);
-        assert_eq!(numbers.resolve(&machine, first).unwrap().devices[0].index, Some(0));
+        assert_eq!(numbers.resolve(&machine, first).unwrap().devices[0].index, 0);
         for other in [Ok("K40".to_owned()), Err(Absent::Failed)] {
             machine[1].info.name = other;
             let error = numbers.resolve(&machine, first).unwrap_err();
@@ -466,7 +483,7 @@ mod tests {
             assert!(error.fault().text.contains("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
             assert!(numbers.resolve(&machine, Numbering::parse(Some("PCI_BUS_ID"))).is_ok());
             assert!(numbers.resolve(&machine[..1], first).is_ok());
-            assert_eq!(names.resolve(&machine, first).unwrap().devices[0].index, Some(2));
+            assert_eq!(names.resolve(&machine, first).unwrap().devices[0].index, 2);
         }
     }
 

@@ -4,8 +4,8 @@ use crate::call::reading;
 use crate::code::Code;
 use crate::device::{Device, Handle};
 use crate::sample::memory;
-use crate::session::Opened;
-use gpu_core::{MigInstance, Reading, Result};
+use crate::session::{Opened, UUID_SIZE, told};
+use gpu_core::{DeviceUuid, MigInstance, Reading, Result};
 
 /// No device can be split into more; a driver that says so is not believed.
 const MOST_INSTANCES: u32 = 64;
@@ -41,10 +41,12 @@ impl Opened<'_> {
 
 fn instance(device: Device<'_>, index: u32) -> Result<MigInstance> {
     let functions = &device.caller.functions;
+    let uuid = reading(device.text::<UUID_SIZE>(&functions.nvmlDeviceGetUUID))?;
     let gpu = reading(device.get(&functions.nvmlDeviceGetGpuInstanceId))?;
     let compute = reading(device.get(&functions.nvmlDeviceGetComputeInstanceId))?;
     Ok(MigInstance {
         index,
+        uuid: uuid.and_then(told).map(DeviceUuid),
         gpu_instance: gpu.and_then(instance_id).ok(),
         compute_instance: compute.and_then(instance_id).ok(),
         memory: memory(device)?,

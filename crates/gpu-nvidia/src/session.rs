@@ -19,7 +19,7 @@ const MOST_DEVICES: u32 = 4096;
 /// `NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE`
 const VERSION_SIZE: usize = 80;
 /// `NVML_DEVICE_UUID_V2_BUFFER_SIZE`
-const UUID_SIZE: usize = 96;
+pub(crate) const UUID_SIZE: usize = 96;
 
 /// What is known from one initialisation to the next shutdown.
 pub(crate) struct Session {

@@ -108,6 +108,7 @@ pub(crate) fn fault_of(device: &str, fault: GpuFault) -> Fault {
 fn mig_instance(entry: &MigEntry) -> MigInstance {
     MigInstance {
         index: entry.index,
+        uuid: entry.uuid.clone().map(DeviceUuid).ok_or(Absent::NotRecorded),
         gpu_instance: Some(entry.gpu_instance),
         compute_instance: entry.compute_instance,
         memory: MemoryInfo {
@@ -174,16 +175,26 @@ pub(crate) fn complete(device: &mut Device, machine: &str) {
     if id.minor == Err(Absent::NotRecorded) {
         id.minor = Ok(id.index);
     }
+    let place = format!("{machine}/{}", id.index);
     if id.uuid == Err(Absent::NotRecorded) {
-        let half = |salt: &str| fnv1a(format!("{salt}/{machine}/{}", id.index).as_bytes());
-        let (a, b) = (half("uuid"), half("more"));
-        id.uuid = Ok(DeviceUuid(format!(
-            "GPU-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            a >> 32,
-            (a >> 16) & 0xffff,
-            a & 0xffff,
-            b >> 48,
-            b & 0xffff_ffff_ffff,
-        )));
+        id.uuid = Ok(uuid("GPU", &place));
     }
+    for mig in &mut device.mig {
+        if mig.uuid == Err(Absent::NotRecorded) {
+            mig.uuid = Ok(uuid("MIG", &format!("{place}/{}", mig.index)));
+        }
+    }
+}
+
+fn uuid(kind: &str, place: &str) -> DeviceUuid {
+    let half = |salt: &str| fnv1a(format!("{salt}/{place}").as_bytes());
+    let (a, b) = (half("uuid"), half("more"));
+    DeviceUuid(format!(
+        "{kind}-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xffff,
+        b >> 48,
+        b & 0xffff_ffff_ffff,
+    ))
 }

@@ -133,6 +133,7 @@ pub(crate) enum GpuFault {
 #[serde(deny_unknown_fields)]
 pub(crate) struct MigEntry {
     pub(crate) index: u32,
+    pub(crate) uuid: Option<String>,
     pub(crate) gpu_instance: u32,
     pub(crate) compute_instance: Option<u32>,
     pub(crate) memory_total_mib: u64,

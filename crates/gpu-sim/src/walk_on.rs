@@ -41,6 +41,9 @@ pub struct WalkOn {
 pub struct Use {
     /// The device, by index.
     pub gpu: u32,
+    /// Which of its MIG devices, by number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<u32>,
     /// How much of its memory, in MiB.
     pub mib: u64,
     /// The share of the device's time that its kernels take; not told by process where not given.
@@ -171,9 +174,15 @@ impl State {
         self.vacate(pid);
         // What else there is to know of it, the real /proc tells.
         let mut process = Process::new(ProcessInfo::from_name(pid, ""));
-        for used in walk_on.uses.iter().filter(|used| self.device(used.gpu).is_some()) {
+        for used in &walk_on.uses {
+            let Some(device) = self.device(used.gpu) else { continue };
+            let mig = device.mig.iter().find(|mig| Some(mig.index) == used.mig);
             let memory = Bytes::from_mib(used.mib);
             let mut holding = Holding::new(used.gpu, memory);
+            if let Some(mig) = mig {
+                (holding.gpu_instance, holding.compute_instance) =
+                    (mig.gpu_instance, mig.compute_instance);
+            }
             if let Some(share) = used.utilization_percent {
                 (holding.load, holding.load_untold) = (share, None);
             }

@@ -4,7 +4,7 @@
 use crate::code::{Answer, Code};
 use crate::pointer::Handle;
 use gpu_core::{
-    Absent, Accounting, Activity, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver, Fault,
+    Accounting, Activity, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver, Fault,
     GpuBackend, Groups, MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink, Pcie, PcieThroughput,
     Power, Product, Reading, Result, Thermal, Topology,
 };
@@ -168,12 +168,9 @@ impl<'a> Subject<'a> {
         }))
     }
 
-    /// Returns the UUID; an instance is named by its device and its numbers there, as drivers up
-    /// to R460 name it and all take it (CUDA's manual, MIG device names).
+    /// Returns the UUID of the device or the instance.
     pub(crate) fn uuid(self) -> Answer<String> {
-        let uuid = self.state.info.id.uuid.as_ref().map_err(|absent| *absent)?;
-        let Some(mig) = self.mig else { return Ok(uuid.0.clone()) };
-        let gpu = mig.gpu_instance.ok_or(Absent::NotSupported)?;
-        Ok(format!("MIG-{uuid}/{gpu}/{}", mig.compute_instance.unwrap_or(0)))
+        let uuid = self.mig.map_or(&self.state.info.id.uuid, |mig| &mig.uuid);
+        Ok(uuid.as_ref().map_err(|absent| *absent)?.0.clone())
     }
 }

@@ -31,8 +31,11 @@ pub fn choose(
     let pool = Pool::of(claim, offers)?;
     let members: Vec<&Offer> = pool.places.iter().map(|place| &offers[*place]).collect();
     let number = |place: usize| members[place].id.index as usize;
-    let scores = Scores::of(members.len(), |from, to| {
-        topology.map_or(0, |topology| topology.score(number(from), number(to)))
+    let scores = Scores::of(members.len(), |from, to| match topology {
+        Some(topology) if !members[from].is_mig() && !members[to].is_mig() => {
+            topology.score(number(from), number(to))
+        }
+        _ => 0,
     });
     let best = Best::of(&scores, &pool);
     let costs = Costs::of(claim, &members, &scores);

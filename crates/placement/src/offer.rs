@@ -68,6 +68,16 @@ pub enum Bar {
     /// It is divided by MIG: a program that is shown it sees one of its instances and no other
     /// device.
     MigMode,
+    /// It is a MIG device and the claim is for several: a program that sees one sees no other
+    /// device (NVIDIA's guide to MIG, on CUDA device enumeration).
+    MigAlone,
+}
+
+impl Offer {
+    /// Tells whether it is a MIG device: it has no links, and its index is that of its whole.
+    pub(crate) fn is_mig(&self) -> bool {
+        self.id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig)
+    }
 }
 
 impl Bar {
@@ -78,7 +88,11 @@ impl Bar {
             | Bar::Reserved { .. }
             | Bar::Outsider { .. }
             | Bar::Unexplained(_) => false,
-            Bar::Faulty(_) | Bar::UsersUnknown(_) | Bar::NameUnknown | Bar::MigMode => true,
+            Bar::Faulty(_)
+            | Bar::UsersUnknown(_)
+            | Bar::NameUnknown
+            | Bar::MigMode
+            | Bar::MigAlone => true,
         }
     }
 }

@@ -107,11 +107,12 @@ fn blocks(pool: &[&Offer]) -> Vec<Set> {
     for size in [2, 4, 8] {
         for place in 0..pool.len() {
             let begin = pool[place].id.index;
-            if !begin.is_multiple_of(size) {
+            if !begin.is_multiple_of(size) || pool[place].is_mig() {
                 continue;
             }
-            let is_in =
-                |offer: &&Offer| (begin..begin.saturating_add(size)).contains(&offer.id.index);
+            let is_in = |offer: &&Offer| {
+                !offer.is_mig() && (begin..begin.saturating_add(size)).contains(&offer.id.index)
+            };
             let members: Vec<usize> =
                 (0..pool.len()).filter(|other| is_in(&pool[*other])).collect();
             if members.len() == size as usize {

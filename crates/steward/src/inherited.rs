@@ -3,9 +3,9 @@
 //! A claim inside of such a job stays within what was given. Where several say something, what was
 //! set last and nearest counts: `CUDA_VISIBLE_DEVICES` before the variables of a scheduler.
 
-use gpu_core::visible::{Numbering, Visible, VisibleList};
+use gpu_core::visible::{Numbering, VisibleList};
 use gpu_core::visible::{ORDER, VISIBLE, narrow};
-use gpu_core::{Claim, DeviceState, DeviceUuid, Error, ErrorKind, Result};
+use gpu_core::{Claim, DeviceState, DeviceUuid, Result};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -110,8 +110,7 @@ const LISTS: [(Convention, &str); 3] = [
 ///
 /// # Errors
 /// `Invalid` where the visible list counts in an order that is not known here, and no scheduler
-/// says what it means: whatever was guessed could be somebody else's device. And where it names a
-/// MIG device: none is claimed yet.
+/// says what it means: whatever was guessed could be somebody else's device.
 pub fn inherited(
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
@@ -152,13 +151,6 @@ pub fn inherited(
             let machine = machine();
             let numbering = Numbering::parse(text(ORDER).as_deref());
             let list = VisibleList::parse(Some(&visible));
-            if let VisibleList::These(entries) = &list
-                && let Some(mig @ (Visible::Mig(_) | Visible::MigPart { .. })) = entries.first()
-            {
-                let what = format!("claim a device of {VISIBLE}, which names {mig}");
-                let why = "MIG devices cannot be claimed yet".to_owned();
-                return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
-            }
             match (list.resolve(&machine, numbering), listed) {
                 (Ok(resolved), _) => {
                     let at = resolved.ended_at.as_ref().map(ToString::to_string);
@@ -237,8 +229,20 @@ fn range(entry: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{DeviceId, DeviceInfo, Fault, Groups};
+    use gpu_core::{
+        Absent, DeviceId, DeviceInfo, DeviceSample, ErrorKind, Fault, Groups, MigInstance,
+    };
     use std::cell::Cell;
+
+    fn mig(uuid: &str, gpu_instance: u32) -> MigInstance {
+        MigInstance {
+            index: gpu_instance,
+            uuid: Ok(DeviceUuid(uuid.into())),
+            gpu_instance: Some(gpu_instance),
+            compute_instance: Some(0),
+            memory: DeviceSample::absent(Absent::NotRecorded).memory,
+        }
+    }
 
     /// Devices of one name, or of two, where the files count the other way round.
     fn machine(alike: bool) -> Vec<DeviceState> {
@@ -249,7 +253,11 @@ mod tests {
             id.minor = Ok(3 - index);
             let name = if alike || index < 2 { "A100" } else { "V100" };
             let info = DeviceInfo { name: Ok(name.into()), ..DeviceInfo::unknown(id) };
-            DeviceState::unanswered(info, Groups::NONE, &fault)
+            let mut state = DeviceState::unanswered(info, Groups::NONE, &fault);
+            if index == 1 {
+                state.mig = Ok(vec![mig("MIG-41a7", 2), mig("MIG-52b8", 3)]);
+            }
+            state
         };
         (0..4).map(device).collect()
     }
@@ -313,13 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mig_device_is_refused_by_name() {
-        for list in ["MIG-41a7-b0", "MIG-GPU-1/2/0", "MIG-GPU-9/2/0"] {
-            let error = read(&[(VISIBLE, list)], true).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid);
-            let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
-            let expected = format!("claim a device of CUDA_VISIBLE_DEVICES, which names {list}: ");
-            assert_eq!(text, expected + "MIG devices cannot be claimed yet");
+    fn a_mig_device_is_given_by_its_own_name_and_only_the_first() {
+        for list in ["MIG-41a7", "MIG-GPU-1/2/0", "MIG-41a7,MIG-52b8"] {
+            assert_eq!(given(&[(VISIBLE, list)]), Some(vec!["MIG-41a7".to_owned()]), "{list}");
+        }
+        for list in ["MIG-63c9,MIG-41a7", "MIG-GPU-9/2/0"] {
+            let read = read(&[(VISIBLE, list)], true).unwrap();
+            assert_eq!(read.given, Some(vec![]), "{list} is not there");
+            assert!(matches!(read.notes[..], [Note::ListEnds { .. }]), "{:?}", read.notes);
         }
         let whole = read(&[(VISIBLE, "GPU-1,MIG-GPU-1/2/0")], true).unwrap();
         assert_eq!(whole.given, Some(vec![DeviceUuid("GPU-1".into())]), "as CUDA reads it");

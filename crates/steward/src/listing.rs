@@ -113,7 +113,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
 /// taken out of it is used under that one.
 fn users(scene: &Scene, leases: &[Entry], lease: &Entry) -> Vec<LeaseUser> {
     let mut users = Vec::new();
-    for device in &scene.snapshot.devices {
+    for device in scene.devices() {
         let Ok(uuid) = &device.id().uuid else { continue };
         for process in device.processes.iter().flatten() {
             let under = kin::lease_of(&scene.snapshot, process.pid, uuid, leases);

@@ -6,6 +6,7 @@ use gpu_core::{
     Absent, Bytes, DeviceProcess, DeviceState, DeviceUuid, ProcessKey, Reading, Snapshot,
 };
 use gpu_reaper::driver_reserve;
+use std::borrow::Cow;
 
 /// A device of a job, with its memory before the job began.
 #[derive(Clone, Debug)]
@@ -23,6 +24,7 @@ impl Ledger {
     /// Opens the ledger of a device, by the last look before the job.
     pub(crate) fn open(scene: &Scene, uuid: &DeviceUuid, whole: bool) -> Self {
         let device = find(&scene.snapshot, uuid);
+        let device = device.as_deref().map_err(|absent| *absent);
         Ledger {
             uuid: uuid.clone(),
             whole,
@@ -45,7 +47,7 @@ impl Ledger {
     /// What the processes of the tree are listed with. On a device of its own the job has what
     /// came since and nobody is listed with, too: some drivers list nobody.
     fn use_now(&self, look: &Snapshot, root: &ProcessKey) -> Reading<Bytes> {
-        let device = find(look, &self.uuid)?;
+        let device = &*find(look, &self.uuid)?;
         let growth = || {
             let growth = unlisted(look, device)?.saturating_sub(self.unlisted?);
             let reserve = driver_reserve(device.memory_total()?, false);
@@ -66,14 +68,15 @@ impl Ledger {
 
     /// Tells whether a process of the tree is listed on the device.
     pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey) -> bool {
-        let listed = find(look, &self.uuid).and_then(listed).unwrap_or_default();
+        let Ok(device) = find(look, &self.uuid) else { return false };
+        let listed = listed(&device).unwrap_or_default();
         listed.iter().any(|process| kin::descends(look, process.pid, root))
     }
 
     /// Tells whether nobody of the tree is listed any more, and no more memory than before is
     /// used that nobody is listed with, the driver's own share aside.
     pub(crate) fn is_back(&self, look: &Snapshot, root: &ProcessKey) -> Reading<bool> {
-        let device = find(look, &self.uuid)?;
+        let device = &*find(look, &self.uuid)?;
         if listed(device)?.iter().any(|process| kin::descends(look, process.pid, root)) {
             return Ok(false);
         }
@@ -90,8 +93,16 @@ impl Ledger {
     }
 }
 
-fn find<'a>(look: &'a Snapshot, uuid: &DeviceUuid) -> Reading<&'a DeviceState> {
-    let found = look.devices.iter().find(|device| device.id().uuid.as_ref() == Ok(uuid));
+/// Finds a device, or a MIG device as one of its own.
+fn find<'a>(look: &'a Snapshot, uuid: &DeviceUuid) -> Reading<Cow<'a, DeviceState>> {
+    let is_it = |device: &DeviceState| device.id().uuid.as_ref() == Ok(uuid);
+    let found = match uuid.is_mig() {
+        true => {
+            let mut mig = look.devices.iter().flat_map(DeviceState::mig_devices);
+            mig.find(is_it).map(Cow::Owned)
+        }
+        false => look.devices.iter().find(|device| is_it(device)).map(Cow::Borrowed),
+    };
     found.ok_or(match &look.driver {
         Ok(_) => Absent::NotFound,
         Err(fault) => fault.kind.absent(),

@@ -21,19 +21,22 @@ pub struct Beside<'a> {
     pub waiting: &'a [LeaseId],
 }
 
-/// Returns every device as a claim finds it, by index; within a lease only the devices of that.
+/// Returns every device as a claim finds it, by index; within a lease only the devices of that. A
+/// MIG device is offered to a claim that names it, and to no other: jobs that can have a whole
+/// device are not to end up on a part of one.
 ///
 /// What others use bars a device unless the claim accepts that. Within a lease it does not: whom
 /// the devices belong to was settled when the lease was made, and whoever waited there could wait
 /// for himself.
 pub fn offers(scene: &Scene, claim: &Claim, beside: Beside<'_>) -> Vec<Offer> {
-    let devices = scene.snapshot.devices.iter();
+    let is_named = |uuid: &DeviceUuid| claim.among.contains(uuid) || claim.required.contains(uuid);
     let ours = |device: &&DeviceState| match (beside.parent, &device.id().uuid) {
-        (None, _) => true,
+        (None, Ok(uuid)) => !uuid.is_mig() || is_named(uuid),
+        (None, Err(_)) => true,
         (Some(parent), Ok(uuid)) => parent.devices.contains(uuid),
         (Some(_), Err(_)) => false,
     };
-    devices.filter(ours).map(|device| offer(scene, device, claim, beside)).collect()
+    scene.devices().filter(ours).map(|device| offer(scene, device, claim, beside)).collect()
 }
 
 fn offer(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -> Offer {
@@ -67,9 +70,17 @@ fn bar(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -
     if device.info.mig_enabled == Ok(true) {
         return Some(Bar::MigMode);
     }
+    if uuid.is_mig() && claim.count > 1 {
+        return Some(Bar::MigAlone);
+    }
     let whole = |claim: &Claim| claim.share == Share::Whole;
-    let excludes =
-        |entry: &&Entry| entry.devices.contains(uuid) && (whole(claim) || whole(&entry.claim));
+    // A lease on all of a device from before it was divided.
+    let divided = uuid.is_mig().then(|| scene.snapshot.device(device.id())).flatten();
+    let divided = divided.and_then(|device| device.id().uuid.as_ref().ok());
+    let excludes = |entry: &&Entry| {
+        let has = |uuid: &DeviceUuid| entry.devices.contains(uuid);
+        divided.is_some_and(has) || has(uuid) && (whole(claim) || whole(&entry.claim))
+    };
     if let Some(entry) = beside.leases.iter().find(excludes) {
         let (id, owner) = (entry.id.clone(), entry.owner);
         return Some(match beside.waiting.contains(&id) {
@@ -90,8 +101,8 @@ pub(crate) fn outsiders(
     leases: &[Entry],
 ) -> Vec<(DeviceId, Bar)> {
     let used = devices.iter().filter_map(|id| {
-        let device = scene.snapshot.device(id)?;
-        Some((id.clone(), others(scene, device, id.uuid.as_ref().ok()?, leases)?))
+        let uuid = id.uuid.as_ref().ok()?;
+        Some((id.clone(), others(scene, scene.find(uuid)?, uuid, leases)?))
     });
     used.collect()
 }

@@ -2,7 +2,8 @@
 
 use crate::ports::Ports;
 use gpu_core::{
-    DeviceId, DeviceUuid, Fault, Group, Groups, Snapshot, Timestamp, Topology, ask, observe_users,
+    DeviceId, DeviceState, DeviceUuid, Fault, Group, Groups, Snapshot, Timestamp, Topology, ask,
+    observe_users,
 };
 use gpu_reaper::Usage;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct Scene {
     /// Devices, those who use them, and their ancestors.
     pub snapshot: Snapshot,
+    /// The MIG devices, as devices of their own; those that have a name.
+    pub mig: Vec<DeviceState>,
     /// Who uses each device.
     pub usage: Usage,
     /// How the devices are connected; `None` where it does not matter, was not asked for, or is
@@ -44,9 +47,17 @@ impl Scene {
         };
         let snapshot = observe_users(ports.backend, ports.host, ports.clock, groups);
         let topology = wants.topology.then(|| ask(|| ports.backend.topology()).ok()).flatten();
-        let usage = Usage::of(&snapshot);
+        let mig = snapshot.devices.iter().flat_map(DeviceState::mig_devices);
+        let mig: Vec<DeviceState> = mig.filter(|device| device.id().uuid.is_ok()).collect();
+        let usage = match mig.is_empty() {
+            true => Usage::of(&snapshot),
+            false => {
+                let devices = [&snapshot.devices[..], &mig].concat();
+                Usage::of(&Snapshot { devices, ..snapshot.clone() })
+            }
+        };
         let last_leased = ports.locks.last_leased();
-        Scene { snapshot, usage, topology, last_leased, told: wants }
+        Scene { snapshot, mig, usage, topology, last_leased, told: wants }
     }
 
     /// Returns why nothing can be claimed: the driver does not answer, or there is no device.
@@ -54,9 +65,18 @@ impl Scene {
         self.snapshot.driver.as_ref().err().filter(|_| self.snapshot.devices.is_empty())
     }
 
-    /// Returns the names of the device with this UUID.
+    /// Returns every device and every MIG device.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &DeviceState> {
+        self.snapshot.devices.iter().chain(&self.mig)
+    }
+
+    /// Returns the device or the MIG device with this UUID.
+    pub(crate) fn find(&self, uuid: &DeviceUuid) -> Option<&DeviceState> {
+        self.devices().find(|device| device.id().uuid.as_ref() == Ok(uuid))
+    }
+
+    /// Returns the names of the device or the MIG device with this UUID.
     pub fn device(&self, uuid: &DeviceUuid) -> Option<&DeviceId> {
-        let mut ids = self.snapshot.devices.iter().map(|device| device.id());
-        ids.find(|id| id.uuid.as_ref() == Ok(uuid))
+        self.find(uuid).map(DeviceState::id)
     }
 }

@@ -92,13 +92,76 @@ fn what_does_not_answer_or_has_no_name_cannot_be_had() {
 #[test]
 fn a_device_that_mig_divides_is_no_whole_one() {
     let world = World::new(2);
-    world.state().devices[0].mig = true;
+    world.state().devices[0].mig_enabled = true;
+    world.state().devices[0].mig = vec![(1, 8_000, vec![])];
     for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
         let offers = offered(&world, &claim, None, &[]);
         let bars: Vec<_> = offers.iter().map(|offer| offer.bar.clone()).collect();
         assert_eq!(bars, [Some(Bar::MigMode), None]);
     }
     assert!(Bar::MigMode.is_lasting(), "nobody waits for it");
+}
+
+/// A machine whose first device is divided into two, and whose second is whole.
+fn divided() -> World {
+    let world = World::new(2);
+    world.state().devices[0].mig_enabled = true;
+    world.state().devices[0].mig = vec![(1, 8_000, vec![200]), (2, 4_000, vec![])];
+    world
+}
+
+/// What a claim on the two MIG devices finds of each.
+fn of_mig(world: &World, claim: Claim, leases: &[Entry]) -> Vec<Option<Bar>> {
+    let claim = Claim { among: vec![mig_uuid(1), mig_uuid(2)], ..claim };
+    let offers = offered(world, &claim, None, leases);
+    let uuids: Vec<_> = offers.iter().map(|offer| offer.id.uuid.clone().unwrap()).collect();
+    assert_eq!(uuids, [uuid(0), uuid(1), mig_uuid(1), mig_uuid(2)]);
+    offers.into_iter().skip(2).map(|offer| offer.bar).collect()
+}
+
+#[test]
+fn a_mig_device_is_one_of_its_own_for_who_names_it() {
+    let world = divided();
+    world.state().add(process(200, 1, "other"));
+    let offers = offered(&world, &whole(), None, &[]);
+    assert_eq!(offers.len(), 2, "who names none is offered none");
+    let claim = Claim { among: vec![mig_uuid(2)], ..whole() };
+    let offers = offered(&world, &claim, None, &[]);
+    let [_, _, part] = &offers[..] else { panic!("{offers:?}") };
+    assert_eq!((&part.id.uuid, part.id.index, &part.bar), (&Ok(mig_uuid(2)), 0, &None));
+    assert!(part.capacity.unwrap() < Bytes::from_mib(4_000), "{:?}", part.capacity);
+    assert!(part.capacity.unwrap() > Bytes::from_mib(3_000), "{:?}", part.capacity);
+
+    assert_eq!(of_mig(&world, whole(), &[]), [None, None]);
+    let both = [Some(Bar::MigAlone), Some(Bar::MigAlone)];
+    assert_eq!(of_mig(&world, Claim::whole(2), &[]), both);
+    assert!(Bar::MigAlone.is_lasting(), "nobody waits for it");
+}
+
+#[test]
+fn whoever_uses_a_mig_device_bars_that_one_alone_unless_it_is_not_told_which() {
+    let world = divided();
+    world.state().add(process(200, 1, "other"));
+    world.state().uses(200, 0, 1_000);
+    let other = || Some(Bar::Outsider { pid: Pid(200), name: "other".into() });
+    assert_eq!(of_mig(&world, whole(), &[]), [other(), None]);
+    world.state().devices[0].mig[0].2.clear();
+    assert_eq!(of_mig(&world, whole(), &[]), [other(), other()]);
+}
+
+#[test]
+fn a_lease_on_a_mig_device_is_on_that_one_alone() {
+    let world = divided();
+    let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
+    let on_part = Entry { devices: vec![mig_uuid(1)], ..lease("a", 1, 100, &[]) };
+    assert_eq!(of_mig(&world, whole(), std::slice::from_ref(&on_part)), [leased(), None]);
+    assert_eq!(of_mig(&world, some(100), std::slice::from_ref(&on_part)), [leased(), None]);
+    let inner = offered(&world, &whole(), Some(&on_part), &[]);
+    assert_eq!(inner.len(), 1);
+    assert_eq!(inner[0].id.uuid, Ok(mig_uuid(1)), "within it there is it alone");
+    // One that was made before the device was divided.
+    let before = lease("a", 1, 100, &[0]);
+    assert_eq!(of_mig(&world, whole(), &[before]), [leased(), leased()]);
 }
 
 #[test]

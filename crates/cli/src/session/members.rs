@@ -113,7 +113,7 @@ mod tests {
     fn a_process_belongs_by_its_start_and_by_what_it_has() {
         let folder = tempfile::tempdir().unwrap();
         WalkOn::admit(folder.path()).unwrap();
-        let uses = vec![Use { gpu: 0, mib: 1, utilization_percent: None }];
+        let uses = vec![Use { gpu: 0, mig: None, mib: 1, utilization_percent: None }];
         WalkOn { pid: 70, start_ticks: 700, uses }.enter(folder.path()).unwrap();
         let session: Session = serde_json::from_value(serde_json::json!({
             "machine": "labbox", "began_ns": 0, "live": true,

@@ -31,7 +31,7 @@ fn stage(session: Session) -> Stage {
 }
 
 fn walk_on(idle: &Idle, gpu: u32, mib: u64) -> WalkOn {
-    let uses = vec![Use { gpu, mib, utilization_percent: None }];
+    let uses = vec![Use { gpu, mig: None, mib, utilization_percent: None }];
     WalkOn { pid: idle.pid(), start_ticks: idle.start_ticks(), uses }
 }
 

@@ -71,11 +71,17 @@ pub(crate) struct Device {
     pub(crate) fault: Option<ErrorKind>,
     pub(crate) capability: (u32, u32),
     pub(crate) uuid: Option<DeviceUuid>,
-    pub(crate) mig: bool,
+    /// GPU instance, MiB of it, and those of its processes.
+    pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
+    pub(crate) mig_enabled: bool,
 }
 
 pub(crate) fn uuid(index: u32) -> DeviceUuid {
     DeviceUuid(format!("GPU-{index}"))
+}
+
+pub(crate) fn mig_uuid(gpu_instance: u32) -> DeviceUuid {
+    DeviceUuid(format!("MIG-{gpu_instance}"))
 }
 
 pub(crate) fn process(pid: u32, parent: u32, name: &str) -> ProcessInfo {
@@ -123,7 +129,8 @@ impl World {
             fault: None,
             capability: (8, 0),
             uuid: Some(uuid(index)),
-            mig: false,
+            mig: Vec::new(),
+            mig_enabled: false,
         };
         let processes =
             [process(1, 0, "systemd"), process(2, 1, "bash"), process(SELF, 2, "gpuws")];
@@ -307,7 +314,7 @@ impl GpuBackend for World {
             let mut id = DeviceId::from_index(index as u32);
             id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
             id.minor = Ok(index as u32);
-            let (name, mig_enabled) = (Ok("A100".into()), Ok(device.mig));
+            let (name, mig_enabled) = (Ok("A100".into()), Ok(device.mig_enabled));
             DeviceInfo { name, mig_enabled, ..DeviceInfo::unknown(id) }
         };
         Ok(self.state().devices.iter().enumerate().map(info).collect())
@@ -332,14 +339,32 @@ impl GpuBackend for World {
             memory: Ok(Bytes::from_mib(*mib)),
             utilization: Err(Absent::NotSupported),
             name: Err(Absent::NotRecorded),
-            gpu_instance: None,
+            gpu_instance: device.mig.iter().find(|mig| mig.2.contains(pid)).map(|mig| mig.0),
             compute_instance: None,
         };
         Ok(device.listed.iter().map(process).collect())
     }
 
-    fn mig_instances(&self, _device: &DeviceId) -> Result<Vec<MigInstance>> {
-        Ok(Vec::new())
+    fn mig_instances(&self, id: &DeviceId) -> Result<Vec<MigInstance>> {
+        let state = self.state();
+        let device = state.device(id)?;
+        let mib = |users: &[u32]| {
+            let listed = device.listed.iter().filter(|(pid, _)| users.contains(pid));
+            listed.map(|(_, mib)| mib).sum::<u64>()
+        };
+        let instance = |(index, (number, total, users)): (usize, &(u32, u64, Vec<u32>))| {
+            let mut memory = DeviceSample::absent(Absent::NotSupported).memory;
+            memory.total = Ok(Bytes::from_mib(*total));
+            memory.used = Ok(Bytes::from_mib(10 + mib(users)));
+            MigInstance {
+                index: index as u32,
+                uuid: Ok(mig_uuid(*number)),
+                gpu_instance: Some(*number),
+                compute_instance: Some(0),
+                memory,
+            }
+        };
+        Ok(device.mig.iter().enumerate().map(instance).collect())
     }
 
     fn details(&self, id: &DeviceId, groups: Groups) -> Result<DeviceDetails> {

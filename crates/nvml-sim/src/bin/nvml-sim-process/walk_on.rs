@@ -68,18 +68,18 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
     let shown = visible(devices)?;
     let mut uses: Vec<Use> = Vec::new();
     for (which, mib) in &part.uses {
-        let indexes = match which {
-            Which::Index(index) => std::slice::from_ref(index),
-            Which::Visible => &shown,
+        let named = match which {
+            Which::Index(index) => vec![(*index, None)],
+            Which::Visible => shown.clone(),
         };
-        for gpu in indexes {
-            if !devices.iter().any(|device| device.id().index == *gpu) {
+        for (gpu, mig) in named {
+            if !devices.iter().any(|device| device.id().index == gpu) {
                 return Err(format!("use GPU {gpu}: the machine has no such device"));
             }
-            if uses.iter().any(|known| known.gpu == *gpu) {
+            if uses.iter().any(|known| known.gpu == gpu) {
                 return Err(format!("use GPU {gpu}: it is named twice"));
             }
-            uses.push(Use { gpu: *gpu, mib: *mib, utilization_percent: part.load });
+            uses.push(Use { gpu, mig, mib: *mib, utilization_percent: part.load });
         }
     }
     match uses.is_empty() {
@@ -88,22 +88,18 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
     }
 }
 
-/// Returns the indexes of the devices that a CUDA program would see, counted in PCI order.
-fn visible(devices: &[DeviceState]) -> Told<Vec<u32>> {
+/// Returns the indexes of the devices that a CUDA program would see, counted in PCI order, of a MIG
+/// device with its number there.
+fn visible(devices: &[DeviceState]) -> Told<Vec<(u32, Option<u32>)>> {
     let value = std::env::var_os(VISIBLE);
     let list =
         VisibleList::parse(value.map(|value| value.to_string_lossy().into_owned()).as_deref());
     let resolved = list.resolve(devices, Numbering::ByAddress).map_err(text)?;
-    let whole = |index: u32, uuid: &DeviceUuid| {
-        devices
-            .iter()
-            .any(|device| device.id().index == index && device.id().uuid.as_ref() == Ok(uuid))
+    let mig = |uuid: &DeviceUuid| {
+        let mut all = devices.iter().flat_map(|device| device.mig.iter().flatten());
+        all.find(|mig| mig.uuid.as_ref() == Ok(uuid)).map(|mig| mig.index)
     };
-    let indexes = resolved.devices.iter().map(|named| {
-        let index = named.index.filter(|index| whole(*index, &named.uuid));
-        index.ok_or_else(|| format!("use '{}': it is no whole device", named.uuid))
-    });
-    indexes.collect()
+    Ok(resolved.devices.iter().map(|named| (named.index, mig(&named.uuid))).collect())
 }
 
 /// Opens and maps what a CUDA program holds.
