@@ -6,6 +6,7 @@
 //! would take under another policy or limit is therefore computed, not estimated.
 
 mod blocks;
+pub mod environment;
 mod failure;
 mod free_set;
 mod model;
