@@ -1,7 +1,17 @@
 //! What a job did with device memory, as recorded.
 
+mod check;
+mod error;
+mod pickle;
+mod stacks;
+mod torch;
+
+pub use error::{Place, Problem, TraceError};
+pub use stacks::{Frame, StackId, Stacks};
+
 use gpu_core::Bytes;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Everything that a file tells about the memory of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,6 +23,44 @@ pub struct Recording {
     pub settings: BTreeMap<String, String>,
     /// A trace for each device of which the file tells anything, by device.
     pub devices: Vec<DeviceTrace>,
+    /// Where in the program memory was asked for, as far as the file tells it.
+    pub stacks: Stacks,
+}
+
+/// How much a file may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the file; of a pickle never more than 4 GiB.
+    pub bytes: u64,
+    /// Values in it: numbers, texts, lists, dictionaries. Each takes about 45 bytes of memory at
+    /// most; what a file refers to again counts once.
+    pub values: u64,
+}
+
+impl Default for Limits {
+    /// Returns limits that no recording of a real job reaches: 4 GiB, and 64 Mi values.
+    fn default() -> Self {
+        Limits { bytes: u64::from(u32::MAX), values: 1 << 26 }
+    }
+}
+
+impl Recording {
+    /// Reads a file of any format; which one it is, is told from its content.
+    ///
+    /// # Errors
+    /// [`TraceError`] with the place in the file, where it is of no known format, cut off or
+    /// inconsistent, or beyond the default [`Limits`].
+    pub fn read(bytes: &[u8]) -> Result<Self, TraceError> {
+        Recording::read_within(bytes, Limits::default())
+    }
+
+    /// Reads a file of any format that holds no more than it may.
+    ///
+    /// # Errors
+    /// As [`Recording::read`].
+    pub fn read_within(bytes: &[u8], limits: Limits) -> Result<Self, TraceError> {
+        torch::read(bytes, limits)
+    }
 }
 
 /// Which program wrote a file.
@@ -40,6 +88,24 @@ pub struct DeviceTrace {
     pub segments: Option<Vec<Segment>>,
     /// What happened, in order. It may begin in the middle of a job.
     pub events: Vec<Event>,
+    /// Where in the program each of the events happened; empty where the file tells it of none.
+    pub event_stacks: Vec<Option<StackId>>,
+    /// Where in the program the blocks of the segments that are handed out were asked for, by
+    /// address, as far as the file tells it.
+    pub block_stacks: BTreeMap<u64, StackId>,
+    /// Spans that the program or its framework marked, in order.
+    pub annotations: Vec<Annotation>,
+}
+
+/// The begin or the end of a span that a program marked, such as a step of an optimizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annotation {
+    /// What the span is called.
+    pub name: Arc<str>,
+    /// Whether it begins; else it ends.
+    pub begins: bool,
+    /// When, in microseconds since 1970.
+    pub time_us: u64,
 }
 
 /// A region that the allocator held.

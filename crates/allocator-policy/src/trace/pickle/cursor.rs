@@ -1,36 +1,38 @@
 //! The input of a pickle, taken piece by piece.
 
 use super::super::error::{Place, Problem, TraceError};
+use super::opcode::name;
 
 /// Where a reader is in its input.
 pub(super) struct Cursor<'a> {
     pub(super) input: &'a [u8],
     pub(super) at: usize,
-    /// Where the opcode is whose argument is read, and its name.
-    pub(super) opcode: (usize, &'static str),
+    /// Where the opcode is whose argument is read, and what it is.
+    pub(super) opcode: (usize, u8),
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(input: &'a [u8]) -> Self {
-        Cursor { input, at: 0, opcode: (0, "the first opcode") }
+        Cursor { input, at: 0, opcode: (0, b'.') }
     }
 
     /// Returns the error that the current opcode is wrong.
     pub(super) fn wrong(&self, what: impl std::fmt::Display) -> TraceError {
-        let (at, name) = self.opcode;
-        TraceError::malformed(Place::Byte(at as u64), format!("{name} {what}"))
+        let (at, opcode) = self.opcode;
+        TraceError::malformed(Place::Byte(at as u64), format!("{} {what}", name(opcode)))
     }
 
     /// Returns the error that the current opcode asks for code.
     pub(super) fn code(&self, wanted: String) -> TraceError {
         let (at, opcode) = self.opcode;
+        let opcode = name(opcode);
         TraceError::new(Place::Byte(at as u64), Problem::Code { opcode, wanted })
     }
 
     fn cut(&self, wanted: u64) -> TraceError {
-        let (at, name) = self.opcode;
+        let (at, opcode) = self.opcode;
         let left = self.input.len() - self.at;
-        let what = format!("{name} needs {wanted} bytes, and {left} are left");
+        let what = format!("{} needs {wanted} bytes, and {left} are left", name(opcode));
         TraceError::new(Place::Byte(at as u64), Problem::Truncated { what })
     }
 
@@ -85,8 +87,8 @@ impl<'a> Cursor<'a> {
     pub(super) fn line(&mut self) -> Result<&'a [u8], TraceError> {
         let left = &self.input[self.at..];
         let Some(end) = left.iter().position(|&byte| byte == b'\n') else {
-            let (at, name) = self.opcode;
-            let what = format!("{name} is on a line that does not end");
+            let (at, opcode) = self.opcode;
+            let what = format!("{} is on a line that does not end", name(opcode));
             return Err(TraceError::new(Place::Byte(at as u64), Problem::Truncated { what }));
         };
         self.at += end + 1;

@@ -8,20 +8,13 @@
 //! Source: the opcodes as CPython's `pickletools` documents them, protocols 0 to 5.
 
 mod cursor;
+mod opcode;
 mod reader;
 mod text;
 
+use super::Limits;
 use super::error::{Place, Problem, TraceError};
 use std::borrow::Cow;
-
-/// What a pickle may take at most.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Bytes of input; at most `u32::MAX`.
-    pub(crate) bytes: u64,
-    /// Values in the table.
-    pub(crate) values: u64,
-}
 
 /// A value of a pickle, by its place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +33,8 @@ pub(crate) enum Value {
     None,
     Bool(bool),
     Int(i64),
+    /// A number from 2^63: an unsigned −1, as some lines of frames are, and never a size.
+    Huge(u64),
     Float(f64),
     /// Text in UTF-8, or bytes.
     Text(Text),
@@ -76,13 +71,13 @@ impl<'a> Pickle<'a> {
     ///
     /// # Errors
     /// At the first opcode that is cut off, unknown, out of place, or that asks for code.
-    pub(crate) fn read(input: &'a [u8], bounds: Bounds) -> Result<Self, TraceError> {
-        let most = bounds.bytes.min(u64::from(u32::MAX));
+    pub(crate) fn read(input: &'a [u8], limits: Limits) -> Result<Self, TraceError> {
+        let most = limits.bytes.min(u64::from(u32::MAX));
         if input.len() as u64 > most {
             let problem = Problem::TooMuch { what: "bytes", limit: most };
             return Err(TraceError::new(Place::Whole, problem));
         }
-        reader::Reader::new(input, bounds.values).read()
+        reader::Reader::new(input, limits.values).read()
     }
 
     /// Returns the value that the pickle is of.
@@ -93,6 +88,12 @@ impl<'a> Pickle<'a> {
     /// Returns how many values there are.
     pub(crate) fn values(&self) -> usize {
         self.values.len()
+    }
+
+    /// Returns how many references lists and dictionaries hold together: as many as a walk meets
+    /// that enters each of them once.
+    pub(crate) fn references(&self) -> u64 {
+        self.contents.iter().map(|contents| contents.len() as u64).sum()
     }
 
     /// Returns a value.
@@ -109,7 +110,10 @@ impl<'a> Pickle<'a> {
     }
 
     /// Returns the keys and values of a dictionary, in order; `None` for anything else.
-    pub(crate) fn pairs(&self, at: Ref) -> Option<impl DoubleEndedIterator<Item = (Ref, Ref)>> {
+    pub(crate) fn pairs(
+        &self,
+        at: Ref,
+    ) -> Option<impl DoubleEndedIterator<Item = (Ref, Ref)> + ExactSizeIterator> {
         match self.value(at) {
             Value::Dict(contents) => {
                 let pairs = self.contents[contents.0 as usize].chunks_exact(2);
@@ -135,7 +139,7 @@ impl<'a> Pickle<'a> {
         self.bytes(at).map(String::from_utf8_lossy)
     }
 
-    /// Returns a whole number; `None` for anything else.
+    /// Returns a whole number below 2^63; `None` for anything else.
     pub(crate) fn int(&self, at: Ref) -> Option<i64> {
         match self.value(at) {
             Value::Int(number) => Some(number),
@@ -158,6 +162,7 @@ impl<'a> Pickle<'a> {
             Value::Bool(true) => "True".to_owned(),
             Value::Bool(false) => "False".to_owned(),
             Value::Int(number) => number.to_string(),
+            Value::Huge(number) => number.to_string(),
             Value::Float(number) => format!("{number:?}"),
             Value::Text(_) => {
                 format!("'{}'", super::error::shown(self.bytes(at).unwrap_or_default()))

@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
                 return Err(TraceError::new(Place::Byte(at as u64), Problem::Truncated { what }));
             };
             self.cursor.at += 1;
-            self.cursor.opcode = (at, name(opcode));
+            self.cursor.opcode = (at, opcode);
             if opcode == b'.' {
                 return self.stop();
             }
@@ -185,23 +185,35 @@ impl<'a> Reader<'a> {
     #[cold]
     fn written(&mut self, opcode: u8) -> Result<(), TraceError> {
         let line = self.cursor.line()?;
-        let unreadable = self.cursor.wrong(format!("has the argument '{}'", shown(line)));
         match opcode {
             b'I' if line == b"00" => self.refer(FALSE),
             b'I' if line == b"01" => self.refer(TRUE),
-            b'I' | b'L' => self.push(text::integer(line).map(Value::Int).ok_or(unreadable)?),
-            b'F' => self.push(text::float(line).map(Value::Float).ok_or(unreadable)?),
+            b'I' | b'L' => {
+                let number = text::number(line).ok_or_else(|| self.unreadable(line))?;
+                self.push(number)
+            }
+            b'F' => {
+                let number = text::float(line).ok_or_else(|| self.unreadable(line))?;
+                self.push(Value::Float(number))
+            }
             b'g' | b'p' => {
-                let index = text::integer(line).and_then(|index| usize::try_from(index).ok());
-                let index = index.ok_or(unreadable)?;
+                let index = match text::number(line) {
+                    Some(Value::Int(index)) => usize::try_from(index).ok(),
+                    _ => None,
+                };
+                let index = index.ok_or_else(|| self.unreadable(line))?;
                 if opcode == b'g' { self.recall(index) } else { self.memoize(index) }
             }
             _ => {
                 let undone = if opcode == b'S' { text::quoted } else { text::raw_unicode };
-                self.texts.push(undone(line).ok_or(unreadable)?);
+                self.texts.push(undone(line).ok_or_else(|| self.unreadable(line))?);
                 self.push(Value::Text(Text::Apart(self.texts.len() as u32 - 1)))
             }
         }
+    }
+
+    fn unreadable(&self, argument: &[u8]) -> TraceError {
+        self.cursor.wrong(format!("has the argument '{}'", shown(argument)))
     }
 
     /// Returns the error of an opcode that is not carried out.
@@ -268,11 +280,7 @@ impl<'a> Reader<'a> {
         self.close(Vec::new(), kind)
     }
 
-    fn close(
-        &mut self,
-        items: Vec<Ref>,
-        kind: fn(Contents) -> Value,
-    ) -> Result<(), TraceError> {
+    fn close(&mut self, items: Vec<Ref>, kind: fn(Contents) -> Value) -> Result<(), TraceError> {
         self.contents.push(items);
         self.push(kind(Contents(self.contents.len() as u32 - 1)))
     }
@@ -286,6 +294,12 @@ impl<'a> Reader<'a> {
     /// Reads a whole number of `length` bytes, the lowest first, in two's complement.
     fn long(&mut self, length: u64) -> Result<(), TraceError> {
         let bytes = self.cursor.take(length)?;
+        if let [low @ .., 0] = bytes
+            && let Ok(low) = low.try_into().map(u64::from_le_bytes)
+        {
+            let small = i64::try_from(low).map(Value::Int);
+            return self.push(small.unwrap_or(Value::Huge(low)));
+        }
         if bytes.len() > 8 {
             return Err(self.cursor.wrong(format!(
                 "is a number of {length} bytes; no size or address has more than 8"
@@ -423,80 +437,5 @@ impl<'a> Reader<'a> {
         self.memoized += usize::from(self.memo[index] == EMPTY);
         self.memo[index] = top;
         Ok(())
-    }
-}
-
-/// Returns the name of an opcode.
-fn name(opcode: u8) -> &'static str {
-    match opcode {
-        b'(' => "MARK",
-        b'.' => "STOP",
-        b'0' => "POP",
-        b'1' => "POP_MARK",
-        b'2' => "DUP",
-        b'F' => "FLOAT",
-        b'I' => "INT",
-        b'J' => "BININT",
-        b'K' => "BININT1",
-        b'L' => "LONG",
-        b'M' => "BININT2",
-        b'N' => "NONE",
-        b'P' => "PERSID",
-        b'Q' => "BINPERSID",
-        b'R' => "REDUCE",
-        b'S' => "STRING",
-        b'T' => "BINSTRING",
-        b'U' => "SHORT_BINSTRING",
-        b'V' => "UNICODE",
-        b'X' => "BINUNICODE",
-        b'a' => "APPEND",
-        b'b' => "BUILD",
-        b'c' => "GLOBAL",
-        b'd' => "DICT",
-        b'}' => "EMPTY_DICT",
-        b'e' => "APPENDS",
-        b'g' => "GET",
-        b'h' => "BINGET",
-        b'i' => "INST",
-        b'j' => "LONG_BINGET",
-        b'l' => "LIST",
-        b']' => "EMPTY_LIST",
-        b'o' => "OBJ",
-        b'p' => "PUT",
-        b'q' => "BINPUT",
-        b'r' => "LONG_BINPUT",
-        b's' => "SETITEM",
-        b't' => "TUPLE",
-        b')' => "EMPTY_TUPLE",
-        b'u' => "SETITEMS",
-        b'G' => "BINFLOAT",
-        0x80 => "PROTO",
-        0x81 => "NEWOBJ",
-        0x82 => "EXT1",
-        0x83 => "EXT2",
-        0x84 => "EXT4",
-        0x85 => "TUPLE1",
-        0x86 => "TUPLE2",
-        0x87 => "TUPLE3",
-        0x88 => "NEWTRUE",
-        0x89 => "NEWFALSE",
-        0x8a => "LONG1",
-        0x8b => "LONG4",
-        b'B' => "BINBYTES",
-        b'C' => "SHORT_BINBYTES",
-        0x8c => "SHORT_BINUNICODE",
-        0x8d => "BINUNICODE8",
-        0x8e => "BINBYTES8",
-        0x8f => "EMPTY_SET",
-        0x90 => "ADDITEMS",
-        0x91 => "FROZENSET",
-        0x92 => "NEWOBJ_EX",
-        0x93 => "STACK_GLOBAL",
-        0x94 => "MEMOIZE",
-        0x95 => "FRAME",
-        0x96 => "BYTEARRAY8",
-        0x97 => "NEXT_BUFFER",
-        0x98 => "READONLY_BUFFER",
-        _ => "an unknown opcode",
     }
 }

@@ -1,9 +1,12 @@
 //! Arguments that protocol 0 writes as text.
 
+use super::Value;
+
 /// Reads a decimal number of at most 64 bits; Python 2 wrote some with an `L`.
-pub(super) fn integer(line: &[u8]) -> Option<i64> {
-    let digits = line.strip_suffix(b"L").unwrap_or(line);
-    std::str::from_utf8(digits).ok()?.trim_ascii().parse().ok()
+pub(super) fn number(line: &[u8]) -> Option<Value> {
+    let digits = std::str::from_utf8(line.strip_suffix(b"L").unwrap_or(line)).ok()?.trim_ascii();
+    let int = digits.parse().map(Value::Int);
+    int.or_else(|_| digits.parse().map(Value::Huge)).ok()
 }
 
 /// Reads a number with a fraction.
@@ -90,9 +93,10 @@ mod tests {
 
     #[test]
     fn numbers_are_of_64_bits() {
-        assert_eq!(integer(b"9223372036854775807L"), Some(i64::MAX));
-        assert_eq!(integer(b"-5"), Some(-5));
-        assert_eq!(integer(b"9223372036854775808"), None);
+        assert_eq!(number(b"9223372036854775807L"), Some(Value::Int(i64::MAX)));
+        assert_eq!(number(b"-5"), Some(Value::Int(-5)));
+        assert_eq!(number(b"9223372036854775808"), Some(Value::Huge(1 << 63)));
+        assert_eq!(number(b"18446744073709551616"), None);
         assert_eq!(float(b"0.25"), Some(0.25));
     }
 }

@@ -1,0 +1,48 @@
+//! What holds in every recording, whichever program wrote it.
+
+use super::Segment;
+
+/// The largest size that is taken for one: a PiB, more than any device has.
+pub(crate) const LARGEST: u64 = 1 << 50;
+
+/// Makes sure that the blocks of a segment follow each other from its begin to its end.
+pub(crate) fn blocks(segment: &Segment) -> Result<(), Inconsistent> {
+    let mut end = segment.address;
+    for (index, block) in segment.blocks.iter().enumerate() {
+        let wrong = |what: String| Err(Inconsistent { block: Some(index), what });
+        if block.size == 0 {
+            return wrong("a block of no bytes".to_owned());
+        }
+        if block.address != end {
+            let address = block.address;
+            return wrong(format!("a block at {address:#x} where one at {end:#x} must follow"));
+        }
+        // Neither sum overflows: each size is at most LARGEST, each address below 2^63.
+        end += block.size;
+        if end > segment.address + segment.size {
+            let last = segment.address + segment.size;
+            return wrong(format!("a block that ends at {end:#x}, after its segment at {last:#x}"));
+        }
+    }
+    if end != segment.address + segment.size {
+        let (covered, size) = (end - segment.address, segment.size);
+        let what = format!("the blocks make up {covered} bytes of a segment of {size}");
+        return Err(Inconsistent { block: None, what });
+    }
+    Ok(())
+}
+
+/// Orders segments by address and makes sure that none overlaps the next; returns the addresses of
+/// two that do.
+pub(crate) fn order(segments: &mut [Segment]) -> Result<(), (u64, u64)> {
+    segments.sort_by_key(|segment| segment.address);
+    let overlap = segments.windows(2).find(|pair| pair[0].address + pair[0].size > pair[1].address);
+    overlap.map_or(Ok(()), |pair| Err((pair[0].address, pair[1].address)))
+}
+
+/// What does not fit in a segment.
+pub(crate) struct Inconsistent {
+    /// The block; the segment itself where it is `None`.
+    pub(crate) block: Option<usize>,
+    pub(crate) what: String,
+}

@@ -1,0 +1,145 @@
+//! Entries of a snapshot, and how an error names them.
+
+use super::super::check::LARGEST;
+use super::super::error::{Place, Problem, TraceError};
+use super::super::pickle::{Pickle, Ref};
+use std::cell::Cell;
+use std::fmt;
+
+/// An entry of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Spot {
+    Root,
+    Segments,
+    Segment(usize),
+    Block(usize, usize),
+    Traces,
+    Trace(usize),
+    Event(usize, usize),
+    Annotations,
+    Annotation(usize),
+    Settings,
+}
+
+impl Spot {
+    /// Returns the error that something is wrong here.
+    pub(super) fn wrong(self, what: impl Into<String>) -> TraceError {
+        let place = match self {
+            Spot::Root => Place::Whole,
+            _ => Place::Entry(self.to_string()),
+        };
+        TraceError::malformed(place, what)
+    }
+
+    /// Returns the error that a key is missing here.
+    pub(super) fn without(self, key: &str) -> TraceError {
+        self.wrong(format!("'{key}' is missing"))
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spot::Root => f.write_str("the snapshot"),
+            Spot::Segments => f.write_str("segments"),
+            Spot::Segment(segment) => write!(f, "segments[{segment}]"),
+            Spot::Block(segment, block) => write!(f, "segments[{segment}]['blocks'][{block}]"),
+            Spot::Traces => f.write_str("device_traces"),
+            Spot::Trace(device) => write!(f, "device_traces[{device}]"),
+            Spot::Event(device, event) => write!(f, "device_traces[{device}][{event}]"),
+            Spot::Annotations => f.write_str("external_annotations"),
+            Spot::Annotation(index) => write!(f, "external_annotations[{index}]"),
+            Spot::Settings => f.write_str("allocator_settings"),
+        }
+    }
+}
+
+/// Walks the entries of a pickle, and not much more often than the pickle has them.
+///
+/// A file may refer to one list from many places and so have a walk meet it many times; no snapshot
+/// does. That bounds the time and the memory of a walk by the size of the file.
+pub(super) struct Entries<'p> {
+    pub(super) pickle: &'p Pickle<'p>,
+    left: Cell<u64>,
+    most: u64,
+}
+
+impl<'p> Entries<'p> {
+    pub(super) fn new(pickle: &'p Pickle<'p>) -> Self {
+        let most = 2 * pickle.references() + 1_000;
+        Entries { pickle, left: Cell::new(most), most }
+    }
+
+    fn spend(&self, count: usize, spot: Spot) -> Result<(), TraceError> {
+        // Even what is empty takes a step.
+        let Some(left) = self.left.get().checked_sub(count as u64 + 1) else {
+            let what = "entries, because it refers to the same ones again and again";
+            let problem = Problem::TooMuch { what, limit: self.most };
+            return Err(TraceError::new(Place::Entry(spot.to_string()), problem));
+        };
+        self.left.set(left);
+        Ok(())
+    }
+
+    /// Returns the items of a list.
+    pub(super) fn list(&self, at: Ref, spot: Spot) -> Result<&'p [Ref], TraceError> {
+        let items = self
+            .pickle
+            .items(at)
+            .ok_or_else(|| spot.wrong(format!("{} where a list must be", self.pickle.shown(at))))?;
+        self.spend(items.len(), spot)?;
+        Ok(items)
+    }
+
+    /// Returns the keys and values of a dictionary.
+    pub(super) fn dict(
+        &self,
+        at: Ref,
+        spot: Spot,
+    ) -> Result<impl DoubleEndedIterator<Item = (Ref, Ref)> + ExactSizeIterator + use<'p>, TraceError>
+    {
+        let pickle = self.pickle;
+        let pairs = pickle.pairs(at).ok_or_else(|| {
+            spot.wrong(format!("{} where a dictionary must be", pickle.shown(at)))
+        })?;
+        self.spend(pairs.len(), spot)?;
+        Ok(pairs)
+    }
+
+    /// Returns what a key is called; nothing for a key that is no text.
+    #[inline]
+    pub(super) fn key(&self, at: Ref) -> &'p [u8] {
+        self.pickle.bytes(at).unwrap_or_default()
+    }
+
+    /// Returns a number that is not negative.
+    #[inline]
+    pub(super) fn number(&self, at: Ref, spot: Spot, key: &str) -> Result<u64, TraceError> {
+        let number = self.pickle.int(at).and_then(|number| u64::try_from(number).ok());
+        number.ok_or_else(|| {
+            spot.wrong(format!("'{key}' is {}, not a number from 0", self.pickle.shown(at)))
+        })
+    }
+
+    /// Returns a size that a device can have.
+    #[inline]
+    pub(super) fn size(&self, at: Ref, spot: Spot, key: &str) -> Result<u64, TraceError> {
+        let size = self.number(at, spot, key)?;
+        fits(size, spot, key)?;
+        Ok(size)
+    }
+
+    /// Returns the number of a device.
+    pub(super) fn device(&self, at: Ref, spot: Spot, key: &str) -> Result<u32, TraceError> {
+        let number = self.number(at, spot, key)?;
+        u32::try_from(number).map_err(|_| spot.wrong(format!("'{key}' is {number}, not a device")))
+    }
+}
+
+/// Makes sure that a device can have a size.
+pub(super) fn fits(size: u64, spot: Spot, key: &str) -> Result<(), TraceError> {
+    if size > LARGEST {
+        return Err(spot.wrong(format!("'{key}' is {size} bytes, more than any device has")));
+    }
+    Ok(())
+}

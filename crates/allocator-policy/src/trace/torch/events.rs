@@ -1,0 +1,89 @@
+//! What happened on each device.
+
+use super::super::error::{TraceError, shown};
+use super::super::pickle::Ref;
+use super::super::{Action, Event, StackId};
+use super::Reader;
+use super::entry::{Spot, fits};
+
+impl Reader<'_> {
+    /// Reads the traces, one for each device of the program.
+    pub(super) fn traces(&mut self, list: Ref) -> Result<(), TraceError> {
+        for (device, &trace) in self.entries.list(list, Spot::Traces)?.iter().enumerate() {
+            let entries = self.entries.list(trace, Spot::Trace(device))?;
+            if entries.is_empty() {
+                continue;
+            }
+            let number = u32::try_from(device);
+            let number = number.map_err(|_| Spot::Trace(device).wrong("too many devices"))?;
+            let mut events = Vec::with_capacity(entries.len());
+            let mut stacks = Vec::with_capacity(entries.len());
+            for (index, &entry) in entries.iter().enumerate() {
+                let (event, stack, both) = self.event(entry, Spot::Event(device, index))?;
+                if both {
+                    events.push(Event { action: Action::FreeRequested, ..event });
+                    stacks.push(stack);
+                }
+                events.push(event);
+                stacks.push(stack);
+            }
+            if stacks.iter().all(Option::is_none) {
+                stacks = Vec::new();
+            }
+            let trace = self.device(number);
+            (trace.events, trace.event_stacks) = (events, stacks);
+        }
+        Ok(())
+    }
+
+    /// Reads an event, where in the program it happened, and whether it stands for both the request
+    /// to free and the completion, as in the first version that had traces.
+    fn event(
+        &mut self,
+        entry: Ref,
+        spot: Spot,
+    ) -> Result<(Event, Option<StackId>, bool), TraceError> {
+        let (mut action, mut address, mut size) = (None, None, None);
+        let (mut stream, mut time_us, mut frames) = (0, 0, None);
+        for (key, value) in self.entries.dict(entry, spot)? {
+            match self.entries.key(key) {
+                b"action" => action = Some(value),
+                b"addr" | b"address" => address = Some(self.entries.number(value, spot, "addr")?),
+                b"device_free" => {
+                    address = Some(self.entries.number(value, spot, "device_free")?);
+                }
+                b"size" => size = Some(self.entries.number(value, spot, "size")?),
+                b"stream" => stream = self.entries.number(value, spot, "stream")?,
+                b"time_us" => time_us = self.entries.number(value, spot, "time_us")?,
+                b"frames" => frames = Some(value),
+                _ => {}
+            }
+        }
+        let named = action.ok_or_else(|| spot.without("action"))?;
+        let named = self.entries.pickle.bytes(named).unwrap_or_default();
+        let action = match named {
+            b"alloc" => Action::Alloc,
+            b"free_requested" => Action::FreeRequested,
+            b"free_completed" | b"free" => Action::FreeCompleted,
+            b"segment_alloc" => Action::SegmentAlloc,
+            b"segment_free" => Action::SegmentFree,
+            b"segment_map" => Action::SegmentMap,
+            b"segment_unmap" => Action::SegmentUnmap,
+            b"oom" => Action::OutOfMemory,
+            b"snapshot" => Action::Snapshot,
+            other => return Err(spot.wrong(format!("the action '{}' is unknown", shown(other)))),
+        };
+        let address = address.ok_or_else(|| spot.without("addr"))?;
+        let size = size.ok_or_else(|| spot.without("size"))?;
+        // A program may ask for any size; what it got, a device had.
+        if action != Action::OutOfMemory {
+            fits(size, spot, "size")?;
+        }
+        let stack = match frames {
+            Some(frames) => self.frames.stack(&self.entries, frames, spot)?,
+            None => None,
+        };
+        let event = Event { action, address, size, stream, time_us };
+        Ok((event, stack, named == b"free"))
+    }
+}

@@ -1,0 +1,135 @@
+//! PyTorch's memory snapshots, of every version.
+//!
+//! `torch.cuda.memory._dump_snapshot` writes a dictionary of `segments` and `device_traces`, since
+//! 2.1 also of `allocator_settings`, since 2.5 also of `external_annotations`;
+//! `torch.cuda.memory_snapshot` returns the list of segments alone. A key that is not known is
+//! passed over. None of the versions writes anything but plain data into the pickle.
+
+mod entry;
+mod events;
+mod frames;
+mod segments;
+
+use super::error::TraceError;
+use super::pickle::{Pickle, Ref, Value};
+use super::{Annotation, DeviceTrace, Format, Limits, Recording};
+use entry::{Entries, Spot};
+use frames::Frames;
+use std::collections::BTreeMap;
+
+/// Reads a snapshot.
+pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
+    let pickle = Pickle::read(input, limits)?;
+    let root = pickle.root();
+    let mut reader = Reader {
+        entries: Entries::new(&pickle),
+        frames: Frames::new(&pickle),
+        devices: BTreeMap::new(),
+    };
+    let mut settings = BTreeMap::new();
+    match pickle.value(root) {
+        Value::Sequence(_) => reader.segments(root)?,
+        Value::Dict(_) => {
+            let part = |key| pickle.get(root, key);
+            if part("segments").is_none() && part("device_traces").is_none() {
+                return Err(Spot::Root.wrong("the dictionary has no 'segments'"));
+            }
+            part("device_traces").map(|traces| reader.traces(traces)).transpose()?;
+            part("segments").map(|segments| reader.segments(segments)).transpose()?;
+            part("external_annotations").map(|spans| reader.annotations(spans)).transpose()?;
+            if let Some(found) = part("allocator_settings") {
+                settings = reader.settings(found)?;
+            }
+        }
+        _ => {
+            let what = format!("it is {}, not a snapshot", pickle.shown(root));
+            return Err(Spot::Root.wrong(what));
+        }
+    }
+    Ok(Recording {
+        format: Format::TorchSnapshot,
+        settings,
+        devices: reader.devices.into_values().collect(),
+        stacks: reader.frames.finish(),
+    })
+}
+
+/// What is collected of a snapshot.
+struct Reader<'p> {
+    entries: Entries<'p>,
+    frames: Frames,
+    devices: BTreeMap<u32, DeviceTrace>,
+}
+
+impl<'p> Reader<'p> {
+    fn device(&mut self, device: u32) -> &mut DeviceTrace {
+        self.devices
+            .entry(device)
+            .or_insert_with(|| DeviceTrace { device, ..DeviceTrace::default() })
+    }
+
+    fn annotations(&mut self, list: Ref) -> Result<(), TraceError> {
+        for (index, &item) in self.entries.list(list, Spot::Annotations)?.iter().enumerate() {
+            let spot = Spot::Annotation(index);
+            let (mut name, mut stage, mut device, mut time) = (None, None, 0, 0);
+            for (key, value) in self.entries.dict(item, spot)? {
+                match self.entries.key(key) {
+                    b"name" => name = Some(value),
+                    b"stage" => stage = Some(value),
+                    b"device" => device = self.entries.device(value, spot, "device")?,
+                    b"time_us" => time = self.entries.number(value, spot, "time_us")?,
+                    _ => {}
+                }
+            }
+            let name = name.ok_or_else(|| spot.without("name"))?;
+            let name = self
+                .frames
+                .text(self.entries.pickle, name)
+                .ok_or_else(|| spot.wrong("'name' is no text"))?;
+            let begins = match stage.and_then(|stage| self.entries.pickle.bytes(stage)) {
+                Some(b"START") => true,
+                Some(b"END") => false,
+                _ => return Err(spot.wrong("'stage' is neither 'START' nor 'END'")),
+            };
+            let annotation = Annotation { name, begins, time_us: time };
+            self.device(device).annotations.push(annotation);
+        }
+        Ok(())
+    }
+
+    /// Reads settings as text, as `PYTORCH_CUDA_ALLOC_CONF` would have them; a dictionary in them
+    /// becomes `1:0,2:0`. What is neither a number nor text is passed over.
+    fn settings(&mut self, dict: Ref) -> Result<BTreeMap<String, String>, TraceError> {
+        let pickle = self.entries.pickle;
+        let mut settings = BTreeMap::new();
+        for (key, value) in self.entries.dict(dict, Spot::Settings)? {
+            let Some(name) = short(pickle, key) else { continue };
+            let text = match pickle.value(value) {
+                Value::Dict(_) => {
+                    let pairs = self.entries.dict(value, Spot::Settings)?;
+                    let parts = pairs.map(|(key, value)| {
+                        Some(format!("{}:{}", short(pickle, key)?, short(pickle, value)?))
+                    });
+                    parts.collect::<Option<Vec<_>>>().map(|parts| parts.join(","))
+                }
+                _ => short(pickle, value),
+            };
+            if let Some(text) = text {
+                settings.insert(name, text);
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// Returns a number or a text that is no longer than a setting is.
+fn short(pickle: &Pickle<'_>, at: Ref) -> Option<String> {
+    const LONGEST: usize = 4096;
+    match pickle.value(at) {
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(pickle.shown(at)),
+        Value::Text(_) if pickle.bytes(at)?.len() <= LONGEST => {
+            pickle.text(at).map(|text| text.into_owned())
+        }
+        _ => None,
+    }
+}
