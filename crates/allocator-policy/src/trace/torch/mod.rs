@@ -35,8 +35,9 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
                 return Err(Spot::Root.wrong("the dictionary has no 'segments'"));
             }
             part("device_traces").map(|traces| reader.traces(traces)).transpose()?;
-            part("segments").map(|segments| reader.segments(segments)).transpose()?;
             part("external_annotations").map(|spans| reader.annotations(spans)).transpose()?;
+            // Last, when all devices are known: where nothing is listed, nothing was held.
+            part("segments").map(|segments| reader.segments(segments)).transpose()?;
             if let Some(found) = part("allocator_settings") {
                 settings = reader.settings(found)?;
             }

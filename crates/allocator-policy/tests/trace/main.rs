@@ -1,0 +1,5 @@
+//! Recordings of every format and version, real ones and hostile ones.
+
+mod pickler;
+mod real;
+mod versions;
