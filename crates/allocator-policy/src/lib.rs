@@ -5,17 +5,20 @@
 //! serves a Rust program on a real GPU and replays a recorded job on a modelled one. What a job
 //! would take under another policy or limit is therefore computed, not estimated.
 
+pub mod bfc;
 mod blocks;
 pub mod environment;
 mod failure;
 mod free_set;
 mod model;
+mod owner;
 mod policy;
 mod replay;
 mod start;
 pub mod trace;
 mod workload;
 
+pub use bfc::Bfc;
 pub use failure::{Failure, Shortage};
 pub use model::ModelMemory;
 pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};

@@ -1,0 +1,75 @@
+//! TensorFlow's 21 bins, as a view of the chunks.
+
+use super::{Bfc, UNIT};
+use crate::policy::BlockState;
+use gpu_core::{Bytes, DeviceMemory};
+use serde::Serialize;
+
+/// How many bins there are.
+pub(super) const BINS: usize = 21;
+
+/// The chunks of one bin: from its size up to twice that, and of the last one all above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bin {
+    /// How long its shortest chunks are.
+    #[serde(rename = "size_bytes")]
+    pub size: Bytes,
+    /// How many chunks are of it, free or not.
+    pub chunks: u64,
+    /// How many of them are handed out.
+    pub chunks_in_use: u64,
+    /// How long all are.
+    #[serde(rename = "total_bytes")]
+    pub total: Bytes,
+    /// How long those are that are handed out.
+    #[serde(rename = "in_use_bytes")]
+    pub in_use: Bytes,
+    /// What was asked for of those.
+    #[serde(rename = "requested_bytes")]
+    pub requested: Bytes,
+}
+
+/// Returns the number of the bin of a size.
+pub(super) fn bin_of(size: u64) -> usize {
+    ((size.max(UNIT) / UNIT).ilog2() as usize).min(BINS - 1)
+}
+
+/// Returns how long the shortest chunks of a bin are.
+pub(super) fn size_of(bin: usize) -> u64 {
+    UNIT << bin
+}
+
+impl<M: DeviceMemory> Bfc<M> {
+    /// Returns TensorFlow's bins, shortest first.
+    pub fn bins(&self) -> [Bin; BINS] {
+        let mut bins: [Bin; BINS] =
+            std::array::from_fn(|bin| Bin { size: Bytes(size_of(bin)), ..Bin::default() });
+        let chunks = self.regions.iter().flat_map(|held| self.chunks(held.first));
+        for chunk in chunks.map(|id| self.blocks[id]) {
+            let bin = &mut bins[bin_of(chunk.size)];
+            bin.chunks += 1;
+            bin.total += Bytes(chunk.size);
+            if chunk.state == BlockState::Active {
+                bin.chunks_in_use += 1;
+                bin.in_use += Bytes(chunk.size);
+                bin.requested += Bytes(chunk.requested);
+            }
+        }
+        bins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bin_ends_where_the_next_begins() {
+        for bin in 0..BINS {
+            let size = size_of(bin);
+            assert_eq!((bin_of(size), bin_of(size + 255), bin_of(2 * size - 1)), (bin, bin, bin));
+            assert_eq!(bin_of(2 * size), (bin + 1).min(BINS - 1));
+        }
+        assert_eq!((bin_of(0), bin_of(1), bin_of(u64::MAX)), (0, 0, BINS - 1));
+    }
+}

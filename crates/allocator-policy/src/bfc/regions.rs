@@ -1,0 +1,129 @@
+//! What is held of the device.
+
+use crate::blocks::BlockId;
+use gpu_core::{Bytes, DeviceFault, DeviceMemory, Region, Result};
+
+/// A region that is held of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) region: Region,
+    /// Its lowest chunk, which stays the lowest: chunks are joined to the one below.
+    pub(super) first: BlockId,
+}
+
+impl Held {
+    pub(super) fn end(&self) -> u64 {
+        self.region.address + self.region.size.0
+    }
+}
+
+/// Everything that is held of the device, by address.
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    held: Vec<Held>,
+    /// Where regions lie that are to be adjacent, once there are any.
+    range: Option<Range>,
+}
+
+/// Addresses of which a part has memory.
+#[derive(Debug)]
+struct Range {
+    addresses: Region,
+    page: u64,
+    /// Where the next region begins.
+    next: u64,
+}
+
+impl Regions {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Held> {
+        self.held.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Asks the device for a region of its own; `None` when it has not that much.
+    pub(super) fn take(memory: &impl DeviceMemory, size: u64) -> Result<Option<Region>> {
+        unless_refused(memory.reserve(Bytes(size)))
+    }
+
+    /// Asks the device for pages behind all that it gave before, within `limit` bytes of addresses;
+    /// `None` when it has not that much.
+    pub(super) fn take_adjacent(
+        &mut self,
+        memory: &impl DeviceMemory,
+        size: u64,
+        limit: u64,
+    ) -> Result<Option<Region>> {
+        let range = match &mut self.range {
+            Some(range) => range,
+            None => {
+                let page = memory.page()?.0;
+                // Whole pages of addresses, as far as there are any.
+                let size = limit.checked_next_multiple_of(page).unwrap_or(limit / page * page);
+                let Some(addresses) = unless_refused(memory.reserve_addresses(Bytes(size)))? else {
+                    return Ok(None);
+                };
+                self.range.insert(Range { addresses, page, next: addresses.address })
+            }
+        };
+        let end = range.addresses.address + range.addresses.size.0;
+        let size = size.checked_next_multiple_of(range.page);
+        let Some(size) = size.filter(|size| *size <= end - range.next) else { return Ok(None) };
+        let region = Region { address: range.next, size: Bytes(size) };
+        if unless_refused(memory.map(region))?.is_none() {
+            return Ok(None);
+        }
+        range.next += size;
+        Ok(Some(region))
+    }
+
+    /// Lengthens the region that ends where this one begins, if there is one and regions are
+    /// adjacent; returns its lowest chunk.
+    pub(super) fn lengthen(&mut self, region: Region) -> Option<BlockId> {
+        self.range.as_ref()?;
+        let below = self.held.iter_mut().find(|held| held.end() == region.address)?;
+        below.region.size += region.size;
+        Some(below.first)
+    }
+
+    pub(super) fn add(&mut self, region: Region, first: BlockId) {
+        let place = self.held.partition_point(|held| held.region.address < region.address);
+        self.held.insert(place, Held { region, first });
+    }
+
+    /// Gives a region back to the device.
+    pub(super) fn give_back(&mut self, memory: &impl DeviceMemory, region: Region) -> Result<()> {
+        match &mut self.range {
+            None => memory.release(region)?,
+            Some(range) => {
+                memory.unmap(region)?;
+                if region.address + region.size.0 == range.next {
+                    range.next = region.address;
+                }
+            }
+        }
+        self.held.retain(|held| held.region != region);
+        Ok(())
+    }
+
+    /// Gives everything back, as far as the device takes it.
+    pub(super) fn give_all_back(&mut self, memory: &impl DeviceMemory) {
+        for held in std::mem::take(&mut self.held) {
+            let _ = self.give_back(memory, held.region);
+        }
+        if let Some(range) = self.range.take() {
+            let _ = memory.release_addresses(range.addresses);
+        }
+    }
+}
+
+/// Makes a device's lack of memory an answer.
+pub(super) fn unless_refused<T>(given: Result<T>) -> Result<Option<T>> {
+    match given {
+        Ok(given) => Ok(Some(given)),
+        Err(error) if error.kind() == DeviceFault::OutOfMemory.into() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,106 @@
+//! What TensorFlow counts.
+
+use super::Bfc;
+use gpu_core::{Bytes, DeviceMemory};
+use serde::Serialize;
+
+/// TensorFlow's statistics of an allocator, by its names (`AllocatorStats`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Statistics {
+    /// How many chunks were handed out since the start.
+    pub num_allocs: u64,
+    /// How long all chunks are that are handed out: what was charged, not what was asked for.
+    pub bytes_in_use: Bytes,
+    /// The most of it at once.
+    pub peak_bytes_in_use: Bytes,
+    /// The longest chunk that was handed out.
+    pub largest_alloc_size: Bytes,
+    /// The limit.
+    pub bytes_limit: Bytes,
+    /// What was set aside by others on the allocator's behalf: nothing, in this allocator.
+    pub bytes_reserved: Bytes,
+    /// Held of the device.
+    pub pool_bytes: Bytes,
+    /// The most that was held.
+    pub peak_pool_bytes: Bytes,
+    /// The longest chunk that is not handed out.
+    pub largest_free_block_bytes: Bytes,
+    /// Which share of what is not handed out lies outside its longest chunk, from 0 to 1.
+    pub fragmentation: f64,
+}
+
+/// What is counted at each step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) handed_out: u64,
+    pub(super) returned: u64,
+    pub(super) in_use: u64,
+    pub(super) requested: u64,
+    pub(super) peak_in_use: u64,
+    pub(super) largest: u64,
+    pub(super) pool: u64,
+    pub(super) peak_pool: u64,
+    pub(super) retries: u64,
+    pub(super) out_of_memory: u64,
+    pub(super) device_allocations: u64,
+    pub(super) device_frees: u64,
+    /// Pieces handed out before the figures were last cleared.
+    pub(super) before: u64,
+}
+
+impl Counts {
+    #[inline]
+    pub(super) fn hand_out(&mut self, size: u64, requested: u64) {
+        self.handed_out += 1;
+        self.in_use += size;
+        self.requested += requested;
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
+        self.largest = self.largest.max(size);
+    }
+
+    #[inline]
+    pub(super) fn take_back(&mut self, size: u64, requested: u64) {
+        self.returned += 1;
+        self.in_use -= size;
+        self.requested -= requested;
+    }
+
+    pub(super) fn take_of_device(&mut self, size: u64) {
+        self.device_allocations += 1;
+        self.pool += size;
+        self.peak_pool = self.peak_pool.max(self.pool);
+    }
+
+    pub(super) fn give_to_device(&mut self, size: u64) {
+        self.device_frees += 1;
+        self.pool -= size;
+    }
+
+    pub(super) fn reset_peaks(&mut self) {
+        self.before = self.handed_out;
+        self.peak_in_use = self.in_use;
+        self.peak_pool = self.pool;
+        self.largest = 0;
+    }
+}
+
+impl<M: DeviceMemory> Bfc<M> {
+    /// Returns TensorFlow's statistics.
+    pub fn statistics(&self) -> Statistics {
+        let counts = &self.counts;
+        let (free, largest) = (counts.pool - counts.in_use, self.largest_free());
+        let scattered = free.saturating_sub(largest) as f64;
+        Statistics {
+            num_allocs: counts.handed_out - counts.before,
+            bytes_in_use: Bytes(counts.in_use),
+            peak_bytes_in_use: Bytes(counts.peak_in_use),
+            largest_alloc_size: Bytes(counts.largest),
+            bytes_limit: Bytes(self.limit),
+            bytes_reserved: Bytes(0),
+            pool_bytes: Bytes(counts.pool),
+            peak_pool_bytes: Bytes(counts.peak_pool),
+            largest_free_block_bytes: Bytes(largest),
+            fragmentation: if free == 0 { 0.0 } else { scattered / free as f64 },
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Chunks that were given back before the work that uses them has ended.
+//!
+//! TensorFlow stamps them with a counter of its work and lets them be handed out again at once to
+//! work that runs behind the stamp. Such a chunk is kept apart from its neighbours until nothing
+//! uses it any more, or until nothing else is left to satisfy a request.
+
+use crate::blocks::{BlockId, Blocks};
+use crate::free_set::{Free, FreeSet};
+use std::collections::BTreeMap;
+
+/// The chunks that wait. `list` of each says for how many stamps.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    set: FreeSet,
+    /// Which chunk each stamp lies in, oldest first.
+    stamps: BTreeMap<u64, BlockId>,
+    last: u64,
+}
+
+impl Waiting {
+    /// Returns the smallest chunk that suffices.
+    pub(super) fn best_fit(&self, size: u64) -> Option<Free> {
+        self.set.best_fit(size)
+    }
+
+    /// Returns how long the longest chunk is.
+    pub(super) fn largest(&self) -> u64 {
+        self.set.largest().map_or(0, |free| free.size)
+    }
+
+    /// Visits the chunks by size and address.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Free> + '_ {
+        self.set.iter()
+    }
+
+    /// Returns the chunks in the order in which they were given back; one that was merged may come
+    /// several times.
+    pub(super) fn in_order(&self) -> Vec<BlockId> {
+        self.stamps.values().copied().collect()
+    }
+
+    /// Adds a chunk and returns its stamp.
+    pub(super) fn add(&mut self, blocks: &mut Blocks, id: BlockId) -> u64 {
+        self.last += 1;
+        self.stamps.insert(self.last, id);
+        blocks[id].list = 1;
+        self.insert(blocks, id);
+        self.last
+    }
+
+    /// Forgets a stamp; returns the chunk, removed, if it waits for no other.
+    pub(super) fn complete(&mut self, blocks: &mut Blocks, stamp: u64) -> Option<BlockId> {
+        let id = self.stamps.remove(&stamp)?;
+        blocks[id].list -= 1;
+        (blocks[id].list == 0).then(|| {
+            self.remove(blocks, id);
+            id
+        })
+    }
+
+    /// Removes a chunk that keeps its stamps.
+    pub(super) fn remove(&mut self, blocks: &Blocks, id: BlockId) {
+        let removed = self.set.remove(blocks[id].size, blocks[id].address);
+        debug_assert!(removed, "it waits");
+    }
+
+    /// Adds a chunk that has its stamps.
+    pub(super) fn insert(&mut self, blocks: &Blocks, id: BlockId) {
+        let (size, address) = (blocks[id].size, blocks[id].address);
+        self.set.insert(Free { size, address, block: id });
+    }
+
+    /// Says that the stamps of one chunk lie in another from now on, or nowhere.
+    pub(super) fn restamp(&mut self, from: BlockId, to: Option<BlockId>) {
+        match to {
+            None => self.stamps.retain(|_, id| *id != from),
+            Some(to) => {
+                for id in self.stamps.values_mut().filter(|id| **id == from) {
+                    *id = to;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A device that fails.
+
+use crate::stage::Faulty;
+use gpu_allocator_policy::bfc::Settings;
+use gpu_allocator_policy::{Bfc, Failure, Policy, Stream};
+use gpu_core::{Bytes, DeviceFault};
+use std::sync::Arc;
+
+fn growing(limit: u64) -> Settings {
+    Settings { limit: Some(Bytes(limit)), allow_growth: true, ..Settings::default() }
+}
+
+#[test]
+fn a_lost_device_is_told_from_a_full_one() {
+    let memory = Faulty::new(Bytes::from_mib(64));
+    let mut bfc = Bfc::new(Arc::clone(&memory), growing(64 << 20)).expect("a limit is set");
+    memory.fail(1, DeviceFault::Lost);
+    let failure = bfc.allocate(Bytes(1), Stream(0)).expect_err("the device is lost");
+    assert!(matches!(failure, Failure::Device(error) if error.kind() == DeviceFault::Lost.into()));
+    assert_eq!(memory.asked.lock().unwrap().len(), 1, "it does not back off");
+    assert_eq!((bfc.usage().out_of_memory, bfc.usage().segments), (0, 0));
+    assert!(bfc.allocate(Bytes(1), Stream(0)).is_ok());
+}
+
+#[test]
+fn a_device_that_does_not_answer_gives_no_limit() {
+    let memory = Faulty::new(Bytes::from_mib(64));
+    memory.fail(1, DeviceFault::Lost);
+    let unlimited = Settings::default();
+    assert!(matches!(Bfc::new(Arc::clone(&memory), unlimited), Err(Failure::Device(_))));
+}
+
+#[test]
+fn a_region_that_is_not_taken_back_is_kept_and_the_others_go() {
+    for adjacent_regions in [false, true] {
+        let memory = Faulty::new(Bytes::from_mib(64));
+        let settings = Settings { adjacent_regions, ..growing(64 << 20) };
+        let mut bfc = Bfc::new(Arc::clone(&memory), settings).expect("a limit is set");
+        // A wall between regions keeps adjacent ones apart.
+        let taken = [2, 4, 8].map(|mib| bfc.allocate(Bytes(mib << 20), Stream(0)));
+        for chunk in taken {
+            bfc.free(chunk.expect("64 MiB are free")).expect("it is of this allocator");
+        }
+        memory.fail(1, DeviceFault::InUse);
+        assert!(matches!(bfc.empty_cache(), Err(Failure::Device(_))));
+        let kept = if adjacent_regions { 14 } else { 2 };
+        assert_eq!(bfc.usage().reserved, Bytes::from_mib(kept));
+        assert_eq!(memory.model.used(), Bytes::from_mib(kept));
+        assert!(bfc.allocate(Bytes(2 << 20), Stream(0)).is_ok());
+        drop(bfc);
+        assert_eq!(memory.model.used(), Bytes(0));
+    }
+}
+
+#[test]
+fn a_device_without_virtual_memory_refuses_adjacent_regions() {
+    /// A device as plain as the port allows.
+    struct Plain(Arc<Faulty>);
+    impl gpu_core::DeviceMemory for Plain {
+        fn info(&self) -> gpu_core::Result<gpu_core::MemoryInfo> {
+            self.0.info()
+        }
+        fn reserve(&self, size: Bytes) -> gpu_core::Result<gpu_core::Region> {
+            self.0.reserve(size)
+        }
+        fn release(&self, region: gpu_core::Region) -> gpu_core::Result<()> {
+            self.0.release(region)
+        }
+    }
+    let settings = Settings { adjacent_regions: true, ..growing(64 << 20) };
+    let plain = Plain(Faulty::new(Bytes::from_mib(64)));
+    let mut bfc = Bfc::new(plain, settings).expect("a limit is set");
+    assert!(matches!(bfc.allocate(Bytes(1), Stream(0)), Err(Failure::Device(_))));
+}
