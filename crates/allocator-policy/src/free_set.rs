@@ -107,6 +107,16 @@ impl FreeSet {
         })
     }
 
+    /// Returns the block that follows another in order.
+    pub(crate) fn after(&self, free: Free) -> Option<Free> {
+        let number = class_of(free.size);
+        let class = self.classes.get(number)?;
+        class.first_from((free.size, free.address + 1)).or_else(|| {
+            let next = self.next_filled(number + 1)?;
+            self.classes[next].first_from((0, 0))
+        })
+    }
+
     /// Returns the last block in order: the largest.
     pub(crate) fn largest(&self) -> Option<Free> {
         let word = self.filled.iter().rposition(|word| *word != 0)?;
@@ -244,6 +254,11 @@ mod tests {
                         model.range((size, 0)..).next().copied()
                     ),
                 }
+                let here = Free { size, address, block: 0 };
+                prop_assert_eq!(
+                    set.after(here).map(|free| free.key()),
+                    model.range((size, address + 1)..).next().copied()
+                );
                 prop_assert_eq!(set.len(), model.len());
                 prop_assert_eq!(set.largest().map(|free| free.key()), model.last().copied());
             }

@@ -7,6 +7,7 @@
 
 pub mod bfc;
 mod blocks;
+pub mod caching;
 pub mod environment;
 mod failure;
 mod free_set;
@@ -19,6 +20,7 @@ pub mod trace;
 mod workload;
 
 pub use bfc::Bfc;
+pub use caching::Caching;
 pub use failure::{Failure, Shortage};
 pub use model::ModelMemory;
 pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};

@@ -1,0 +1,236 @@
+//! Beginning in the middle of a job: regions that an allocator held are taken over as they were.
+
+use super::counters::Metric;
+use super::rules::{Rules, page_of};
+use super::shelves::{EXPANDABLE, ShelfId, UNMAPPED, kind_of, list_of};
+use super::{Caching, Events, Held, PoolId};
+use crate::blocks::{Block, BlockId, NONE};
+use crate::policy::{Allocation, BlockState, Retired, Stream};
+use crate::trace::Segment;
+use gpu_core::{DeviceMemory, Region};
+
+/// The memory of a region that was taken over which is not free.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// What the program has, by address.
+    pub allocations: Vec<Allocation>,
+    /// What work on the device may still use, by address.
+    pub retired: Vec<Retired>,
+}
+
+/// Why a region could not be taken over; nothing of it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// A region or a block has no bytes, or ends beyond all addresses.
+    #[error("take over memory at {0:#x}: it has no bytes, or ends beyond all addresses")]
+    Extent(u64),
+    /// Two regions or two blocks are not one above the other.
+    #[error("take over memory at {0:#x}: it does not begin above what comes before it")]
+    Overlap(u64),
+    /// A block or a segment is not within what it is a part of.
+    #[error("take over memory at {0:#x}: it is not within what it is a part of")]
+    Outside(u64),
+    /// More was asked for than the block is long.
+    #[error("take over memory at {0:#x}: more was asked for than it is long")]
+    Requested(u64),
+    /// An expandable segment without its range, or with one an ordinary segment, or one of another
+    /// stream, kind or pool.
+    #[error("take over memory at {0:#x}: segments of that kind do not go together")]
+    Mixed(u64),
+    /// A part of an expandable segment is not of whole pages.
+    #[error("take over memory at {0:#x}: it is not of whole pages")]
+    Pages(u64),
+}
+
+/// A part of a region.
+struct Piece {
+    size: u64,
+    requested: u64,
+    state: BlockState,
+}
+
+impl<M: DeviceMemory, E: Events> Caching<M, E> {
+    /// Takes over a region that the device gave by [`DeviceMemory::reserve`], with its blocks.
+    ///
+    /// A block whose size is what was asked for is rounded up, and gets what follows it up to the
+    /// next block where the allocator would not have split that off. Limits do not count here.
+    ///
+    /// # Errors
+    /// A [`Misfit`] where the region or its blocks are not in order.
+    pub fn adopt(&mut self, segment: &Segment) -> Result<Adopted, Misfit> {
+        if segment.expandable {
+            return Err(Misfit::Mixed(segment.address));
+        }
+        self.check_place(segment.address, segment.size)?;
+        let pieces = pieces(segment, &self.rules)?;
+        let shelf = self.shelf_for(segment);
+        let id = self.blocks.add(Block::whole(segment.address, segment.size, list_of(shelf)));
+        let held = Held { size: segment.size, first: id, expandable: false };
+        self.segments.insert(segment.address, held);
+        self.count_segment(shelf, segment.size);
+        let mut adopted = Adopted::default();
+        self.divide(id, shelf, &pieces, &mut adopted);
+        Ok(adopted)
+    }
+
+    /// Takes over a range that the device gave by [`DeviceMemory::reserve_addresses`], with the
+    /// parts of it that have memory, as a recording tells them: one segment each.
+    ///
+    /// # Errors
+    /// A [`Misfit`] where the range, its segments or their blocks are not in order, where there are
+    /// no segments or where they are not of one stream, kind and pool.
+    pub fn adopt_range(&mut self, range: Region, parts: &[Segment]) -> Result<Adopted, Misfit> {
+        self.check_place(range.address, range.size.0)?;
+        let first = parts.first().ok_or(Misfit::Extent(range.address))?;
+        let page = page_of(first.kind);
+        if !range.size.0.is_multiple_of(page) {
+            return Err(Misfit::Pages(range.address));
+        }
+        let mut all_pieces = Vec::new();
+        let mut above = None;
+        for part in parts {
+            let alike =
+                (part.stream, part.kind, part.pool) == (first.stream, first.kind, first.pool);
+            if !part.expandable || !alike {
+                return Err(Misfit::Mixed(part.address));
+            }
+            if above.is_some_and(|above| part.address <= above) {
+                return Err(Misfit::Overlap(part.address));
+            }
+            let end = part.address.checked_add(part.size).ok_or(Misfit::Extent(part.address))?;
+            if part.address < range.address || end > range.address + range.size.0 {
+                return Err(Misfit::Outside(part.address));
+            }
+            let offset = part.address - range.address;
+            if part.size == 0 || !offset.is_multiple_of(page) || !part.size.is_multiple_of(page) {
+                return Err(Misfit::Pages(part.address));
+            }
+            all_pieces.push(pieces(part, &self.rules)?);
+            above = Some(end);
+        }
+        let shelf = self.shelf_for(first);
+        let mut rest = self.add_addresses(shelf, range.address, range.size.0);
+        let mut adopted = Adopted::default();
+        for (part, pieces) in parts.iter().zip(&all_pieces) {
+            let below = part.address - self.blocks[rest].address;
+            if below > 0 {
+                rest = self.blocks.split(rest, below);
+                self.shelves[shelf].unmapped.insert(part.address, rest);
+            }
+            let id = self.note_mapped(rest, part.size);
+            rest = self.blocks[id].next;
+            self.unshelve(id);
+            self.divide(id, shelf, pieces, &mut adopted);
+        }
+        Ok(adopted)
+    }
+
+    fn shelf_for(&mut self, segment: &Segment) -> ShelfId {
+        let pool = match PoolId(segment.pool.0, segment.pool.1) {
+            common if common == PoolId::default() => 0,
+            id => {
+                // A pool that still holds memory is one that a graph uses.
+                let pool = self.shelves.pool_or_new(id);
+                let users = &mut self.shelves.pools[pool as usize].users;
+                *users = (*users).max(1);
+                pool
+            }
+        };
+        self.shelves.find(pool, Stream(segment.stream), segment.kind)
+    }
+
+    /// Checks that addresses are not held already.
+    fn check_place(&self, address: u64, size: u64) -> Result<(), Misfit> {
+        let end = address.checked_add(size).filter(|_| size > 0).ok_or(Misfit::Extent(address))?;
+        match self.segments.range(..end).next_back() {
+            Some((start, held)) if start + held.size > address => Err(Misfit::Overlap(address)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Divides a free block that is on no shelf.
+    fn divide(&mut self, id: BlockId, shelf: ShelfId, pieces: &[Piece], adopted: &mut Adopted) {
+        let kind = kind_of(shelf);
+        let mut rest = id;
+        for (place, piece) in pieces.iter().enumerate() {
+            let id = rest;
+            if place + 1 < pieces.len() {
+                rest = self.blocks.split(id, piece.size);
+            }
+            let block = &mut self.blocks[id];
+            let part = block.is_part() && block.list & EXPANDABLE == 0;
+            debug_assert!(block.list & UNMAPPED == 0 && block.size == piece.size);
+            if piece.state == BlockState::Free {
+                self.shelve(id);
+                if part {
+                    self.counters.add(kind, Metric::InactiveSplit, 1);
+                    self.counters.add(kind, Metric::InactiveSplitBytes, piece.size);
+                }
+                continue;
+            }
+            block.state = BlockState::Active;
+            block.requested = piece.requested;
+            let (address, size) = (block.address, block.size);
+            self.counters.hand_out(kind, size, piece.requested);
+            if size >= self.rules.max_split {
+                self.counters.oversize_allocations.add();
+            }
+            let allocation = Allocation { address, size, block: id, owner: self.owner };
+            if piece.state == BlockState::Active {
+                adopted.allocations.push(allocation);
+            } else {
+                self.take_back(id);
+                adopted.retired.push(self.retire_block(id, allocation));
+            }
+        }
+        debug_assert!(rest != NONE);
+    }
+}
+
+/// Returns the parts of a segment without gaps, its free ones joined.
+fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, Misfit> {
+    let end = segment.address.checked_add(segment.size).ok_or(Misfit::Extent(segment.address))?;
+    let held: Vec<_> =
+        segment.blocks.iter().filter(|block| block.state != BlockState::Free).collect();
+    let mut pieces = Vec::new();
+    let gap = |size| Piece { size, requested: 0, state: BlockState::Free };
+    let mut cursor = segment.address;
+    for (place, block) in held.iter().enumerate() {
+        let address = block.address;
+        let least_end = address
+            .checked_add(block.size)
+            .filter(|_| block.size > 0)
+            .ok_or(Misfit::Extent(address))?;
+        let limit = held.get(place + 1).map_or(end, |next| next.address);
+        if address < cursor {
+            let outside = place == 0;
+            return Err(if outside { Misfit::Outside(address) } else { Misfit::Overlap(address) });
+        }
+        if least_end > end {
+            return Err(Misfit::Outside(address));
+        }
+        if least_end > limit || limit > end {
+            return Err(Misfit::Overlap(held.get(place + 1).map_or(address, |next| next.address)));
+        }
+        let requested = block.requested.unwrap_or(block.size);
+        if requested > block.size {
+            return Err(Misfit::Requested(address));
+        }
+        let space = limit - address;
+        let rounded = if requested == block.size { rules.round(block.size) } else { block.size };
+        let mut size = rounded.min(space);
+        let rest = space - size;
+        if rest > 0 && !segment.expandable && !rules.splits(segment.kind, size, rest) {
+            size = space;
+        }
+        if address > cursor {
+            pieces.push(gap(address - cursor));
+        }
+        pieces.push(Piece { size, requested, state: block.state });
+        cursor = address + size;
+    }
+    if cursor < end {
+        pieces.push(gap(end - cursor));
+    }
+    Ok(pieces)
+}

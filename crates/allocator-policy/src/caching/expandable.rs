@@ -1,0 +1,240 @@
+//! Expandable segments: a range of addresses for each stream and kind, longer than the memory of
+//! the device, behind whose lowest free addresses pages are put when they are needed.
+
+use super::counters::Metric;
+use super::miss::is_shortage;
+use super::rules::{page_of, total};
+use super::shelves::{EXPANDABLE, ShelfId, UNMAPPED, kind_of, list_of, shelf_of};
+use super::{Caching, Events, Held};
+use crate::blocks::{Block, BlockId, NONE};
+use crate::failure::Failure;
+use crate::free_set::Free;
+use crate::policy::BlockState;
+use gpu_core::{Bytes, DeviceMemory, Error, Region};
+
+impl<M: DeviceMemory, E: Events> Caching<M, E> {
+    /// Goes on from the best free block, which is of an expandable segment, to the one to take.
+    ///
+    /// A block that can grow counts as long as it can become. Where expandable segments were
+    /// switched off after some were made, theirs are passed over.
+    pub(super) fn best_with_expandable(&self, shelf: ShelfId, first: Free) -> Option<Free> {
+        let free = &self.shelves[shelf].free;
+        let mut best = first;
+        if !self.rules.expandable {
+            while self.blocks[best.block].list & EXPANDABLE != 0 {
+                best = free.after(best)?;
+            }
+            return Some(best);
+        }
+        while self.blocks[best.block].list & EXPANDABLE != 0
+            && let Some(next) = free.after(best)
+            && self.may_become(next.block) < self.may_become(best.block)
+        {
+            best = next;
+        }
+        Some(best)
+    }
+
+    /// Returns how long a free block can become.
+    fn may_become(&self, id: BlockId) -> u64 {
+        let block = &self.blocks[id];
+        let above = block.next;
+        let unmapped = above != NONE && self.blocks[above].list & UNMAPPED != 0;
+        block.size + if unmapped { self.blocks[above].size } else { 0 }
+    }
+
+    /// Puts pages behind the lowest addresses where a request fits; `None` when the device has not
+    /// enough memory. Pages that it had are kept free then.
+    pub(super) fn expand(&mut self, shelf: ShelfId, size: u64) -> Result<Option<BlockId>, Failure> {
+        let mut id = match self.lowest_room(shelf, size) {
+            Some(id) => id,
+            None => match self.take_addresses(shelf, size)? {
+                Some(id) => id,
+                None => return Ok(None),
+            },
+        };
+        if self.blocks[id].list & UNMAPPED != 0 {
+            match self.map_pages(id, size)? {
+                Some(grown) => id = grown,
+                None => return Ok(None),
+            }
+        }
+        while self.blocks[id].size < size {
+            let rest = size - self.blocks[id].size;
+            match self.map_pages(self.blocks[id].next, rest)? {
+                Some(grown) => id = grown,
+                None => return Ok(None),
+            }
+        }
+        self.unshelve(id);
+        Ok(Some(id))
+    }
+
+    /// Finds the lowest block from which on enough addresses are free, with memory or without.
+    fn lowest_room(&self, shelf: ShelfId, size: u64) -> Option<BlockId> {
+        let is_free = |id: BlockId| id != NONE && self.blocks[id].state == BlockState::Free;
+        let starts = self.shelves[shelf].unmapped.values().map(|&unmapped| {
+            let below = self.blocks[unmapped].previous;
+            if is_free(below) { below } else { unmapped }
+        });
+        starts.into_iter().find(|&start| {
+            let (mut bytes, mut id) = (0, start);
+            while bytes < size && is_free(id) {
+                bytes += self.blocks[id].size;
+                id = self.blocks[id].next;
+            }
+            bytes >= size
+        })
+    }
+
+    /// Takes a new range of addresses, of nine eighths of the device's memory.
+    fn take_addresses(&mut self, shelf: ShelfId, size: u64) -> Result<Option<BlockId>, Failure> {
+        let total = total(&self.memory)?;
+        let page = page_of(kind_of(shelf));
+        let length = total.saturating_add(total / 8).checked_next_multiple_of(page);
+        let Some(length) = length.filter(|length| *length >= size) else { return Ok(None) };
+        let range = match self.memory.reserve_addresses(Bytes(length)) {
+            Ok(range) => range,
+            Err(error) if is_shortage(&error) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(self.add_addresses(shelf, range.address, length)))
+    }
+
+    /// Adds a range of addresses without memory.
+    pub(super) fn add_addresses(&mut self, shelf: ShelfId, address: u64, size: u64) -> BlockId {
+        let list = list_of(shelf) | EXPANDABLE | UNMAPPED;
+        let id = self.blocks.add(Block::whole(address, size, list));
+        self.segments.insert(address, Held { size, first: id, expandable: true });
+        self.shelves[shelf].unmapped.insert(address, id);
+        id
+    }
+
+    /// Puts pages behind the lower part of an unmapped block, for at least `size` bytes or all of
+    /// it, and returns the free block that it becomes part of; `None` when the device has not
+    /// enough memory.
+    fn map_pages(&mut self, id: BlockId, size: u64) -> Result<Option<BlockId>, Failure> {
+        let block = self.blocks[id];
+        let page = page_of(kind_of(shelf_of(block.list)));
+        let pages = size.min(block.size).div_ceil(page);
+        let part =
+            |number: u64| Region { address: block.address + number * page, size: Bytes(page) };
+        let mut mapped = 0;
+        let mut result = Ok(());
+        while mapped < pages && result.is_ok() {
+            result = self.memory.map(part(mapped));
+            mapped += u64::from(result.is_ok());
+        }
+        if result.is_err() {
+            // As much as can be is undone; what cannot stays, as free memory.
+            while mapped > 0 && self.memory.unmap(part(mapped - 1)).is_ok() {
+                mapped -= 1;
+            }
+        }
+        let mut grown = id;
+        if mapped > 0 {
+            grown = self.note_mapped(id, mapped * page);
+            self.counters.device_allocations += 1;
+        }
+        match result {
+            Ok(()) => Ok(Some(grown)),
+            Err(error) if is_shortage(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes that the lower part of an unmapped block has memory, and returns the free block that
+    /// it is part of.
+    pub(super) fn note_mapped(&mut self, id: BlockId, size: u64) -> BlockId {
+        let block = self.blocks[id];
+        let shelf = shelf_of(block.list);
+        self.shelves[shelf].unmapped.remove(&block.address);
+        if size < block.size {
+            let above = self.blocks.split(id, size);
+            self.shelves[shelf].unmapped.insert(self.blocks[above].address, above);
+        }
+        self.blocks[id].list &= !UNMAPPED;
+        let mapped = self.blocks[id];
+        let mut whole = id;
+        if mapped.previous != NONE && self.joins(mapped.previous, mapped.list) {
+            self.unshelve(mapped.previous);
+            whole = mapped.previous;
+            self.blocks.join_next(whole);
+        }
+        if mapped.next != NONE && self.joins(mapped.next, mapped.list) {
+            self.unshelve(mapped.next);
+            self.blocks.join_next(whole);
+        }
+        self.shelve(whole);
+        self.counters.add(kind_of(shelf), Metric::ReservedBytes, size);
+        self.shelves.pool_of(shelf).reserved += size;
+        whole
+    }
+
+    /// Gives the whole pages of a free block back, and the range if nothing of it is left.
+    pub(super) fn shrink(&mut self, id: BlockId) -> Result<(), Error> {
+        let block = self.blocks[id];
+        let shelf = shelf_of(block.list);
+        let page = page_of(kind_of(shelf));
+        let Some((&base, &held)) = self.segments.range(..=block.address).next_back() else {
+            return Ok(());
+        };
+        let start = base + (block.address - base).next_multiple_of(page);
+        let end = base + (block.end() - base) / page * page;
+        if start >= end {
+            return Ok(());
+        }
+        let event = self.events.record(self.shelves[shelf].stream)?;
+        self.events.wait(event)?;
+        let mut unmapped = start;
+        let mut result = Ok(());
+        while unmapped < end && result.is_ok() {
+            result = self.memory.unmap(Region { address: unmapped, size: Bytes(page) });
+            unmapped += if result.is_ok() { page } else { 0 };
+        }
+        if unmapped > start {
+            let whole = self.note_unmapped(id, start, unmapped - start);
+            if self.blocks[whole].size == held.size {
+                let range = Region { address: base, size: Bytes(held.size) };
+                result = result.and_then(|()| self.memory.release_addresses(range));
+                if result.is_ok() {
+                    self.shelves[shelf].unmapped.remove(&base);
+                    self.blocks.remove(whole);
+                    self.segments.remove(&base);
+                }
+            }
+        }
+        result
+    }
+
+    /// Notes that a part of a free block has no memory any more, and returns the unmapped block
+    /// that it is part of.
+    fn note_unmapped(&mut self, id: BlockId, start: u64, size: u64) -> BlockId {
+        let shelf = shelf_of(self.blocks[id].list);
+        self.unshelve(id);
+        let mut middle = id;
+        if start > self.blocks[id].address {
+            middle = self.blocks.split(id, start - self.blocks[id].address);
+            self.shelve(id);
+        }
+        if size < self.blocks[middle].size {
+            let above = self.blocks.split(middle, size);
+            self.shelve(above);
+        }
+        self.blocks[middle].list |= UNMAPPED;
+        let block = self.blocks[middle];
+        let mut whole = middle;
+        if block.previous != NONE && self.joins(block.previous, block.list) {
+            whole = block.previous;
+            self.blocks.join_next(whole);
+        }
+        if block.next != NONE && self.joins(block.next, block.list) {
+            let above = self.blocks[block.next].address;
+            self.shelves[shelf].unmapped.remove(&above);
+            self.blocks.join_next(whole);
+        }
+        self.shelves[shelf].unmapped.insert(self.blocks[whole].address, whole);
+        self.uncount(shelf, size);
+        whole
+    }
+}

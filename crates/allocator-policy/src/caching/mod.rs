@@ -1,0 +1,409 @@
+//! PyTorch's caching allocator for CUDA.
+//!
+//! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` of PyTorch 2: a recorded job that is
+//! replayed on them gets every block at the address that PyTorch gave it. What is different is how
+//! they are kept: blocks have numbers, the free ones of a stream lie apart from those of other
+//! streams, and what other streams still use is found by one bit, so that handing memory out or
+//! taking it back hashes nothing and takes nothing from the heap.
+
+mod adopt;
+mod counters;
+mod events;
+mod expandable;
+mod miss;
+mod pools;
+mod release;
+mod rules;
+mod settings;
+mod sharing;
+mod shelves;
+mod statistics;
+mod summary;
+
+pub use adopt::{Adopted, Misfit};
+pub use events::{Event, Events, NoWork};
+pub use pools::PoolError;
+pub use settings::{SettingError, Settings};
+pub use shelves::PoolId;
+pub use statistics::{Pools, Stat, Statistics};
+
+use crate::blocks::{BlockId, Blocks, NONE};
+use crate::failure::Failure;
+use crate::free_set::Free;
+use crate::owner;
+use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
+use counters::{Counters, Metric};
+use gpu_core::{Bytes, DeviceMemory, Error, Region};
+use pools::Capture;
+use rules::{Rules, kind_for};
+use sharing::Sharing;
+use shelves::{EXPANDABLE, SHARED, ShelfId, Shelves, UNMAPPED, kind_of, shelf_of};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What is called when no free block suffices: it gets the size of the block that is missing, and
+/// what it returns is freed.
+pub type Callback = Box<dyn FnMut(Bytes) -> Vec<Allocation> + Send>;
+
+/// PyTorch's caching allocator over the memory of one device.
+pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
+    memory: M,
+    events: E,
+    settings: Settings,
+    rules: Rules,
+    blocks: Blocks,
+    shelves: Shelves,
+    /// Regions and ranges of addresses, by where they begin.
+    segments: BTreeMap<u64, Held>,
+    counters: Counters,
+    /// For each block the number of searches when it became free; kept from when garbage was first
+    /// collected.
+    ages: Option<Vec<u64>>,
+    sharing: Sharing,
+    captures: Vec<Capture>,
+    callbacks: Vec<Callback>,
+    /// How often the allocator waited for all work.
+    waits: u64,
+    owner: u32,
+}
+
+/// A region or a range of addresses that is held.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    size: u64,
+    /// Its lowest block, which is the same as long as it is held.
+    first: BlockId,
+    expandable: bool,
+}
+
+impl<M: DeviceMemory> Caching<M> {
+    /// Makes an allocator that holds nothing yet, for a program whose streams do not share memory.
+    ///
+    /// # Errors
+    /// Those of [`DeviceMemory::info`] where the settings limit a share of the device.
+    pub fn new(memory: M, settings: Settings) -> Result<Self, Error> {
+        Caching::with_events(memory, settings, NoWork)
+    }
+}
+
+impl<M: DeviceMemory, E: Events> Caching<M, E> {
+    /// Makes an allocator that holds nothing yet.
+    ///
+    /// # Errors
+    /// Those of [`DeviceMemory::info`] where the settings limit a share of the device.
+    pub fn with_events(memory: M, settings: Settings, events: E) -> Result<Self, Error> {
+        let rules = Rules::of(&settings, &memory)?;
+        Ok(Caching {
+            memory,
+            events,
+            settings,
+            rules,
+            blocks: Blocks::default(),
+            shelves: Shelves::default(),
+            segments: BTreeMap::new(),
+            counters: Counters::default(),
+            ages: rules.garbage.is_some().then(Vec::new),
+            sharing: Sharing::default(),
+            captures: Vec::new(),
+            callbacks: Vec::new(),
+            waits: 0,
+            owner: owner::next(),
+        })
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Changes the settings for what is asked from now on.
+    ///
+    /// # Errors
+    /// Those of [`DeviceMemory::info`] where the settings limit a share of the device; nothing is
+    /// changed then.
+    pub fn set_settings(&mut self, settings: Settings) -> Result<(), Error> {
+        self.rules = Rules::of(&settings, &self.memory)?;
+        self.settings = settings;
+        if self.rules.garbage.is_some() {
+            self.ages.get_or_insert_default();
+        }
+        Ok(())
+    }
+
+    /// Returns the memory of the device.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Adds something to call when no free block suffices, before more is taken of the device.
+    pub fn on_shortage(&mut self, callback: Callback) {
+        self.callbacks.push(callback);
+    }
+
+    /// Finds the best free block for a request and takes it off its shelf.
+    #[inline]
+    fn find(&mut self, shelf: ShelfId, size: u64) -> Option<BlockId> {
+        if self.rules.garbage.is_some() {
+            self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize] += 1;
+        }
+        let mut best = self.shelves[shelf].free.best_fit(size)?;
+        if self.blocks[best.block].list & EXPANDABLE != 0 {
+            best = self.best_with_expandable(shelf, best)?;
+        }
+        if !self.rules.may_serve(best.size, size) {
+            return None;
+        }
+        self.shelves[shelf].free.remove(best.size, best.address);
+        Some(best.block)
+    }
+
+    /// Hands out a block that is on no shelf, or its lower part.
+    #[inline]
+    fn hand_out(&mut self, id: BlockId, shelf: ShelfId, size: u64, asked: u64) -> Allocation {
+        let kind = kind_of(shelf);
+        let block = self.blocks[id];
+        let (was_part, ordinary) = (block.is_part(), block.list & EXPANDABLE == 0);
+        let rest = block.size - size;
+        let mut given = block.size;
+        if self.rules.splits(kind, size, rest) {
+            let upper = self.blocks.split(id, size);
+            self.shelve(upper);
+            given = size;
+            if ordinary && was_part {
+                self.counters.take(kind, Metric::InactiveSplitBytes, size);
+            } else if ordinary {
+                self.counters.add(kind, Metric::InactiveSplitBytes, rest);
+                self.counters.add(kind, Metric::InactiveSplit, 1);
+            }
+        } else if was_part && ordinary {
+            self.counters.take(kind, Metric::InactiveSplitBytes, given);
+            self.counters.take(kind, Metric::InactiveSplit, 1);
+        }
+        let block = &mut self.blocks[id];
+        block.state = BlockState::Active;
+        block.requested = asked;
+        self.counters.hand_out(kind, given, asked);
+        if given >= self.rules.max_split {
+            self.counters.oversize_allocations.add();
+        }
+        Allocation { address: block.address, size: given, block: id, owner: self.owner }
+    }
+
+    /// Puts a free block with memory on its shelf.
+    #[inline]
+    fn shelve(&mut self, id: BlockId) {
+        let block = &self.blocks[id];
+        let (size, address, shelf) = (block.size, block.address, shelf_of(block.list));
+        self.shelves[shelf].free.insert(Free { size, address, block: id });
+        if self.ages.is_some() {
+            self.note_age(id, shelf);
+        }
+    }
+
+    /// Takes a free block with memory off its shelf.
+    fn unshelve(&mut self, id: BlockId) {
+        let block = &self.blocks[id];
+        let removed = self.shelves[shelf_of(block.list)].free.remove(block.size, block.address);
+        debug_assert!(removed, "free blocks are on their shelves");
+    }
+
+    /// Checks that an allocation is a block's that is handed out.
+    #[inline]
+    fn check(&self, allocation: &Allocation) -> Result<BlockId, Failure> {
+        let Allocation { address, block, owner, .. } = *allocation;
+        match self.blocks.get(block) {
+            Some(its)
+                if owner == self.owner
+                    && its.address == address
+                    && its.state == BlockState::Active =>
+            {
+                Ok(block)
+            }
+            _ => Err(Failure::Foreign { address }),
+        }
+    }
+
+    /// Counts what the program gives back.
+    #[inline]
+    fn take_back(&mut self, id: BlockId) {
+        let block = self.blocks[id];
+        self.counters.give_back(kind_of(shelf_of(block.list)), block.size);
+        if block.size >= self.rules.max_split {
+            self.counters.oversize_allocations.take();
+        }
+    }
+
+    /// Makes a block free that nothing uses any more, together with its free neighbours.
+    #[inline]
+    fn end(&mut self, id: BlockId) {
+        let block = self.blocks[id];
+        let shelf = shelf_of(block.list);
+        let kind = kind_of(shelf);
+        let (mut absorbed, mut absorbed_bytes) = (0, 0);
+        let mut whole = id;
+        if block.previous != NONE && self.joins(block.previous, block.list) {
+            absorbed += 1;
+            absorbed_bytes += self.blocks[block.previous].size;
+            self.unshelve(block.previous);
+            whole = block.previous;
+            self.blocks.join_next(whole);
+        }
+        if block.next != NONE && self.joins(block.next, block.list) {
+            absorbed += 1;
+            absorbed_bytes += self.blocks[block.next].size;
+            self.unshelve(block.next);
+            self.blocks.join_next(whole);
+        }
+        let merged = &mut self.blocks[whole];
+        merged.state = BlockState::Free;
+        merged.requested = 0;
+        if block.list & EXPANDABLE == 0 {
+            let (more, more_bytes) = if merged.is_part() { (1, merged.size) } else { (0, 0) };
+            self.counters.change(kind, Metric::InactiveSplit, more, absorbed);
+            self.counters.change(kind, Metric::InactiveSplitBytes, more_bytes, absorbed_bytes);
+        }
+        self.shelve(whole);
+        self.counters.end(kind, block.size, block.requested);
+    }
+
+    /// Tells whether a neighbour becomes one with a free block of a list.
+    #[inline]
+    fn joins(&self, neighbour: BlockId, list: u32) -> bool {
+        let neighbour = &self.blocks[neighbour];
+        neighbour.state == BlockState::Free && neighbour.list == list
+    }
+}
+
+impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
+    fn name(&self) -> &'static str {
+        "caching"
+    }
+
+    fn allocate(&mut self, size: Bytes, stream: Stream) -> Result<Allocation, Failure> {
+        if size.0 >= rules::TOO_LARGE {
+            return Err(self.shortage(size.0, size.0));
+        }
+        let pool = self.pool_for(stream);
+        if !self.sharing.is_empty() && self.captures.is_empty() {
+            self.free_what_is_done()?;
+        }
+        let rounded = self.rules.round(size.0);
+        let shelf = self.shelves.find(pool, stream, kind_for(rounded));
+        let id = match self.find(shelf, rounded) {
+            Some(id) => id,
+            None => self.miss(shelf, rounded, size.0)?,
+        };
+        Ok(self.hand_out(id, shelf, rounded, size.0))
+    }
+
+    fn free(&mut self, allocation: Allocation) -> Result<(), Failure> {
+        let id = self.check(&allocation)?;
+        self.take_back(id);
+        if self.blocks[id].list & SHARED != 0 {
+            return self.await_other_streams(id);
+        }
+        self.end(id);
+        Ok(())
+    }
+
+    fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure> {
+        let id = self.check(&allocation)?;
+        self.take_back(id);
+        Ok(self.retire_block(id, allocation))
+    }
+
+    fn complete(&mut self, retired: Retired) -> Result<(), Failure> {
+        self.complete_block(retired)
+    }
+
+    fn empty_cache(&mut self) -> Result<Bytes, Failure> {
+        let before = self.counters.now(Metric::ReservedBytes);
+        self.release_cached()?;
+        Ok(Bytes(before - self.counters.now(Metric::ReservedBytes)))
+    }
+
+    fn usage(&self) -> Usage {
+        let all = &self.counters.all;
+        let now = |metric| Bytes(self.counters.now(metric));
+        Usage {
+            in_use: now(Metric::AllocatedBytes),
+            requested: now(Metric::RequestedBytes),
+            reserved: now(Metric::ReservedBytes),
+            peak_in_use: Bytes(all.peak[Metric::AllocatedBytes as usize]),
+            peak_reserved: Bytes(all.peak[Metric::ReservedBytes as usize]),
+            allocations: self.counters.now(Metric::Allocation),
+            segments: self.segments.len() as u64,
+            largest_free: Bytes(self.shelves.largest()),
+            retries: self.counters.retries,
+            out_of_memory: self.counters.out_of_memory,
+            device_allocations: self.counters.device_allocations,
+            device_frees: self.counters.device_frees,
+        }
+    }
+
+    fn in_use(&self) -> Bytes {
+        Bytes(self.counters.now(Metric::AllocatedBytes))
+    }
+
+    fn reserved(&self) -> Bytes {
+        Bytes(self.counters.now(Metric::ReservedBytes))
+    }
+
+    fn reset_peaks(&mut self) {
+        self.counters.reset_peaks();
+    }
+
+    fn segments(&self) -> Vec<SegmentMap> {
+        let mut segments = Vec::new();
+        for held in self.segments.values() {
+            let mut open = false;
+            let mut id = held.first;
+            while id != NONE {
+                let block = &self.blocks[id];
+                let (address, size) = (block.address, Bytes(block.size));
+                let mapped = block.list & UNMAPPED == 0;
+                if mapped && !open {
+                    let stream = Some(self.shelves[shelf_of(block.list)].stream);
+                    let (size, blocks) = (Bytes(0), Vec::new());
+                    segments.push(SegmentMap { address, size, stream, blocks });
+                }
+                if let Some(segment) = segments.last_mut().filter(|_| mapped) {
+                    let (requested, state) = (Bytes(block.requested), block.state);
+                    segment.size += size;
+                    segment.blocks.push(BlockMap { address, size, requested, state });
+                }
+                open = mapped;
+                id = block.next;
+            }
+        }
+        segments
+    }
+
+    fn summary(&self) -> String {
+        self.memory_summary(None, false)
+    }
+}
+
+impl<M: DeviceMemory, E: Events> Drop for Caching<M, E> {
+    /// Gives everything back. What the device does not take is left to it.
+    fn drop(&mut self) {
+        for (&address, held) in &self.segments {
+            let region = Region { address, size: Bytes(held.size) };
+            let _ = if held.expandable {
+                self.memory.release_addresses(region)
+            } else {
+                self.memory.release(region)
+            };
+        }
+    }
+}
+
+impl<M: DeviceMemory + fmt::Debug, E: Events> fmt::Debug for Caching<M, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caching")
+            .field("memory", &self.memory)
+            .field("settings", &self.settings)
+            .field("usage", &self.usage())
+            .finish_non_exhaustive()
+    }
+}

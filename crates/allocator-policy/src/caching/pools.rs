@@ -1,0 +1,87 @@
+//! Private pools, from which the memory of CUDA graphs is taken.
+
+use super::{Caching, Events, PoolId};
+use crate::policy::Stream;
+use gpu_core::{Bytes, DeviceMemory};
+
+/// A capture that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capture {
+    pool: u32,
+    /// The stream that is captured; all of them where there is none.
+    stream: Option<Stream>,
+}
+
+/// Why a private pool could not be used or given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// (0, 0) is the common pool.
+    #[error("use the common pool as a private one")]
+    Common,
+    /// A capture into it is under way already.
+    #[error("capture into pool ({}, {}): a capture into it is under way", .0.0, .0.1)]
+    Busy(PoolId),
+    /// No capture into it is under way, or nobody uses it.
+    #[error("end the use of pool ({}, {}): it is not used", .0.0, .0.1)]
+    Unused(PoolId),
+}
+
+impl<M: DeviceMemory, E: Events> Caching<M, E> {
+    /// Takes what is asked for on a stream, or on any, from a private pool until
+    /// [`end_capture`](Caching::end_capture). While a capture is under way no work can be waited
+    /// for, so blocks in use by other streams stay taken and the cache is not emptied.
+    ///
+    /// # Errors
+    /// [`PoolError::Common`] and [`PoolError::Busy`].
+    pub fn begin_capture(&mut self, id: PoolId, stream: Option<Stream>) -> Result<(), PoolError> {
+        if id == PoolId::default() {
+            return Err(PoolError::Common);
+        }
+        let pool = self.shelves.pool_or_new(id);
+        if self.captures.iter().any(|capture| capture.pool == pool) {
+            return Err(PoolError::Busy(id));
+        }
+        self.shelves.pools[pool as usize].users += 1;
+        self.captures.push(Capture { pool, stream });
+        Ok(())
+    }
+
+    /// Ends a capture; the graph that it made goes on using the pool.
+    ///
+    /// # Errors
+    /// [`PoolError::Unused`].
+    pub fn end_capture(&mut self, id: PoolId) -> Result<(), PoolError> {
+        let pool = self.shelves.pool(id);
+        let place = self.captures.iter().position(|capture| Some(capture.pool) == pool);
+        self.captures.remove(place.ok_or(PoolError::Unused(id))?);
+        Ok(())
+    }
+
+    /// Says that a graph that used a pool is gone. What a pool without graphs holds and nobody uses
+    /// goes back to the device when the cache is emptied.
+    ///
+    /// # Errors
+    /// [`PoolError::Common`] and [`PoolError::Unused`].
+    pub fn release_pool(&mut self, id: PoolId) -> Result<(), PoolError> {
+        match self.shelves.pool(id) {
+            Some(0) => Err(PoolError::Common),
+            Some(pool) if self.shelves.pools[pool as usize].users > 0 => {
+                self.shelves.pools[pool as usize].users -= 1;
+                Ok(())
+            }
+            _ => Err(PoolError::Unused(id)),
+        }
+    }
+
+    /// Returns the private pools and what each holds of the device.
+    pub fn private_pools(&self) -> impl Iterator<Item = (PoolId, Bytes)> + '_ {
+        self.shelves.pools.iter().skip(1).map(|pool| (pool.id, Bytes(pool.reserved)))
+    }
+
+    /// Returns the number of the pool that serves a stream now.
+    #[inline]
+    pub(super) fn pool_for(&self, stream: Stream) -> u32 {
+        let captured = |capture: &&Capture| capture.stream.is_none_or(|its| its == stream);
+        self.captures.iter().find(captured).map_or(0, |capture| capture.pool)
+    }
+}

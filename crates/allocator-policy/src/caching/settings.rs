@@ -1,0 +1,442 @@
+//! PyTorch's settings of its allocator.
+
+use gpu_core::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// How many sizes have divisions of their own: from 1 MiB to 32 GiB and more.
+const INTERVALS: usize = 16;
+/// The default of `max_non_split_rounding_mb`, and the least that both sizes may be.
+const LEAST_MIB: u64 = 20;
+/// The longest name or value that is kept.
+const LONGEST: usize = 1 << 10;
+/// The variables that PyTorch reads its settings from; the later one counts.
+const VARIABLES: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+
+const MEBIBYTES: &str = "a number of MiB from 20 on";
+const BYTES: &str = "a number of bytes, of at least 20 MiB, or -1 for none";
+const DIVISIONS: &str = "a power of two, or a list such as [256:1,512:2,>:4] of powers of two";
+
+/// The settings that this allocator obeys.
+const OBEYED: [&str; 6] = [
+    "max_split_size_mb",
+    "max_non_split_rounding_mb",
+    "garbage_collection_threshold",
+    "expandable_segments",
+    "roundup_power2_divisions",
+    "per_process_memory_fraction",
+];
+/// Settings that PyTorch knows too and that do not change which memory of the device is taken.
+const PASSED_ON: [&str; 9] = [
+    "backend",
+    "release_lock_on_cudamalloc",
+    "release_lock_on_hipmalloc",
+    "pinned_use_cuda_host_register",
+    "pinned_use_hip_host_register",
+    "pinned_num_register_threads",
+    "pinned_use_background_threads",
+    "pinned_reserve_segment_size_mb",
+    "graph_capture_record_stream_reuse",
+];
+
+/// PyTorch's settings of its allocator, as in `PYTORCH_CUDA_ALLOC_CONF`, and a limit in bytes.
+///
+/// They are read by [`str::parse`] and written by `to_string` in PyTorch's own form. Keys and
+/// ranges are those of PyTorch's `AllocatorConfig` and `CUDAAllocatorConfig`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct Settings {
+    max_split_size: Option<Bytes>,
+    max_non_split_rounding: Bytes,
+    garbage_collection_threshold: Option<f64>,
+    expandable_segments: bool,
+    roundup_power2_divisions: [u64; INTERVALS],
+    per_process_memory_fraction: Option<f64>,
+    limit: Option<Bytes>,
+    others: BTreeMap<String, String>,
+}
+
+/// A setting that PyTorch would not take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// There is no such setting.
+    #[error("read the allocator's setting '{key}': there is none of that name; {}", hint(.nearest.as_deref()))]
+    Unknown {
+        /// What it was called.
+        key: String,
+        /// The known one that was perhaps meant.
+        nearest: Option<String>,
+    },
+    /// The value is not one that the setting can have.
+    #[error("read the allocator's setting '{key}': '{value}' is not {expected}")]
+    Value {
+        /// What it is called.
+        key: String,
+        /// What it was to be.
+        value: String,
+        /// What it can be.
+        expected: &'static str,
+    },
+    /// The text is not of the form `key:value,key:value`.
+    #[error("read the allocator's settings: '{rest}' is not of the form key:value")]
+    Form {
+        /// What was there instead.
+        rest: String,
+    },
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            max_split_size: None,
+            max_non_split_rounding: Bytes::from_mib(LEAST_MIB),
+            garbage_collection_threshold: None,
+            expandable_segments: false,
+            roundup_power2_divisions: [0; INTERVALS],
+            per_process_memory_fraction: None,
+            limit: None,
+            others: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the names of all settings that are known.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        OBEYED.into_iter().chain(PASSED_ON)
+    }
+
+    /// Reads the settings of a recording: PyTorch's text under its variable's name, and each
+    /// setting as it was in force, by the names of a snapshot. What is unknown is kept among
+    /// [`others`](Settings::others), since a newer version may have written it.
+    ///
+    /// # Errors
+    /// [`SettingError`] for a text of another form, or a value that PyTorch would not have.
+    pub fn from_recording(recorded: &BTreeMap<String, String>) -> Result<Self, SettingError> {
+        let mut settings = Settings::default();
+        for name in VARIABLES {
+            for (key, value) in pairs(recorded.get(name).map_or("", String::as_str))? {
+                settings.set_or_keep(key, value)?;
+            }
+        }
+        for (key, value) in recorded {
+            let wrong =
+                |expected| SettingError::Value { key: plain(key), value: plain(value), expected };
+            match key.as_str() {
+                name if VARIABLES.contains(&name) => {}
+                "max_split_size" => {
+                    settings.max_split_size = in_force(value).ok_or_else(|| wrong(BYTES))?;
+                }
+                "max_non_split_rounding_size" => {
+                    let size = in_force(value).ok_or_else(|| wrong(BYTES))?;
+                    settings.max_non_split_rounding = size.unwrap_or(Bytes(u64::MAX));
+                }
+                "garbage_collection_threshold" if number(value) == Some(0.0) => {
+                    settings.garbage_collection_threshold = None;
+                }
+                "expandable_segments" => {
+                    settings.expandable_segments = match value.as_str() {
+                        "True" | "true" | "1" => true,
+                        "False" | "false" | "0" => false,
+                        _ => return Err(wrong("True or False")),
+                    };
+                }
+                "roundup_power2_divisions" if value.contains(':') => {
+                    let list = value.trim_matches(['[', ']']);
+                    settings.set(key, &format!("[{list}]"))?;
+                }
+                _ => settings.set_or_keep(key, value)?,
+            }
+        }
+        Ok(settings)
+    }
+
+    fn set_or_keep(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        match self.set(key, value) {
+            Err(SettingError::Unknown { .. }) => {
+                self.others.insert(plain(key), plain(value));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Changes one setting, by PyTorch's name for it.
+    ///
+    /// # Errors
+    /// [`SettingError`] where PyTorch has no such setting or would not take the value; nothing is
+    /// changed then.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        let wrong =
+            |expected| SettingError::Value { key: plain(key), value: plain(value), expected };
+        match key {
+            "max_split_size_mb" => {
+                self.max_split_size = Some(mebibytes(value).ok_or_else(|| wrong(MEBIBYTES))?);
+            }
+            "max_non_split_rounding_mb" => {
+                self.max_non_split_rounding = mebibytes(value).ok_or_else(|| wrong(MEBIBYTES))?;
+            }
+            "garbage_collection_threshold" => {
+                let share = number(value).filter(|share| 0.0 < *share && *share < 1.0);
+                self.garbage_collection_threshold =
+                    Some(share.ok_or_else(|| wrong("a number between 0 and 1"))?);
+            }
+            "per_process_memory_fraction" => {
+                let share = number(value).filter(|share| (0.0..=1.0).contains(share));
+                self.per_process_memory_fraction =
+                    Some(share.ok_or_else(|| wrong("a number from 0 to 1"))?);
+            }
+            "expandable_segments" => {
+                self.expandable_segments = truth(value).ok_or_else(|| wrong("True or False"))?;
+            }
+            "roundup_power2_divisions" => {
+                self.roundup_power2_divisions = divisions(value).ok_or_else(|| wrong(DIVISIONS))?;
+            }
+            _ if PASSED_ON.contains(&key) => {
+                self.others.insert(key.to_owned(), plain(value));
+            }
+            _ => {
+                let nearest = nearest(key).map(str::to_owned);
+                return Err(SettingError::Unknown { key: plain(key), nearest });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the size from which on blocks are not split, where there is one.
+    pub fn max_split_size(&self) -> Option<Bytes> {
+        self.max_split_size
+    }
+
+    /// Returns how much longer than a request that is not split its block may be.
+    pub fn max_non_split_rounding(&self) -> Bytes {
+        self.max_non_split_rounding
+    }
+
+    /// Returns the share of the limit from which on garbage is collected, where it is.
+    pub fn garbage_collection_threshold(&self) -> Option<f64> {
+        self.garbage_collection_threshold
+    }
+
+    /// Tells whether new memory comes by mapped pages.
+    pub fn expandable_segments(&self) -> bool {
+        self.expandable_segments
+    }
+
+    /// Returns into how many parts the step from a power of two to the next is divided, for sizes
+    /// from 1 MiB, 2 MiB, … 32 GiB on; at 0 and 1 sizes are rounded to 512 bytes.
+    pub fn roundup_power2_divisions(&self) -> &[u64; INTERVALS] {
+        &self.roundup_power2_divisions
+    }
+
+    /// Returns the share of the device's memory that may be held, where there is such a limit.
+    pub fn per_process_memory_fraction(&self) -> Option<f64> {
+        self.per_process_memory_fraction
+    }
+
+    /// Returns how much may be held, where there is such a limit.
+    pub fn limit(&self) -> Option<Bytes> {
+        self.limit
+    }
+
+    /// Says how much may be held; PyTorch itself has no such setting, only a share.
+    pub fn set_limit(&mut self, limit: Option<Bytes>) {
+        self.limit = limit;
+    }
+
+    /// Returns the settings that were given and do not change which memory of the device is taken.
+    pub fn others(&self) -> &BTreeMap<String, String> {
+        &self.others
+    }
+}
+
+impl FromStr for Settings {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        let mut settings = Settings::default();
+        for (key, value) in pairs(text)? {
+            settings.set(key, value)?;
+        }
+        Ok(settings)
+    }
+}
+
+impl fmt::Display for Settings {
+    /// Writes what differs from the defaults, as PyTorch reads it. The limit in bytes is left out,
+    /// since PyTorch would not take it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Settings::default();
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        if let Some(size) = self.max_split_size {
+            pairs.push(("max_split_size_mb", size.mib().to_string()));
+        }
+        if self.max_non_split_rounding != default.max_non_split_rounding {
+            pairs
+                .push(("max_non_split_rounding_mb", self.max_non_split_rounding.mib().to_string()));
+        }
+        if let Some(threshold) = self.garbage_collection_threshold {
+            pairs.push(("garbage_collection_threshold", threshold.to_string()));
+        }
+        if self.expandable_segments {
+            pairs.push(("expandable_segments", "True".to_owned()));
+        }
+        if self.roundup_power2_divisions != default.roundup_power2_divisions {
+            let places = self.roundup_power2_divisions.iter().enumerate();
+            let list: Vec<_> = places.map(|(i, parts)| format!("{}:{parts}", 1u64 << i)).collect();
+            pairs.push(("roundup_power2_divisions", format!("[{}]", list.join(","))));
+        }
+        if let Some(fraction) = self.per_process_memory_fraction {
+            pairs.push(("per_process_memory_fraction", fraction.to_string()));
+        }
+        pairs.extend(self.others.iter().map(|(key, value)| (key.as_str(), value.clone())));
+        for (place, (key, value)) in pairs.into_iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(f, "{comma}{key}:{value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The settings as they are stored.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    /// PyTorch's own.
+    settings: String,
+    #[serde(rename = "limit_bytes", default, skip_serializing_if = "Option::is_none")]
+    limit: Option<Bytes>,
+}
+
+impl From<Settings> for Written {
+    fn from(settings: Settings) -> Self {
+        Written { settings: settings.to_string(), limit: settings.limit }
+    }
+}
+
+impl TryFrom<Written> for Settings {
+    type Error = SettingError;
+
+    fn try_from(written: Written) -> Result<Self, SettingError> {
+        let mut settings = Settings::default();
+        for (key, value) in pairs(&written.settings)? {
+            settings.set_or_keep(key, value)?;
+        }
+        settings.limit = written.limit;
+        Ok(settings)
+    }
+}
+
+/// Divides a text at the commas that are not within brackets, and each part at its first colon.
+fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
+    let mut depth = 0u32;
+    let parts = text.split(|letter| {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    });
+    let parts = parts.map(str::trim).filter(|part| !part.is_empty());
+    let pair = |part: &'_ str| SettingError::Form { rest: plain(part) };
+    parts
+        .map(|part| {
+            let (key, value) = part.split_once(':').ok_or_else(|| pair(part))?;
+            Ok((key.trim(), value.trim()))
+        })
+        .collect()
+}
+
+fn truth(value: &str) -> Option<bool> {
+    match value {
+        "True" => Some(true),
+        "False" => Some(false),
+        _ => None,
+    }
+}
+
+fn number(value: &str) -> Option<f64> {
+    value.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+fn mebibytes(value: &str) -> Option<Bytes> {
+    value.parse().ok().filter(|mib| *mib >= LEAST_MIB).map(Bytes::from_mib)
+}
+
+/// Reads a size in force; the inner `None` stands for none.
+fn in_force(value: &str) -> Option<Option<Bytes>> {
+    match value.parse::<i128>().ok()? {
+        -1 => Some(None),
+        size => {
+            let size = u64::try_from(size).ok().filter(|size| *size >= LEAST_MIB * Bytes::MIB)?;
+            Some(Some(Bytes(size)).filter(|size| size.0 < u64::MAX))
+        }
+    }
+}
+
+/// Reads the divisions: one for all sizes, or a list. The first interval of a list counts for all
+/// sizes below it too, and `>` for all above the last.
+fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
+    let mut all = [0; INTERVALS];
+    let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        let parts: u64 = value.parse().ok().filter(|parts: &u64| parts.is_power_of_two())?;
+        return Some([parts; INTERVALS]);
+    };
+    let mut last = None;
+    for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        let (from, parts) = item.split_once(':')?;
+        let parts: u64 = parts.trim().parse().ok()?;
+        if parts != 0 && !parts.is_power_of_two() {
+            return None;
+        }
+        if from.trim() == ">" {
+            all[last.map_or(1, |last| last + 1)..].fill(parts);
+            continue;
+        }
+        let from: u64 = from.trim().parse().ok().filter(|from: &u64| from.is_power_of_two())?;
+        let place = (from.ilog2() as usize).min(INTERVALS - 1);
+        if last.is_none() {
+            all[..place].fill(parts);
+        }
+        all[place] = parts;
+        last = Some(place);
+    }
+    Some(all)
+}
+
+/// Makes a text from outside short, and free of control characters.
+fn plain(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(name) => format!("did you mean '{name}'?"),
+        None => format!("known are {}", Settings::known().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Returns the known name that was perhaps meant.
+fn nearest(unknown: &str) -> Option<&'static str> {
+    let known = Settings::known().map(|name| (distance(unknown, name), name));
+    let near = known.filter(|(distance, name)| *distance <= name.len() / 3);
+    near.min().map(|(_, name)| name)
+}
+
+/// Counts the letters to insert, drop or replace to get from `a` to `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,198 @@
+//! The statistics of PyTorch's `torch.cuda.memory_stats`.
+
+use super::counters::{Counters, Metric, Oversize, Tally};
+use super::{Caching, Events};
+use crate::trace::SegmentKind;
+use gpu_core::{Bytes, DeviceMemory};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One number over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stat {
+    /// What there is now.
+    pub current: u64,
+    /// The most that there was at once.
+    pub peak: u64,
+    /// All that was ever added.
+    pub allocated: u64,
+    /// All that was ever taken off.
+    pub freed: u64,
+}
+
+/// A number for each kind of pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pools {
+    /// The sum.
+    pub all: Stat,
+    /// Requests of more than 1 MiB.
+    pub large_pool: Stat,
+    /// Requests of at most 1 MiB.
+    pub small_pool: Stat,
+}
+
+/// What PyTorch counts of its allocator, by its names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Blocks that the program has.
+    pub allocation: Pools,
+    /// Regions taken by `cudaMalloc`; expandable segments are not among them.
+    pub segment: Pools,
+    /// Blocks that the program has, or that work on the device may still use.
+    pub active: Pools,
+    /// Free blocks that are a part of a region; those of expandable segments are not among them.
+    pub inactive_split: Pools,
+    /// Bytes of the blocks that the program has.
+    pub allocated_bytes: Pools,
+    /// Bytes held of the device.
+    pub reserved_bytes: Pools,
+    /// Bytes of active blocks.
+    pub active_bytes: Pools,
+    /// Bytes of the free blocks that are a part of a region.
+    pub inactive_split_bytes: Pools,
+    /// Bytes that the program asked for, of active blocks.
+    pub requested_bytes: Pools,
+    /// Blocks of at least `max_split_size` that the program has.
+    pub oversize_allocations: Stat,
+    /// Regions of at least `max_split_size`.
+    pub oversize_segments: Stat,
+    /// How often the cache was emptied because the device refused.
+    pub num_alloc_retries: u64,
+    /// How often memory did not suffice.
+    pub num_ooms: u64,
+    /// How often all streams were waited for.
+    pub num_sync_all_streams: u64,
+    /// How often memory was taken of the device.
+    pub num_device_alloc: u64,
+    /// How often memory went back to the device.
+    pub num_device_free: u64,
+    /// From which size on blocks are not split; -1 where all are.
+    pub max_split_size: i64,
+}
+
+impl Statistics {
+    /// Returns the numbers that are kept for each kind of pool, by PyTorch's names.
+    pub(super) fn by_pool(&self) -> [(&'static str, &Pools); 9] {
+        [
+            ("allocation", &self.allocation),
+            ("segment", &self.segment),
+            ("active", &self.active),
+            ("inactive_split", &self.inactive_split),
+            ("allocated_bytes", &self.allocated_bytes),
+            ("reserved_bytes", &self.reserved_bytes),
+            ("active_bytes", &self.active_bytes),
+            ("inactive_split_bytes", &self.inactive_split_bytes),
+            ("requested_bytes", &self.requested_bytes),
+        ]
+    }
+
+    /// Returns all numbers by PyTorch's keys, such as `allocated_bytes.all.peak`.
+    pub fn flat(&self) -> BTreeMap<String, i64> {
+        let mut flat = BTreeMap::new();
+        let mut put = |prefix: String, stat: &Stat| {
+            let Stat { current, peak, allocated, freed } = *stat;
+            let numbers =
+                [("current", current), ("peak", peak), ("allocated", allocated), ("freed", freed)];
+            flat.extend(numbers.map(|(name, value)| (format!("{prefix}.{name}"), value as i64)));
+        };
+        for (name, pools) in self.by_pool() {
+            let Pools { all, large_pool, small_pool } = pools;
+            for (pool, stat) in
+                [("all", all), ("large_pool", large_pool), ("small_pool", small_pool)]
+            {
+                put(format!("{name}.{pool}"), stat);
+            }
+        }
+        put("oversize_allocations".to_owned(), &self.oversize_allocations);
+        put("oversize_segments".to_owned(), &self.oversize_segments);
+        let counts = [
+            ("num_alloc_retries", self.num_alloc_retries as i64),
+            ("num_ooms", self.num_ooms as i64),
+            ("num_sync_all_streams", self.num_sync_all_streams as i64),
+            ("num_device_alloc", self.num_device_alloc as i64),
+            ("num_device_free", self.num_device_free as i64),
+            ("max_split_size", self.max_split_size),
+        ];
+        flat.extend(counts.map(|(name, value)| (name.to_owned(), value)));
+        flat
+    }
+}
+
+fn stat(tally: &Tally, metric: Metric) -> Stat {
+    let place = metric as usize;
+    let (allocated, freed) = tally.moved(place);
+    Stat { current: tally.current[place], peak: tally.peak[place], allocated, freed }
+}
+
+fn pools(counters: &Counters, metric: Metric) -> Pools {
+    Pools {
+        all: stat(&counters.all, metric),
+        large_pool: stat(counters.of(SegmentKind::Large), metric),
+        small_pool: stat(counters.of(SegmentKind::Small), metric),
+    }
+}
+
+impl From<Oversize> for Stat {
+    fn from(oversize: Oversize) -> Self {
+        let Oversize { current, peak, added, freed } = oversize;
+        Stat { current, peak, allocated: added, freed }
+    }
+}
+
+impl<M: DeviceMemory, E: Events> Caching<M, E> {
+    /// Returns everything that is counted.
+    pub fn statistics(&self) -> Statistics {
+        let counters = &self.counters;
+        let of = |metric| pools(counters, metric);
+        Statistics {
+            allocation: of(Metric::Allocation),
+            segment: of(Metric::Segment),
+            active: of(Metric::Active),
+            inactive_split: of(Metric::InactiveSplit),
+            allocated_bytes: of(Metric::AllocatedBytes),
+            reserved_bytes: of(Metric::ReservedBytes),
+            active_bytes: of(Metric::ActiveBytes),
+            inactive_split_bytes: of(Metric::InactiveSplitBytes),
+            requested_bytes: of(Metric::RequestedBytes),
+            oversize_allocations: counters.oversize_allocations.into(),
+            oversize_segments: counters.oversize_segments.into(),
+            num_alloc_retries: counters.retries,
+            num_ooms: counters.out_of_memory,
+            num_sync_all_streams: counters.synchronizations,
+            num_device_alloc: counters.device_allocations,
+            num_device_free: counters.device_frees,
+            max_split_size: self.settings().max_split_size().map_or(-1, |size| size.0 as i64),
+        }
+    }
+
+    /// Returns all numbers by PyTorch's keys, as `torch.cuda.memory_stats` does.
+    pub fn memory_stats(&self) -> BTreeMap<String, i64> {
+        self.statistics().flat()
+    }
+
+    /// Returns what the program has, as `torch.cuda.memory_allocated` does.
+    pub fn memory_allocated(&self) -> Bytes {
+        Bytes(self.counters.now(Metric::AllocatedBytes))
+    }
+
+    /// Returns the most that the program had, as `torch.cuda.max_memory_allocated` does.
+    pub fn max_memory_allocated(&self) -> Bytes {
+        Bytes(self.counters.all.peak[Metric::AllocatedBytes as usize])
+    }
+
+    /// Returns what is held of the device, as `torch.cuda.memory_reserved` does.
+    pub fn memory_reserved(&self) -> Bytes {
+        Bytes(self.counters.now(Metric::ReservedBytes))
+    }
+
+    /// Returns the most that was held, as `torch.cuda.max_memory_reserved` does.
+    pub fn max_memory_reserved(&self) -> Bytes {
+        Bytes(self.counters.all.peak[Metric::ReservedBytes as usize])
+    }
+
+    /// Starts the sums of what was added and taken off anew, and the counts of events, as
+    /// `torch.cuda.reset_accumulated_memory_stats` does.
+    pub fn reset_accumulated(&mut self) {
+        self.counters.reset_accumulated();
+    }
+}
