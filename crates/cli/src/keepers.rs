@@ -1,6 +1,6 @@
 //! Who keeps a lease alive: the processes that have its file open.
 
-use crate::commands::run::SUPERVISOR;
+use crate::commands::front::SUPERVISOR;
 use crate::failure::Failure;
 use crate::source::roots;
 use gpu_core::{Access, Entry, Host, ProcessHandle, ProcessInfo};
@@ -69,5 +69,5 @@ impl Keepers {
 /// Tells whether a process says that it is the supervisor of a run, or does not say what it is.
 pub(crate) fn is_supervisor(process: &ProcessInfo) -> bool {
     let words = process.command_line.as_ref();
-    words.is_ok_and(|words| words.get(1).is_some_and(|word| word == SUPERVISOR))
+    words.is_ok_and(|words| words.first().is_some_and(|word| word == SUPERVISOR))
 }

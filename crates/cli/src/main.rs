@@ -39,7 +39,10 @@ fn main() -> ExitCode {
     if let Some(exit) = other {
         return exit.into();
     }
-    let (front, words) = commands::run::for_whom(std::env::args_os().collect());
+    let (front, words) = match commands::front::for_whom(std::env::args_os().collect()) {
+        Ok(found) => found,
+        Err(failure) => return fail(&failure),
+    };
     let cli = match Cli::try_parse_from(args::usual_spelling(words.into_iter())) {
         Ok(cli) => cli,
         Err(told) => {
@@ -49,12 +52,14 @@ fn main() -> ExitCode {
     };
     match fits(&cli).and_then(|()| run(&cli, front)) {
         Ok(exit) => exit.into(),
-        Err(failure) => {
-            // Where standard error is closed, only the code is left to tell it.
-            let _ = writeln!(std::io::stderr(), "{failure}");
-            failure.exit().into()
-        }
+        Err(failure) => fail(&failure),
     }
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    // Where standard error is closed, only the code is left to tell it.
+    let _ = writeln!(std::io::stderr(), "{failure}");
+    failure.exit().into()
 }
 
 /// Makes sure that a global option means something to the command: one that is passed over in
@@ -103,7 +108,7 @@ fn run(cli: &Cli, front: Option<ProcessKey>) -> Result<Exit, Failure> {
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
         Some(Command::Run(args)) => match front {
-            None => commands::run::front(args, global),
+            None => commands::front::run(args, global),
             Some(front) => commands::run::supervise(args, global, front),
         },
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),

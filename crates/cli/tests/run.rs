@@ -1,43 +1,10 @@
 //! `gpuws run`, `claim` and `leases` on real processes, within sessions of the simulated NVML.
 
+mod live;
+
+use live::{GPUWS, out, script, text, told};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output, Stdio};
-
-const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
-
-/// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
-/// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
-fn script(machine: &str, script: &str) -> Output {
-    let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1 \
-                 ${2:+--seconds $2}; }\n\
-                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
-                 sleep 0.05; done; }\n\
-                 leases() { \"$0\" leases --json | tr -d ' \\n'; }\n";
-    let mut command = Command::new(GPUWS);
-    command.args(["sim", machine, "--live", "--", "sh", "-c"]);
-    command.arg(format!("{begin}{script}")).arg(GPUWS);
-    for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
-        command.env_remove(name);
-    }
-    command.env("NO_COLOR", "1").stdin(Stdio::null());
-    let folder = tempfile::tempdir().unwrap();
-    let output = command.current_dir(folder.path()).output().unwrap();
-    assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
-    assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");
-    output
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn out(output: &Output) -> String {
-    text(&output.stdout)
-}
-
-fn told(output: &Output) -> String {
-    text(&output.stderr)
-}
+use std::process::Command;
 
 #[test]
 fn the_code_and_the_signal_of_the_command_are_passed() {
@@ -132,45 +99,6 @@ fn at_the_time_limit_all_of_it_is_ended() {
     );
     assert_eq!(out(&output), "124\n", "{output:?}");
     assert!(told(&output).contains("the time is over"), "{output:?}");
-}
-
-#[test]
-fn when_gpuws_is_killed_the_command_ends() {
-    let output = script(
-        "twelve-gpus",
-        "\"$0\" run -- sh -c 'sleep 300 & echo $! $$; wait' > pids-$$ & front=$!\n\
-         until_so test -s pids-$$; kill -KILL $front\n\
-         gone() { ! kill -0 $1 2>/dev/null; }\n\
-         for pid in $(cat pids-$$); do until_so gone $pid; done\n\
-         none() { leases | grep -q '\"leases\":\\[\\]'; }\n\
-         until_so none; echo all gone; rm pids-$$",
-    );
-    assert_eq!(out(&output), "all gone\n", "{output:?}");
-}
-
-#[test]
-fn when_gpuws_is_killed_the_command_goes_on_with_its_lease_if_it_is_to() {
-    let output = script(
-        "twelve-gpus",
-        "\"$0\" run --gpu 7 --on-death keep -- sh -c 'echo $$; exec sleep 300' > pid-$$ & front=$!\n\
-         until_so test -s pid-$$; kill -KILL $front; sleep 0.5\n\
-         kill -0 $(cat pid-$$) && echo lives\n\
-         \"$0\" run --gpu 7 --no-wait -- true; echo $?\n\
-         kill $(cat pid-$$); \"$0\" run --gpu 7 --timeout 20s -- true; echo $?; rm pid-$$",
-    );
-    assert_eq!(out(&output), "lives\n75\n0\n", "{output:?}");
-}
-
-#[test]
-fn a_lease_outlives_a_supervisor_that_is_killed_and_no_more() {
-    let output = script(
-        "twelve-gpus",
-        "\"$0\" run --gpu 7 -- sh -c 'echo $PPID $$; exec sleep 300' > pids-$$ & front=$!\n\
-         until_so test -s pids-$$; read supervisor job < pids-$$; kill -KILL $supervisor\n\
-         \"$0\" run --gpu 7 --no-wait -- true; echo $?\n\
-         kill $job; \"$0\" run --gpu 7 --timeout 20s -- true; echo $?; rm pids-$$",
-    );
-    assert_eq!(out(&output), "75\n0\n", "{output:?}");
 }
 
 #[test]

@@ -55,6 +55,34 @@ impl Cleaned {
     }
 }
 
+/// What became of the tree of a job whose supervisor was killed.
+#[derive(Clone, Debug, Default)]
+pub struct TakenOver {
+    /// Those who were ended, or were to be.
+    pub actions: Vec<Action>,
+    /// Those who are still there.
+    pub still_there: Vec<ProcessInfo>,
+    /// Why it was not carried through.
+    pub stopped: Option<Fault>,
+}
+
+/// Ends everybody of a job whose supervisor was killed, in the place of that one; `root` is the
+/// calling process, to which the job's tree has come. With the last of them goes their lease.
+///
+/// Ctrl-C stops it, as `watch` does by [`ControlFlow::Break`].
+pub fn take_over(
+    job: &mut dyn Job,
+    root: ProcessKey,
+    ports: &Ports<'_>,
+    token: &ActToken,
+    grace: Duration,
+    watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+) -> TakenOver {
+    let tree = Tree { ports, root, devices: &[], token };
+    let Cleaned { actions, still_there, stopped, .. } = tree.end(job, Reach::Tree, grace, watch);
+    TakenOver { actions, still_there, stopped }
+}
+
 /// The tree of a job.
 pub(crate) struct Tree<'a> {
     pub(crate) ports: &'a Ports<'a>,

@@ -34,6 +34,7 @@ pub use isolated::{
     serve_entry, supervise,
 };
 pub use kin::{descends, own_lease};
+pub use leftovers::{TakenOver, take_over};
 pub use listing::{LeaseUser, Leased, Listing, Queued, listing};
 pub use offers::{Beside, offers};
 pub use ports::{Ports, Request};

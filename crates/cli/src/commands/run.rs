@@ -1,7 +1,7 @@
 //! `gpuws run`: a program on devices of its own, of which nothing is left.
 //!
-//! What is typed is only the front, which stands for another gpuws: the supervisor. That one
-//! claims, starts the program, and cleans up, also when the front is killed.
+//! This is the supervisor's part, for which the [front](super::front) stands: it claims, starts the
+//! program, and cleans up, also when the front is killed.
 
 use super::shim::Shim;
 use crate::args::{Global, RunArgs};
@@ -14,7 +14,7 @@ use crate::terminal::{Line, one_line};
 use crate::waiting::Teller;
 use crate::words;
 use gpu_core::{ActToken, Ending, ErrorKind, Launch, Origin, ProcessFault, ProcessKey};
-use gpu_host::supervise::{Front, LinuxLauncher, end_as, find_program, parse_words};
+use gpu_host::supervise::{LinuxLauncher, end_as, find_program};
 use gpu_reaper::{Action, Outcome};
 use gpu_steward::{
     DeviceUse, Event, Grant, HandOff, NotGranted, NotRun, OnDeath, Ports, RunOrder, RunReport,
@@ -24,42 +24,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The word that makes this program the supervisor of a run; nobody types it.
-pub(crate) const SUPERVISOR: &str = "run-supervisor";
-
-/// Starts the supervisor with the same command line, and ends as it does.
-pub(crate) fn front(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
-    let own = |failure: Failure| match failure.exit() {
-        Exit::Usage => failure,
-        _ => failure.ending(Exit::Own),
-    };
-    is_there(args)?;
-    claiming::real_processes(global)?;
-    let roots = roots();
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::io("find this program", error).ending(Exit::Own))?;
-    let mut words = vec![OsString::from(SUPERVISOR)];
-    words.extend(Front::words(&roots).map_err(|error| own(error.into()))?);
-    words.extend(std::env::args_os().skip(1));
-    let front = Front::start(&roots, &program, &words);
-    let mut front = front.map_err(|error| own(error.into()))?;
-    let ending = front.wait().map_err(|error| own(error.into()))?;
-    Ok(Exit::Passed(u8::try_from(front.end_as(ending)).unwrap_or(u8::MAX)))
-}
-
-/// Tells whom this program is the supervisor for, and its command line without the words for that.
-pub(crate) fn for_whom(words: Vec<OsString>) -> (Option<ProcessKey>, Vec<OsString>) {
-    match &words[..] {
-        [own, word, pid, start, rest @ ..] if word == SUPERVISOR => match parse_words(pid, start) {
-            Ok(front) => (Some(front), [std::slice::from_ref(own), rest].concat()),
-            Err(_) => (None, words),
-        },
-        _ => (None, words),
-    }
-}
-
 /// Makes sure, before anything is claimed for it, that the program is there.
-fn is_there(args: &RunArgs) -> Result<(), Failure> {
+pub(super) fn is_there(args: &RunArgs) -> Result<(), Failure> {
     let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let found = find_program(program, std::env::var_os("PATH").as_deref());
     found.map(drop).map_err(|error| not_started(&error))

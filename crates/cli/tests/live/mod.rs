@@ -2,11 +2,11 @@
 
 use std::process::{Command, Output, Stdio};
 
-pub const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
+pub(crate) const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
 /// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
-pub fn script(machine: &str, script: &str) -> Output {
+pub(crate) fn script(machine: &str, script: &str) -> Output {
     let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1 \
                  ${2:+--seconds $2}; }\n\
                  until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
@@ -27,16 +27,16 @@ pub fn script(machine: &str, script: &str) -> Output {
 }
 
 /// Returns what it wrote as text.
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Returns what it wrote on standard output.
-pub fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     text(&output.stdout)
 }
 
 /// Returns what it wrote on standard error.
-pub fn told(output: &Output) -> String {
+pub(crate) fn told(output: &Output) -> String {
     text(&output.stderr)
 }

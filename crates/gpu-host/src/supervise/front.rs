@@ -215,19 +215,21 @@ impl Front {
         }
     }
 
-    /// Returns what the supervisor left, where it was killed and is [`Stands::Guarded`]: it ends
-    /// itself by no signals but those of [`end_as`].
+    /// Returns what the supervisor left, where it was killed and is [`Stands::Guarded`].
     ///
     /// # Errors
     /// `Io` when `/proc` cannot be read.
     pub fn orphans(&self, roots: &Roots, ending: Ending) -> Result<Option<Orphans<'_>>> {
-        let was_killed = |signal| ![SIGINT, SIGTERM, SIGHUP].contains(&signal);
-        match ending {
-            Ending::Signal(signal) if self.stands == Stands::Guarded && was_killed(signal) => {
-                Orphans::of(roots, &self.signals, &self.own_children).map(Some)
-            }
-            _ => Ok(None),
+        match self.stands == Stands::Guarded && Front::was_killed(ending) {
+            true => Orphans::of(roots, &self.signals, &self.own_children).map(Some),
+            false => Ok(None),
         }
+    }
+
+    /// Tells whether a supervisor that has ended so was killed: it ends itself by no signals but
+    /// those of [`end_as`].
+    pub fn was_killed(ending: Ending) -> bool {
+        matches!(ending, Ending::Signal(signal) if ![SIGINT, SIGTERM, SIGHUP].contains(&signal))
     }
 
     /// Ends the calling process as the supervisor did, as [`end_as`] does it.

@@ -1,0 +1,123 @@
+//! `gpuws run` whose front, supervisor, or both are killed: nothing is left of the job, or all of it
+//! goes on, as the user chose.
+
+mod live;
+
+use live::{out, script, told};
+
+/// Starts a run whose command has a child, and another that has left its group and session. Then
+/// `$front` and `$supervisor` are known, and `pids` names the three processes of the job.
+const START: &str = r#"
+start() {
+  setsid "$0" run --gpu 7 --grace 2s --on-death $1 -- sh -c '
+    setsid sh -c "echo \$\$ >> pids; exec sleep 60" & sleep 60 & echo $! >> pids
+    echo $$ >> pids; echo $PPID > supervisor; wait' train.py & front=$!
+  three() { [ "$(cat pids | wc -l)" = 3 ] && [ -s supervisor ]; }
+  until_so three 2> /dev/null; supervisor=$(cat supervisor)
+}
+lives() { case "$(cut -d ' ' -f 3 /proc/$1/stat 2> /dev/null)" in ''|Z) false;; esac; }
+gone() { for pid in $(cat pids); do ! lives $pid || return 1; done; }
+ends() { until_so gone; "$0" run --gpu 7 --timeout 20s -- echo all gone and free; }
+stays() {
+  sleep 0.5; for pid in $(cat pids); do lives $pid && echo lives; done
+  "$0" run --gpu 7 --no-wait -- true; echo $?
+  kill $(cat pids); "$0" run --gpu 7 --timeout 20s -- echo free
+}
+"#;
+
+/// Ways to kill, and whether somebody is left who says so.
+const WAYS: [(&str, bool); 4] = [
+    ("kill -KILL $front", false),
+    ("kill -KILL $supervisor", true),
+    // As `kill -9 %1` of a shell and `timeout -s KILL` do.
+    ("kill -s KILL -- -$front", false),
+    // As who looks for the command's name does.
+    ("kill -KILL $front $(sed -n 3p pids)", false),
+];
+
+#[test]
+fn whoever_is_killed_nothing_of_the_job_is_left() {
+    for (way, says) in WAYS {
+        let output =
+            script("twelve-gpus", &format!("{START}start end; {way} || echo not killed; ends"));
+        assert_eq!(out(&output), "all gone and free\n", "{way}: {output:?}");
+        let said = told(&output).contains("the supervisor was killed; what it ran is ended");
+        assert_eq!(said, says, "{way}: {output:?}");
+    }
+}
+
+#[test]
+fn whoever_is_killed_the_job_goes_on_with_its_lease_if_it_is_to() {
+    for (way, says) in &WAYS[..3] {
+        let output =
+            script("twelve-gpus", &format!("{START}start keep; {way} || echo not killed; stays"));
+        assert_eq!(out(&output), "lives\nlives\nlives\n75\nfree\n", "{way}: {output:?}");
+        let said = told(&output).contains("the program goes on with its lease");
+        assert_eq!(said, *says, "{way}: {output:?}");
+    }
+}
+
+#[test]
+fn a_front_whose_supervisor_was_killed_ends_when_the_job_has() {
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "{START}start end; kill -KILL $supervisor; wait $front; echo $?; gone && echo gone"
+        ),
+    );
+    assert_eq!(out(&output), "137\ngone\n", "{output:?}");
+    assert!(told(&output).contains("3 processes ended"), "{output:?}");
+}
+
+#[test]
+fn what_ends_all_of_a_name_does_not_reach_the_supervisor() {
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "{START}start end; cat /proc/$supervisor/comm\n\
+             tr '\\0' ' ' < /proc/$supervisor/cmdline | cut -d ' ' -f 1\n\
+             grep -c -e train -e gpuws /proc/$supervisor/cmdline; kill -KILL $front; ends"
+        ),
+    );
+    let said = "run-supervisor\nrun-supervisor\n0\nall gone and free\n";
+    assert_eq!(out(&output), said, "{output:?}");
+}
+
+#[test]
+fn time_is_up_for_all_of_it() {
+    // All of the group, timeout itself too, and so the shell says 137.
+    let output = script(
+        "twelve-gpus",
+        "timeout -s KILL 2 \"$0\" run --gpu 7 --grace 1s -- \
+         sh -c 'setsid sleep 60 & echo $! > pids; echo $$ >> pids; wait'; echo $?\n\
+         gone() { for pid in $(cat pids); do ! kill -0 $pid 2> /dev/null || return 1; done; }\n\
+         until_so gone; \"$0\" run --gpu 7 --timeout 20s -- echo free",
+    );
+    assert_eq!(out(&output), "137\nfree\n", "{output:?}");
+}
+
+#[test]
+fn who_was_there_before_is_not_of_the_job() {
+    let output = script(
+        "twelve-gpus",
+        r#"sh -c 'sleep 60 & echo $! > before
+             exec "$0" run --gpu 7 -- sh -c "echo \$PPID > supervisor; sleep 60"' "$0" & front=$!
+           until_so test -s supervisor; kill -KILL $(cat supervisor); wait $front; echo $?
+           kill -0 $(cat before) && echo lives; kill $(cat before)
+           "$0" run --gpu 7 --timeout 20s -- echo free"#,
+    );
+    assert_eq!(out(&output), "137\nlives\nfree\n", "{output:?}");
+}
+
+#[test]
+fn a_run_within_a_run_goes_with_it() {
+    let output = script(
+        "twelve-gpus",
+        r#""$0" run -n 2 --gpu 7,8 -- sh -c '
+             echo $PPID > supervisor; "$0" run -- sh -c "echo \$\$ > pid; sleep 60"' "$0" & front=$!
+           until_so test -s pid; kill -KILL $(cat supervisor); wait $front; echo $?
+           kill -0 $(cat pid) 2> /dev/null || echo gone
+           "$0" run -n 2 --gpu 7,8 --timeout 20s -- echo free"#,
+    );
+    assert_eq!(out(&output), "137\ngone\nfree\n", "{output:?}");
+}
