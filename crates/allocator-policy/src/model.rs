@@ -1,5 +1,7 @@
 //! A device of plain data, on which a job is replayed.
 
+use crate::blocks::NONE;
+use crate::free_set::{Free, FreeSet};
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
 };
@@ -13,8 +15,8 @@ const UNIT: u64 = 512;
 /// Where addresses begin.
 const BASE: u64 = 0x7f00_0000_0000;
 
-/// The memory of a device that exists as numbers only: so many bytes, each region at the lowest
-/// addresses that are free.
+/// The memory of a device that exists as numbers only: so many bytes, each region in the smallest
+/// gap of addresses that suffices and, among equal ones, in the lowest.
 ///
 /// A driver maps scattered pages behind adjacent addresses, so a region is granted whenever enough
 /// bytes are left, in one piece or not; and 1 MiB or more takes whole pages of 2 MiB, which is why
@@ -32,8 +34,16 @@ struct State {
     peak: u64,
     /// Regions and ranges of addresses: where they begin, how long they are.
     taken: BTreeMap<u64, Taken>,
-    /// Gaps between them, by where they begin, below `end`.
+    addresses: Addresses,
+}
+
+/// Which addresses are taken, counted from [`BASE`].
+#[derive(Debug, Default)]
+struct Addresses {
+    /// Gaps below `end`: where they begin, how long they are.
     gaps: BTreeMap<u64, u64>,
+    /// The same gaps in the order of best fit.
+    by_size: FreeSet,
     end: u64,
 }
 
@@ -87,15 +97,22 @@ impl State {
         }
     }
 
-    /// Finds the lowest addresses where `size` bytes fit.
+    fn range(&mut self, part: Region) -> Option<&mut BTreeMap<u64, u64>> {
+        let (start, taken) = self.taken.range_mut(..=part.address).next_back()?;
+        let inside = part.address.checked_add(part.size.0)? <= start + taken.size;
+        taken.mapped.as_mut().filter(|_| inside)
+    }
+}
+
+impl Addresses {
+    /// Finds addresses where `size` bytes fit.
     fn place(&mut self, size: u64) -> Option<u64> {
-        let gap = self.gaps.iter().find(|(_, length)| **length >= size);
-        if let Some((&start, &length)) = gap {
-            self.gaps.remove(&start);
-            if length > size {
-                self.gaps.insert(start + size, length - size);
+        if let Some(gap) = self.by_size.best_fit(size) {
+            self.remove_gap(gap.address);
+            if gap.size > size {
+                self.add_gap(gap.address + size, gap.size - size);
             }
-            return Some(BASE + start);
+            return Some(BASE + gap.address);
         }
         let start = self.end;
         self.end = start.checked_add(size).filter(|end| *end <= u64::MAX - BASE)?;
@@ -107,23 +124,26 @@ impl State {
         if let Some((&below, &its)) = self.gaps.range(..start).next_back()
             && below + its == start
         {
-            self.gaps.remove(&below);
+            self.remove_gap(below);
             (start, length) = (below, length + its);
         }
-        if let Some(its) = self.gaps.remove(&(start + length)) {
-            length += its;
-        }
+        length += self.remove_gap(start + length).unwrap_or(0);
         if start + length == self.end {
             self.end = start;
         } else {
-            self.gaps.insert(start, length);
+            self.add_gap(start, length);
         }
     }
 
-    fn range(&mut self, part: Region) -> Option<&mut BTreeMap<u64, u64>> {
-        let (start, taken) = self.taken.range_mut(..=part.address).next_back()?;
-        let inside = part.address.checked_add(part.size.0)? <= start + taken.size;
-        taken.mapped.as_mut().filter(|_| inside)
+    fn add_gap(&mut self, start: u64, length: u64) {
+        self.gaps.insert(start, length);
+        self.by_size.insert(Free { size: length, address: start, block: NONE });
+    }
+
+    fn remove_gap(&mut self, start: u64) -> Option<u64> {
+        let length = self.gaps.remove(&start)?;
+        self.by_size.remove(length, start);
+        Some(length)
     }
 }
 
@@ -156,7 +176,7 @@ impl DeviceMemory for ModelMemory {
         let charged = charge(size.0).ok_or_else(none)?;
         let mut state = self.lock();
         state.take(charged, self.total, what)?;
-        let Some(address) = state.place(charged) else {
+        let Some(address) = state.addresses.place(charged) else {
             state.used -= charged;
             return Err(none());
         };
@@ -171,7 +191,7 @@ impl DeviceMemory for ModelMemory {
                 let charged = taken.charged;
                 state.taken.remove(&region.address);
                 state.used -= charged;
-                state.vacate(region.address, charged);
+                state.addresses.vacate(region.address, charged);
                 Ok(())
             }
             _ => Err(invalid(format!("release the region at {:#x}", region.address))),
@@ -184,8 +204,10 @@ impl DeviceMemory for ModelMemory {
             return Err(invalid(what()));
         }
         let mut state = self.lock();
-        let address =
-            state.place(size.0).ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
+        let address = state
+            .addresses
+            .place(size.0)
+            .ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
         let mapped = Some(BTreeMap::new());
         state.taken.insert(address, Taken { size: size.0, charged: size.0, mapped });
         Ok(Region { address, size })
@@ -229,7 +251,7 @@ impl DeviceMemory for ModelMemory {
         };
         state.taken.remove(&range.address);
         state.used -= mapped;
-        state.vacate(range.address, range.size.0);
+        state.addresses.vacate(range.address, range.size.0);
         Ok(())
     }
 
@@ -258,6 +280,20 @@ mod tests {
         assert_eq!(memory.reserve(Bytes::from_mib(2)).map(|c| c.address).ok(), Some(a.address));
         memory.release(b).expect("it was reserved");
         assert_eq!((memory.used(), memory.peak()), (Bytes::from_mib(2), Bytes::from_mib(8)));
+    }
+
+    #[test]
+    fn the_smallest_gap_that_suffices_is_filled() {
+        let memory = ModelMemory::new(Bytes::from_mib(64));
+        let take = |mib| memory.reserve(Bytes::from_mib(mib)).expect("64 MiB are free");
+        let [six, _, four, _, other, _] = [6, 2, 4, 2, 4, 2].map(take);
+        for region in [six, four, other] {
+            memory.release(region).expect("it was reserved");
+        }
+        assert_eq!(take(2).address, four.address, "of the two smallest the lower one");
+        assert_eq!(take(4).address, other.address);
+        assert_eq!(take(2).address, four.address + (2 << 20), "what was left of it");
+        assert_eq!(take(6).address, six.address);
     }
 
     #[test]
