@@ -1,9 +1,11 @@
 //! The command line, as clap reads it.
 
 mod claims;
+mod memory;
 mod views;
 
 pub(crate) use claims::{ClaimArgs, LeasesArgs, RunArgs, Wanted};
+pub(crate) use memory::{ExplainArgs, MemArgs, MemCommand};
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 
 use crate::exit::Exit;
@@ -117,6 +119,9 @@ pub(crate) enum Command {
     /// Show how the devices are connected, as nvidia-smi topo -m does, or draw it.
     #[command(after_help = "Example: gpuws --sim dgx1-v100 topo --svg dgx1.svg")]
     Topo(TopoArgs),
+    /// Explain what a job takes of a device's memory, and why that was not enough.
+    #[command(after_help = "Example: gpuws mem explain train.log")]
+    Mem(MemArgs),
     /// List the processes that have a file open or mapped.
     #[command(after_help = "Example: gpuws holders /dev/nvidia0 /dev/nvidia-uvm")]
     Holders(HoldersArgs),

@@ -114,6 +114,7 @@ fn run(cli: &Cli, front: Option<ProcessKey>) -> Result<Exit, Failure> {
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
         Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),
         Some(Command::Topo(args)) => commands::topo::run(args, global, &mut screen),
+        Some(Command::Mem(args)) => commands::mem::run(args, global, &mut screen),
         Some(Command::Holders(args)) => commands::holders::run(args, global, &mut screen),
         Some(Command::Parse(args)) => commands::parse::run(args, &mut screen),
         Some(Command::Record(args)) => commands::record::run(args, global, &mut screen),

@@ -16,6 +16,7 @@ mod fuser;
 mod list;
 mod lsof;
 mod monitor;
+pub mod oom;
 mod parse;
 mod q;
 mod report;

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
 }
 
 /// Reads a file, or standard input for `-`, and refuses more than [`MOST`].
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let what = || format!("read '{}'", path.display());
     let mut bytes = Vec::new();
     let read = if path.as_os_str() == "-" {

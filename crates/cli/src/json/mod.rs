@@ -3,6 +3,7 @@
 mod claims;
 mod details;
 mod doctor;
+mod explain;
 mod reap;
 mod reset;
 mod status;
@@ -10,6 +11,7 @@ mod topo;
 
 pub(crate) use claims::{Claimed, Leases, Released, Run, Wanted};
 pub(crate) use doctor::Doctor;
+pub(crate) use explain::Explained;
 pub(crate) use reap::Reap;
 pub(crate) use reset::Reset;
 pub(crate) use status::Status;

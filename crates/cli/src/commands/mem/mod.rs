@@ -1,0 +1,14 @@
+//! `gpuws mem`: what a job takes of a device's memory, and why that was not enough.
+
+mod explain;
+
+use crate::args::{Global, MemArgs, MemCommand};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::Screen;
+
+pub(crate) fn run(args: &MemArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    match &args.command {
+        MemCommand::Explain(args) => explain::run(args, global, screen),
+    }
+}

@@ -1,0 +1,179 @@
+//! An amount of memory as a program printed it.
+
+use gpu_core::Bytes;
+
+/// An amount as printed, with what it is in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// The text with its unit, as printed.
+    pub text: String,
+    /// The bytes; `None` where there are more than an address can count.
+    pub bytes: Option<Bytes>,
+    /// How far the printed figure may be from the real one: half of its last digit.
+    pub slack: Bytes,
+}
+
+/// The longest number that is taken for one.
+const MAX_DIGITS: usize = 40;
+
+/// The largest power of ten by which a last digit is scaled.
+const MAX_DECIMALS: usize = 12;
+
+impl Figure {
+    /// Returns an exact amount.
+    pub(super) fn of_bytes(text: impl Into<String>, bytes: u64) -> Self {
+        Figure { text: text.into(), bytes: Some(Bytes(bytes)), slack: Bytes(0) }
+    }
+
+    /// Reads the amount that a text begins with, `6.37 GiB` or `957.03MiB`, and returns the rest.
+    pub(super) fn at_start(text: &str) -> Option<(Figure, &str)> {
+        let bare = text.trim_start();
+        let digits = number_length(bare)?;
+        let (number, rest) = bare.split_at(digits);
+        let glued = rest.trim_start_matches(' ');
+        let blank = rest.len() - glued.len();
+        let unit_length = glued.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(glued.len());
+        let unit = &glued[..unit_length];
+        let scale = scale(unit)?;
+        let end = digits + blank.min(1) + unit_length;
+        let shown = if blank > 0 { format!("{number} {unit}") } else { bare[..end].to_owned() };
+        let (bytes, slack) = value(number, scale);
+        Some((Figure { text: shown, bytes, slack }, &glued[unit_length..]))
+    }
+
+    /// Reads the amount that a text ends with.
+    pub(super) fn at_end(text: &str) -> Option<Figure> {
+        let text = text.trim_end();
+        let last = text.rfind(' ').map_or(0, |at| at + 1);
+        let before = text[..last].trim_end();
+        let first = before.rfind(' ').map_or(0, |at| at + 1);
+        let whole = |at: usize| {
+            let bare = text[at..].trim_start_matches(['(', '[', '"', '\'']);
+            Figure::at_start(bare).and_then(|(figure, rest)| rest.is_empty().then_some(figure))
+        };
+        whole(last).or_else(|| whole(first))
+    }
+}
+
+/// Reads the whole number that a text begins with; commas between its digits are passed over.
+pub(super) fn integer(text: &str) -> Option<(u64, &str)> {
+    let bare = text.trim_start();
+    let digits = number_length(bare)?;
+    let (number, rest) = bare.split_at(digits);
+    let number: String = number.chars().filter(|c| *c != ',').collect();
+    Some((number.parse().ok()?, rest))
+}
+
+/// Returns how long the number is that a text begins with: digits, with a point and commas.
+fn number_length(text: &str) -> Option<usize> {
+    if !text.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',')));
+    let end = text[..end.unwrap_or(text.len())].trim_end_matches(['.', ',']).len();
+    (end <= MAX_DIGITS).then_some(end)
+}
+
+/// Returns how many bytes a unit is. All the programs count in powers of two, also where they
+/// write `GB` or a bare `G`.
+fn scale(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "B" | "b" | "byte" | "bytes" | "Bytes" => 1,
+        "KiB" | "KB" | "kB" | "K" | "k" => 1 << 10,
+        "MiB" | "MB" | "M" | "Mb" => 1 << 20,
+        "GiB" | "GB" | "G" | "Gb" => 1 << 30,
+        "TiB" | "TB" | "T" => 1 << 40,
+        "PiB" | "PB" | "P" => 1 << 50,
+        "EiB" | "EB" | "E" => 1 << 60,
+        _ => return None,
+    })
+}
+
+/// Returns the bytes and the half of the last digit.
+fn value(number: &str, scale: u64) -> (Option<Bytes>, Bytes) {
+    let plain: String = number.chars().filter(|c| *c != ',').collect();
+    if scale == 1
+        && let Ok(bytes) = plain.parse()
+    {
+        return (Some(Bytes(bytes)), Bytes(0));
+    }
+    let decimals = plain.split_once('.').map_or(0, |(_, part)| part.len().min(MAX_DECIMALS));
+    let slack = scale as f64 / 2.0 / 10f64.powi(decimals as i32);
+    let bytes = plain.parse::<f64>().ok().map(|number| (number * scale as f64).round());
+    // 2^64 as a float is the first value that does not fit.
+    let bytes = bytes.filter(|bytes| *bytes < u64::MAX as f64);
+    (bytes.map(|bytes| Bytes(bytes as u64)), Bytes(slack.ceil() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(text: &str) -> Option<u64> {
+        Figure::at_start(text)?.0.bytes.map(|bytes| bytes.0)
+    }
+
+    #[test]
+    fn units_are_powers_of_two_whatever_they_are_called() {
+        for (text, want) in [
+            ("6.50 GiB", 6_979_321_856),
+            ("957.5MiB", 1_004_011_520),
+            ("15.5G", 16_642_998_272),
+            ("1.5 GB", 1_610_612_736),
+            ("0 bytes", 0),
+            ("0B", 0),
+            ("1024.00 KiB", 1 << 20),
+            ("33762398024 bytes", 33_762_398_024),
+            ("25,600,000 bytes", 25_600_000),
+            ("18446744073709551615 bytes", u64::MAX),
+            ("2.500000GB memory", 2_684_354_560),
+        ] {
+            assert_eq!(bytes(text), Some(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_amount_is_none_and_what_is_absurd_keeps_its_text() {
+        for text in ["", "GiB", "7", "7 parsecs", "x7 GiB", "- MiB", ". GiB"] {
+            assert_eq!(Figure::at_start(text), None, "{text}");
+        }
+        let (absurd, rest) = Figure::at_start("17179869184.00 GiB memory").unwrap();
+        assert_eq!((absurd.text.as_str(), absurd.bytes), ("17179869184.00 GiB", None));
+        assert_eq!(rest, " memory");
+    }
+
+    #[test]
+    fn an_amount_is_found_before_a_place_too() {
+        let end = |text| Figure::at_end(text).map(|figure| figure.text);
+        assert_eq!(end("of which 2.93 GiB "), Some("2.93 GiB".into()));
+        assert_eq!(end("(3.78 GiB"), Some("3.78 GiB".into()));
+        assert_eq!(end("total of 957.03MiB"), Some("957.03MiB".into()));
+        assert_eq!(end("no amount"), None);
+        assert_eq!(end("7 GiB of"), None);
+    }
+
+    #[test]
+    fn a_printed_figure_is_half_of_its_last_digit_wide() {
+        let slack = |text| Figure::at_start(text).unwrap().0.slack.0;
+        assert_eq!(slack("6.37 GiB"), 5_368_710);
+        assert_eq!(slack("12.50 MiB"), 5_243);
+        assert_eq!(slack("7 MiB"), 524_288);
+        assert_eq!(slack("256 bytes"), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_within_the_slack(bytes in 0u64..1 << 50) {
+            let text = format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64);
+            let (figure, _) = Figure::at_start(&text).unwrap();
+            prop_assert!(figure.bytes.unwrap().0.abs_diff(bytes) <= figure.slack.0 + 1);
+        }
+
+        #[test]
+        fn any_text_is_safe(text in "\\PC{0,40}") {
+            let (_, _) = (Figure::at_start(&text), Figure::at_end(&text));
+            let _ = integer(&text);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A log as one run of words.
+
+use crate::text::Text;
+
+/// A text without line breaks, each run of blanks one blank.
+#[derive(Debug)]
+pub(super) struct Flat {
+    text: String,
+    /// Where the lines begin in the text, with their numbers in the original.
+    lines: Vec<(usize, usize)>,
+}
+
+impl Flat {
+    /// Returns the text.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the number of the line in which a place of the text was.
+    pub(super) fn line(&self, at: usize) -> usize {
+        let after = self.lines.partition_point(|(start, _)| *start <= at);
+        after.checked_sub(1).and_then(|index| self.lines.get(index)).map_or(1, |line| line.1)
+    }
+}
+
+/// Flattens a cleaned text: what stands before every line of a log, marks of emphasis, and the
+/// escapes of line breaks in quoted text are left out.
+pub(super) fn flatten(text: &Text) -> Flat {
+    let mut flat = Flat { text: String::with_capacity(text.as_str().len()), lines: Vec::new() };
+    for (number, line) in text.lines() {
+        let line = without_prefix(line);
+        if line.is_empty() {
+            continue;
+        }
+        if !flat.text.is_empty() {
+            blank(&mut flat.text);
+        }
+        flat.lines.push((flat.text.len(), number));
+        push(&mut flat.text, line);
+    }
+    flat
+}
+
+/// Leaves out what quotes, comments, tables and launchers put before a line.
+fn without_prefix(line: &str) -> &str {
+    let mut line = line.trim();
+    loop {
+        let bare = line.trim_start_matches(['>', '#', '|', '\u{2502}', ' ', '\t']);
+        let bare = without_rank(bare).unwrap_or(bare);
+        if bare.len() == line.len() {
+            return line;
+        }
+        line = bare;
+    }
+}
+
+/// Takes off `[rank0]:`, as torchrun puts it before every line.
+fn without_rank(line: &str) -> Option<&str> {
+    let (inside, rest) = line.strip_prefix('[')?.split_once("]:")?;
+    let is_rank = inside.strip_prefix("rank").or_else(|| inside.strip_prefix("default"))?;
+    is_rank.bytes().all(|byte| byte.is_ascii_digit()).then_some(rest)
+}
+
+fn blank(out: &mut String) {
+    if !out.ends_with(' ') {
+        out.push(' ');
+    }
+}
+
+fn push(out: &mut String, line: &str) {
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '*' | '`' => {}
+            '\\' => {
+                let after = rest.trim_start_matches('\\');
+                match after.bytes().next() {
+                    Some(b'n' | b't' | b'r') => {
+                        rest = &after[1..];
+                        blank(out);
+                    }
+                    _ => out.push(c),
+                }
+            }
+            '<' => match emphasis(rest) {
+                Some(after) => rest = after,
+                None => out.push(c),
+            },
+            c if c.is_whitespace() => blank(out),
+            c => out.push(c),
+        }
+    }
+}
+
+/// Returns what follows a tag of emphasis after its `<`.
+fn emphasis(rest: &str) -> Option<&str> {
+    const TAGS: [&str; 6] = ["b>", "i>", "u>", "em>", "strong>", "mark>"];
+    let inside = rest.strip_prefix('/').unwrap_or(rest);
+    TAGS.iter().find_map(|tag| inside.strip_prefix(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+
+    fn flat(text: &str) -> Flat {
+        flatten(&clean(text.as_bytes()))
+    }
+
+    #[test]
+    fn lines_become_words_and_places_keep_their_lines() {
+        let flat = flat("  # one\n\n[rank12]: two\t three\n| > four\n");
+        assert_eq!(flat.text(), "one two three four");
+        assert_eq!(
+            ["one", "two", "four"].map(|w| flat.line(flat.text().find(w).unwrap())),
+            [1, 3, 4]
+        );
+    }
+
+    #[test]
+    fn emphasis_and_escaped_breaks_are_left_out() {
+        assert_eq!(flat("a **b** <u>c</u> `d`\\ne\\\\nf <x>").text(), "a b c d e f <x>");
+        assert_eq!(flat("[note]: x").text(), "[note]: x");
+        assert_eq!(flat("").text(), "");
+        assert_eq!(flat("").line(7), 1);
+    }
+}

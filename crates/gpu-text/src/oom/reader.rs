@@ -1,0 +1,206 @@
+//! The walk over a log: its marks, and what is open between them.
+
+use super::event::{Event, Framework, Report};
+use super::flat::Flat;
+use super::plain::Bare;
+use super::{MAX_EVENTS, bfc, plain, torch, xla};
+use std::ops::Range;
+
+/// How much of the text after a mark is read for it, in bytes.
+const MAX_PASSAGE: usize = 4096;
+
+/// How much of the text before a mark is read for it, in bytes.
+const MAX_BEFORE: usize = 300;
+
+/// Within so many bytes of a message with figures, one without them is part of it.
+const NEAR: usize = 600;
+
+/// A place that messages of one kind have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Torch,
+    HostTorch,
+    Bfc(bfc::Mark),
+    Xla(xla::Mark),
+    Plain(plain::Mark),
+}
+
+/// What stands around a mark.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passage<'a> {
+    /// From the mark up to the next one.
+    pub(super) text: &'a str,
+    /// From the mark before up to this one.
+    pub(super) before: &'a str,
+    /// The line of the mark.
+    pub(super) line: usize,
+}
+
+impl<'a> Passage<'a> {
+    /// Returns what follows a phrase.
+    pub(super) fn after(&self, phrase: &str) -> Option<&'a str> {
+        self.text.split_once(phrase).map(|(_, rest)| rest)
+    }
+}
+
+/// The events so far, and what is open.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    pub(super) events: Vec<Event>,
+    /// The event whose dump is being read.
+    pub(super) open_dump: Option<usize>,
+    /// The event whose ladder is being read.
+    pub(super) open_ladder: Option<usize>,
+    /// A complaint of the compiler that no message has followed yet.
+    pub(super) complaint: Option<Event>,
+    pub(super) is_cut: bool,
+}
+
+impl Reader {
+    /// Adds an event and returns where it is; the last one takes what is beyond the bound.
+    pub(super) fn add(&mut self, event: Event) -> usize {
+        if let Some(index) = self.events.iter().rposition(|known| event.repeats(known)) {
+            self.events[index].times += 1;
+            return index;
+        }
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(event);
+        } else {
+            self.is_cut = true;
+        }
+        self.events.len() - 1
+    }
+}
+
+/// Reads a flattened log.
+pub(super) fn read(flat: &Flat) -> Report {
+    let text = flat.text();
+    let (marks, bare_marks) = marks(text);
+    let passage = |at: usize, start: usize, end: usize| Passage {
+        text: &text[bounded(text, at..end.min(at.saturating_add(MAX_PASSAGE)))],
+        before: &text[bounded(text, start.max(at.saturating_sub(MAX_BEFORE))..at)],
+        line: flat.line(at),
+    };
+    let mut reader = Reader::default();
+    let mut with_figures = Vec::new();
+    for (index, (at, mark)) in marks.iter().enumerate() {
+        let end = marks.get(index + 1).map_or(text.len(), |(next, _)| *next);
+        let start = index.checked_sub(1).map_or(0, |before| marks[before].0);
+        let passage = passage(*at, start, end);
+        let found = match mark {
+            Mark::Torch => torch::read(&mut reader, passage),
+            Mark::HostTorch => torch::read_host(&mut reader, passage),
+            Mark::Bfc(mark) => bfc::read(&mut reader, *mark, passage),
+            Mark::Xla(mark) => xla::read(&mut reader, *mark, passage),
+            Mark::Plain(mark) => plain::read(&mut reader, *mark, passage),
+        };
+        if found {
+            with_figures.push(*at);
+        }
+    }
+    for (at, what) in bare_marks {
+        let next = with_figures.partition_point(|known| *known < at);
+        let is_near =
+            |index: usize| with_figures.get(index).is_some_and(|n| n.abs_diff(at) <= NEAR);
+        let is_part = is_near(next) || next.checked_sub(1).is_some_and(is_near);
+        if !is_part && let Some(event) = plain::bare(what, passage(at, 0, text.len())) {
+            reader.add(event);
+        }
+    }
+    if let Some(complaint) = reader.complaint.take().filter(|_| reader.events.is_empty()) {
+        reader.add(complaint);
+    }
+    reader.events.sort_by_key(|event| event.line);
+    merge_repeats(&mut reader.events);
+    Report { events: reader.events, is_cut: reader.is_cut }
+}
+
+/// Makes one of the events that turned out to be the same message when all of it was read.
+fn merge_repeats(events: &mut Vec<Event>) {
+    let mut kept: Vec<Event> = Vec::with_capacity(events.len());
+    for event in events.drain(..) {
+        match kept.iter_mut().find(|known| event.repeats(known)) {
+            Some(known) => known.times += event.times,
+            None => kept.push(event),
+        }
+    }
+    *events = kept;
+}
+
+/// Moves the ends of a range outward to where characters begin.
+fn bounded(text: &str, range: Range<usize>) -> Range<usize> {
+    let down = |mut at: usize| {
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    };
+    down(range.start)..down(range.end)
+}
+
+/// Marks with their places, in order.
+type Marks<M> = Vec<(usize, M)>;
+
+/// Returns the marks of a text, and those of messages without figures, which do not end the
+/// passage of another.
+fn marks(text: &str) -> (Marks<Mark>, Marks<Bare>) {
+    let (mut marks, mut bare) = (Vec::new(), Vec::new());
+    for at in runs(text) {
+        let (word, rest) = (&text[at.clone()], &text[at.start..]);
+        if let Some(mark) = mark(word, rest) {
+            marks.push((at.start, mark));
+        } else if let Some(mark) = plain::bare_mark(word, rest) {
+            bare.push((at.start, mark));
+        }
+    }
+    (marks, bare)
+}
+
+/// Returns the mark that a word with what follows it is.
+fn mark(word: &str, rest: &str) -> Option<Mark> {
+    match word {
+        "Tried" if rest.starts_with("Tried to allocate ") => Some(Mark::Torch),
+        "DefaultCPUAllocator" => Some(Mark::HostTorch),
+        _ => None,
+    }
+    .or_else(|| bfc::mark(word, rest).map(Mark::Bfc))
+    .or_else(|| xla::mark(word, rest).map(Mark::Xla))
+    .or_else(|| plain::mark(word, rest).map(Mark::Plain))
+}
+
+/// Iterates over the words of letters, digits and `_` that may begin a mark.
+fn runs(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let bytes = text.as_bytes();
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        at += bytes.get(at..)?.iter().position(is_word)?;
+        let start = at;
+        let length = bytes[start..].iter().position(|byte| !is_word(byte));
+        at = length.map_or(bytes.len(), |length| start + length);
+        Some(start..at)
+    })
+}
+
+/// Returns the framework whose source file a log line names before a mark.
+pub(super) fn framework_of_path(before: &str) -> Option<Framework> {
+    // The one nearest to the mark counts: the line before may be another program's.
+    const PATHS: [(&str, Framework); 6] = [
+        ("external/xla/", Framework::Xla),
+        ("external/tsl/", Framework::Xla),
+        ("external/org_tensorflow/", Framework::Xla),
+        ("external/local_xla/", Framework::TensorFlow),
+        ("external/local_tsl/", Framework::TensorFlow),
+        ("tensorflow/", Framework::TensorFlow),
+    ];
+    let found = PATHS
+        .iter()
+        .filter_map(|(path, framework)| before.rfind(path).map(|at| (at + path.len(), *framework)));
+    // `external/org_tensorflow/tensorflow/` has two of them: the outer one counts.
+    found.max_by_key(|(end, framework)| (*end, *framework == Framework::Xla)).map(|(_, f)| f).map(
+        |framework| match before.contains("external/org_tensorflow/") {
+            true => Framework::Xla,
+            false => framework,
+        },
+    )
+}

@@ -1,0 +1,164 @@
+//! Errors of XLA's runtime, the complaint of its compiler, and the ladder of sizes with which
+//! TensorFlow and XLA ask the driver for memory.
+
+use super::event::{Event, Framework, Rematerialization, Wording};
+use super::figure::{Figure, integer};
+use super::reader::{Passage, Reader, framework_of_path};
+use gpu_core::Bytes;
+
+/// A place of one of these messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Exhausted,
+    Request,
+    HostRequest,
+    Rung,
+    Complaint,
+}
+
+const TRYING: &str = "ut of memory while trying to allocate ";
+const ALLOCATING: &str = "ut of memory allocating ";
+const REQUEST: &str = "Failed to allocate request for ";
+const BELOW: &str = "reduce memory use below ";
+const REDUCED: &str = "only reduced to ";
+const FAILED: &str = "failed to allocate ";
+
+/// How many steps of a ladder are kept.
+const MAX_RUNGS: usize = 1000;
+
+/// Returns the mark that a word is.
+pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
+    let (mark, is_one) = match word {
+        "Out" | "out" if rest[1..].starts_with(ALLOCATING) => (Mark::HostRequest, true),
+        "Out" | "out" => (Mark::Exhausted, rest[1..].starts_with(TRYING)),
+        "Failed" => (Mark::Request, rest.starts_with(REQUEST)),
+        "failed" => (Mark::Rung, is_rung(rest)),
+        "Can" => {
+            let after = rest.trim_start_matches(|c: char| c != ' ').trim_start();
+            (Mark::Complaint, after.starts_with(BELOW))
+        }
+        _ => return None,
+    };
+    is_one.then_some(mark)
+}
+
+/// `failed to allocate 15.10G (16215793664 bytes) from device: …`
+fn is_rung(rest: &str) -> bool {
+    rest.strip_prefix(FAILED)
+        .and_then(Figure::at_start)
+        .is_some_and(|(_, rest)| rest.starts_with(" (") && rung(rest).is_some())
+}
+
+fn rung(rest: &str) -> Option<u64> {
+    let (bytes, rest) = integer(rest.strip_prefix(" (")?)?;
+    rest.strip_prefix(" bytes) from device")?;
+    Some(bytes)
+}
+
+/// Reads what stands at a mark; tells whether it is of an event.
+pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
+    match mark {
+        Mark::Exhausted => exhausted(reader, passage, TRYING, None),
+        Mark::HostRequest => host(reader, passage),
+        Mark::Request => request(reader, passage),
+        Mark::Rung => climb(reader, passage),
+        Mark::Complaint => complaint(reader, passage),
+    }
+    .is_some()
+}
+
+/// `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4000000000 bytes.`
+fn exhausted(
+    reader: &mut Reader,
+    passage: Passage<'_>,
+    phrase: &str,
+    wording: Option<Wording>,
+) -> Option<()> {
+    let (tried, _) = Figure::at_start(passage.after(phrase)?)?;
+    let mut event = Event::new(Framework::Jax, passage.line);
+    event.tried = Some(tried);
+    event.wording = wording;
+    finish(reader, event);
+    Some(())
+}
+
+fn finish(reader: &mut Reader, mut event: Event) {
+    // The same error is printed as it climbs; the complaint was about its first.
+    let bare = |known: &Event| Event { rematerialization: None, ..known.clone() };
+    if let Some(known) = reader.events.iter_mut().rev().find(|known| event.repeats(&bare(known))) {
+        known.times += 1;
+        return;
+    }
+    let complaint = reader.complaint.take();
+    event.rematerialization = complaint.and_then(|complaint| complaint.rematerialization);
+    reader.add(event);
+}
+
+/// `Out of memory allocating 7 bytes`: of XLA's client for the host where an error says so before
+/// it, else of CuPy.
+fn host(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let is_xla = ["RESOURCE_EXHAUSTED", "Resource exhausted", "XlaRuntimeError", "JaxRuntimeError"]
+        .iter()
+        .any(|word| passage.before.contains(word));
+    if is_xla {
+        return exhausted(reader, passage, ALLOCATING, Some(Wording::XlaHost));
+    }
+    super::plain::cupy(reader, passage, ALLOCATING)
+}
+
+/// `Failed to allocate request for 1.56GiB (1677721600B) on device ordinal 0`.
+fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let (tried, rest) = Figure::at_start(passage.after(REQUEST)?)?;
+    let (exact, rest) = Figure::at_start(rest.trim_start().strip_prefix('(')?)?;
+    let mut event = Event::new(Framework::Jax, passage.line);
+    event.tried = Some(Figure { bytes: exact.bytes, slack: Bytes(0), ..tried });
+    let ordinal = rest.split_once("device ordinal ").and_then(|(_, rest)| integer(rest));
+    event.gpu = ordinal.and_then(|(index, _)| u32::try_from(index).ok());
+    finish(reader, event);
+    Some(())
+}
+
+/// A step of the ladder: a new event where the size does not fall.
+fn climb(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let (figure, rest) = Figure::at_start(passage.after(FAILED)?)?;
+    let figure = Figure { bytes: Some(Bytes(rung(rest)?)), slack: Bytes(0), ..figure };
+    let framework = framework_of_path(passage.before).unwrap_or(Framework::TensorFlow);
+    let open = reader.open_ladder.and_then(|index| reader.events.get_mut(index));
+    if let Some(event) = open.filter(|event| goes_on(event, &figure)) {
+        if event.ladder.last() != Some(&figure) && event.ladder.len() < MAX_RUNGS {
+            event.ladder.push(figure);
+        }
+        return Some(());
+    }
+    let mut event = Event::new(framework, passage.line);
+    event.tried = Some(figure.clone());
+    event.ladder = vec![figure];
+    event.backend = Some("cuda".to_owned());
+    reader.open_ladder = Some(reader.add(event));
+    Some(())
+}
+
+fn goes_on(event: &Event, next: &Figure) -> bool {
+    event.ladder.last().is_some_and(|last| next.bytes <= last.bytes)
+}
+
+/// `Can't reduce memory use below 2.58GiB by rematerialization; only reduced to 31.49GiB (… bytes)`.
+fn complaint(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let exact = |text| {
+        let (figure, rest): (Figure, &str) = Figure::at_start(text)?;
+        let bytes = rest.trim_start().strip_prefix('(').and_then(integer);
+        Some(match bytes {
+            Some((bytes, rest)) if rest.starts_with(" bytes") => {
+                Figure { bytes: Some(Bytes(bytes)), slack: Bytes(0), ..figure }
+            }
+            _ => figure,
+        })
+    };
+    let limit = exact(passage.after(BELOW)?)?;
+    let reduced = passage.after(REDUCED).and_then(exact);
+    let mut event = Event::new(Framework::Jax, passage.line);
+    event.rematerialization = Some(Rematerialization { limit, reduced });
+    event.wording = Some(Wording::NoFailure);
+    reader.complaint = Some(event);
+    None
+}
