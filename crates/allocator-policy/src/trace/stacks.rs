@@ -49,7 +49,10 @@ impl Stacks {
     }
 
     /// Returns the calls of a stack, the innermost first; none for a stack of another recording.
-    pub fn frames(&self, stack: StackId) -> impl DoubleEndedIterator<Item = &Frame> {
+    pub fn frames(
+        &self,
+        stack: StackId,
+    ) -> impl DoubleEndedIterator<Item = &Frame> + ExactSizeIterator {
         let frames = self.stacks.get(stack.index()).map_or(&[][..], |frames| frames);
         frames.iter().map(|&frame| &self.frames[frame as usize])
     }

@@ -1,5 +1,6 @@
 //! Recordings of every format and version, real ones and hostile ones.
 
+mod hostile;
 mod pickler;
 mod real;
 mod versions;

@@ -10,7 +10,7 @@ mod events;
 mod frames;
 mod segments;
 
-use super::error::TraceError;
+use super::error::{Place, Problem, TraceError};
 use super::pickle::{Pickle, Ref, Value};
 use super::{Annotation, DeviceTrace, Format, Limits, Recording};
 use entry::{Entries, Spot};
@@ -104,31 +104,50 @@ impl<'p> Reader<'p> {
         let pickle = self.entries.pickle;
         let mut settings = BTreeMap::new();
         for (key, value) in self.entries.dict(dict, Spot::Settings)? {
-            let Some(name) = short(pickle, key) else { continue };
             let text = match pickle.value(value) {
-                Value::Dict(_) => {
-                    let pairs = self.entries.dict(value, Spot::Settings)?;
-                    let parts = pairs.map(|(key, value)| {
-                        Some(format!("{}:{}", short(pickle, key)?, short(pickle, value)?))
-                    });
-                    parts.collect::<Option<Vec<_>>>().map(|parts| parts.join(","))
-                }
+                Value::Dict(_) => joined(pickle, self.entries.dict(value, Spot::Settings)?),
                 _ => short(pickle, value),
             };
-            if let Some(text) = text {
+            if let (Some(name), Some(text)) = (short(pickle, key), text) {
                 settings.insert(name, text);
+            }
+            if settings.len() > MOST_SETTINGS {
+                let problem = Problem::TooMuch { what: "settings", limit: MOST_SETTINGS as u64 };
+                return Err(TraceError::new(Place::Entry(Spot::Settings.to_string()), problem));
             }
         }
         Ok(settings)
     }
 }
 
+/// How many settings there may be; PyTorch 2.6 has eight.
+const MOST_SETTINGS: usize = 256;
+
+/// How long a setting may be that is not passed over, in bytes.
+const LONGEST_SETTING: usize = 4096;
+
+/// Returns pairs as one text, where they are numbers and texts and not too many.
+fn joined(pickle: &Pickle<'_>, pairs: impl Iterator<Item = (Ref, Ref)>) -> Option<String> {
+    let mut text = String::new();
+    for (key, value) in pairs {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&short(pickle, key)?);
+        text.push(':');
+        text.push_str(&short(pickle, value)?);
+        if text.len() > LONGEST_SETTING {
+            return None;
+        }
+    }
+    Some(text)
+}
+
 /// Returns a number or a text that is no longer than a setting is.
 fn short(pickle: &Pickle<'_>, at: Ref) -> Option<String> {
-    const LONGEST: usize = 4096;
     match pickle.value(at) {
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(pickle.shown(at)),
-        Value::Text(_) if pickle.bytes(at)?.len() <= LONGEST => {
+        Value::Text(_) if pickle.bytes(at)?.len() <= LONGEST_SETTING => {
             pickle.text(at).map(|text| text.into_owned())
         }
         _ => None,

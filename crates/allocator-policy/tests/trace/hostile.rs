@@ -1,0 +1,323 @@
+//! Files that were made to do harm: each is refused, or read in time and memory that its size
+//! bounds.
+
+use crate::pickler::{Py, dict, pickle};
+use crate::real;
+use gpu_allocator_policy::trace::{Limits, Place, Problem, Recording, TraceError};
+
+fn refused(bytes: &[u8]) -> TraceError {
+    Recording::read(bytes).expect_err("it is refused")
+}
+
+/// Returns the offset, the opcode and what it wants of code that a file asks for.
+fn code(bytes: &[u8]) -> (u64, &'static str, String) {
+    let error = refused(bytes);
+    assert!(error.remedy().contains("do not load this file with Python"));
+    match (error.place(), error.problem()) {
+        (Place::Byte(at), Problem::Code { opcode, wanted }) => (*at, opcode, wanted.clone()),
+        _ => panic!("not refused as code: {error}"),
+    }
+}
+
+/// A pickle of protocol 4 whose value is what `program` leaves on the stack.
+fn program(parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = vec![0x80, 4];
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes.push(b'.');
+    bytes
+}
+
+/// The key of a dictionary that no version has, so that whatever is below it is passed over.
+const KEY: &[u8] = b"}\x8c\x08segments]s\x8c\x05other";
+
+#[test]
+fn code_is_refused_by_name_and_never_run() {
+    let marker = std::env::temp_dir().join(format!("gpuws-pickle-{}", std::process::id()));
+    let command = format!("touch {}", marker.display());
+    let system = format!("cos\nsystem\n(S'{command}'\ntR.");
+    assert_eq!(code(system.as_bytes()), (0, "GLOBAL", "os.system".to_owned()));
+    let inst = format!("(S'{command}'\nios\nsystem\n.");
+    assert_eq!(code(inst.as_bytes()).1, "INST");
+    assert_eq!(code(inst.as_bytes()).2, "os.system");
+    let stacked = program(&[b"\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R"]);
+    assert_eq!(code(&stacked), (14, "STACK_GLOBAL", "os.system".to_owned()));
+    for (bytes, name) in [
+        (&b"]]R."[..], "REDUCE"),
+        (b"]]b.", "BUILD"),
+        (b"]]\x81.", "NEWOBJ"),
+        (b"]]}\x92.", "NEWOBJ_EX"),
+        (b"(]o.", "OBJ"),
+        (b"Pmodel\n.", "PERSID"),
+        (b"]Q.", "BINPERSID"),
+        (b"\x82\x01.", "EXT1"),
+        (b"\x83\x01\x00.", "EXT2"),
+        (b"\x84\x01\x00\x00\x00.", "EXT4"),
+        (b"\x97.", "NEXT_BUFFER"),
+        (b"]\x98.", "READONLY_BUFFER"),
+        (b"\x93.", "STACK_GLOBAL"),
+    ] {
+        assert_eq!(code(bytes).1, name);
+    }
+    assert!(!marker.exists(), "the command was run");
+    let shown = refused(b"c\x1b[2Jos\nsystem\xff\n.").to_string();
+    assert!(shown.contains("GLOBAL asks for '\\u{1b}[2Jos.system\u{fffd}'"), "{shown}");
+    let long = [&b"c"[..], &[b'x'; 10_000], b"\nsystem\n."].concat();
+    assert!(refused(&long).to_string().len() < 300);
+}
+
+#[test]
+fn depth_costs_no_stack() {
+    let depth = 1_000_000;
+    // Lists in lists, under a key that is passed over and where the segments are.
+    let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
+    assert!(Recording::read(&program(&[KEY, &nested, b"s"])).unwrap().devices.is_empty());
+    let said = refused(&program(&[&nested])).to_string();
+    assert!(said.contains("segments[0]: a list where a dictionary must be"), "{said}");
+    // Tuples in tuples, marks that nothing closes, dictionaries in dictionaries.
+    let tuples = [&b")"[..], &vec![0x85; depth]].concat();
+    assert!(refused(&program(&[&tuples])).to_string().contains("a list where a dictionary"));
+    assert!(refused(&vec![b'('; depth]).to_string().contains("there is no STOP"));
+    let dicts = [b"}N".repeat(depth), b"}".to_vec(), vec![b's'; depth]].concat();
+    assert!(refused(&program(&[&dicts])).to_string().contains("no 'segments'"));
+}
+
+/// Lists of ten times the list before, `levels` deep: 10^levels items when written out.
+fn laughs(levels: usize) -> Vec<u8> {
+    let mut bytes = b"]\x94".to_vec();
+    for level in 0..levels as u8 {
+        bytes.extend(b"](");
+        (0..10).for_each(|_| bytes.extend([b'h', level]));
+        bytes.extend(b"e\x94");
+    }
+    bytes
+}
+
+#[test]
+fn what_would_be_enormous_written_out_is_never_written_out() {
+    let bomb = laughs(100);
+    assert!(refused(&program(&[&bomb])).to_string().contains("leaves values"));
+    let below = [KEY, b"(", &bomb, b"ls"].concat();
+    assert!(Recording::read(&program(&[&below])).unwrap().devices.is_empty());
+}
+
+/// A snapshot of `outer` references to one entry that has `inner` references to another.
+fn referred(outer: usize, inner: usize, open: &[u8], close: &[u8], leaf: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x80, 4];
+    bytes.extend([leaf, b"\x940"].concat());
+    bytes.extend([open, b"]("].concat());
+    (0..inner).for_each(|_| bytes.extend(b"h\x00"));
+    bytes.extend([b"e", close, b"\x940](" as &[u8]].concat());
+    (0..outer).for_each(|_| bytes.extend(b"h\x01"));
+    bytes.push(b'e');
+    bytes
+}
+
+#[test]
+fn entries_that_many_places_refer_to_are_not_read_for_each() {
+    // 10^10 events or blocks of a file of 400 kB. Its references are counted, not its time.
+    let event =
+        &pickle(&dict([("action", "alloc".into()), ("addr", 0.into()), ("size", 8.into())]), 1);
+    let event = event.strip_suffix(b".").unwrap();
+    let traces = referred(100_000, 100_000, b"", b"", event);
+    let traces = [&traces[..], b"\x940}\x8c\x0ddevice_tracesh\x02s."];
+    let error = refused(&traces.concat());
+    let Problem::TooMuch { limit, .. } = error.problem() else { panic!("{error}") };
+    assert!(*limit < 1_000_000, "{error}");
+    assert!(error.to_string().contains("it refers to the same ones again and again"));
+
+    let block = pickle(&dict([("size", 1.into()), ("state", "inactive".into())]), 1);
+    let block = block.strip_suffix(b".").unwrap();
+    let open =
+        b"}\x8c\x07address\x8a\x06\0\0\0\0\0\x7fs\x8c\ntotal_sizeJ\xa0\x86\x01\0s\x8c\x06blocks";
+    let segments = [&referred(100_000, 100_000, open, b"s", block)[..], b"."].concat();
+    let error = refused(&segments);
+    assert!(
+        matches!(error.problem(), Problem::TooMuch { limit, .. } if *limit < 1_000_000),
+        "{error}"
+    );
+
+    // One event with 10^5 keys that nobody knows, referred to 10^5 times.
+    let mut wide = event.to_vec();
+    (0..100_000).for_each(|_| wide.extend(b"NNs"));
+    let mut bytes = [&[0x80, 4][..], &wide, b"\x940}\x8c\x0ddevice_traces]](" as &[u8]].concat();
+    (0..100_000).for_each(|_| bytes.extend(b"h\x00"));
+    bytes.extend(b"eas.");
+    assert!(matches!(refused(&bytes).problem(), Problem::TooMuch { .. }));
+}
+
+#[test]
+fn settings_that_share_a_long_text_are_not_copied_without_end() {
+    // 10^5 settings of 4 kB each, and one of 10^5 pairs of them.
+    let text = [&b"}X\0\x10\0\0"[..], &[b'v'; 4096], b"\x940\x8c\x08segments]s"].concat();
+    let mut many = [&text[..], b"\x8c\x12allocator_settings}("].concat();
+    (0..100_000_u32).for_each(|key| many.extend([&b"J"[..], &key.to_le_bytes(), b"h\0"].concat()));
+    let error = refused(&program(&[&many, b"us"]));
+    assert_eq!(error.problem(), &Problem::TooMuch { what: "settings", limit: 256 });
+    let mut wide = [&text[..], b"\x8c\x12allocator_settings}\x8c\x01w}("].concat();
+    (0..100_000).for_each(|_| wide.extend(b"h\0h\0"));
+    let recording = Recording::read(&program(&[&wide, b"uss"])).unwrap();
+    assert!(recording.settings.is_empty(), "what is too long for a setting is passed over");
+}
+
+#[test]
+fn frames_that_share_a_long_text_share_it_in_memory() {
+    // 10^4 frames of a name of 10^6 characters, each frame different: 10 GB when copied.
+    let mut bytes = vec![0x80, 4, b'X'];
+    bytes.extend(1_000_000_u32.to_le_bytes());
+    bytes.extend(vec![b'n'; 1_000_000]);
+    bytes.extend(b"\x940}\x8c\x0ddevice_traces]](}(\x8c\x06actionX\x05\0\0\0alloc");
+    bytes.extend(b"\x8c\x04addrK\0\x8c\x04sizeK\x08\x8c\x06frames](");
+    for line in 0..10_000_u16 {
+        bytes.extend(b"}(\x8c\x04nameh\0\x8c\x08filenameh\0\x8c\x04lineM");
+        bytes.extend(line.to_le_bytes());
+        bytes.push(b'u');
+    }
+    bytes.extend(b"eueas.");
+    let recording = Recording::read(&bytes).unwrap();
+    let stack = recording.devices[0].event_stacks[0].unwrap();
+    let mut frames = recording.stacks.frames(stack);
+    let first = frames.next().unwrap().clone();
+    assert_eq!(frames.len(), 9_999);
+    assert!(frames.all(|frame| std::sync::Arc::ptr_eq(&frame.function, &first.file)));
+}
+
+#[test]
+fn values_that_contain_themselves_are_harmless() {
+    assert!(refused(&program(&[b"]\x94h\x00a"])).to_string().contains("segments[0]: a list"));
+    assert!(Recording::read(&program(&[KEY, b"]\x94h\x00as"])).is_ok());
+    // A snapshot that is its own trace, a block that is its own segment.
+    let said = refused(&program(&[b"}\x94\x8c\x0ddevice_traces](h\x00es"])).to_string();
+    assert!(said.contains("device_traces[0]: a dictionary where a list must be"), "{said}");
+    let segment: &[u8] =
+        b"](}\x94(\x8c\x07addressK\x01\x8c\x0atotal_sizeK\x01\x8c\x06blocks](h\x00eue";
+    let said = refused(&program(&[segment])).to_string();
+    assert!(said.contains("segments[0]['blocks'][0]: 'size' is missing"), "{said}");
+    let said = refused(&program(&[b"}\x94(h\x00h\x00u"])).to_string();
+    assert!(said.contains("no 'segments'"), "{said}");
+}
+
+#[test]
+fn numbers_beyond_any_size_are_refused() {
+    let with_size = |number: &[u8]| {
+        let head: &[u8] = b"}\x8c\x0ddevice_traces]](}(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\0";
+        refused(&program(&[head, b"\x8c\x04size", number, b"ueas"])).to_string()
+    };
+    let said = with_size(b"\x8a\x09\0\0\0\0\0\0\0\x80\0");
+    assert!(said.contains("'size' is 9223372036854775808, not a number from 0"), "{said}");
+    let said = with_size(b"\x8a\x08\0\0\0\0\0\0\0\x80");
+    assert!(said.contains("'size' is -9223372036854775808"), "{said}");
+    let said = with_size(b"\x8a\x09\0\0\0\0\0\0\0\0\x01");
+    assert!(said.contains("LONG1 is a number of 9 bytes"), "{said}");
+    let said = with_size(b"L99999999999999999999L\n");
+    assert!(said.contains("LONG has the argument '99999999999999999999L'"), "{said}");
+    let said = with_size(b"G\x7f\xf0\0\0\0\0\0\0");
+    assert!(said.contains("'size' is inf"), "{said}");
+}
+
+#[test]
+fn lengths_beyond_the_file_are_refused_before_anything_is_reserved() {
+    for (bytes, said) in [
+        (&b"\x8b\x00\x00\x00\x80."[..], "LONG4 has the length -2147483648"),
+        (b"\x8b\xff\xff\xff\x7f.", "LONG4 needs 2147483647 bytes, and 1 are left"),
+        (b"X\xff\xff\xff\xffab.", "BINUNICODE needs 4294967295 bytes, and 3 are left"),
+        (b"T\xff\xff\xff\xffab.", "BINSTRING has the length -1"),
+        (b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "BINUNICODE8 needs 18446744073709551615 bytes"),
+        (b"\x8d\0\0\0\0\0\0\0\x40.", "BINUNICODE8 needs 4611686018427387904 bytes"),
+        (b"\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", "BINBYTES8 needs"),
+        (b"\x96\xff\xff\xff\xff\xff\xff\xff\xff.", "BYTEARRAY8 needs"),
+        (b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff.", "FRAME needs"),
+        (b"]r\xff\xff\xff\xff.", "LONG_BINPUT has the index 4294967295"),
+        (b"]p99999999999\n.", "PUT has the index 99999999999"),
+        (b"p-1\n.", "PUT has the argument '-1'"),
+    ] {
+        let error = refused(bytes).to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn opcodes_out_of_place_are_refused_where_they_are() {
+    for (bytes, said) in [
+        (&b"\x80\x04."[..], "at byte 2: STOP finds no value"),
+        (b"]].", "at byte 2: STOP leaves values"),
+        (b"(].", "STOP"),
+        (b"].]", "STOP is followed by 1 bytes"),
+        (b"a.", "APPEND finds no value"),
+        (b"]NNNa.", "APPEND finds no list to add to"),
+        (b"NNa.", "APPEND finds no list"),
+        (b"](Na.", "APPEND finds no value"),
+        (b"e.", "APPENDS finds no MARK"),
+        (b"(e.", "APPENDS finds no list"),
+        (b"](((e.", "APPENDS finds no list"),
+        (b"}(Nu.", "SETITEMS has a key without a value"),
+        (b"(Nd.", "DICT has a key without a value"),
+        (b"](NNu.", "SETITEMS finds no dictionary"),
+        (b"}NNNs.", "SETITEM finds no dictionary"),
+        (b"N(N\x86.", "TUPLE2 finds only 1 values"),
+        (b"h\x00.", "BINGET finds nothing in the memo at 0"),
+        (b"]r\x03\x00\x00\x00.", "LONG_BINPUT has the index 3"),
+        (b"\x94.", "MEMOIZE finds no value"),
+        (b"0.", "POP finds no value"),
+        (b"1.", "POP_MARK finds no MARK"),
+        (b"2.", "DUP finds no value"),
+        (b"\x80\x06.", "PROTO 6 is newer than 5"),
+        (b"]\xff.", "at byte 1: 0xff is no opcode"),
+        (b"F1.5.0\n.", "FLOAT has the argument '1.5.0'"),
+        (b"Sabc\n.", "STRING has the argument 'abc'"),
+        (b"V\\u12\n.", "UNICODE has the argument"),
+    ] {
+        let error = refused(bytes).to_string();
+        assert!(error.contains(said), "{}: {error}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn the_limits_hold() {
+    let list = pickle(&Py::List(vec![]), 4);
+    let read = |bytes: &[u8], limits| Recording::read_within(bytes, limits);
+    let limits = Limits { bytes: list.len() as u64 - 1, ..Limits::default() };
+    let said = read(&list, limits).unwrap_err().to_string();
+    assert!(said.contains(&format!("more than {} bytes", limits.bytes)), "{said}");
+    let limits = Limits { values: 1_000, ..Limits::default() };
+    let error = read(&program(&[&vec![b']'; 1_000_000]]), limits).unwrap_err();
+    assert_eq!(error.problem(), &Problem::TooMuch { what: "values", limit: 1_000 });
+}
+
+#[test]
+fn a_snapshot_that_is_cut_off_is_refused_wherever_that_is() {
+    let Some(folder) = real::folder() else { return };
+    let whole = std::fs::read(folder.join("torch-forward-ctx128.pickle")).unwrap();
+    assert!(Recording::read(&whole).is_ok());
+    let near = (0..2_000).chain(whole.len() - 40..whole.len());
+    let lengths = near.chain((0..whole.len()).step_by(49_999));
+    for length in lengths {
+        let error = refused(&whole[..length]);
+        let cut = matches!(error.problem(), Problem::Truncated { .. } | Problem::UnknownFormat);
+        assert!(cut, "cut at {length}: {error}");
+        assert!(
+            matches!(error.place(), Place::Byte(at) if *at <= length as u64) || length < 2,
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_snapshot_with_a_byte_changed_is_read_or_refused() {
+    let Some(folder) = real::folder() else { return };
+    let whole = std::fs::read(folder.join("torch-forward-ctx128.pickle")).unwrap();
+    let (mut read, mut refused) = (0, 0);
+    for at in (0..whole.len()).step_by(79_999) {
+        for byte in [0x00, 0xff, b'.', b'c', whole[at] ^ 0x01] {
+            let mut changed = whole.clone();
+            changed[at] = byte;
+            match Recording::read(&changed) {
+                Ok(_) => read += 1,
+                Err(error) => {
+                    assert!(!error.to_string().is_empty());
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(read > 0 && refused > read, "{read} read, {refused} refused");
+}
