@@ -5,6 +5,7 @@
 //! serves a Rust program on a real GPU and replays a recorded job on a modelled one. What a job
 //! would take under another policy or limit is therefore computed, not estimated.
 
+mod agreement;
 pub mod bfc;
 mod blocks;
 pub mod caching;
@@ -14,16 +15,19 @@ mod free_set;
 mod model;
 mod owner;
 mod policy;
+mod recorded;
 mod replay;
 mod start;
 pub mod trace;
 mod workload;
 
+pub use agreement::{Agreement, CompareError, compare};
 pub use bfc::Bfc;
 pub use caching::Caching;
 pub use failure::{Failure, Shortage};
 pub use model::ModelMemory;
 pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
+pub use recorded::{Divergence, Tally};
 pub use replay::{Level, Outcome, Replay, Stop, Witness};
 pub use start::{Contradiction, Start, start};
 pub use workload::{Held, Step, StepKind, Workload, WorkloadError};

@@ -2,7 +2,7 @@
 
 use crate::policy::{BlockState, Stream};
 use crate::start::{Contradiction, Start, start};
-use crate::trace::{Action, DeviceTrace};
+use crate::trace::{Action, DeviceTrace, Stacks};
 use std::collections::HashMap;
 
 /// Something that a job does, or that its recording shows of its allocator.
@@ -95,11 +95,11 @@ pub enum WorkloadError {
 }
 
 impl Workload {
-    /// Reads a trace as the requests of its job.
+    /// Reads a trace as the requests of its job; the stacks are those of its recording.
     ///
     /// # Errors
     /// A [`WorkloadError`] where the recording contradicts itself or is too long.
-    pub fn of(trace: &DeviceTrace) -> Result<Self, WorkloadError> {
+    pub fn of(trace: &DeviceTrace, stacks: &Stacks) -> Result<Self, WorkloadError> {
         let mut reading = Reading::default();
         let start = start(trace)?;
         let pieces = start
@@ -118,7 +118,7 @@ impl Workload {
         reading.workload.held.sort_unstable_by_key(|held| held.address);
         reading.workload.start = start;
         for number in 0..trace.events.len() {
-            reading.read(trace, number)?;
+            reading.read(trace, stacks, number)?;
         }
         Ok(reading.workload)
     }
@@ -196,7 +196,12 @@ impl Reading {
         Ok(())
     }
 
-    fn read(&mut self, trace: &DeviceTrace, number: usize) -> Result<(), WorkloadError> {
+    fn read(
+        &mut self,
+        trace: &DeviceTrace,
+        stacks: &Stacks,
+        number: usize,
+    ) -> Result<(), WorkloadError> {
         let event = trace.events[number];
         let (address, size) = (event.address, event.size);
         let not_held = WorkloadError::NotHeld { event: number, address };
@@ -225,7 +230,9 @@ impl Reading {
                 None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
             },
             Action::OutOfMemory => (StepKind::Fail, 0),
-            Action::SegmentFree | Action::SegmentUnmap if is_emptied_by_hand(trace, number) => {
+            Action::SegmentFree | Action::SegmentUnmap
+                if is_emptied_by_hand(trace, stacks, number) =>
+            {
                 (StepKind::EmptyCache, 0)
             }
             _ => return Ok(()),
@@ -249,13 +256,18 @@ fn is_completed_next(trace: &DeviceTrace, number: usize) -> bool {
 
 /// Tells whether the event is the first of a row in which the program had the cache emptied.
 ///
-/// An allocator that gives regions back because the device refuses then asks the device again, and
-/// gets memory or fails; a row of which nothing is asked is the program's own wish.
-fn is_emptied_by_hand(trace: &DeviceTrace, number: usize) -> bool {
+/// The stack of the event tells it. Where none was recorded: an allocator that gives regions back
+/// because the device refuses then asks the device again, and gets memory or fails; a row of which
+/// nothing is asked is the program's own wish.
+fn is_emptied_by_hand(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> bool {
     let gives_back = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
     let before = number.checked_sub(1).map(|before| trace.events[before].action);
     if before.is_some_and(|action| gives_back(action) || asks(action)) {
         return false;
+    }
+    if let Some(stack) = trace.event_stacks.get(number).copied().flatten() {
+        let empties = |name: &str| name.contains("empty_cache") || name.contains("emptyCache");
+        return stacks.frames(stack).any(|frame| empties(&frame.function));
     }
     let after = trace.events[number..].iter().find(|event| !gives_back(event.action));
     !after.is_some_and(|event| asks(event.action) || event.action == Action::OutOfMemory)
@@ -278,6 +290,10 @@ mod tests {
         DeviceTrace { events, ..DeviceTrace::default() }
     }
 
+    fn of(trace: &DeviceTrace) -> Result<Workload, WorkloadError> {
+        Workload::of(trace, &Stacks::default())
+    }
+
     fn kinds(workload: &Workload) -> Vec<(StepKind, u32)> {
         workload.steps.iter().map(|step| (step.kind, step.slot)).collect()
     }
@@ -285,7 +301,7 @@ mod tests {
     #[test]
     fn memory_is_numbered_and_addresses_are_used_again() {
         use Action::*;
-        let workload = Workload::of(&trace(&[
+        let workload = of(&trace(&[
             (Alloc, 0, 10),
             (FreeRequested, 0, 10),
             (FreeCompleted, 0, 10),
@@ -330,7 +346,7 @@ mod tests {
         let segment = Segment { size: 2 << 20, blocks, stream: 3, ..Segment::default() };
         let mut trace = trace(&[(Action::FreeCompleted, 2048, 9)]);
         trace.segments = Some(vec![segment]);
-        let workload = Workload::of(&trace).expect("it is consistent");
+        let workload = of(&trace).expect("it is consistent");
         let held: Vec<_> =
             workload.held.iter().map(|held| (held.address, held.size, held.retired)).collect();
         assert_eq!(held, [(0, 5, false), (1024, 6, true), (2048, 9, true)]);
@@ -345,7 +361,7 @@ mod tests {
         let refused = [(SegmentFree, 0, 9), (SegmentAlloc, 9, 9), (Alloc, 64, 1)];
         let failed = [(SegmentFree, 0, 9), (OutOfMemory, 0, 9)];
         let emptied = |events: &[_]| {
-            let workload = Workload::of(&trace(events)).expect("it is consistent");
+            let workload = of(&trace(events)).expect("it is consistent");
             workload.steps.iter().filter(|step| step.kind == StepKind::EmptyCache).count()
         };
         assert_eq!((emptied(&by_hand), emptied(&refused), emptied(&failed)), (1, 0, 0));
@@ -355,7 +371,7 @@ mod tests {
     #[test]
     fn memory_that_is_freed_twice_is_refused() {
         use Action::*;
-        let error = Workload::of(&trace(&[(FreeRequested, 8, 1), (FreeRequested, 8, 1)]))
+        let error = of(&trace(&[(FreeRequested, 8, 1), (FreeRequested, 8, 1)]))
             .expect_err("it was freed before");
         assert_eq!(error, WorkloadError::NotHeld { event: 1, address: 8 });
     }

@@ -1,0 +1,161 @@
+//! A recorded job run under the policy that recorded it, decision by decision.
+
+use crate::caching::{Adopted, Caching, Misfit, Settings};
+use crate::policy::Allocation;
+use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
+use crate::replay::{Level, Outcome, Replay, Witness};
+use crate::trace::{DeviceTrace, Segment};
+use crate::workload::{Step, StepKind, Workload};
+use gpu_core::{Bytes, Error, Region};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// How long a range of addresses is taken to be of which a recording tells only the mapped parts.
+const RANGE: u64 = 1 << 40;
+
+/// How far PyTorch's policy decides as a recording of PyTorch says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Agreement {
+    /// Addresses of memory that was handed out.
+    pub addresses: Tally,
+    /// Regions, and pages of expandable segments, that were taken of the device.
+    pub segments: Tally,
+    /// Those that were given back to it.
+    pub segments_freed: Tally,
+    /// What the policy took or gave back of which the recording says nothing.
+    pub unrecorded: usize,
+    /// The first disagreement; what comes after it may follow from it.
+    pub first: Option<Divergence>,
+    /// How the replay went.
+    pub outcome: Outcome,
+    /// How often the device refused and the cache was emptied.
+    pub retries: u64,
+}
+
+impl Agreement {
+    /// Tells whether every decision was foretold.
+    pub fn is_complete(&self) -> bool {
+        let tallies = [self.addresses, self.segments, self.segments_freed];
+        self.unrecorded == 0 && tallies.iter().all(|tally| tally.is_complete())
+    }
+}
+
+/// Why a recording cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// What was held at the start is not in order.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+    /// It does not tell enough, or the policy failed otherwise than for lack of memory.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// Runs a job that PyTorch recorded under PyTorch's policy, on a device that gives the regions of
+/// the recording, and compares each decision.
+///
+/// # Errors
+/// [`CompareError`] where the recording does not tell what was held, or that is not in order.
+pub fn compare(
+    trace: &DeviceTrace,
+    workload: &Workload,
+    settings: &Settings,
+) -> Result<Agreement, CompareError> {
+    if trace.segments.is_none() {
+        return Err(incomparable("it does not tell which regions were held").into());
+    }
+    let memory = RecordedMemory::new(trace, workload);
+    let mut policy = Caching::new(memory.clone(), settings.clone())?;
+    let mut replay = Replay::new(workload);
+    adopt(&mut policy, workload, &mut replay)?;
+    let mut comparison =
+        Comparison { trace, workload, memory: &memory, addresses: Tally::default() };
+    let outcome = replay.run(&mut policy, &mut comparison)?;
+    let addresses = comparison.addresses;
+    let found = memory.found();
+    Ok(Agreement {
+        addresses,
+        segments: found.taken,
+        segments_freed: found.given_back,
+        unrecorded: found.unrecorded,
+        first: found.first,
+        outcome,
+        retries: policy.statistics().num_alloc_retries,
+    })
+}
+
+/// Lets the policy and the job begin with what they had when the recording began.
+fn adopt(
+    policy: &mut Caching<RecordedMemory>,
+    workload: &Workload,
+    replay: &mut Replay<'_>,
+) -> Result<(), CompareError> {
+    let slots: HashMap<u64, u32> =
+        workload.held.iter().map(|held| (held.address, held.slot)).collect();
+    let mut give = |adopted: Adopted| {
+        for allocation in adopted.allocations {
+            if let Some(&slot) = slots.get(&allocation.address()) {
+                replay.hold(slot, allocation);
+            }
+        }
+        for retired in adopted.retired {
+            if let Some(&slot) = slots.get(&retired.address()) {
+                replay.hold_retired(slot, retired);
+            }
+        }
+    };
+    let mut ranges: BTreeMap<_, Vec<Segment>> = BTreeMap::new();
+    for segment in &workload.start.segments {
+        if segment.expandable {
+            let key =
+                (segment.stream, segment.kind == crate::trace::SegmentKind::Small, segment.pool);
+            ranges.entry(key).or_default().push(segment.clone());
+        } else {
+            give(policy.adopt(segment)?);
+        }
+    }
+    // Ranges lie apart from one another, so each reaches up to the next thing that is held.
+    let starts: Vec<u64> = workload.start.segments.iter().map(|segment| segment.address).collect();
+    for parts in ranges.into_values() {
+        let (first, last) = (parts[0].address, &parts[parts.len() - 1]);
+        let last_end = last.address.saturating_add(last.size);
+        let page = if last.kind == crate::trace::SegmentKind::Small { 2 << 20 } else { 20 << 20 };
+        let next = starts.iter().copied().filter(|start| *start >= last_end).min();
+        let room = next.unwrap_or(u64::MAX).min(first.saturating_add(RANGE)) - first;
+        let size = Bytes((room / page * page).max(last_end - first));
+        give(policy.adopt_range(Region { address: first, size }, &parts)?);
+    }
+    Ok(())
+}
+
+struct Comparison<'a> {
+    trace: &'a DeviceTrace,
+    workload: &'a Workload,
+    memory: &'a RecordedMemory,
+    addresses: Tally,
+}
+
+impl Witness for Comparison<'_> {
+    fn before(&mut self, number: usize, _step: Step) {
+        self.memory.turn_to(self.workload, number);
+    }
+
+    fn after(&mut self, number: usize, step: Step, given: Option<&Allocation>, _now: Level) {
+        self.memory.leave();
+        if step.kind != StepKind::Allocate {
+            return;
+        }
+        let event = self.workload.events[number] as usize;
+        let recorded = self.trace.events[event].address;
+        let given = given.map(Allocation::address);
+        self.addresses.count(given == Some(recorded));
+        if let Some(given) = given.filter(|given| *given != recorded) {
+            self.memory.differ(event, || {
+                format!(
+                    "{} bytes are handed out at {given:#x}, in the recording at {recorded:#x}",
+                    step.size
+                )
+            });
+        }
+    }
+}
