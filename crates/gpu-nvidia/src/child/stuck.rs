@@ -52,11 +52,13 @@ impl Stuck {
 
 /// Returns a child of an earlier look that hangs; none where `/proc` cannot be read.
 ///
-/// Costs three system calls per process, and 100 ms where one has the name.
+/// Costs three system calls per process that is not the kernel's own, and 100 ms where one has
+/// the name.
 pub(crate) fn find(proc: &Path) -> Option<Stuck> {
     let root = open(rustix::fs::CWD, proc, OFlags::DIRECTORY).ok()?;
-    let suspects: Vec<_> =
-        named(root.as_fd()).ok()?.into_iter().filter_map(|pid| look(root.as_fd(), pid)).collect();
+    let kernel = kernel_threads(root.as_fd(), proc);
+    let named = named(root.as_fd(), &kernel).ok()?;
+    let suspects: Vec<_> = named.into_iter().filter_map(|pid| look(root.as_fd(), pid)).collect();
     if suspects.is_empty() {
         return None;
     }
@@ -67,8 +69,27 @@ pub(crate) fn find(proc: &Path) -> Option<Stuck> {
         .find(|before| look(root.as_fd(), before.pid).is_some_and(|after| after.same(before)))
 }
 
-/// Returns the processes that have the name.
-fn named(root: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
+/// The flag of a thread of the kernel in `/proc/PID/stat` (`PF_KTHREAD` of Linux's
+/// `include/linux/sched.h`).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Returns the kernel's own threads in order, which are most processes of a large machine: the
+/// children of its process 2. None where `/proc` does not tell; in another PID namespace than the
+/// first, whoever has this number is no thread of the kernel.
+fn kernel_threads(root: BorrowedFd<'_>, proc: &Path) -> Vec<u32> {
+    let flags = read(root, "2/stat").and_then(|stat| field(&stat, 6));
+    if flags.is_none_or(|flags| flags & KERNEL_THREAD == 0) {
+        return Vec::new();
+    }
+    let children = std::fs::read_to_string(proc.join("2/task/2/children")).unwrap_or_default();
+    let mut threads: Vec<u32> =
+        children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+    threads.sort_unstable();
+    threads
+}
+
+/// Returns the processes that have the name, without looking at these.
+fn named(root: BorrowedFd<'_>, without: &[u32]) -> rustix::io::Result<Vec<u32>> {
     let mut buffer = vec![MaybeUninit::uninit(); ENTRIES];
     let mut entries = RawDir::new(root, &mut buffer);
     let mut found = Vec::new();
@@ -77,6 +98,9 @@ fn named(root: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
         let entry = entry?;
         let digits = entry.file_name().to_bytes();
         let Some(pid) = number(digits) else { continue };
+        if without.binary_search(&pid).is_ok() {
+            continue;
+        }
         path.clear();
         path.extend_from_slice(digits);
         path.extend_from_slice(b"/comm");
@@ -106,12 +130,16 @@ fn look(root: BorrowedFd<'_>, pid: u32) -> Option<Stuck> {
     if !hangs || (owner != 0 && owner != rustix::process::getuid().as_raw()) {
         return None;
     }
-    let stat = read(root, &format!("{pid}/stat"))?;
-    // The name, in parentheses, may hold anything; 20 fields lie between it and the start.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let start = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let start = field(&read(root, &format!("{pid}/stat"))?, 19)?;
     let age = read(root, "uptime").and_then(|uptime| age(&uptime, start));
     Some(Stuck { pid, start, age })
+}
+
+/// Returns a number of a `/proc/PID/stat`, counted from behind the name: that is in parentheses
+/// and may hold anything.
+fn field(stat: &str, place: usize) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(place)?.parse().ok()
 }
 
 /// Returns how long ago a process started, in seconds.
@@ -198,6 +226,27 @@ mod tests {
         ] {
             assert_eq!(find(made(name, state, user).path()), None, "{name} {state} {user}");
         }
+    }
+
+    #[test]
+    fn only_the_threads_of_a_real_kernel_are_not_looked_at() {
+        let made = made(NAME, "D (disk sleep)", 0);
+        let second = made.path().join("2");
+        fs::create_dir_all(second.join("task/2")).unwrap();
+        let children = second.join("task/2/children");
+        for (flags, children_of, is_found) in [
+            (KERNEL_THREAD | 0x40, "3 4711 5 ", false),
+            (KERNEL_THREAD, "471 47110 ", true),
+            (KERNEL_THREAD, "", true),
+            (0x40, "4711 ", true),
+        ] {
+            let stat = format!("2 (kthreadd) S 0 0 0 0 -1 {flags} 0 0\n");
+            fs::write(second.join("stat"), stat).unwrap();
+            fs::write(&children, children_of).unwrap();
+            assert_eq!(find(made.path()).is_some(), is_found, "{flags:#x} {children_of}");
+        }
+        fs::remove_file(&children).unwrap();
+        assert!(find(made.path()).is_some(), "not every kernel tells the children");
     }
 
     #[test]
