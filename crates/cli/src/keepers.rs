@@ -1,12 +1,10 @@
 //! Who keeps a lease alive: the processes that have its file open.
 
-use crate::commands::front::SUPERVISOR;
 use crate::failure::Failure;
 use crate::source::roots;
 use gpu_core::{Access, Entry, Host, ProcessHandle, ProcessInfo};
 use gpu_host::{FileLocks, LinuxHost, resolve};
 use rustix::process::geteuid;
-use std::path::Path;
 
 /// Those who keep a lease alive.
 pub(crate) enum Keepers {
@@ -34,27 +32,21 @@ impl Keepers {
         };
         let host = LinuxHost::new(roots());
         let file = resolve(path)?;
-        // A link of /proc, followed: the file itself, also where its name is another's by now.
-        let program = resolve(Path::new("/proc/self/exe"))?;
         let mut holders = Vec::new();
         for holder in host.holders(std::slice::from_ref(&file))?.holders {
             // Whoever has ended meanwhile keeps nothing.
             let Ok(opened) = host.open(holder.process.pid) else { continue };
-            let (Ok(info), Ok(held)) =
-                (opened.look(), opened.held(&[file.clone(), program.clone()]))
+            let (Ok(info), Ok(held)) = (opened.look(), opened.held(std::slice::from_ref(&file)))
             else {
                 continue;
             };
-            let has = |path: &str, how: Access| {
-                held.iter().any(|held| &*held.path == path && held.access.contains(how))
-            };
             // Whoever looks for leases has each of them open for a moment, to read.
-            if !has(&file.path, Access::OPEN_FOR_WRITING) {
+            if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
                 continue;
             }
-            let holds = host.process(info.key.pid).is_ok_and(|known| !is_supervisor(&known));
-            let is_gpuws = has(&program.path, Access::EXECUTABLE);
-            if !is_gpuws || !holds || info.uid != Ok(caller) {
+            // The root of a run's lease keeps that itself.
+            let is_run = info.key.surely_same(&entry.root) && !is_claim(&host, &info);
+            if is_run || info.uid != Ok(caller) || !is_gpuws(&*opened) {
                 return Ok(Keepers::Run);
             }
             holders.push(opened);
@@ -66,8 +58,24 @@ impl Keepers {
     }
 }
 
-/// Tells whether a process says that it is the supervisor of a run, or does not say what it is.
-pub(crate) fn is_supervisor(process: &ProcessInfo) -> bool {
-    let words = process.command_line.as_ref();
-    words.is_ok_and(|words| words.first().is_some_and(|word| word == SUPERVISOR))
+/// Tells whether a process is the supervisor of a run: the program that a lease is for is gpuws.
+pub(crate) fn is_supervisor(process: &ProcessInfo, leases: &[Entry]) -> bool {
+    let has_lease = leases.iter().any(|lease| lease.root.surely_same(&process.key));
+    let opened = || LinuxHost::new(roots()).open(process.key.pid);
+    has_lease && opened().is_ok_and(|opened| is_gpuws(&*opened))
+}
+
+/// Tells whether a process runs this very program.
+fn is_gpuws(process: &dyn ProcessHandle) -> bool {
+    // A link of /proc, followed: the file itself, also where its name is another's by now.
+    let Ok(program) = resolve("/proc/self/exe") else { return false };
+    let held = process.held(std::slice::from_ref(&program)).unwrap_or_default();
+    held.iter().any(|held| held.access.contains(Access::EXECUTABLE))
+}
+
+/// Tells whether a process was started as `gpuws claim`.
+fn is_claim(host: &LinuxHost, process: &ProcessInfo) -> bool {
+    let words = host.process(process.key.pid).ok().and_then(|known| known.command_line.ok());
+    let command = words.iter().flatten().find(|word| ["claim", "run"].contains(&word.as_str()));
+    command.is_some_and(|word| word == "claim")
 }

@@ -14,7 +14,8 @@ use crate::keepers::is_supervisor;
 use crate::source::Source;
 use crate::terminal::{Line, Screen, progress};
 use crate::waiting::Teller;
-use gpu_core::{Origin, ProcessInfo};
+use gpu_core::{EntryKind, Locks, Origin, ProcessInfo};
+use gpu_host::FileLocks;
 use gpu_steward::{NotGranted, Ports, environment, take};
 use hold::{Signals, hold};
 use rustix::process::geteuid;
@@ -44,7 +45,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     }
     let root = match args.owner {
         Some(pid) => owned(source.host.process(pid)?)?,
-        None => asker(&source, args)?,
+        None => asker(&source, &locks, args)?,
     };
     let wanted = claiming::request(&args.wanted, &source, root.key, described(&root))?;
     if !global.quiet {
@@ -140,7 +141,7 @@ fn placeholder_makes_sense(args: &ClaimArgs, source: &Source) -> Result<(), Fail
 /// Where that is the first process of the machine, or of a user's session, everybody descends from
 /// it; and the supervisor of a run has a lease of its own, which this one is within. What is held is
 /// then for this program alone.
-fn asker(source: &Source, args: &ClaimArgs) -> Result<ProcessInfo, Failure> {
+fn asker(source: &Source, locks: &FileLocks, args: &ClaimArgs) -> Result<ProcessInfo, Failure> {
     let line = source.host.own_line()?;
     let gone = || Failure::new(Exit::Own, "find the process that started gpuws");
     let mut line = line.iter();
@@ -148,7 +149,7 @@ fn asker(source: &Source, args: &ClaimArgs) -> Result<ProcessInfo, Failure> {
     let first = line.next().ok_or_else(gone)?;
     let mut asker = source.host.process(first.pid)?;
     let is_everybodys = first.pid.0 == 1 || asker.name == "systemd";
-    if is_everybodys || is_supervisor(&asker) {
+    if is_everybodys || is_supervisor(&asker, &locks.entries(EntryKind::Lease)?) {
         return match args.export {
             false => Ok(own),
             true => Err(Failure::new(Exit::Usage, "claim for the process that started gpuws")
