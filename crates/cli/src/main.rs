@@ -16,6 +16,7 @@ mod formats;
 mod holder;
 mod json;
 mod keepers;
+mod leased;
 mod local_time;
 mod selector;
 mod session;

@@ -39,6 +39,14 @@ pub(crate) struct Source {
 /// The variable that names the folder of the leases.
 pub(crate) const CLAIMS: &str = "GPUWS_CLAIMS";
 
+/// The folder of the leases in that of a session.
+const SESSION_CLAIMS: &str = "claims";
+
+/// Returns the folder of the leases that the environment names.
+fn named_claims() -> Option<PathBuf> {
+    std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// Returns where this machine's processes and devices are seen.
 pub(crate) fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
@@ -262,11 +270,10 @@ impl Source {
     /// # Errors
     /// When the session's cannot be made.
     pub(crate) fn locks(&self, folder: Option<&Path>) -> Result<FileLocks, Failure> {
-        let named = || std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let place = match (folder.map(Path::to_owned).or_else(named), &self.session) {
+        let place = match (folder.map(Path::to_owned).or_else(named_claims), &self.session) {
             (Some(folder), _) => Place::folder(folder),
             (None, Some(session)) => {
-                let folder = session.join("claims");
+                let folder = session.join(SESSION_CLAIMS);
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
                 made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
                 Place::folder(folder)
@@ -279,9 +286,27 @@ impl Source {
             }
             (None, None) => Place::machine("/run", "/tmp"),
         };
+        Ok(self.locks_in(place))
+    }
+
+    /// Returns where leases are kept, to read them, and makes nothing; `None` where there are none.
+    pub(crate) fn locks_to_read(&self) -> Option<FileLocks> {
+        let place = match (named_claims(), &self.session) {
+            _ if self.simulation.is_some() => return None,
+            (Some(folder), _) => Place::folder(folder),
+            (None, Some(session)) => {
+                let folder = session.join(SESSION_CLAIMS);
+                Place::folder(Some(folder).filter(|folder| folder.exists())?)
+            }
+            (None, None) => Place::machine("/run", "/tmp"),
+        };
+        Some(self.locks_in(place))
+    }
+
+    fn locks_in(&self, place: Place) -> FileLocks {
         // What runs in a session does not keep the machine's own users of safe-gpu waiting.
         let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
-        Ok(FileLocks::new(place, SafeGpuFiles::below(tmp), roots()))
+        FileLocks::new(place, SafeGpuFiles::below(tmp), roots())
     }
 
     /// Returns the ports of an act.

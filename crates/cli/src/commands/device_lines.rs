@@ -1,9 +1,14 @@
 //! The lines of a device, its MIG instances and its users, fitted to the terminal.
 
+use crate::claiming::asked_memory;
 use crate::failure::brief;
 use crate::terminal::{Line, bar};
+use crate::waiting::owner;
 use crate::words;
-use gpu_core::{Access, DeviceFileKind, DeviceState, HeldFile, MemoryInfo, MigInstance, Snapshot};
+use gpu_core::{
+    Access, DeviceFileKind, DeviceState, Entry, HeldFile, MemoryInfo, MigInstance, Snapshot,
+    Timestamp,
+};
 use gpu_reaper::{FindingKind, User};
 
 /// Where the columns are.
@@ -121,6 +126,35 @@ impl Layout {
             line.padded_to(if self.is_wide { 50 } else { 30 }).plain(format!("{gib:>6.1} GiB"));
         if self.is_wide { line.padded_to(67).accent("← unexplained") } else { line }
     }
+}
+
+/// So many claims on one device are shown.
+const CLAIMS: usize = 4;
+
+/// `    claimed by bob · 12 min · 6.0 GiB · python train.py`, a line for each of the first claims on
+/// a device.
+pub(super) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
+    let line = |lease: &&Entry| {
+        let age = words::age(now.since(lease.since));
+        let share = asked_memory(&lease.claim);
+        let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
+        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(&owner(lease), 20);
+        let line = line.dim(format_args!(" · {age}{share}"));
+        if lease.command.is_empty() {
+            return line;
+        }
+        let line = line.dim(" · ");
+        let room = USUAL.saturating_sub(line.width());
+        line.fitted(&lease.command, room)
+    };
+    let mut lines: Vec<Line> = leases.iter().take(CLAIMS).map(line).collect();
+    let more = leases.len().saturating_sub(CLAIMS);
+    if more > 0 {
+        let text = words::count(more, "more claim", "more claims");
+        let line = Line::new().plain(INDENT).dim(format_args!("and {text}: "));
+        lines.push(line.plain("gpuws leases"));
+    }
+    lines
 }
 
 /// Says under a user whom NVML does not list, or may not list, by which files it was found, of

@@ -1,13 +1,14 @@
 //! `gpuws status`: the devices and who uses them.
 
 use crate::args::{Format, Global, StatusArgs};
-use crate::commands::device_lines::{Layout, unlisted};
+use crate::commands::device_lines::{Layout, claims, unlisted};
 use crate::commands::{query, repeat};
 use crate::details;
 use crate::exit::Exit;
 use crate::failure::{Failure, account, remedy};
 use crate::formats::gpustat;
 use crate::json;
+use crate::leased::Leased;
 use crate::selector::{Selector, select};
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
@@ -32,14 +33,17 @@ pub(crate) fn run(
     let groups = if args.details { Groups::all() } else { Groups::NONE };
     let source = Source::open_to_look(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
+        // The driver is asked meanwhile.
+        let leased = Leased::read(&source);
         let whole = source.look_in_detail(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
         match (args.details, global.json) {
-            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis))?,
+            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis, &leased))?,
             (true, false) => details::show(screen, &snapshot)?,
-            (false, false) => screen
-                .together(|screen| show_some(screen, global, &whole, &snapshot, &diagnosis))?,
+            (false, false) => screen.together(|screen| {
+                show_some(screen, global, &whole, &snapshot, &diagnosis, &leased)
+            })?,
         }
         drop(snapshot);
         if args.repeat.is_once() {
@@ -84,14 +88,14 @@ fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result
     })
 }
 
-/// Prints the whole view.
+/// Prints the whole view of a machine without leases.
 pub(crate) fn show(
     screen: &mut Screen,
     global: &Global,
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
-    show_some(screen, global, snapshot, snapshot, diagnosis)
+    show_some(screen, global, snapshot, snapshot, diagnosis, &Leased::none())
 }
 
 /// Prints the head of the whole machine, and the devices of `snapshot`.
@@ -101,24 +105,26 @@ fn show_some(
     whole: &Snapshot,
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
+    leased: &Leased,
 ) -> Result<(), Failure> {
     let usage = Usage::of(whole);
     if snapshot.origin != Origin::Live {
         screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
     }
     let room = screen.room(0);
-    screen.print(&headline(whole, diagnosis, &usage).cut(room))?;
+    screen.print(&headline(whole, diagnosis, &usage, leased).cut(room))?;
     if let Err(fault) = &snapshot.driver {
         without_driver(screen, snapshot, fault)?;
     }
     if !snapshot.devices.is_empty() {
         screen.print(&Line::new())?;
     }
-    let any_free = snapshot.devices.iter().any(|device| usage.is_free(device.id()));
+    let any_free = snapshot.devices.iter().any(|device| leased.is_free(device, &usage));
     let layout = Layout::of(room, snapshot, any_free);
     for device in &snapshot.devices {
-        let mut lines = vec![layout.device(device, usage.is_free(device.id()))];
+        let mut lines = vec![layout.device(device, leased.is_free(device, &usage))];
         lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
+        lines.extend(claims(&leased.on(device).collect::<Vec<_>>(), snapshot.taken_at));
         for user in usage.on(device.id()) {
             lines.push(layout.user(snapshot, user, suspected(diagnosis, user.pid)));
             lines.extend(unlisted(snapshot, device, user));
@@ -131,6 +137,10 @@ fn show_some(
     if !global.quiet {
         next_commands(screen, global, snapshot, diagnosis)?;
         bystanders(screen, snapshot, &usage, diagnosis)?;
+        if let Some(fault) = leased.fault() {
+            let head = Line::new().dim("who has claimed what is not known: ");
+            words::flow(screen, head, &format!("failed to {fault}"))?;
+        }
         if snapshot.unreadable.total() > 0 {
             let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
             let by = unseen_by(&snapshot.origin, geteuid().is_root());
@@ -198,7 +208,7 @@ fn suspected(diagnosis: &Diagnosis, pid: gpu_core::Pid) -> Option<FindingKind> {
 }
 
 /// `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`.
-fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis, usage: &Usage) -> Line {
+fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis, usage: &Usage, leased: &Leased) -> Line {
     let mut parts = Vec::new();
     if let Ok(hostname) = &snapshot.hostname {
         parts.push(hostname.clone());
@@ -206,7 +216,7 @@ fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis, usage: &Usage) -> Line {
     if let Ok(Driver { version, cuda }) = &snapshot.driver {
         parts.extend(version.iter().map(|version| format!("driver {version}")));
         parts.extend(cuda.iter().map(|cuda| format!("CUDA {cuda}")));
-        let free = snapshot.devices.iter().filter(|device| usage.is_free(device.id())).count();
+        let free = snapshot.devices.iter().filter(|device| leased.is_free(device, usage)).count();
         let gpus = words::count(snapshot.devices.len(), "GPU", "GPUs");
         parts.push(format!("{gpus}, {free} free"));
     }

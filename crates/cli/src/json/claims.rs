@@ -3,7 +3,7 @@
 use super::{Device, SCHEMA};
 use crate::claiming::{asked_memory, passed};
 use crate::waiting::owner;
-use gpu_core::{DeviceId, Entry, Origin, Reading};
+use gpu_core::{DeviceId, DeviceState, Entry, Origin, Reading};
 use gpu_reaper::Outcome;
 use gpu_steward::{Decision, Grant, Leased, Listing, Preview, Queued, Refused, RunReport};
 use serde::Serialize;
@@ -155,6 +155,38 @@ impl Run {
             left_behind: left.collect(),
             still_there_by_pid: report.still_there.iter().map(|info| info.key.pid.0).collect(),
             memory_back: report.memory_back.ok(),
+        }
+    }
+}
+
+/// A lease, as the view of one of its devices has it.
+#[derive(Serialize)]
+pub(super) struct OnDevice {
+    id: String,
+    user: String,
+    uid: u32,
+    pid: u32,
+    command: String,
+    since: String,
+    /// Memory of each device; null for whole devices.
+    share_bytes: Option<u64>,
+    /// The MIG devices of this one that it is on; none where it is on the whole.
+    mig_uuids: Vec<String>,
+}
+
+impl OnDevice {
+    pub(super) fn of(entry: &Entry, device: &DeviceState) -> Self {
+        let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
+        let parts = parts.filter(|uuid| entry.devices.contains(uuid));
+        OnDevice {
+            id: entry.id.to_string(),
+            user: owner(entry),
+            uid: entry.owner,
+            pid: entry.root.pid.0,
+            command: entry.command.clone(),
+            since: entry.since.to_string(),
+            share_bytes: asked_memory(&entry.claim).map(|bytes| bytes.0),
+            mig_uuids: parts.map(ToString::to_string).collect(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `gpuws status --json`.
 
+use super::claims::OnDevice;
 use super::details::Details;
 use super::{Failure, Head, Process};
+use crate::leased::Leased;
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
 use serde::Serialize;
@@ -17,6 +19,8 @@ pub(crate) struct Status {
     holders: Option<Vec<Holder>>,
     /// Null where no device could be asked.
     finding_count: Option<usize>,
+    /// Why it is not known who has claimed devices.
+    lease_error: Option<Failure>,
 }
 
 #[derive(Serialize)]
@@ -61,8 +65,10 @@ struct Gpu {
     persistence: Option<bool>,
     display_active: Option<bool>,
     mig_enabled: Option<bool>,
-    /// Nobody but displays, monitors and daemons uses it.
+    /// Nobody but displays, monitors and daemons uses it, and nobody has claimed it.
     free: bool,
+    /// Who has claimed it, or a part of it; null where that is not known.
+    leases: Option<Vec<OnDevice>>,
     /// Null where they could not be asked for.
     mig_devices: Option<Vec<MigDevice>>,
     processes: Vec<DeviceProcess>,
@@ -91,17 +97,19 @@ struct DeviceProcess {
 }
 
 impl Status {
-    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis, leased: &Leased) -> Self {
         let usage = Usage::of(snapshot);
+        let gpu = |device| Gpu::of(snapshot, &usage, leased, device);
         Status {
             head: Head::of(snapshot),
-            gpus: snapshot.devices.iter().map(|device| Gpu::of(snapshot, &usage, device)).collect(),
+            gpus: snapshot.devices.iter().map(gpu).collect(),
             holders: snapshot
                 .holders
                 .as_ref()
                 .ok()
                 .map(|holders| holders.iter().map(|holder| Holder::of(snapshot, holder)).collect()),
             finding_count: (!snapshot.devices.is_empty()).then_some(diagnosis.findings.len()),
+            lease_error: leased.fault().map(Failure::of),
         }
     }
 }
@@ -132,7 +140,7 @@ impl MigDevice {
 }
 
 impl Gpu {
-    fn of(snapshot: &Snapshot, usage: &Usage, device: &DeviceState) -> Self {
+    fn of(snapshot: &Snapshot, usage: &Usage, leased: &Leased, device: &DeviceState) -> Self {
         let mut absent = BTreeMap::new();
         let sample = device
             .sample
@@ -141,6 +149,7 @@ impl Gpu {
         let info = &device.info;
         let list = device.processes.as_ref().err();
         absent.extend(list.map(|fault| ("processes", fault.kind.absent())));
+        absent.extend(leased.fault().map(|fault| ("leases", fault.kind.absent())));
         Gpu {
             index: info.id.index,
             uuid: known(&mut absent, "uuid", info.id.uuid.clone()).map(|uuid| uuid.0),
@@ -166,7 +175,11 @@ impl Gpu {
             persistence: known(&mut absent, "persistence", info.persistence),
             display_active: known(&mut absent, "display_active", info.display_active),
             mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
-            free: usage.is_free(device.id()),
+            free: leased.is_free(device, usage),
+            leases: leased
+                .fault()
+                .is_none()
+                .then(|| leased.on(device).map(|lease| OnDevice::of(lease, device)).collect()),
             mig_devices: device
                 .mig
                 .as_ref()
