@@ -21,7 +21,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 /// What the supervisor of a run is called; nobody types it.
-pub(crate) const SUPERVISOR: &str = "run-supervisor";
+const SUPERVISOR: &str = "run-supervisor";
 
 /// Starts the supervisor, and ends as it does; where it is killed, what it leaves is ended here.
 pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
