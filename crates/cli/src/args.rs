@@ -80,7 +80,10 @@ impl From<Color> for anstream::ColorChoice {
     }
 }
 
+// Of one command alone the options are laid out. What several share has no doc comment, which
+// would then take the place of what is said here of the command.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Show the devices and who uses them.
     #[command(after_help = "Example: gpuws --sim gtx1080ti-x8-hoarder status\n         \
@@ -164,7 +167,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) looks: Looks,
 }
 
-/// How often to look.
+// How often to look.
 #[derive(Debug, Args)]
 pub(crate) struct Looks {
     /// How often to look; several looks tell an idle process from one that pauses.

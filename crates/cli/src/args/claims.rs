@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which devices are wanted.
+// Which devices are wanted.
 #[derive(Debug, Args)]
 pub(crate) struct Wanted {
     /// How many devices.

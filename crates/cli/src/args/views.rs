@@ -40,7 +40,7 @@ pub(crate) struct StatusArgs {
     pub(crate) repeat: Repeat,
 }
 
-/// What one row of CSV is made of; the names are those of nvidia-smi.
+// What one row of CSV is made of; the names are those of nvidia-smi.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Fields {
     /// Fields of a row per device; --help-query-gpu of `gpuws query` lists them.
@@ -51,7 +51,7 @@ pub(crate) struct Fields {
     pub(crate) query_compute_apps: Option<String>,
 }
 
-/// How often a view is shown.
+// How often a view is shown.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Repeat {
     /// Show it again and again, so many seconds apart, until Ctrl-C.
