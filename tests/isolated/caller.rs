@@ -8,12 +8,15 @@ use gpu_core::{
     ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, Locks, Origin,
     Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
 };
-use gpu_host::supervise::{Again, Asked, LinuxLauncher};
+use gpu_host::supervise::{Again, Asked, Heir, LinuxLauncher, Part};
 use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
-use gpu_steward::{Entry, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise};
+use gpu_steward::{
+    Entry, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise, take_over,
+};
 use std::ffi::OsString;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -66,9 +69,11 @@ fn main() -> ExitCode {
     if let Some(code) = entry {
         return if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    if let Some(asked) = Asked::find(&roots(), arguments.clone()).expect("the order can be read") {
-        supervised(asked);
-        return ExitCode::SUCCESS;
+    match Part::find(&roots(), arguments.clone()).expect("the order can be read") {
+        Some(Part::Supervisor(asked)) => return supervised(asked),
+        Some(Part::Heir(heir)) => return inherited(&heir),
+        Some(Part::Over) => return ExitCode::SUCCESS,
+        None => {}
     }
     if arguments == [COPY] {
         note(&std::process::id().to_string());
@@ -123,6 +128,7 @@ impl Caller {
                 let limited = entry("hang").time_limit(Duration::from_secs(2));
                 told(limited.run(&supervisors))
             }
+            "hang-long" => told(entry("hang").grace(Duration::from_secs(1)).run(&supervisors)),
             "drop" => {
                 let isolation = entry("hang").start(&supervisors).expect("it starts");
                 self.child();
@@ -193,22 +199,40 @@ fn noted() -> PathBuf {
     PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told")).join("child")
 }
 
-fn supervised(asked: Asked) {
+fn supervised(asked: Asked) -> ExitCode {
+    let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("it can supervise");
+    let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
+    let report = with_ports(|ports, token| {
+        supervise(&asked.order, &asked.result, ports, &launcher, token, &mut stop)
+    });
+    // A caller that is gone reads no report.
+    let _ = asked.report(&report.expect("the order is understood"));
+    ExitCode::SUCCESS
+}
+
+/// Ends what a killed supervisor has left.
+fn inherited(heir: &Heir) -> ExitCode {
+    if let Some(mut orphans) = heir.orphans().expect("they can be looked for") {
+        let own = LinuxHost::new(roots()).own_line().expect("this process is there")[0];
+        with_ports(|ports, token| {
+            let grace = Duration::from_secs(1);
+            take_over(&mut orphans, own, ports, token, grace, &mut |_| ControlFlow::Continue(()))
+        });
+    }
+    ExitCode::FAILURE
+}
+
+fn with_ports<T>(act: impl FnOnce(&Ports<'_>, &ActToken) -> T) -> T {
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told"));
     let machine = Simulation::from_dir(&folder.join("machine")).expect("the machine is there");
     let origin = gpu_core::GpuBackend::origin(&machine);
     let host = HostOfMachine { host: LinuxHost::new(roots()), origin };
     let journal = FileJournal::open(folder.join("journal")).expect("the journal opens");
-    let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("it can supervise");
     let locks = locks(&folder);
     let clock = SystemClock::new();
     let ports =
         Ports { backend: &machine, host: &host, clock: &clock, journal: &journal, locks: &locks };
-    let token = ActToken::the_user_asked();
-    let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
-    let report = supervise(&asked.order, &asked.result, &ports, &launcher, &token, &mut stop);
-    // A caller that is gone reads no report.
-    let _ = asked.report(&report.expect("the order is understood"));
+    act(&ports, &ActToken::the_user_asked())
 }
 
 fn locks(folder: &Path) -> FileLocks {

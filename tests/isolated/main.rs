@@ -65,8 +65,8 @@ impl Left {
     fn lives(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
         let is = |name: &str| stat.contains(name) && !stat.contains(&format!("{name} Z"));
-        // The kernel keeps fifteen characters of a name.
-        is("(sleep)") || is("(isolated-caller)")
+        // The kernel keeps fifteen characters of a name; it notes itself before it is `sleep`.
+        is("(sleep)") || is("(sh)") || is("(isolated-caller)")
     }
 }
 
@@ -160,5 +160,46 @@ fn when_the_caller_is_killed_nothing_is_left_either() {
     while left.lives() || stage.leases() > 0 {
         assert!(clock.monotonic() - start < HANGS, "it is still there");
         clock.sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns the first child of a process, once it has one.
+fn child(pid: u32) -> u32 {
+    let clock = SystemClock::new();
+    let start = clock.monotonic();
+    loop {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let first = children.unwrap_or_default().split(' ').next().and_then(|n| n.parse().ok());
+        if let Some(first) = first {
+            return first;
+        }
+        assert!(clock.monotonic() - start < HANGS, "{pid} has no child");
+        clock.sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn when_supervisor_or_guard_is_killed_nothing_is_left_at_the_return() {
+    for who in ["supervisor", "guard"] {
+        let stage = Stage::new();
+        let caller = stage.caller("hang-long").stdout(Stdio::piped()).spawn().unwrap();
+        let guard = child(caller.id());
+        let supervisor = child(guard);
+        let clock = SystemClock::new();
+        let start = clock.monotonic();
+        let noted = stage.0.path().join("child");
+        while !fs::read_to_string(&noted).is_ok_and(|text| text.ends_with('\n')) {
+            assert!(clock.monotonic() - start < HANGS, "it did not begin");
+            clock.sleep(Duration::from_millis(20));
+        }
+        let left = stage.left().expect("it left a child");
+        assert_eq!(stage.leases(), 1, "{who}");
+        let pid = if who == "guard" { guard } else { supervisor };
+        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+        let output = caller.wait_with_output().unwrap();
+        assert!(!left.lives(), "{who}");
+        assert_eq!(stage.leases(), 0, "{who}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said.trim(), "failed to supervise an isolated job", "{who}");
     }
 }

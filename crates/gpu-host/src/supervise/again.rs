@@ -1,28 +1,36 @@
 //! The port [`Supervisors`]: this very program, started once more.
 //!
+//! Between the caller and the supervisor stands a guard, this program as well: the caller is to
+//! become nobody's subreaper, and somebody has to end the job where the supervisor is killed. The
+//! guard is a [`Front`] with nobody at it; it watches the caller, and the supervisor watches it.
+//!
 //! What the supervisor and its job send comes through pipes that they open by the caller's own
 //! name for them, `/proc/PID/fd/N`. So no descriptor has to be inherited, and neither has to keep
 //! one open that it does not use. The caller keeps both ends of each until the supervisor has
 //! ended, which makes the end of what was sent the end of the last of them.
 
-use super::front::{Front, parse_words};
+use super::front::{Front, Stands, parse_words};
+use super::launcher::Watched;
+use super::orphans::Orphans;
 use crate::fault;
 use crate::host::Roots;
-use gpu_core::{Error, ErrorKind, ProcessKey, Result, Sent, Supervised, Supervisors};
+use crate::proc_dir::ProcRoot;
+use gpu_core::{Ending, Error, ErrorKind, ProcessKey, Result, Sent, Supervised, Supervisors};
 use rustix::fd::OwnedFd;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The word that makes a program a supervisor.
-const WORD: &str = "gpuws-supervisor";
+/// The word that makes a program a guard, and the one that makes it a supervisor.
+const GUARD: &str = "isolated-guard";
+const SUPERVISOR: &str = "isolated-supervisor";
 
 /// The longest order.
 const ORDER_LIMIT: u64 = 1 << 20;
@@ -35,7 +43,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Starts a program once more as the supervisor of a job.
 ///
-/// The program must ask [`Asked::find`] first of all, and do as it says.
+/// The program must ask [`Part::find`] first of all, and play the part that it says.
 #[derive(Clone, Debug)]
 pub struct Again {
     roots: Roots,
@@ -59,11 +67,12 @@ impl Supervisors for Again {
         }
         let (report, report_end) = io::pipe().map_err(failed)?;
         let (result, result_end) = io::pipe().map_err(failed)?;
-        let ends = [&report_end, &result_end].map(|end| end.as_raw_fd().to_string().into());
+        let [pid, start] = Front::words(&self.roots)?;
+        let folder = self.roots.proc.join(&pid).join("fd");
+        let ends = [&report_end, &result_end].map(|end| folder.join(end.as_raw_fd().to_string()));
         let mut child = Command::new(&self.program)
-            .arg(WORD)
-            .args(Front::words(&self.roots)?)
-            .args(ends.map(|end: OsString| end))
+            .args([&GUARD.into(), &pid, &start])
+            .args(ends)
             .stdin(Stdio::piped())
             .spawn()
             .map_err(failed)?;
@@ -105,8 +114,10 @@ impl Supervised for Supervisor {
             Error::new(ErrorKind::Io, "wait for a supervisor").with_source(error)
         })?;
         self.ends = None;
-        let (report, _) = self.report.take();
-        let (result, cut) = self.result.take();
+        // Where the guard was killed, the supervisor sees to it that the job ends, and nobody but
+        // it has the report open.
+        let (report, _) = self.report.take((!status.success()).then_some(Duration::MAX));
+        let (result, cut) = self.result.take(None);
         Ok(Sent { complete: status.success(), report, result, cut })
     }
 }
@@ -136,13 +147,100 @@ impl Drain {
         Drain { kept, ended }
     }
 
-    fn take(&self) -> (Vec<u8>, bool) {
-        let _ = self.ended.recv_timeout(LAST_WORDS);
+    /// Returns what came until the end, or so long; for what may be kept open for ever, not long.
+    fn take(&self, patience: Option<Duration>) -> (Vec<u8>, bool) {
+        let _ = self.ended.recv_timeout(patience.unwrap_or(LAST_WORDS));
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What a program finds that was started as a supervisor.
+/// The part of a program that [`Again`] started.
+#[derive(Debug)]
+pub enum Part {
+    /// It is a supervisor.
+    Supervisor(Asked),
+    /// It is the guard of a supervisor that was killed, and is to end what that one left.
+    Heir(Heir),
+    /// It was a guard, and nothing is left to do.
+    Over,
+}
+
+impl Part {
+    /// Returns the part of the calling program, which was started with these arguments; `None`
+    /// where [`Again`] did not start it. A guard stays in here until its supervisor has ended.
+    ///
+    /// # Errors
+    /// `Invalid` when the words are not those of [`Again`]; `Io` when the caller is gone.
+    pub fn find(
+        roots: &Roots,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<Option<Self>> {
+        let mut words = arguments.into_iter();
+        let Some(word) = words.next() else { return Ok(None) };
+        let is_guard = word == GUARD;
+        if !is_guard && word != SUPERVISOR {
+            return Ok(None);
+        }
+        let words: Vec<OsString> = words.take(5).collect();
+        let what = "read what to supervise";
+        let [pid, start, report, result] = &words[..] else {
+            return Err(Error::new(ErrorKind::Invalid, what));
+        };
+        let front = parse_words(pid, start)?;
+        if is_guard {
+            return Part::guard(roots, front, [report, result]).map(Some);
+        }
+        let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
+        let report = File::options().write(true).open(report).map_err(failed)?;
+        let order = order().map_err(failed)?;
+        Ok(Some(Part::Supervisor(Asked { front, order, result: result.into(), report })))
+    }
+
+    /// Guards a supervisor for a caller.
+    fn guard(roots: &Roots, caller: ProcessKey, ends: [&OsString; 2]) -> Result<Self> {
+        let what = "guard a supervisor";
+        let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
+        let root = ProcRoot::open(&roots.proc).map_err(|errno| failed(errno.into()))?;
+        let caller = Watched::open(&root, caller).map_err(|errno| failed(errno.into()))?;
+        let program = std::env::current_exe().map_err(failed)?;
+        let [pid, start] = Front::words(roots)?;
+        let words = [SUPERVISOR.into(), pid, start, ends[0].clone(), ends[1].clone()];
+        let name = OsStr::new(SUPERVISOR);
+        let mut front = Front::start(roots, &program, name, &words, Stands::Guarded)?;
+        if !front.watch(&caller)? {
+            // The supervisor sees that its guard is gone, too.
+            return Ok(Part::Over);
+        }
+        let ending = front.wait()?;
+        match Front::was_killed(ending) {
+            true => Ok(Part::Heir(Heir { front, roots: roots.clone(), ending })),
+            // As it ended, so does this one, for the caller to see.
+            false if ending == Ending::Code(0) => Ok(Part::Over),
+            false => Err(Error::new(ErrorKind::Io, what)
+                .with_source(io::Error::other(format!("it ended with {}", ending.code())))),
+        }
+    }
+}
+
+/// What a guard has of a supervisor that was killed.
+#[derive(Debug)]
+pub struct Heir {
+    front: Front,
+    roots: Roots,
+    ending: Ending,
+}
+
+impl Heir {
+    /// Returns what the supervisor left; `None` for nothing.
+    ///
+    /// # Errors
+    /// `Io` when `/proc` cannot be read.
+    pub fn orphans(&self) -> Result<Option<Orphans<'_>>> {
+        self.front.orphans(&self.roots, self.ending)
+    }
+}
+
+/// What a supervisor is asked to do.
 #[derive(Debug)]
 pub struct Asked {
     /// Whom it works for; to be given to [`LinuxLauncher`](super::LinuxLauncher).
@@ -155,37 +253,6 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Returns what the calling program, with these arguments, was started to supervise; `None`
-    /// when it was not.
-    ///
-    /// # Errors
-    /// `Invalid` when the words are not those of [`Again`]; `Io` when the caller is gone.
-    pub fn find(
-        roots: &Roots,
-        arguments: impl IntoIterator<Item = OsString>,
-    ) -> Result<Option<Self>> {
-        let mut words = arguments.into_iter();
-        if words.next().is_none_or(|word| word != WORD) {
-            return Ok(None);
-        }
-        let words: Vec<OsString> = words.take(5).collect();
-        let what = "read what to supervise";
-        let [pid, start, report, result] = &words[..] else {
-            return Err(Error::new(ErrorKind::Invalid, what));
-        };
-        let front = parse_words(pid, start)?;
-        let end = |word: &OsString| -> Result<PathBuf> {
-            let number = word.to_str().and_then(|word| word.parse::<u32>().ok());
-            let number = number.ok_or_else(|| Error::new(ErrorKind::Invalid, what))?;
-            Ok(roots.proc.join(front.pid.to_string()).join("fd").join(number.to_string()))
-        };
-        let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
-        let open = |path: &Path| File::options().write(true).open(path);
-        let report = open(&end(report)?).map_err(failed)?;
-        let order = order().map_err(failed)?;
-        Ok(Some(Asked { front, order, result: end(result)?, report }))
-    }
-
     /// Sends the report.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! What a person started and sees: it stands for the supervisor and does nothing else.
 
+use super::launcher::Watched;
 use super::orphans::Orphans;
 use super::signals::{ASKING, FREE, ignored, is_in};
 use super::terminal::Terminal;
@@ -170,15 +171,7 @@ impl Front {
     /// # Errors
     /// `Io` when the kernel does not answer.
     pub fn wait(&mut self) -> Result<Ending> {
-        let failed = |errno| fault::file("wait for the supervisor", errno);
-        while !has_ended(&self.pidfd).map_err(failed)? {
-            self.pass_on().map_err(failed)?;
-            let mut files = [
-                PollFd::new(&self.pidfd, PollFlags::IN),
-                PollFd::new(&self.signals, PollFlags::IN),
-            ];
-            pause(&mut files, None).map_err(failed)?;
-        }
+        self.watch(&Watched::Nobody)?;
         let status = self.child.wait().map_err(|error| {
             Error::new(ErrorKind::Io, "wait for the supervisor").with_source(error)
         })?;
@@ -187,6 +180,27 @@ impl Front {
             // Who was not ended by a signal has a code.
             None => Ending::Code(status.code().unwrap_or_default()),
         })
+    }
+
+    /// Passes signals on until the supervisor has ended, or somebody else is gone; tells whether
+    /// it was the supervisor.
+    pub(super) fn watch(&mut self, other: &Watched) -> Result<bool> {
+        let failed = |errno| fault::file("wait for the supervisor", errno);
+        while !has_ended(&self.pidfd).map_err(failed)? {
+            if other.is_gone().map_err(failed)? {
+                return Ok(false);
+            }
+            self.pass_on().map_err(failed)?;
+            let mut files = vec![
+                PollFd::new(&self.pidfd, PollFlags::IN),
+                PollFd::new(&self.signals, PollFlags::IN),
+            ];
+            if let Watched::Opened(other) = other {
+                files.push(PollFd::new(other, PollFlags::IN));
+            }
+            pause(&mut files, None).map_err(failed)?;
+        }
+        Ok(true)
     }
 
     fn pass_on(&mut self) -> rustix::io::Result<()> {

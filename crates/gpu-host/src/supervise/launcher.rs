@@ -76,7 +76,7 @@ pub(crate) enum Watched {
 impl Watched {
     /// Opens the process that `key` names, and no other that has its number now: the pidfd comes
     /// first, and while the process behind it lives, its number is its own.
-    fn open(root: &ProcRoot, key: ProcessKey) -> rustix::io::Result<Self> {
+    pub(crate) fn open(root: &ProcRoot, key: ProcessKey) -> rustix::io::Result<Self> {
         let number = i32::try_from(key.pid.0).ok().and_then(Pid::from_raw);
         let opened = number.ok_or(Errno::SRCH).and_then(|number| {
             let pidfd = pidfd_open(number, PidfdFlags::empty())?;

@@ -28,7 +28,7 @@ mod signals;
 mod terminal;
 mod tree;
 
-pub use again::{Again, Asked};
+pub use again::{Again, Asked, Heir, Part};
 pub use ending::end_as;
 pub use front::{Front, Stands, parse_words};
 pub use launcher::LinuxLauncher;
