@@ -52,13 +52,17 @@ pub(crate) fn request(
         })
     };
     let named = [&wanted.gpu, &wanted.except, &wanted.required];
-    if named.iter().any(|selectors| !selectors.is_empty()) {
+    if wanted.mig || named.iter().any(|selectors| !selectors.is_empty()) {
         let Inventory { driver, devices } = machine();
         if let (Err(fault), true) = (driver, devices.is_empty()) {
             return Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into());
         }
-        let [among, except, required] = named.map(|selectors| uuids(devices, selectors));
+        let [among, except, required] =
+            named.map(|selectors| uuids(devices, selectors, wanted.mig));
         (claim.among, claim.except, claim.required) = (among?, except?, required?);
+        if wanted.mig {
+            claim.among = mig_among(devices, claim.among)?;
+        }
     }
     let variable = |name: &str| std::env::var_os(name);
     let given = inherited(&variable, &|| machine().devices.clone())
@@ -107,12 +111,55 @@ fn noted(note: &Note) -> String {
     }
 }
 
-/// Returns the UUIDs of the devices that are named.
-fn uuids(devices: &[DeviceState], named: &[Selector]) -> Result<Vec<DeviceUuid>, Failure> {
+/// Returns the MIG devices that a claim is for, which are all where it names none.
+///
+/// # Errors
+/// Where there is none.
+fn mig_among(devices: &[DeviceState], among: Vec<DeviceUuid>) -> Result<Vec<DeviceUuid>, Failure> {
+    let mig: Vec<DeviceUuid> = match among.is_empty() {
+        true => devices.iter().flat_map(mig_uuids).collect(),
+        false => among.into_iter().filter(DeviceUuid::is_mig).collect(),
+    };
+    match mig.is_empty() {
+        true => Err(Failure::new(Exit::Usage, "find a MIG device among the GPUs")
+            .with_hint("root divides a GPU: nvidia-smi mig -cgi …; gpuws status shows its parts")),
+        false => Ok(mig),
+    }
+}
+
+fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
+    device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
+}
+
+/// Returns the UUIDs of the devices that are named; with `mig` those of their parts too, where they
+/// are divided.
+fn uuids(
+    devices: &[DeviceState],
+    named: &[Selector],
+    mig: bool,
+) -> Result<Vec<DeviceUuid>, Failure> {
     if named.is_empty() {
         return Ok(Vec::new());
     }
-    let devices = crate::selector::select(devices.to_vec(), named)?;
+    let parts: Vec<DeviceUuid> = devices.iter().flat_map(mig_uuids).collect();
+    let part = |selector: &Selector| match selector {
+        Selector::Uuid(name) => parts.iter().find(|uuid| uuid.0 == *name).cloned(),
+        Selector::Index(_) | Selector::Bus(_) => None,
+    };
+    let mut found: Vec<DeviceUuid> = named.iter().filter_map(part).collect();
+    let named: Vec<Selector> =
+        named.iter().filter(|selector| part(selector).is_none()).cloned().collect();
+    if !named.is_empty() {
+        let devices = crate::selector::select(devices.to_vec(), &named)?;
+        if mig {
+            found.extend(devices.iter().flat_map(mig_uuids));
+        }
+        found.extend(whole_uuids(devices)?);
+    }
+    Ok(found)
+}
+
+fn whole_uuids(devices: Vec<DeviceState>) -> Result<Vec<DeviceUuid>, Failure> {
     let uuid = |device: DeviceState| {
         let index = device.id().index;
         device.info.id.uuid.map_err(|absent| {
@@ -125,8 +172,8 @@ fn uuids(devices: &[DeviceState], named: &[Selector]) -> Result<Vec<DeviceUuid>,
 
 /// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
 pub(crate) fn chosen(decision: &Decision) -> String {
-    let indexes: Vec<u32> = decision.devices().iter().map(|id| id.index).collect();
-    let text = gpus(&indexes);
+    let devices = decision.devices();
+    let text = named(&devices.iter().collect::<Vec<_>>());
     match &decision.choice.why {
         Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
             let instead: Vec<u32> = instead
@@ -151,6 +198,21 @@ pub(crate) fn chosen(decision: &Decision) -> String {
 pub(crate) fn gpus(indexes: &[u32]) -> String {
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
     format!("{word} {}", list(indexes))
+}
+
+/// `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
+pub(crate) fn named(devices: &[&DeviceId]) -> String {
+    let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
+        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
+    let indexes: Vec<u32> = whole.iter().map(|id| id.index).collect();
+    let mut names: Vec<String> = mig
+        .iter()
+        .filter_map(|id| Some(format!("{} of GPU {}", id.uuid.as_ref().ok()?, id.index)))
+        .collect();
+    if !indexes.is_empty() {
+        names.insert(0, gpus(&indexes));
+    }
+    names.join(", ")
 }
 
 /// `0`, `0 and 3`; as ranges from three on.
@@ -204,7 +266,8 @@ pub(crate) fn barred(bar: &Bar) -> String {
         Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
         Bar::UsersUnknown(absent) => format!("who uses it is not known: {absent}"),
         Bar::NameUnknown => "has no UUID of its own".to_owned(),
-        Bar::MigMode => "is divided by MIG".to_owned(),
+        Bar::MigMode => "is divided by MIG; --mig takes a part of one".to_owned(),
+        Bar::MigAlone => "a program sees one MIG device and no other GPU beside it".to_owned(),
     }
 }
 
@@ -213,15 +276,16 @@ pub(crate) fn barred(bar: &Bar) -> String {
 pub(crate) fn reasons<'a>(
     passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
 ) -> Vec<String> {
-    let mut by_reason: Vec<(String, Vec<u32>)> = Vec::new();
+    let mut by_reason: Vec<(String, Vec<&DeviceId>)> = Vec::new();
     for (device, why) in passed_over {
         let reason = passed(why);
         match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, devices)) => devices.push(device.index),
-            None => by_reason.push((reason, vec![device.index])),
+            Some((_, devices)) => devices.push(device),
+            None => by_reason.push((reason, vec![device])),
         }
     }
-    let word = |(reason, devices): (String, Vec<u32>)| format!("{}: {reason}", gpus(&devices));
+    let word =
+        |(reason, devices): (String, Vec<&DeviceId>)| format!("{}: {reason}", named(&devices));
     by_reason.into_iter().map(word).collect()
 }
 
@@ -306,14 +370,18 @@ fn never(failure: Failure, refused: Option<&Refused>, asked: &Asked) -> Failure 
             let limit = match (&refused.within, asked.by, claim.among.is_empty()) {
                 (Some(lease), ..) => format!("lease {lease}, which this runs within,"),
                 (None, Some(by), _) => by.to_owned(),
+                (None, None, false) if claim.among.iter().any(DeviceUuid::is_mig) => {
+                    "the choice of MIG devices".to_owned()
+                }
                 (None, None, false) => "--gpu".to_owned(),
                 (None, None, true) => "this machine".to_owned(),
             };
             let is_named = |id: &&DeviceId| {
                 claim.among.is_empty() || id.uuid.as_ref().is_ok_and(|u| claim.among.contains(u))
             };
-            let all: Vec<u32> =
+            let mut all: Vec<u32> =
                 refused.offered.iter().filter(is_named).map(|id| id.index).collect();
+            all.dedup();
             let has = words::machine_has(&all);
             failure.with_source(format!("{limit} could give {could} of that{reasons}")).with_hint(
                 match could {

@@ -7,7 +7,8 @@ use gpu_core::{DeviceId, DeviceState, PciBusId};
 use std::fmt;
 use std::str::FromStr;
 
-/// A device named by index, UUID or PCI address, as `nvidia-smi -i` takes it.
+/// A device named by index, UUID or PCI address, as `nvidia-smi -i` takes it. A MIG device has a
+/// UUID alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
     /// NVML's index.
@@ -26,7 +27,7 @@ impl FromStr for Selector {
         if let Ok(index) = text.parse() {
             return Ok(Selector::Index(index));
         }
-        if text.starts_with("GPU-") {
+        if text.starts_with("GPU-") || text.starts_with("MIG-") {
             return Ok(Selector::Uuid(text.to_owned()));
         }
         let bus = text.parse().map(Selector::Bus);
@@ -86,6 +87,7 @@ mod tests {
         for name in ["3", " 3 ", "GPU-8ae3", "3b:00.0", "0000:3B:00.0", "00000000:3b:00.0"] {
             assert!(name.parse::<Selector>().unwrap().names(&id), "{name}");
         }
+        assert!(!"MIG-8ae3".parse::<Selector>().unwrap().names(&id));
         for name in ["2", "GPU-8ae", "GPU-8AE3", "3c:00.0"] {
             assert!(!name.parse::<Selector>().unwrap().names(&id), "{name}");
         }

@@ -22,6 +22,10 @@ pub(crate) struct Wanted {
     /// Only among these, by index, UUID or PCI address; may be given again.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
+    /// A MIG device, a part of one that is divided; of those of --gpu, where that is given. Without
+    /// it one is claimed only where it is named (--gpu MIG-…), or the list that was given names it.
+    #[arg(long)]
+    pub(crate) mig: bool,
     /// None of these.
     #[arg(long = "not", value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) except: Vec<Selector>,
@@ -89,6 +93,7 @@ impl Wanted {
             }
         }
         for (name, is_given) in [
+            ("--mig", self.mig),
             ("--topology", self.topology),
             ("--accept-used", self.accept_used),
             ("--no-wait", self.no_wait),

@@ -60,12 +60,11 @@ fn to_release(screen: &mut Screen, listing: &Listing, locks: &FileLocks) -> Resu
 
 /// `GPUs 0 and 3`, of those that are seen here.
 fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
-    let mut indexes: Vec<u32> =
-        devices.iter().filter_map(|(_, id)| Some(id.as_ref()?.index)).collect();
-    indexes.sort_unstable();
-    match indexes.is_empty() {
+    let mut seen: Vec<&DeviceId> = devices.iter().filter_map(|(_, id)| id.as_ref()).collect();
+    seen.sort_unstable_by_key(|id| id.index);
+    match seen.is_empty() {
         true => words::count(devices.len(), "GPU not seen here", "GPUs not seen here"),
-        false => claiming::gpus(&indexes),
+        false => claiming::named(&seen),
     }
 }
 

@@ -40,6 +40,7 @@ struct HeldFile {
 #[derive(Serialize)]
 struct MigDevice {
     mig_index: u32,
+    uuid: Option<String>,
     gpu_instance_id: Option<u32>,
     compute_instance_id: Option<u32>,
     memory_used_bytes: Option<u64>,
@@ -131,6 +132,7 @@ impl MigDevice {
     fn of(instance: &gpu_core::MigInstance) -> Self {
         MigDevice {
             mig_index: instance.index,
+            uuid: instance.uuid.as_ref().ok().map(ToString::to_string),
             gpu_instance_id: instance.gpu_instance,
             compute_instance_id: instance.compute_instance,
             memory_used_bytes: instance.memory.used.ok().map(|bytes| bytes.0),

@@ -1,0 +1,155 @@
+//! `gpuws run`, `claim` and `leases` where devices are divided by MIG, on real processes within
+//! sessions of the simulated NVML.
+
+use std::process::{Command, Output, Stdio};
+
+const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
+
+/// The first device is divided and the second is whole.
+const DIVIDED: &str = r#"
+description = "made: one device in MIG instances beside a whole one"
+hostname = "lab2"
+clock = 2025-03-03T10:00:00Z
+
+[driver]
+version = "535.261.03"
+cuda = "12.2"
+
+[[gpu]]
+index = 0
+name = "NVIDIA A100-SXM4-40GB"
+memory_total_mib = 40960
+driver_reserve_mib = 49
+mig_enabled = true
+mig = [
+    { index = 0, uuid = "MIG-a", gpu_instance = 1, compute_instance = 0, memory_total_mib = 19968, driver_reserve_mib = 25 },
+    { index = 1, uuid = "MIG-b", gpu_instance = 5, compute_instance = 0, memory_total_mib = 9856, driver_reserve_mib = 12 },
+]
+
+[[gpu]]
+index = 1
+name = "NVIDIA A100-SXM4-40GB"
+uuid = "GPU-whole"
+memory_total_mib = 40960
+driver_reserve_mib = 49
+mig_enabled = false
+"#;
+
+/// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB` is a program that uses
+/// so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
+fn script(machine: &str, script: &str) -> Output {
+    let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1; }\n\
+                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
+                 sleep 0.05; done; }\n\
+                 visible() { \"$0\" run \"$@\" -- sh -c 'echo $CUDA_VISIBLE_DEVICES'; }\n\
+                 shows() { \"$0\" status --json | tr -d ' \\n' | grep -q \"$1\"; }\n";
+    let mut command = Command::new(GPUWS);
+    command.args(["sim", machine, "--live", "--", "sh", "-c"]);
+    command.arg(format!("{begin}{script}")).arg(GPUWS);
+    for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    let folder = tempfile::tempdir().unwrap();
+    let output = command.current_dir(folder.path()).output().unwrap();
+    assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
+    assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");
+    output
+}
+
+/// As [`script`], on the machine of which one device is divided.
+fn script_divided(text: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("divided");
+    std::fs::create_dir(&machine).unwrap();
+    std::fs::write(machine.join("machine.toml"), DIVIDED).unwrap();
+    script(machine.to_str().unwrap(), text)
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn whole_devices_are_taken_unless_a_part_is_asked_for() {
+    let output = script_divided(
+        "visible; visible --mig; visible --mig --not MIG-b; visible --gpu MIG-a\n\
+         CUDA_VISIBLE_DEVICES=MIG-a,MIG-b; export CUDA_VISIBLE_DEVICES; visible\n\
+         visible -n 2; echo $?",
+    );
+    // Without a word the smaller one does, and leaves the larger to others.
+    assert_eq!(out(&output), "GPU-whole\nMIG-b\nMIG-a\nMIG-a\nMIG-a\n2\n", "{output:?}");
+}
+
+#[test]
+fn a_lease_is_on_one_part_alone() {
+    let output = script_divided(
+        "\"$0\" run --gpu MIG-a -- sh -c '\n\
+         \"$0\" leases --json | tr -d \" \\n\" | grep -o \"MIG-[ab]\" | sort -u\n\
+         \"$0\" run -- sh -c \"echo within: \\$CUDA_VISIBLE_DEVICES\"\n\
+         ' \"$0\"\n\
+         \"$0\" run --gpu MIG-a -- sh -c 'echo > runs; sleep 300' & held=$!\n\
+         until_so test -e runs\n\
+         visible --mig\n\
+         \"$0\" run --gpu MIG-a --no-wait -- true; echo $?\n\
+         visible --gpu 0; echo $?\n\
+         kill $held; wait $held",
+    );
+    let said = out(&output);
+    assert_eq!(said, "MIG-a\nwithin: MIG-a\nMIG-b\n75\n2\n", "{output:?}");
+    let told = told(&output);
+    assert!(told.contains("MIG-a of GPU 0: leased by"), "{told}");
+    assert!(told.contains("GPU 0: is divided by MIG; --mig takes a part of one"), "{told}");
+}
+
+#[test]
+fn several_parts_for_one_job_are_refused_with_the_reason() {
+    let output = script_divided("visible --mig -n 2; echo $?");
+    assert_eq!(out(&output), "2\n", "{output:?}");
+    assert!(told(&output).contains("a program sees one MIG device"), "{output:?}");
+}
+
+#[test]
+fn a_job_on_a_part_is_seen_there_and_its_memory_comes_back() {
+    let output = script_divided(
+        "\"$0\" run --mig -- sh -c '\n\
+         \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:3000 --seconds 3'\n\
+         \"$0\" run --mig -- sh -c '\n\
+         setsid \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:2000 &\n\
+         until \"$0\" status --json | grep -q nvml-sim; do sleep 0.05; done; sleep 0.6' \"$0\"\n\
+         shows nvml-sim || echo gone",
+    );
+    let told = told(&output);
+    assert!(told.contains("MIG-b of GPU 0"), "{told}");
+    assert!(told.contains("peak 2.9 GiB"), "{told}");
+    assert!(told.contains("1 process left behind was ended, memory back"), "{told}");
+    assert_eq!(out(&output), "gone\n", "{output:?}");
+}
+
+#[test]
+fn whoever_uses_a_part_without_a_lease_bars_that_one() {
+    let output = script_divided(
+        "(CUDA_VISIBLE_DEVICES=MIG-b; export CUDA_VISIBLE_DEVICES; use_gpu 1000) & user=$!\n\
+         until_so shows nvml-sim\n\
+         visible --mig; \"$0\" run --gpu MIG-b --no-wait -- true; echo $?; visible\n\
+         kill $user; wait $user",
+    );
+    assert_eq!(out(&output), "MIG-a\n75\nGPU-whole\n", "{output:?}");
+    assert!(told(&output).contains("MIG-b of GPU 0: used without a lease by"), "{output:?}");
+}
+
+#[test]
+fn of_a_recorded_machine_the_free_part_is_taken() {
+    let output = script(
+        "mig-a100",
+        "visible --mig; \"$0\" status --json | tr -d ' \\n' | grep -o 'MIG-[0-9a-f-]*' | tail -1",
+    );
+    let said = out(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [taken, last] = lines[..] else { panic!("{output:?}") };
+    assert!(taken.starts_with("MIG-") && taken == last, "{said}");
+}
