@@ -32,6 +32,7 @@ pub struct ModelMemory {
 struct State {
     used: u64,
     peak: u64,
+    least_refused: Option<u64>,
     /// Regions and ranges of addresses: where they begin, how long they are.
     taken: BTreeMap<u64, Taken>,
     addresses: Addresses,
@@ -76,13 +77,25 @@ impl ModelMemory {
         Bytes(self.lock().peak)
     }
 
+    /// Returns the least that a device must have to grant more than this one did, at the first
+    /// point where that would differ; `None` where nothing was refused.
+    ///
+    /// A policy that sees nothing of the device but what it grants acts alike on every device of at
+    /// least [`peak`](ModelMemory::peak) and less than this.
+    pub fn least_refused(&self) -> Option<Bytes> {
+        self.lock().least_refused.map(Bytes)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn charge(size: u64) -> Option<u64> {
-    size.checked_next_multiple_of(if size < PAGE / 2 { UNIT } else { PAGE })
+/// Returns what a driver takes for a `cudaMalloc` of `size` bytes; `None` where there is no such
+/// number.
+pub(crate) fn driver_rounded(size: u64) -> Option<u64> {
+    let size = size.checked_next_multiple_of(UNIT)?;
+    if size < PAGE / 2 { Some(size) } else { size.checked_next_multiple_of(PAGE) }
 }
 
 impl State {
@@ -93,7 +106,12 @@ impl State {
                 self.peak = self.peak.max(used);
                 Ok(())
             }
-            None => Err(Error::new(DeviceFault::OutOfMemory, what())),
+            None => {
+                let wanted = self.used.saturating_add(bytes);
+                self.least_refused =
+                    Some(self.least_refused.map_or(wanted, |least| least.min(wanted)));
+                Err(Error::new(DeviceFault::OutOfMemory, what()))
+            }
         }
     }
 
@@ -173,7 +191,7 @@ impl DeviceMemory for ModelMemory {
         if size.0 == 0 {
             return Err(invalid(what()));
         }
-        let charged = charge(size.0).ok_or_else(none)?;
+        let charged = driver_rounded(size.0).ok_or_else(none)?;
         let mut state = self.lock();
         state.take(charged, self.total, what)?;
         let Some(address) = state.addresses.place(charged) else {
@@ -273,7 +291,9 @@ mod tests {
         let a = memory.reserve(Bytes::from_mib(3)).expect("10 MiB are free");
         let b = memory.reserve(Bytes::from_mib(4)).expect("6 MiB are free");
         assert_eq!((memory.used(), b.address - a.address), (Bytes::from_mib(8), 4 << 20));
+        assert_eq!(memory.least_refused(), None);
         let error = memory.reserve(Bytes::from_mib(3)).expect_err("2 MiB are free");
+        assert_eq!(memory.least_refused(), Some(Bytes::from_mib(12)));
         assert_eq!(error.kind(), DeviceFault::OutOfMemory.into());
         memory.release(a).expect("it was reserved");
         assert!(memory.release(a).is_err());
