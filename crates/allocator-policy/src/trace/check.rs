@@ -5,6 +5,9 @@ use super::Segment;
 /// The largest size that is taken for one: a PiB, more than any device has.
 pub(crate) const LARGEST: u64 = 1 << 50;
 
+/// What every address is below, so that no sum of an address and a size overflows.
+pub(crate) const ADDRESSES: u64 = 1 << 63;
+
 /// Makes sure that the blocks of a segment follow each other from its begin to its end.
 pub(crate) fn blocks(segment: &Segment) -> Result<(), Inconsistent> {
     let mut end = segment.address;
@@ -17,7 +20,7 @@ pub(crate) fn blocks(segment: &Segment) -> Result<(), Inconsistent> {
             let address = block.address;
             return wrong(format!("a block at {address:#x} where one at {end:#x} must follow"));
         }
-        // Neither sum overflows: each size is at most LARGEST, each address below 2^63.
+        // Neither sum overflows: each size is at most LARGEST, each address below ADDRESSES.
         end += block.size;
         if end > segment.address + segment.size {
             let last = segment.address + segment.size;

@@ -2,21 +2,25 @@
 
 mod check;
 mod error;
+mod own;
 mod pickle;
+mod rmm;
 mod stacks;
 mod torch;
 
 pub use error::{Place, Problem, TraceError};
+pub use own::Writer;
 pub use stacks::{Frame, StackId, Stacks};
 
 use gpu_core::Bytes;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Everything that a file tells about the memory of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// What the file is.
+    /// Which program recorded, also where the file was converted since.
     pub format: Format,
     /// The settings of the allocator, by the names of its framework
     /// (`max_split_size` → `-1`, `roundup_power2_divisions` → `1:0,2:0,…`), where the file has them.
@@ -59,14 +63,27 @@ impl Recording {
     /// # Errors
     /// As [`Recording::read`].
     pub fn read_within(bytes: &[u8], limits: Limits) -> Result<Self, TraceError> {
-        torch::read(bytes, limits)
+        if bytes.len() as u64 > limits.bytes {
+            let problem = Problem::TooMuch { what: "bytes", limit: limits.bytes };
+            return Err(TraceError::new(Place::Whole, problem));
+        }
+        match bytes {
+            // Protocol 2 and later say so; PyTorch writes no other.
+            [0x80, ..] => torch::read(bytes, limits),
+            [b'{', ..] => own::read(bytes, limits),
+            _ if rmm::is_log(bytes) => rmm::read(bytes, limits),
+            // The first two protocols begin with any opcode, and all end with STOP.
+            [b'(' | b']' | b'}' | b'c', ..] | [.., b'.'] => torch::read(bytes, limits),
+            _ => Err(TraceError::new(Place::Whole, Problem::UnknownFormat)),
+        }
     }
 }
 
-/// Which program wrote a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// Which program recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// The project's own lines of JSON.
+    /// A program that writes the project's own lines of JSON.
     #[default]
     Own,
     /// PyTorch's `torch.cuda.memory._dump_snapshot`.
@@ -128,7 +145,8 @@ pub struct Segment {
 }
 
 /// Which of PyTorch's two pools a segment is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SegmentKind {
     /// Requests of at most 1 MiB.
     Small,
@@ -155,18 +173,34 @@ pub struct RecordedBlock {
 pub struct Event {
     /// What happened.
     pub action: Action,
-    /// Where the memory begins; for [`Action::OutOfMemory`], what the device had left.
+    /// Where the memory begins; for [`Action::OutOfMemory`], what the device had left, or
+    /// [`Event::NOT_TOLD`].
     pub address: u64,
     /// How much memory; of an allocation, what was asked for.
     pub size: u64,
     /// On which stream.
     pub stream: u64,
-    /// When, in microseconds since 1970; 0 where the recording has no clock.
+    /// When, in microseconds since 1970, in RMM's log since the midnight before it began; 0 where
+    /// the recording has no clock.
     pub time_us: u64,
 }
 
+impl Event {
+    /// What is in [`address`](Event::address) where memory did not suffice and the recording does
+    /// not tell what the device had left.
+    pub const NOT_TOLD: u64 = u64::MAX;
+
+    /// Returns what the device had left, of an event that memory did not suffice; `None` for
+    /// others and where the recording does not tell it.
+    pub fn device_free(&self) -> Option<u64> {
+        let told = self.action == Action::OutOfMemory && self.address != Event::NOT_TOLD;
+        told.then_some(self.address)
+    }
+}
+
 /// What happened, by PyTorch's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// The program got memory.
     Alloc,
@@ -183,6 +217,7 @@ pub enum Action {
     /// Pages of an expandable segment went back.
     SegmentUnmap,
     /// Memory did not suffice.
+    #[serde(rename = "oom")]
     OutOfMemory,
     /// The recording was written.
     Snapshot,

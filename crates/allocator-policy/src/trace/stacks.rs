@@ -48,6 +48,14 @@ impl Stacks {
         self.stacks.is_empty()
     }
 
+    pub(crate) fn all_frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &[u32]> {
+        self.stacks.iter().map(|stack| &**stack)
+    }
+
     /// Returns the calls of a stack, the innermost first; none for a stack of another recording.
     pub fn frames(
         &self,

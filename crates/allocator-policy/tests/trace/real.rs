@@ -16,7 +16,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
 }
 
 /// Returns the snapshots with their rows of the table: the cells after the name, as numbers.
-fn snapshots() -> Option<Vec<(String, Vec<u8>, Vec<f64>)>> {
+pub(crate) fn snapshots() -> Option<Vec<(String, Vec<u8>, Vec<f64>)>> {
     let folder = folder()?;
     let table = std::fs::read_to_string(folder.join("README.md")).unwrap();
     let rows: Vec<_> = table

@@ -1,0 +1,249 @@
+//! Recordings read from lines of JSON.
+
+use super::{
+    AnnotationLine, BlockLine, DeviceLine, EventLine, FrameLine, Header, KIND, Line, SCHEMA,
+    SegmentLine,
+};
+use crate::trace::check::{self, ADDRESSES, LARGEST};
+use crate::trace::error::{Place, Problem, TraceError, shown};
+use crate::trace::stacks::{Collector, StackId};
+use crate::trace::{
+    Action, Annotation, DeviceTrace, Event, Limits, RecordedBlock, Recording, Segment,
+};
+use gpu_core::Bytes;
+use std::collections::BTreeMap;
+
+/// Reads a file of the project's own format.
+pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
+    let mut lines = input
+        .split_inclusive(|&byte| byte == b'\n')
+        .zip(1..)
+        .filter(|(line, _)| !line.trim_ascii().is_empty());
+    let Some((first, number)) = lines.next() else {
+        return Err(TraceError::new(Place::Whole, Problem::UnknownFormat));
+    };
+    let header: Header = parsed(first).map_err(|what| what.at(number, first))?;
+    if header.kind != KIND {
+        let what = format!("the kind is '{}', not '{KIND}'", shown(header.kind.as_bytes()));
+        return Err(TraceError::malformed(Place::Line(number), what));
+    }
+    if header.schema > SCHEMA {
+        let what = format!("the schema is {}; this program knows up to {SCHEMA}", header.schema);
+        return Err(TraceError::malformed(Place::Line(number), what));
+    }
+    let mut reader = Reader { left: limits.values, most: limits.values, ..Reader::default() };
+    let mut last = number;
+    for (line, number) in lines {
+        let parsed = parsed(line).map_err(|what| what.at(number, line))?;
+        reader.line(parsed).map_err(|what| what.at(number, line))?;
+        last = number;
+    }
+    let devices = reader.finish().map_err(|problem| TraceError::new(Place::Line(last), problem))?;
+    Ok(Recording {
+        format: header.recorded_by,
+        settings: header.settings,
+        devices,
+        stacks: reader.collector.finish(),
+    })
+}
+
+/// What is wrong with a line.
+enum Wrong {
+    Malformed(String),
+    TooMuch(u64),
+}
+
+impl Wrong {
+    /// Returns the error; a line that does not end is one that was cut off.
+    fn at(self, number: u64, line: &[u8]) -> TraceError {
+        let problem = match self {
+            Wrong::TooMuch(limit) => Problem::TooMuch { what: "values", limit },
+            Wrong::Malformed(_) if !line.ends_with(b"\n") => {
+                Problem::Truncated { what: "the last line does not end".to_owned() }
+            }
+            Wrong::Malformed(what) => Problem::Malformed { what },
+        };
+        TraceError::new(Place::Line(number), problem)
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(what: String) -> Self {
+        Wrong::Malformed(what)
+    }
+}
+
+fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
+    serde_json::from_slice(line).map_err(|error| {
+        // It counts lines of its own.
+        let said = error.to_string();
+        let said = said.rsplit_once(" at line ").map_or(&*said, |(what, _)| what);
+        Wrong::Malformed(format!("{} in column {}", shown(said.as_bytes()), error.column()))
+    })
+}
+
+#[derive(Default)]
+struct Reader {
+    collector: Collector,
+    /// The frames and stacks of the file by its own numbers.
+    frames: Vec<u32>,
+    stacks: Vec<Option<StackId>>,
+    devices: BTreeMap<u32, Device>,
+    left: u64,
+    most: u64,
+}
+
+#[derive(Default)]
+struct Device {
+    trace: DeviceTrace,
+    said: DeviceLine,
+}
+
+impl Reader {
+    fn line(&mut self, line: Line<'_>) -> Result<(), Wrong> {
+        let values = match &line {
+            Line::Stack(frames) => frames.len(),
+            Line::Segment(segment) => segment.blocks.len(),
+            _ => 0,
+        };
+        let left = self.left.checked_sub(1 + values as u64);
+        self.left = left.ok_or(Wrong::TooMuch(self.most))?;
+        match line {
+            Line::Frame(FrameLine { function, file, line }) => {
+                let (function, file) = (self.collector.text(&function), self.collector.text(&file));
+                self.frames.push(self.collector.frame(function, file, line));
+            }
+            Line::Stack(frames) => {
+                let known = |frame: &u32| self.frames.get(*frame as usize).copied();
+                let frames = frames.iter().map(known).collect::<Option<Vec<_>>>();
+                let frames = frames.ok_or_else(|| "a frame that no line before has".to_owned())?;
+                self.stacks.push(self.collector.stack(&frames));
+            }
+            Line::Device(said) => {
+                let device = self.device(said.device);
+                device.trace.total = said.total_bytes.map(Bytes);
+                device.said = said;
+            }
+            Line::Segment(segment) => self.segment(segment)?,
+            Line::Annotation(AnnotationLine { device, name, begins, time_us }) => {
+                let name = self.collector.text(&name);
+                let name = self.collector.text_of(name);
+                let annotations = &mut self.device(device).trace.annotations;
+                annotations.push(Annotation { name, begins, time_us });
+            }
+            Line::Event(event) => self.event(event)?,
+        }
+        Ok(())
+    }
+
+    fn device(&mut self, device: u32) -> &mut Device {
+        let entry = self.devices.entry(device);
+        entry.or_insert_with(|| Device {
+            trace: DeviceTrace { device, ..DeviceTrace::default() },
+            said: DeviceLine::default(),
+        })
+    }
+
+    fn stack(&self, number: Option<u32>) -> Result<Option<StackId>, Wrong> {
+        let known = |number: u32| self.stacks.get(number as usize).copied();
+        match number {
+            Some(number) => {
+                Ok(known(number).ok_or_else(|| "a stack that no line before has".to_owned())?)
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn segment(&mut self, line: SegmentLine) -> Result<(), Wrong> {
+        let mut segment = Segment {
+            address: address(line.address)?,
+            size: size(line.size_bytes)?,
+            stream: line.stream,
+            kind: line.pool,
+            pool: line.private_pool,
+            expandable: line.expandable,
+            blocks: Vec::with_capacity(line.blocks.len()),
+        };
+        if segment.size == 0 {
+            return Err("a segment of no bytes".to_owned().into());
+        }
+        let (mut next, mut stacks) = (segment.address, Vec::new());
+        for BlockLine { size_bytes, requested_bytes, state, stack } in line.blocks {
+            let requested = requested_bytes.map(size).transpose()?;
+            let size = size(size_bytes)?;
+            stacks.extend(self.stack(stack)?.map(|stack| (next, stack)));
+            segment.blocks.push(RecordedBlock { address: next, size, requested, state: state.0 });
+            next = next.saturating_add(size);
+        }
+        check::blocks(&segment).map_err(|inconsistent| inconsistent.what)?;
+        let trace = &mut self.device(line.device).trace;
+        trace.block_stacks.extend(stacks);
+        trace.segments.get_or_insert_default().push(segment);
+        Ok(())
+    }
+
+    fn event(&mut self, line: EventLine) -> Result<(), Wrong> {
+        let stack = self.stack(line.stack)?;
+        let (address, size) = match (line.action, line.address) {
+            (Action::OutOfMemory, _) => {
+                (line.device_free_bytes.unwrap_or(Event::NOT_TOLD), line.size_bytes)
+            }
+            (_, Some(at)) => (address(at)?, size(line.size_bytes)?),
+            (_, None) => return Err("the address is missing".to_owned().into()),
+        };
+        let EventLine { action, stream, time_us, .. } = line;
+        let trace = &mut self.device(line.device).trace;
+        trace.events.push(Event { action, address, size, stream, time_us });
+        if stack.is_some() || !trace.event_stacks.is_empty() {
+            // Empty until the first event that has one.
+            trace.event_stacks.resize(trace.events.len() - 1, None);
+            trace.event_stacks.push(stack);
+        }
+        Ok(())
+    }
+
+    /// Returns the traces, once they hold what the lines of their devices said.
+    fn finish(&mut self) -> Result<Vec<DeviceTrace>, Problem> {
+        let devices = std::mem::take(&mut self.devices).into_values();
+        let finished = devices.map(|Device { mut trace, said }| {
+            let held = trace.segments.as_ref().map_or(0, Vec::len) as u64;
+            let happened = trace.events.len() as u64;
+            for (what, listed, said) in
+                [("segments", held, said.segments), ("events", happened, said.events)]
+            {
+                if let Some(said) = said.filter(|&said| said != listed) {
+                    let device = trace.device;
+                    let what = format!("{listed} of {said} {what} of device {device} are listed");
+                    return Err(match listed < said {
+                        true => Problem::Truncated { what },
+                        false => Problem::Malformed { what },
+                    });
+                }
+            }
+            if said.segments.is_some() {
+                trace.segments.get_or_insert_default();
+            }
+            if let Some(segments) = &mut trace.segments {
+                check::order(segments).map_err(|(one, other)| Problem::Malformed {
+                    what: format!("the segments at {one:#x} and {other:#x} overlap"),
+                })?;
+            }
+            Ok(trace)
+        });
+        finished.collect()
+    }
+}
+
+fn address(address: u64) -> Result<u64, Wrong> {
+    if address >= ADDRESSES {
+        return Err(format!("the address {address:#x} is beyond any device").into());
+    }
+    Ok(address)
+}
+
+fn size(size: u64) -> Result<u64, Wrong> {
+    if size > LARGEST {
+        return Err(format!("{size} bytes are more than any device has").into());
+    }
+    Ok(size)
+}
