@@ -33,6 +33,7 @@ use crate::failure::{Failure, Shortage};
 use crate::free_set::{Free, FreeSet};
 use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
+use crate::sums::left;
 use gpu_core::{Bytes, DeviceMemory, Region};
 use regions::{Held, Regions};
 use statistics::Counts;
@@ -383,15 +384,11 @@ impl<M: DeviceMemory> Bfc<M> {
 
     fn shortage(&mut self, asked: u64, tried: Option<u64>) -> Failure {
         self.counts.out_of_memory += 1;
-        let free = |memory: gpu_core::MemoryInfo| {
-            let taken = memory.used.ok()? + memory.reserved.unwrap_or_default();
-            Some(memory.total.ok()?.saturating_sub(taken))
-        };
         Failure::OutOfMemory(Box::new(Shortage {
             asked: Bytes(asked),
             segment: Bytes(tried.or_else(|| round(asked.max(1))).unwrap_or(asked)),
             limit: Some(self.limit()),
-            device_free: self.memory.info().ok().and_then(free),
+            device_free: self.memory.info().ok().and_then(left),
             reserved: Bytes(self.counts.pool),
             in_use: Bytes(self.counts.in_use),
             largest_free: Bytes(self.largest_free()),

@@ -1,6 +1,7 @@
 //! What can be set of TensorFlow's allocator.
 
 use super::round;
+use crate::sums::left;
 use gpu_core::{Bytes, MemoryInfo};
 use serde::{Deserialize, Serialize};
 
@@ -135,10 +136,7 @@ impl Settings {
     /// Returns the most that is taken of a device whose memory is this; all there is where the
     /// device does not tell.
     pub(super) fn limit_on(&self, memory: MemoryInfo) -> u64 {
-        let free = || {
-            let taken = memory.used.unwrap_or_default() + memory.reserved.unwrap_or_default();
-            Some(memory.total.ok()?.saturating_sub(taken))
-        };
+        let free = || left(memory);
         let limit = self.limit.or_else(|| Some(default_limit(free()?, self.compute_capability)));
         limit.map_or(u64::MAX, |limit| limit.0)
     }

@@ -27,7 +27,8 @@ fn settings() -> impl Strategy<Value = Settings> {
 /// Returns what the modelled device takes for what is held.
 fn charged(policy: &impl Policy) -> u64 {
     let sizes = policy.segments().into_iter().map(|segment| segment.size.0);
-    sizes.map(|size| size.next_multiple_of(if size < 1 << 20 { 512 } else { 2 << 20 })).sum()
+    let sizes = sizes.map(|size| size.next_multiple_of(512));
+    sizes.map(|size| if size < 1 << 20 { size } else { size.next_multiple_of(2 << 20) }).sum()
 }
 
 proptest! {

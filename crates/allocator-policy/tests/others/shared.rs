@@ -1,0 +1,108 @@
+//! A policy for several threads.
+
+use crate::stage::Faulty;
+use gpu_allocator_policy::bfc::Settings;
+use gpu_allocator_policy::{Bfc, Buffer, Direct, Failure, ModelMemory, Policy, Shared, Stream};
+use gpu_core::{Bytes, DeviceFault};
+use std::sync::Arc;
+use std::thread;
+
+fn bfc(memory: Arc<ModelMemory>) -> Shared<Bfc<Arc<ModelMemory>>> {
+    let settings = Settings { limit: Some(Bytes::from_mib(64)), ..Settings::default() };
+    Shared::new(Bfc::new(memory, settings).expect("a limit is set"))
+}
+
+#[test]
+fn it_may_go_to_other_threads() {
+    fn sendable<T: Send + Sync + 'static>() {}
+    sendable::<Shared<Bfc<ModelMemory>>>();
+    sendable::<Buffer<Bfc<ModelMemory>>>();
+    sendable::<Shared<Direct<Arc<dyn gpu_core::DeviceMemory>>>>();
+}
+
+#[test]
+fn buffers_go_back_by_themselves_and_may_outlive_the_handle() {
+    let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
+    let shared = bfc(Arc::clone(&memory));
+    let first = shared.allocate(Bytes(1000), Stream(0)).expect("64 MiB are free");
+    let second = shared.allocate(Bytes(1000), Stream(0)).expect("64 MiB are free");
+    assert_eq!((first.size(), first.address() + 1024), (Bytes(1024), second.address()));
+    let in_use = || shared.with(|bfc| bfc.in_use()).expect("nothing panicked");
+    assert_eq!(in_use(), Bytes(2048));
+    drop(first);
+    assert_eq!(in_use(), Bytes(1024));
+    drop(shared);
+    assert_eq!(memory.used(), Bytes::from_mib(64), "a buffer is still there");
+    drop(second);
+    assert_eq!(memory.used(), Bytes(0));
+}
+
+#[test]
+fn threads_take_and_give_back() {
+    let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
+    let shared = bfc(Arc::clone(&memory));
+    let workers: Vec<_> = (0..4u64)
+        .map(|nth| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let size = |step: u64| Bytes(1 + (nth * 7919 + step * 104_729) % 100_000);
+                let kept: Vec<_> =
+                    (0..200).map(|step| shared.allocate(size(step), Stream(nth))).collect();
+                kept.into_iter().step_by(2).collect::<Result<Vec<_>, _>>()
+            })
+        })
+        .collect();
+    let kept: Vec<_> = workers
+        .into_iter()
+        .flat_map(|worker| worker.join().expect("it ends").expect("64 MiB are free"))
+        .collect();
+    let mut ranges: Vec<_> = kept.iter().map(|one| (one.address(), one.size().0)).collect();
+    ranges.sort_unstable();
+    assert!(ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+    let usage = shared.with(|bfc| bfc.usage()).expect("nothing panicked");
+    assert_eq!((usage.allocations, kept.len()), (400, 400));
+    drop((kept, shared));
+    assert_eq!(memory.used(), Bytes(0));
+}
+
+#[test]
+fn retired_buffers_are_completed_by_the_handle() {
+    let shared = bfc(Arc::new(ModelMemory::new(Bytes::from_mib(64))));
+    let all = shared.allocate(Bytes::from_mib(64), Stream(0)).expect("64 MiB are free");
+    let retired = all.retire().expect("it is of this policy");
+    assert!(shared.allocate(Bytes(1), Stream(0)).is_err());
+    shared.complete(retired).expect("it is of this policy");
+    assert!(shared.allocate(Bytes(1), Stream(0)).is_ok());
+}
+
+#[test]
+fn a_free_that_fails_is_told_and_made_good_at_the_end() {
+    let memory = Faulty::new(Bytes::from_mib(64));
+    let shared = Shared::new(Direct::new(Arc::clone(&memory)));
+    let take = || shared.allocate(Bytes::from_mib(2), Stream(0)).expect("64 MiB are free");
+    let (told, silent) = (take(), take());
+    memory.fail(1, DeviceFault::InUse);
+    assert!(matches!(told.free(), Err(Failure::Device(_))));
+    memory.fail(1, DeviceFault::InUse);
+    drop(silent);
+    assert_eq!(memory.model.used(), Bytes::from_mib(4));
+    drop(shared);
+    assert_eq!(memory.model.used(), Bytes(0));
+}
+
+#[test]
+fn after_a_panic_nothing_moves_and_all_goes_back_in_the_end() {
+    let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
+    let shared = bfc(Arc::clone(&memory));
+    let (kept, freed) =
+        (shared.allocate(Bytes(1), Stream(0)), shared.allocate(Bytes(1), Stream(0)));
+    let other = shared.clone();
+    let panicked = thread::spawn(move || other.with(|_| panic!("in the middle of its books")));
+    assert!(panicked.join().is_err());
+    let refused = shared.allocate(Bytes(1), Stream(0)).expect_err("it panicked");
+    assert_eq!(refused.to_string(), "use the memory policy");
+    assert!(freed.expect("64 MiB are free").free().is_err());
+    assert!(shared.with(|bfc| bfc.usage()).is_err());
+    drop((shared, kept));
+    assert_eq!(memory.used(), Bytes(0));
+}
