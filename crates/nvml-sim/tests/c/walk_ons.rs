@@ -277,7 +277,7 @@ fn a_command_has_the_devices_as_long_as_it_runs_and_its_code_is_passed() {
     for (value, words, why) in [
         (Some(""), &["--use", "visible:1"][..], "CUDA_VISIBLE_DEVICES shows none"),
         (Some("1,1"), &["--use", "visible:1"], "CUDA_VISIBLE_DEVICES shows none"),
-        (Some("MIG-a"), &["--use", "visible:1"], "use 'MIG-a': it is no whole device"),
+        (Some("MIG-a"), &["--use", "visible:1"], "CUDA_VISIBLE_DEVICES shows none"),
         (None, &["--use", "4:1"], "the machine has no such device"),
         (None, &["--use", "1:1,visible:1"], "use GPU 1: it is named twice"),
         (None, &["--use", "1:1", "--", "/nobody/has/this"], "failed to run '/nobody/has/this'"),
