@@ -243,6 +243,9 @@ impl ReapArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopoArgs {
+    /// Show the matrix; this is what happens without a word.
+    #[arg(short = 'm', long, conflicts_with = "svg")]
+    matrix: bool,
     /// Draw a picture into this file instead; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,

@@ -144,6 +144,10 @@ pub(crate) struct RunArgs {
     /// How long users of safe-gpu are kept waiting for the command to use its devices.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) handoff_timeout: Duration,
+    /// Write what it came to into this file, one JSON object; --json writes the same as the last
+    /// line on standard error, behind what the command wrote there.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// The command to run, after `--`.
     #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,

@@ -138,7 +138,7 @@ pub(super) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
         let age = words::age(now.since(lease.since));
         let share = asked_memory(&lease.claim);
         let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
-        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(&owner(lease), 20);
+        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(owner(lease), 20);
         let line = line.dim(format_args!(" · {age}{share}"));
         if lease.command.is_empty() {
             return line;

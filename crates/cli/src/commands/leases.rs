@@ -14,6 +14,18 @@ use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
 use gpu_host::FileLocks;
 use gpu_steward::{Leased, Listing, Ports, Queued, listing};
 
+/// The columns of the table, of which a narrow terminal leaves some to `--json`.
+const COLUMNS: [(&str, Align); 6] = [
+    ("user", Align::Left),
+    ("GPUs", Align::Left),
+    ("share", Align::Right),
+    ("since", Align::Right),
+    ("process", Align::Right),
+    ("command", Align::Left),
+];
+const LEFT_OUT: [usize; 2] = [2, 4];
+const NARROW: usize = 60;
+
 pub(crate) fn run(
     args: &LeasesArgs,
     global: &Global,
@@ -83,15 +95,15 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing) -> Result<(), F
     }
     let now = snapshot.taken_at;
     if !listing.leases.is_empty() {
-        let mut table = Table::new(&[
-            ("user", Align::Left),
-            ("GPUs", Align::Left),
-            ("share", Align::Right),
-            ("since", Align::Right),
-            ("process", Align::Right),
-            ("command", Align::Left),
-        ]);
-        listing.leases.iter().for_each(|leased| table.row(row(leased, now)));
+        let is_narrow = screen.room(0) < NARROW;
+        let shown = |column: usize| !(is_narrow && LEFT_OUT.contains(&column));
+        let columns: Vec<_> = (0..).zip(COLUMNS).filter(|(column, _)| shown(*column)).collect();
+        let heads: Vec<_> = columns.into_iter().map(|(_, head)| head).collect();
+        let mut table = Table::new(&heads);
+        for leased in &listing.leases {
+            let cells = (0..).zip(row(leased, now)).filter(|(column, _)| shown(*column));
+            table.row(cells.map(|(_, cell)| cell));
+        }
         table.print(screen)?;
     }
     if !listing.queue.is_empty() {

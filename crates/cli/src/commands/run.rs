@@ -3,9 +3,11 @@
 //! This is the supervisor's part, for which the [front](super::front) stands: it claims, starts the
 //! program, and cleans up, also when the front is killed.
 
+mod report;
+
 use super::shim::Shim;
 use crate::args::{Global, RunArgs};
-use crate::claiming::{self, chosen, failure, gpus};
+use crate::claiming::{self, asked_memory, chosen, failure, gpus};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
@@ -13,12 +15,10 @@ use crate::source::{CLAIMS, Source, roots};
 use crate::terminal::{Line, one_line};
 use crate::waiting::Teller;
 use crate::words;
-use gpu_core::{ActToken, Ending, ErrorKind, Launch, Origin, ProcessFault, ProcessKey};
+use gpu_core::{ActToken, Bytes, Ending, ErrorKind, Launch, Origin, ProcessFault, ProcessKey};
 use gpu_host::supervise::{LinuxLauncher, end_as, find_program};
-use gpu_reaper::{Action, Outcome};
-use gpu_steward::{
-    DeviceUse, Event, Grant, HandOff, NotGranted, NotRun, OnDeath, Ports, RunOrder, RunReport,
-};
+use gpu_steward::{Event, Grant, HandOff, NotGranted, NotRun, OnDeath, Ports, RunOrder, RunReport};
+use report::{ReportFile, above, exit, summary};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -37,7 +37,11 @@ fn not_started(error: &gpu_core::Error) -> Failure {
         ErrorKind::Process(ProcessFault::NotPermitted) => Exit::CommandNotRun,
         _ => Exit::Own,
     };
-    Failure::from(error.clone()).ending(exit)
+    let failure = Failure::from(error.clone()).ending(exit);
+    match exit {
+        Exit::CommandNotRun => failure.with_hint("chmod +x makes a program of a file that is one"),
+        _ => failure,
+    }
 }
 
 /// Does what the front stands for.
@@ -99,15 +103,18 @@ pub(crate) fn supervise(
         queue: Teller::new(&wanted.request.claim, global.quiet),
         launcher: &launcher,
         on_death: order.on_death,
+        share: asked_memory(&wanted.request.claim),
+        is_over: false,
         asked: None,
         has_waited: false,
         told_waiting: false,
     };
+    let file = args.report.as_deref().map(ReportFile::create).transpose().map_err(own)?;
     wanted.notes.iter().for_each(|note| watch.tell(note));
     let token = ActToken::the_user_asked();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
     match ran {
-        Ok(report) => Ok(watch.end(global, &report)),
+        Ok(report) => Ok(watch.end(global, &report, file)),
         Err(NotRun::NotGranted(NotGranted::Stopped) | NotRun::Stopped) => Ok(watch.stopped()),
         Err(NotRun::NotGranted(why)) => Err(own(failure(&wanted, why))),
         Err(NotRun::NotStarted(error)) => Err(not_started(&error)),
@@ -121,6 +128,10 @@ struct Watch<'a> {
     queue: Teller,
     launcher: &'a LinuxLauncher,
     on_death: OnDeath,
+    /// The memory that it has of each device; `None` for whole ones.
+    share: Option<Bytes>,
+    /// All of it is to end, the program itself too.
+    is_over: bool,
     /// The signal by which somebody asked to end before the program ran.
     asked: Option<i32>,
     has_waited: bool,
@@ -147,8 +158,12 @@ impl Watch<'_> {
             Event::NotPassed(_, error) => {
                 self.tell(&format!("could not pass the signal on: failed to {}", error.fault()));
             }
-            Event::LimitReached => self.tell("the time is over; the program is ended"),
+            Event::LimitReached => {
+                self.is_over = true;
+                self.tell("the time is over; the program is ended");
+            }
             Event::Abandoned if self.on_death == OnDeath::End => {
+                self.is_over = true;
                 self.tell("nobody waits for the program any more; it is ended");
             }
             Event::Abandoned => {}
@@ -205,18 +220,22 @@ impl Watch<'_> {
     fn cleaning_up(&self, event: &gpu_reaper::Event<'_>) {
         if let gpu_reaper::Event::Signalled(target, signal) = event {
             let who = words::process(target.key.pid, &target.process.name);
-            self.tell(&format!("{signal} to {who}, which was left behind"));
+            let why = if self.is_over { "" } else { ", which was left behind" };
+            self.tell(&format!("{signal} to {who}{why}"));
         }
     }
 
     /// Tells the last line, and returns how to end.
-    fn end(&self, global: &Global, report: &RunReport) -> Exit {
+    fn end(&self, global: &Global, report: &RunReport, file: Option<ReportFile>) -> Exit {
         if global.json {
-            if let Ok(text) = one_line(&json::Run::of(report)) {
+            if let Ok(text) = one_line(&json::Run::of(report, exit(report).code(), self.share)) {
                 let _ = writeln!(std::io::stderr(), "{text}");
             }
         } else {
-            self.tell(&summary(report));
+            self.tell(&summary(report, self.share));
+            for above in above(report, self.share) {
+                self.tell(&format!("mind: {above}; what is beyond its share may be another's"));
+            }
             for left in &report.still_there {
                 let who = words::process(left.key.pid, &left.name);
                 self.tell(&format!("mind: {who} is still there"));
@@ -229,9 +248,13 @@ impl Watch<'_> {
                 None => {}
             }
         }
-        match report.limit_hit {
-            true => Exit::LimitHit,
-            false => Exit::Passed(u8::try_from(end_as(report.ending)).unwrap_or(u8::MAX)),
+        // The program's code is what a script waits for; a file is not to take its place.
+        if let Some(lacks) = file.and_then(|file| file.write(report, self.share)) {
+            self.tell(&format!("mind: {lacks}"));
+        }
+        match exit(report) {
+            Exit::Passed(_) => Exit::Passed(u8::try_from(end_as(report.ending)).unwrap_or(u8::MAX)),
+            exit => exit,
         }
     }
 
@@ -241,93 +264,5 @@ impl Watch<'_> {
             let line = Line::new().plain("gpuws: ").plain(text);
             let _ = writeln!(std::io::stderr(), "{}", line.text());
         }
-    }
-}
-
-/// `done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
-fn summary(report: &RunReport) -> String {
-    let head = match (report.limit_hit, report.ending) {
-        (true, _) => "ended at its time limit after".to_owned(),
-        (false, Ending::Code(0)) => "done in".to_owned(),
-        (false, Ending::Code(code)) => format!("ended with {code} after"),
-        (false, Ending::Signal(signal)) => format!("ended by signal {signal} after"),
-    };
-    let mut parts = vec![format!("{head} {}", lasted(report.elapsed))];
-    let peak = |used: &DeviceUse| match used.peak {
-        Ok(bytes) => format!("{:.1}", bytes.gib()),
-        Err(_) => "?".to_owned(),
-    };
-    // A program that ended before the first look was not seen on any.
-    if report.devices.iter().any(|used| used.peak.is_ok()) {
-        let peaks: Vec<String> = report.devices.iter().map(peak).collect();
-        parts.push(format!("peak {} GiB", peaks.join(", ")));
-    }
-    parts.push(device_time(report.device_time()));
-    let ended = |action: &&Action| matches!(action.outcome, Outcome::Ended { .. });
-    let ended = report.left_behind.iter().filter(ended).count();
-    if ended > 0 {
-        let left = words::count(ended, "process", "processes");
-        let back = match report.memory_back {
-            Ok(true) => ", memory back",
-            _ => "",
-        };
-        let were = if ended == 1 { "was" } else { "were" };
-        parts.push(format!("{left} left behind {were} ended{back}"));
-    }
-    parts.join(" · ")
-}
-
-/// `42.1 s`, `2 h 11 min`.
-fn lasted(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{:.1} s", time.as_secs_f64()),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
-fn device_time(time: Duration) -> String {
-    match time.as_secs() {
-        0..3600 => format!("{:.1} GPU-seconds", time.as_secs_f64()),
-        _ => format!("{:.2} GPU-hours", time.as_secs_f64() / 3600.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gpu_core::{Bytes, DeviceId, LeaseId, Pid};
-
-    #[test]
-    fn the_last_line_says_what_it_took_and_what_was_cleaned_up() {
-        let used = |index, mib| DeviceUse {
-            device: DeviceId::from_index(index),
-            peak: Ok(Bytes::from_mib(mib)),
-            held_for: Duration::from_secs(7_866),
-        };
-        let ended = |pid| Action {
-            pid: Pid(pid),
-            name: "worker".to_owned(),
-            outcome: Outcome::Ended { after_ms: 10 },
-            signals: Vec::new(),
-        };
-        let report = RunReport {
-            lease: LeaseId::parse("1-a").unwrap(),
-            ending: Ending::Code(0),
-            limit_hit: false,
-            abandoned: false,
-            devices: vec![used(4, 38_298), used(5, 37_786)],
-            elapsed: Duration::from_secs(7_860),
-            left_behind: vec![ended(1), ended(2)],
-            still_there: Vec::new(),
-            memory_back: Ok(true),
-            stopped: None,
-        };
-        assert_eq!(
-            summary(&report),
-            "done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · \
-             2 processes left behind were ended, memory back"
-        );
     }
 }

@@ -3,7 +3,7 @@
 use super::{Device, SCHEMA};
 use crate::claiming::{asked_memory, passed};
 use crate::waiting::owner;
-use gpu_core::{DeviceId, DeviceState, Entry, Origin, Reading};
+use gpu_core::{Bytes, DeviceId, DeviceState, Ending, Entry, Origin, Reading};
 use gpu_reaper::Outcome;
 use gpu_steward::{Decision, Grant, Leased, Listing, Preview, Queued, Refused, RunReport};
 use serde::Serialize;
@@ -106,7 +106,11 @@ impl Released {
 pub(crate) struct Run {
     schema: u32,
     lease: String,
-    exit_code: i32,
+    /// What gpuws itself ends with: 124 where the time limit ended the command.
+    exit_code: u8,
+    /// What the command ended with; null where a signal ended it.
+    command_exit_code: Option<i32>,
+    command_signal: Option<i32>,
     limit_hit: bool,
     elapsed_ms: u64,
     gpu_time_ms: u64,
@@ -122,6 +126,8 @@ struct Used {
     #[serde(flatten)]
     device: Device,
     peak_memory_bytes: Option<u64>,
+    /// The memory that it had; null for a whole device.
+    share_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -132,22 +138,29 @@ struct Left {
 }
 
 impl Run {
-    pub(crate) fn of(report: &RunReport) -> Self {
+    pub(crate) fn of(report: &RunReport, exit_code: u8, share: Option<Bytes>) -> Self {
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let used = report.devices.iter().map(|used| Used {
             device: Device::of(&used.device),
             peak_memory_bytes: used.peak.ok().map(|bytes| bytes.0),
+            share_bytes: share.map(|bytes| bytes.0),
         });
         let left = report.left_behind.iter().map(|action| Left {
             pid: action.pid.0,
             name: action.name.clone(),
             outcome: action.outcome.clone(),
         });
+        let (command_exit_code, command_signal) = match report.ending {
+            Ending::Code(code) => (Some(code), None),
+            Ending::Signal(signal) => (None, Some(signal)),
+        };
         Run {
             schema: SCHEMA,
             lease: report.lease.to_string(),
-            exit_code: report.ending.code(),
+            exit_code,
+            command_exit_code,
+            command_signal,
             limit_hit: report.limit_hit,
             elapsed_ms: millis(report.elapsed),
             gpu_time_ms: millis(report.device_time()),

@@ -4,8 +4,17 @@ use std::process::{Command, Output, Stdio};
 
 pub(crate) const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 
+/// Ends with 0 once users of safe-gpu are let go, as a job is whose devices were seen in use.
+const LET_GO: &str = "import fcntl, glob, os
+names = glob.glob(os.environ['GPUWS_SIM_SESSION'] + '/**/gpu-lock-magic*', recursive=True)
+for name in names:
+    fcntl.lockf(open(name, 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)
+raise SystemExit(not names)
+";
+
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
-/// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
+/// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed;
+/// `python3 let-go.py` succeeds once the devices of a run were seen in use.
 pub(crate) fn script(machine: &str, script: &str) -> Output {
     let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1 \
                  ${2:+--seconds $2}; }\n\
@@ -20,6 +29,7 @@ pub(crate) fn script(machine: &str, script: &str) -> Output {
     }
     command.env("NO_COLOR", "1").stdin(Stdio::null());
     let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("let-go.py"), LET_GO).unwrap();
     let output = command.current_dir(folder.path()).output().unwrap();
     assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
     assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");

@@ -1,0 +1,158 @@
+//! What a run came to: a line for people, and a file for programs.
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::terminal::one_line;
+use crate::words;
+use gpu_core::{Bytes, Ending};
+use gpu_reaper::{Action, Outcome};
+use gpu_steward::{DeviceUse, RunReport};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A file for the report of a run, open since before it began: that it cannot be written is known
+/// before a device is claimed, and a report of another run is gone.
+pub(super) struct ReportFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl ReportFile {
+    /// Opens it, without what was in it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let file = File::create(path)
+            .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
+        Ok(ReportFile { path: path.to_owned(), file })
+    }
+
+    /// Writes the report, and returns what went wrong.
+    pub(super) fn write(mut self, report: &RunReport, share: Option<Bytes>) -> Option<String> {
+        let text = one_line(&json::Run::of(report, exit(report).code(), share));
+        let written = text.map_err(Into::into).and_then(|text| writeln!(self.file, "{text}"));
+        let error: std::io::Error = written.err()?;
+        Some(format!("failed to write '{}': {error}", self.path.display()))
+    }
+}
+
+/// Returns how gpuws ends for a run that came to this.
+pub(super) fn exit(report: &RunReport) -> Exit {
+    match report.limit_hit {
+        true => Exit::LimitHit,
+        false => Exit::Passed(u8::try_from(report.ending.code()).unwrap_or(u8::MAX)),
+    }
+}
+
+/// Says of which devices it took more than its share.
+pub(super) fn above(report: &RunReport, share: Option<Bytes>) -> Vec<String> {
+    let Some(share) = share else { return Vec::new() };
+    let above = report.devices.iter().filter_map(|used| {
+        let peak = used.peak.ok().filter(|peak| *peak > share)?;
+        let index = used.device.index;
+        Some(format!("it took {:.1} of {:.1} GiB of GPU {index}", peak.gib(), share.gib()))
+    });
+    above.collect()
+}
+
+/// `done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
+pub(super) fn summary(report: &RunReport, share: Option<Bytes>) -> String {
+    let head = match (report.limit_hit, report.ending) {
+        (true, _) => "ended at its time limit after".to_owned(),
+        (false, Ending::Code(0)) => "done in".to_owned(),
+        (false, Ending::Code(code)) => format!("ended with {code} after"),
+        (false, Ending::Signal(signal)) => format!("ended by signal {signal} after"),
+    };
+    let mut parts = vec![format!("{head} {}", lasted(report.elapsed))];
+    let peak = |used: &DeviceUse| match used.peak {
+        Ok(bytes) => format!("{:.1}", bytes.gib()),
+        Err(_) => "?".to_owned(),
+    };
+    // A program that ended before the first look was not seen on any.
+    if report.devices.iter().any(|used| used.peak.is_ok()) {
+        let peaks: Vec<String> = report.devices.iter().map(peak).collect();
+        let share = share.filter(|_| !above(report, share).is_empty());
+        let of = share.map_or(String::new(), |share| format!(" of {:.1}", share.gib()));
+        parts.push(format!("peak {}{of} GiB", peaks.join(", ")));
+    }
+    parts.push(device_time(report.device_time()));
+    let ended = |action: &&Action| matches!(action.outcome, Outcome::Ended { .. });
+    let ended = report.left_behind.iter().filter(ended).count();
+    if ended > 0 {
+        let left = words::count(ended, "process", "processes");
+        let back = match report.memory_back {
+            Ok(true) => ", memory back",
+            _ => "",
+        };
+        let were = if ended == 1 { "was" } else { "were" };
+        // Of a job that was to end nothing was left behind.
+        let which = if report.limit_hit || report.abandoned { "of it" } else { "left behind" };
+        parts.push(format!("{left} {which} {were} ended{back}"));
+    }
+    parts.join(" · ")
+}
+
+/// `42.1 s`, `2 h 11 min`.
+fn lasted(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+fn device_time(time: Duration) -> String {
+    match time.as_secs() {
+        0..3600 => format!("{:.1} GPU-seconds", time.as_secs_f64()),
+        _ => format!("{:.2} GPU-hours", time.as_secs_f64() / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{DeviceId, LeaseId, Pid};
+
+    #[test]
+    fn the_last_line_says_what_it_took_and_what_was_cleaned_up() {
+        let used = |index, mib| DeviceUse {
+            device: DeviceId::from_index(index),
+            peak: Ok(Bytes::from_mib(mib)),
+            held_for: Duration::from_secs(7_866),
+        };
+        let ended = |pid| Action {
+            pid: Pid(pid),
+            name: "worker".to_owned(),
+            outcome: Outcome::Ended { after_ms: 10 },
+            signals: Vec::new(),
+        };
+        let report = RunReport {
+            lease: LeaseId::parse("1-a").unwrap(),
+            ending: Ending::Code(0),
+            limit_hit: false,
+            abandoned: false,
+            devices: vec![used(4, 38_298), used(5, 37_786)],
+            elapsed: Duration::from_secs(7_860),
+            left_behind: vec![ended(1), ended(2)],
+            still_there: Vec::new(),
+            memory_back: Ok(true),
+            stopped: None,
+        };
+        assert_eq!(
+            summary(&report, None),
+            "done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · \
+             2 processes left behind were ended, memory back"
+        );
+        let share = Some(Bytes::from_mib(37_888));
+        assert!(summary(&report, share).contains(" · peak 37.4, 36.9 of 37.0 GiB · "));
+        assert_eq!(above(&report, share), ["it took 37.4 of 37.0 GiB of GPU 4"]);
+        assert_eq!(above(&report, Some(Bytes::from_mib(38_298))), [""; 0]);
+        let limited = RunReport { limit_hit: true, ending: Ending::Signal(15), ..report };
+        assert!(summary(&limited, None).ends_with("2 processes of it were ended, memory back"));
+    }
+}
