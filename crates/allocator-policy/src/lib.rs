@@ -12,6 +12,7 @@ pub mod caching;
 mod choice;
 mod direct;
 pub mod environment;
+pub mod explain;
 mod failure;
 mod free_set;
 mod logical;

@@ -1,28 +1,48 @@
 //! `gpuws mem explain --json`.
 
-use super::SCHEMA;
-use gpu_core::Bytes;
+use super::{Head, SCHEMA};
+use gpu_allocator_policy::explain::{Account, Cause, Diagnosis, Remedy};
+use gpu_core::{Bytes, Snapshot};
 use gpu_text::oom::{self, Figure, Report};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// What a log says about memory that ran out.
+/// What a log says about memory that ran out, and why it did.
 #[derive(Serialize)]
 pub(crate) struct Explained<'a> {
     schema: u32,
     events: Vec<Event<'a>>,
     /// The log has more than was read.
     is_cut: bool,
+    /// The machine that was looked at beside the log; null without a look.
+    looked_at: Option<Head>,
 }
 
 impl<'a> Explained<'a> {
-    pub(crate) fn of(report: &'a Report) -> Self {
+    pub(crate) fn of(
+        report: &'a Report,
+        diagnoses: &'a [Diagnosis],
+        look: Option<&Snapshot>,
+    ) -> Self {
+        let events = report.events.iter().zip(diagnoses);
         Explained {
             schema: SCHEMA,
-            events: report.events.iter().map(Event::of).collect(),
+            events: events.map(|(event, diagnosis)| Event::of(event, diagnosis)).collect(),
             is_cut: report.is_cut,
+            looked_at: look.map(Head::of),
         }
     }
+}
+
+/// Why a request failed.
+#[derive(Serialize)]
+struct Why<'a> {
+    cause: Cause,
+    #[serde(flatten)]
+    account: &'a Account,
+    reasons: &'a [String],
+    contradictions: &'a [String],
+    now: &'a [String],
 }
 
 /// One failed request. Each figure stands as printed, and beside it in bytes; null where the text
@@ -76,6 +96,8 @@ struct Event<'a> {
     ladder: Option<Vec<&'a str>>,
     ladder_bytes: Option<Vec<Option<Bytes>>>,
     rematerialization: Option<Rematerialization<'a>>,
+    diagnosis: Why<'a>,
+    remedies: &'a [Remedy],
 }
 
 #[derive(Serialize)]
@@ -126,7 +148,7 @@ fn rows<T, R>(items: &[T], row: impl FnMut(&T) -> R) -> Option<Vec<R>> {
 }
 
 impl<'a> Event<'a> {
-    fn of(event: &'a oom::Event) -> Self {
+    fn of(event: &'a oom::Event, diagnosis: &'a Diagnosis) -> Self {
         let dump = &event.dump;
         Event {
             line: event.line,
@@ -182,6 +204,14 @@ impl<'a> Event<'a> {
             ladder: (!event.ladder.is_empty())
                 .then(|| event.ladder.iter().map(|rung| rung.text.as_str()).collect()),
             ladder_bytes: rows(&event.ladder, |rung| rung.bytes),
+            diagnosis: Why {
+                cause: diagnosis.cause,
+                account: &diagnosis.account,
+                reasons: &diagnosis.reasons,
+                contradictions: &diagnosis.contradictions,
+                now: &diagnosis.now,
+            },
+            remedies: &diagnosis.remedies,
             rematerialization: event.rematerialization.as_ref().map(|complaint| {
                 Rematerialization {
                     limit: &complaint.limit.text,

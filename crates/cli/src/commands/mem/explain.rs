@@ -1,19 +1,73 @@
 //! `gpuws mem explain`: what a message about memory that ran out says, why it came, what to set.
 
+mod figures;
+mod machine;
+mod page;
+
 use crate::args::{ExplainArgs, Global};
 use crate::commands::parse;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::terminal::Screen;
+use crate::terminal::{Line, Screen};
+use crate::words;
+use gpu_allocator_policy::explain::{Diagnosis, explain};
+use gpu_text::oom;
+
+/// So many events are shown; JSON has all.
+const MOST_SHOWN: usize = 20;
 
 pub(crate) fn run(
     args: &ExplainArgs,
-    _global: &Global,
+    global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let bytes = parse::read(&args.file)?;
-    let report = gpu_text::oom::read(&bytes);
-    screen.json(&json::Explained::of(&report))?;
-    Ok(if report.events.is_empty() { Exit::Remains } else { Exit::Done })
+    let report = oom::read(&parse::read(&args.file)?);
+    let none = report.events.is_empty();
+    let look = if none || args.no_live { None } else { machine::look(global)? };
+    let now = look.as_ref().map(machine::now);
+    let diagnose = |event| explain(&figures::shown(event), now.as_ref());
+    let diagnoses: Vec<Diagnosis> = report.events.iter().map(diagnose).collect();
+    if global.json {
+        screen.json(&json::Explained::of(&report, &diagnoses, look.as_ref()))?;
+    } else if none {
+        let what = "no message about GPU memory that ran out in this text";
+        screen.print(&Line::new().plain(what))?;
+    } else {
+        screen.together(|screen| {
+            if let Some(look) = &look
+                && let Some(origin) = crate::commands::doctor::origin(look)
+            {
+                screen.print(&origin)?;
+                screen.print(&Line::new())?;
+            }
+            show(screen, global, &report, &diagnoses)
+        })?;
+    }
+    Ok(if none { Exit::Remains } else { Exit::Done })
+}
+
+fn show(
+    screen: &mut Screen,
+    global: &Global,
+    report: &oom::Report,
+    diagnoses: &[Diagnosis],
+) -> Result<(), Failure> {
+    let pairs = report.events.iter().zip(diagnoses);
+    for (index, (event, diagnosis)) in pairs.take(MOST_SHOWN).enumerate() {
+        if index > 0 {
+            screen.print(&Line::new())?;
+        }
+        page::show(screen, global, event, diagnosis)?;
+    }
+    let more = report.events.len().saturating_sub(MOST_SHOWN);
+    if more > 0 {
+        screen.print(&Line::new())?;
+        let more = words::count(more, "more message", "more messages");
+        screen.print(&Line::new().dim(format!("{more}; --json has all")))?;
+    }
+    if report.is_cut {
+        screen.print(&Line::new().dim("the log goes on beyond what is read"))?;
+    }
+    Ok(())
 }

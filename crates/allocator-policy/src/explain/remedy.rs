@@ -1,0 +1,302 @@
+//! What to do about a cause, with values computed from the figures.
+
+use super::account::Account;
+use super::amount::amount;
+use super::cause::Cause;
+use super::shown::{Now, Shown, Speaker};
+use gpu_core::Bytes;
+use serde::Serialize;
+
+/// The least `max_split_size_mb` that PyTorch takes is above its large segments of 20 MiB.
+const LEAST_SPLIT_MIB: u64 = 21;
+
+/// Above this, `max_split_size_mb` protects little.
+const MOST_SPLIT_MIB: u64 = 512;
+
+/// The share of the device that JAX takes unless told otherwise, in percent.
+const JAX_DEFAULT_PERCENT: u64 = 75;
+
+/// The most that is sensible to give to JAX: the context needs some.
+const JAX_MOST_PERCENT: u64 = 95;
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    /// What kind of thing it is.
+    pub kind: RemedyKind,
+    /// What to type or set, to the letter; `None` where it is for the program's author to find.
+    pub set: Option<String>,
+    /// What that does.
+    pub why: String,
+}
+
+/// What kind of thing a remedy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RemedyKind {
+    /// A variable of the environment in which the program starts.
+    Environment,
+    /// A command to type.
+    Command,
+    /// An option of the program.
+    Option,
+    /// A line of the program.
+    Code,
+    /// Something about the work itself.
+    Work,
+}
+
+struct List(Vec<Remedy>);
+
+impl List {
+    fn add(&mut self, kind: RemedyKind, set: impl Into<String>, why: impl Into<String>) {
+        self.0.push(Remedy { kind, set: Some(set.into()), why: why.into() });
+    }
+
+    fn work(&mut self, why: impl Into<String>) {
+        self.0.push(Remedy { kind: RemedyKind::Work, set: None, why: why.into() });
+    }
+}
+
+/// Returns what to do.
+pub(super) fn remedies(
+    cause: Cause,
+    shown: &Shown,
+    account: &Account,
+    now: Option<&Now>,
+) -> Vec<Remedy> {
+    let mut list = List(Vec::new());
+    match cause {
+        Cause::NoFailure | Cause::HostMemory => {}
+        Cause::LargerThanDevice => list.work(match shown.speaker {
+            Speaker::LlamaCpp => "a smaller model or context, or its layers on several GPUs",
+            _ => "find the one tensor or buffer of this size: a batch, a length or a shape is far too large",
+        }),
+        Cause::TooBig => {
+            smaller(&mut list, shown);
+            pool_limit(&mut list, shown, account, now);
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::Fragmented => {
+            fragmented(&mut list, shown);
+            smaller(&mut list, shown);
+        }
+        Cause::OtherProcesses | Cause::ManyContexts => {
+            if cause == Cause::ManyContexts {
+                list.work("fewer processes on this GPU: one context less is what lacks");
+            }
+            list.add(RemedyKind::Command, "gpuws status", "tells who they are; wait for them, or ask their owners");
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::Unnamed => {
+            if shown.speaker == Speaker::Vllm {
+                utilization(&mut list, shown);
+            }
+            doctor(&mut list, "tells who holds it, also where it is a ghost");
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::Limit => limit(&mut list, shown, account),
+        Cause::TakenBefore => {
+            doctor(&mut list, "tells who holds it, also where it is a ghost");
+            if matches!(shown.speaker, Speaker::TensorFlow) {
+                growth(&mut list);
+            } else {
+                preallocate(&mut list);
+            }
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::FreeEnough => {
+            doctor(&mut list, "tells who comes and goes on the device");
+            if shown.backend.as_deref() == Some("xpu") {
+                list.add(
+                    RemedyKind::Environment,
+                    "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1",
+                    "lets Level Zero make one piece larger than 4 GiB",
+                );
+            }
+        }
+        Cause::NotTold => {
+            doctor(&mut list, "tells who holds the device's memory");
+            elsewhere(&mut list, shown, account, now);
+        }
+    }
+    list.0
+}
+
+fn doctor(list: &mut List, why: &str) {
+    list.add(RemedyKind::Command, "gpuws doctor", why);
+}
+
+/// Less work at once, in the words of the program.
+fn smaller(list: &mut List, shown: &Shown) {
+    match shown.speaker {
+        Speaker::LlamaCpp => {
+            list.add(
+                RemedyKind::Option,
+                "-ngl N",
+                "fewer layers on the GPU; -c N a shorter context",
+            );
+        }
+        Speaker::Vllm => {
+            list.add(
+                RemedyKind::Option,
+                "--max-model-len N",
+                "a shorter context needs a smaller cache",
+            );
+        }
+        Speaker::CuPy | Speaker::Rmm | Speaker::Other => {
+            list.work("less data at once: smaller pieces, one after the other");
+        }
+        _ => list.work("a smaller batch with gradient accumulation, or activations computed again"),
+    }
+}
+
+/// What makes pieces of memory whole again.
+fn fragmented(list: &mut List, shown: &Shown) {
+    let variable = match shown.backend.as_deref() {
+        Some("hip") => "PYTORCH_HIP_ALLOC_CONF",
+        _ => "PYTORCH_CUDA_ALLOC_CONF",
+    };
+    match shown.speaker {
+        Speaker::TorchExpandable => list.add(
+            RemedyKind::Environment,
+            format!("{variable}=expandable_segments:True"),
+            "pages that nothing uses then go back to the device by themselves (Linux only)",
+        ),
+        Speaker::TorchWithSplit => {
+            let asked = shown.asked.unwrap_or_default().mib();
+            let most = asked.clamp(LEAST_SPLIT_MIB, MOST_SPLIT_MIB);
+            list.add(
+                RemedyKind::Environment,
+                format!("{variable}=max_split_size_mb:{most}"),
+                "blocks of that size and more are no longer split; PyTorch 2.1 has \
+                 expandable_segments:True, which does more",
+            );
+        }
+        Speaker::TorchWithoutSettings | Speaker::Torch => list.work(
+            "PyTorch 2.1 or later with expandable_segments:True; this version may not know it, or \
+             any setting of its allocator",
+        ),
+        Speaker::TensorFlow => list.add(
+            RemedyKind::Environment,
+            "TF_GPU_ALLOCATOR=cuda_malloc_async",
+            "the driver's own pool moves pages together; TensorFlow 2.5 and later",
+        ),
+        Speaker::Xla => list.add(
+            RemedyKind::Environment,
+            "TF_GPU_ALLOCATOR=cuda_malloc_async",
+            "the driver's own pool moves pages together",
+        ),
+        _ => {}
+    }
+}
+
+/// More of the device for a pool that has only a share of it.
+fn pool_limit(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now>) {
+    let (Speaker::Xla, Some(limit), Some(needed)) = (shown.speaker, shown.limit, account.needed)
+    else {
+        return;
+    };
+    let of_limit = |percent: u64| Bytes(limit.0 / JAX_DEFAULT_PERCENT * percent);
+    let has_total = |device: &super::Device| device.total >= of_limit(JAX_DEFAULT_PERCENT);
+    let is_here = now.is_none_or(|now| now.devices.iter().any(has_total));
+    if needed <= of_limit(JAX_MOST_PERCENT) && is_here {
+        list.add(
+            RemedyKind::Environment,
+            format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{JAX_MOST_PERCENT}"),
+            format!(
+                "if {} are the usual three quarters of the device: {} would then do \
+                 (XLA_CLIENT_MEM_FRACTION in newer JAX)",
+                amount(limit),
+                amount(of_limit(JAX_MOST_PERCENT))
+            ),
+        );
+    }
+}
+
+/// A higher limit, computed.
+fn limit(list: &mut List, shown: &Shown, account: &Account) {
+    let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
+    let need = held + shown.asked.unwrap_or_default();
+    match shown.speaker {
+        Speaker::TorchMetal => list.add(
+            RemedyKind::Environment,
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+            "takes the limit away; the whole system may then run out of memory",
+        ),
+        Speaker::CuPy => list.add(
+            RemedyKind::Environment,
+            format!("CUPY_GPU_MEMORY_LIMIT={}", need.0),
+            "what it holds and asks for; by default there is none",
+        ),
+        _ => match shown.total {
+            Some(total) if need <= total && total > Bytes(0) => {
+                let hundredths = (u128::from(need.0) * 100).div_ceil(u128::from(total.0));
+                list.add(
+                    RemedyKind::Code,
+                    format!(
+                        "torch.cuda.set_per_process_memory_fraction({}.{:02})",
+                        hundredths / 100,
+                        hundredths % 100
+                    ),
+                    format!("{} of {}: what it holds and asks for", amount(need), amount(total)),
+                );
+            }
+            _ => list.work("a higher limit, where it was set"),
+        },
+    }
+    smaller(list, shown);
+}
+
+/// The share that vLLM may take of what is free.
+fn utilization(list: &mut List, shown: &Shown) {
+    let (Some(free), Some(total)) = (shown.free, shown.total) else { return };
+    let Some(hundredths) = (u128::from(free.0) * 100).checked_div(u128::from(total.0)) else {
+        return;
+    };
+    let hundredths = hundredths.saturating_sub(1).min(99);
+    list.add(
+        RemedyKind::Option,
+        format!("--gpu-memory-utilization 0.{hundredths:02}"),
+        "what was free; the model must fit into it",
+    );
+}
+
+fn growth(list: &mut List) {
+    list.add(
+        RemedyKind::Environment,
+        "TF_FORCE_GPU_ALLOW_GROWTH=true",
+        "takes memory as it needs it, not all at the start",
+    );
+}
+
+fn preallocate(list: &mut List) {
+    list.add(
+        RemedyKind::Environment,
+        "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+        "takes memory as it needs it, not all at the start",
+    );
+}
+
+/// A GPU with room, by name where a look shows one.
+fn elsewhere(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now>) {
+    let is_cuda = shown.backend.as_deref().is_none_or(|backend| backend == "cuda");
+    let Some(needed) = account.needed.filter(|needed| is_cuda && *needed > Bytes(0)) else {
+        return;
+    };
+    let gib = needed.0.div_ceil(1 << 30);
+    let why = match now {
+        None => "waits for a GPU with so much free".to_owned(),
+        Some(now) => {
+            let could = |device: &&super::Device| device.total >= needed;
+            match now.devices.iter().filter(could).max_by_key(|device| device.free) {
+                None => return,
+                Some(device) if device.free >= needed => {
+                    format!("GPU {} has {} free now", device.index, amount(device.free))
+                }
+                Some(_) => "waits for a GPU with so much free".to_owned(),
+            }
+        }
+    };
+    list.add(RemedyKind::Command, format!("gpuws run --mem {gib}GiB -- COMMAND"), why);
+}

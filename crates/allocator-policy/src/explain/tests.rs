@@ -1,0 +1,266 @@
+use super::*;
+use gpu_core::{Bytes, Pid};
+use proptest::prelude::*;
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+fn gib(value: f64) -> Option<Bytes> {
+    Some(Bytes((value * GIB) as u64))
+}
+
+/// A message of PyTorch 2: asked, all memory, free, in use, cached.
+fn torch(asked: f64, total: f64, free: f64, in_use: f64, unused: f64) -> Shown {
+    Shown {
+        backend: Some("cuda".to_owned()),
+        asked: gib(asked),
+        total: gib(total),
+        free: gib(free),
+        in_use: gib(in_use),
+        unused: gib(unused),
+        slack: Bytes((0.005 * GIB) as u64),
+        ..Shown::by(Speaker::TorchExpandable)
+    }
+}
+
+fn other(pid: u32, memory: f64) -> Other {
+    Other { pid: Pid(pid), memory: gib(memory) }
+}
+
+fn sets(diagnosis: &Diagnosis) -> Vec<&str> {
+    diagnosis.remedies.iter().filter_map(|remedy| remedy.set.as_deref()).collect()
+}
+
+#[test]
+fn each_cause_by_its_figures() {
+    let own = |process: f64, shown: Shown| Shown { process: gib(process), ..shown };
+    let with = |others: &[Other], shown: Shown| Shown { others: others.to_vec(), ..shown };
+    let contexts = [other(1, 0.5), other(2, 0.5), other(3, 0.5), other(4, 0.5)];
+    for (shown, cause) in [
+        (torch(100.0, 24.0, 2.0, 20.0, 0.1), Cause::LargerThanDevice),
+        (own(18.3, torch(6.0, 24.0, 5.2, 18.0, 0.0)), Cause::TooBig),
+        (own(22.0, torch(2.0, 24.0, 1.5, 20.0, 1.5)), Cause::Fragmented),
+        (
+            own(10.3, with(&[other(7, 8.0)], torch(6.0, 24.0, 5.5, 10.0, 0.0))),
+            Cause::OtherProcesses,
+        ),
+        (own(20.3, with(&contexts, torch(3.0, 24.0, 1.6, 20.0, 0.0))), Cause::ManyContexts),
+        (own(4.2, torch(14.0, 24.0, 8.0, 4.0, 0.0)), Cause::Unnamed),
+        (own(2.0, torch(0.1, 24.0, 9.0, 1.0, 0.0)), Cause::FreeEnough),
+        (Shown { limit: gib(5.0), ..torch(1.0, 24.0, 18.0, 4.5, 0.1) }, Cause::Limit),
+        (Shown { went_on: true, ..torch(1.0, 24.0, 0.5, 4.5, 0.1) }, Cause::NoFailure),
+        (Shown::by(Speaker::Host), Cause::HostMemory),
+        (Shown::by(Speaker::Other), Cause::NotTold),
+        (
+            Shown { ladder: Some((Bytes(9), Bytes(7), 3)), ..Shown::by(Speaker::TensorFlow) },
+            Cause::TakenBefore,
+        ),
+        (Shown { needs_at_least: gib(31.0), ..Shown::by(Speaker::Xla) }, Cause::TooBig),
+    ] {
+        let diagnosis = explain(&shown, None);
+        assert_eq!(diagnosis.cause, cause, "{shown:?}\n{diagnosis:?}");
+        assert!(!diagnosis.reasons.is_empty(), "{shown:?}");
+    }
+}
+
+#[test]
+fn the_account_is_the_arithmetic_of_the_message() {
+    let shown = Shown {
+        process: gib(18.25),
+        others: vec![other(7, 0.25)],
+        ..torch(6.0, 24.0, 5.25, 17.5, 0.5)
+    };
+    let account = explain(&shown, None).account;
+    assert_eq!(account.held, gib(18.0));
+    assert_eq!(account.context, gib(0.25));
+    assert_eq!(account.others, gib(0.25));
+    assert_eq!(account.unnamed, gib(0.25));
+    assert_eq!(account.lacking, gib(0.75));
+    assert_eq!(account.lacking_after_cache, gib(0.25));
+    assert_eq!(account.needed, gib(23.75));
+}
+
+#[test]
+fn a_setting_is_recommended_to_versions_that_know_it() {
+    let with = |speaker, backend: &str| {
+        let shown = Shown {
+            speaker,
+            backend: Some(backend.to_owned()),
+            ..torch(2.0, 24.0, 1.5, 20.0, 1.5)
+        };
+        let diagnosis = explain(&shown, None);
+        assert_eq!(diagnosis.cause, Cause::Fragmented);
+        diagnosis.remedies.into_iter().find_map(|remedy| remedy.set)
+    };
+    let set = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        with(Speaker::TorchExpandable, "cuda"),
+        set("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+    );
+    assert_eq!(
+        with(Speaker::TorchExpandable, "hip"),
+        set("PYTORCH_HIP_ALLOC_CONF=expandable_segments:True")
+    );
+    assert_eq!(
+        with(Speaker::TorchWithSplit, "cuda"),
+        set("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512")
+    );
+    assert_eq!(with(Speaker::TorchWithoutSettings, "cuda"), None);
+}
+
+#[test]
+fn a_split_size_is_one_that_pytorch_takes() {
+    let shown = Shown {
+        speaker: Speaker::TorchWithSplit,
+        asked: Some(Bytes::from_mib(2)),
+        free: Some(Bytes::from_mib(1)),
+        slack: Bytes(1),
+        ..torch(0.0, 24.0, 0.0, 20.0, 1.5)
+    };
+    assert!(sets(&explain(&shown, None)).contains(&"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:21"));
+}
+
+#[test]
+fn a_limit_is_computed_from_what_is_held_and_asked() {
+    let shown = Shown { limit: gib(5.0), ..torch(1.0, 20.0, 14.0, 4.5, 0.5) };
+    let diagnosis = explain(&shown, None);
+    assert_eq!(sets(&diagnosis), ["torch.cuda.set_per_process_memory_fraction(0.30)"]);
+    let cupy = Shown {
+        limit: Some(Bytes(100)),
+        in_use: Some(Bytes(90)),
+        asked: Some(Bytes(20)),
+        ..Shown::by(Speaker::CuPy)
+    };
+    assert_eq!(sets(&explain(&cupy, None)), ["CUPY_GPU_MEMORY_LIMIT=110"]);
+}
+
+#[test]
+fn zero_bytes_of_a_process_are_a_contradiction_and_not_used() {
+    let shown = Shown { process: Some(Bytes(0)), ..torch(14.0, 22.0, 8.4, 4.0, 0.1) };
+    let diagnosis = explain(&shown, None);
+    assert_eq!(diagnosis.account.context, None);
+    assert_eq!(diagnosis.contradictions.len(), 1, "{diagnosis:?}");
+    assert!(diagnosis.contradictions[0].contains("0 bytes"));
+    assert_eq!(diagnosis.cause, Cause::Unnamed);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let lent = explain(&torch(0.3, 10.0, 0.0, 24.0, 0.0), None);
+    assert!(lent.contradictions[0].contains("more") || lent.contradictions[0].contains("lends"));
+    let apart = Shown { process: gib(20.0), ..torch(6.0, 24.0, 5.0, 19.0, 0.0) };
+    assert!(explain(&apart, None).contradictions[0].contains("different moments"));
+    let absurd = Other { pid: Pid(9), memory: None };
+    let shown = Shown { others: vec![absurd], ..torch(6.0, 24.0, 5.0, 18.0, 0.0) };
+    assert!(explain(&shown, None).contradictions[0].contains("process 9"));
+}
+
+#[test]
+fn in_a_container_the_listed_process_may_be_this_one() {
+    let shown = Shown { others: vec![other(2_110_062, 15.4)], ..torch(0.2, 15.6, 0.1, 14.6, 0.7) };
+    let diagnosis = explain(&shown, None);
+    assert_eq!(diagnosis.account.itself.map(|itself| itself.pid), Some(Pid(2_110_062)));
+    assert_eq!(diagnosis.cause, Cause::Fragmented);
+    assert!(diagnosis.reasons.iter().any(|reason| reason.contains("2110062")), "{diagnosis:?}");
+    // With room for both it is somebody else.
+    let apart = Shown { others: vec![other(5, 8.0)], ..torch(6.0, 24.0, 5.0, 7.0, 0.0) };
+    assert_eq!(explain(&apart, None).account.itself, None);
+}
+
+#[test]
+fn a_pool_with_room_in_pieces_is_fragmented_and_a_full_one_too_small() {
+    let pool = |in_use: f64, unused: f64, largest: f64, limit: f64| Shown {
+        asked: gib(2.0),
+        in_use: gib(in_use),
+        unused: gib(unused),
+        largest_free: gib(largest),
+        limit: gib(limit),
+        ..Shown::by(Speaker::TensorFlow)
+    };
+    assert_eq!(explain(&pool(10.0, 5.0, 1.0, 15.0), None).cause, Cause::Fragmented);
+    assert_eq!(explain(&pool(14.0, 1.0, 1.0, 15.0), None).cause, Cause::TooBig);
+    assert_eq!(explain(&pool(10.0, 0.5, 0.5, 15.0), None).cause, Cause::Unnamed);
+}
+
+#[test]
+fn a_share_of_the_device_is_raised_where_that_suffices() {
+    let xla = |in_use: f64| Shown {
+        asked: gib(3.0),
+        in_use: gib(in_use),
+        limit: gib(18.0),
+        ..Shown::by(Speaker::Xla)
+    };
+    let enough = explain(&xla(16.0), None);
+    assert!(sets(&enough).contains(&"XLA_PYTHON_CLIENT_MEM_FRACTION=.95"), "{enough:?}");
+    let never = explain(&xla(25.0), None);
+    assert!(!sets(&never).iter().any(|set| set.starts_with("XLA")), "{never:?}");
+}
+
+#[test]
+fn a_look_names_the_gpu_with_room_and_the_ghost() {
+    let shown = Shown {
+        process: gib(18.3),
+        others: vec![other(7, 0.2)],
+        ..torch(6.0, 24.0, 5.2, 18.0, 0.0)
+    };
+    let device = |index, total: f64, free: f64, ghost: Option<f64>| Device {
+        index,
+        total: gib(total).unwrap(),
+        free: gib(free).unwrap(),
+        ghost: ghost.and_then(gib),
+    };
+    let resident = Resident { pid: Pid(7), name: "python".to_owned(), device: 0, memory: gib(0.2) };
+    let now = Now {
+        devices: vec![device(0, 24.0, 5.0, Some(3.0)), device(1, 80.0, 40.0, None)],
+        residents: vec![resident],
+    };
+    let diagnosis = explain(&shown, Some(&now));
+    assert_eq!(diagnosis.now.len(), 3, "{diagnosis:?}");
+    assert!(diagnosis.now[0].contains("process 7 is python"));
+    assert!(diagnosis.now[1].contains("GPU 0: 3 GiB"));
+    assert!(diagnosis.now[2].contains("GPU 1 (40 GiB)"));
+    let run = diagnosis
+        .remedies
+        .iter()
+        .find(|r| r.set.as_deref() == Some("gpuws run --mem 25GiB -- COMMAND"));
+    assert!(run.is_some_and(|run| run.why.contains("GPU 1")), "{diagnosis:?}");
+    // No device here could ever hold it.
+    let small = Now { devices: vec![device(0, 8.0, 8.0, None)], residents: vec![] };
+    assert!(!sets(&explain(&shown, Some(&small))).iter().any(|set| set.starts_with("gpuws run")));
+}
+
+fn maybe() -> impl Strategy<Value = Option<Bytes>> {
+    prop_oneof![
+        Just(None),
+        any::<u64>().prop_map(|n| Some(Bytes(n))),
+        (0u64..1 << 37).prop_map(|n| Some(Bytes(n)))
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_figures_give_a_bounded_answer_without_invented_sums(
+        (asked, total, free, in_use, unused) in (maybe(), maybe(), maybe(), maybe(), maybe()),
+        (process, limit, largest_free, outside) in (maybe(), maybe(), maybe(), maybe()),
+        others in prop::collection::vec((any::<u32>(), maybe()), 0..6),
+        speaker in prop::sample::select(vec![
+            Speaker::TorchExpandable, Speaker::TorchWithSplit, Speaker::TensorFlow, Speaker::Xla,
+            Speaker::CuPy, Speaker::Vllm, Speaker::Other, Speaker::TorchMetal,
+        ]),
+    ) {
+        let others: Vec<Other> =
+            others.into_iter().map(|(pid, memory)| Other { pid: Pid(pid), memory }).collect();
+        let shown = Shown {
+            asked, total, free, in_use, unused, process, limit, largest_free, outside, others,
+            ..Shown::by(speaker)
+        };
+        let diagnosis = explain(&shown, None);
+        prop_assert!(diagnosis.reasons.len() <= 8 && diagnosis.remedies.len() <= 8);
+        prop_assert_eq!(&explain(&shown, None), &diagnosis);
+        if asked.is_none() {
+            prop_assert_eq!(diagnosis.cause, Cause::NotTold);
+        }
+        if free.is_none() || asked.is_none() {
+            prop_assert_eq!(diagnosis.account.lacking, None);
+        }
+    }
+}

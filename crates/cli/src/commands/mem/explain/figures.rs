@@ -1,0 +1,102 @@
+//! The figures of an event, as the diagnosis takes them.
+
+use gpu_allocator_policy::explain::{Other, Shown, Speaker};
+use gpu_core::{Bytes, Pid};
+use gpu_text::oom::{Dump, Event, Figure, Framework, Wording};
+
+/// Returns what an event shows.
+pub(super) fn shown(event: &Event) -> Shown {
+    let bytes = |figure: &Option<Figure>| figure.as_ref().and_then(|figure| figure.bytes);
+    let dump = &event.dump;
+    let asked = bytes(&event.tried).or_else(|| event.tensor.as_ref()?.bytes());
+    let in_use = bytes(&event.allocated).or_else(|| dump.stat("InUse"));
+    let reserved = bytes(&event.reserved_total);
+    let unused = bytes(&event.reserved_unallocated)
+        .or_else(|| Some(reserved?.saturating_sub(in_use?)))
+        .or_else(|| bytes(&event.cached))
+        .or_else(|| Some(dump.pool?.held?.saturating_sub(in_use?)));
+    let rungs = event.ladder.iter().filter_map(|rung| rung.bytes);
+    let others = event.processes.iter();
+    Shown {
+        backend: event.backend.clone(),
+        asked,
+        total: bytes(&event.total),
+        free: bytes(&event.free),
+        in_use,
+        unused,
+        private_pools: bytes(&event.private_pools),
+        process: bytes(&event.this_process),
+        outside: bytes(&event.other),
+        others: others
+            .map(|(pid, memory)| Other { pid: Pid(*pid), memory: memory.bytes })
+            .collect(),
+        limit: bytes(&event.limit)
+            .or_else(|| dump.stat("Limit"))
+            .or_else(|| dump.pool.and_then(|pool| pool.limit)),
+        largest_free: largest_free(dump),
+        ladder: rungs
+            .clone()
+            .next()
+            .zip(rungs.last())
+            .map(|(first, last)| (first, last, event.ladder.len())),
+        needs_at_least: event
+            .rematerialization
+            .as_ref()
+            .and_then(|complaint| complaint.reduced.as_ref()?.bytes),
+        went_on: event.wording == Some(Wording::NoFailure),
+        slack: slack(event),
+        ..Shown::by(speaker(event))
+    }
+}
+
+fn speaker(event: &Event) -> Speaker {
+    match (event.framework, event.wording, event.backend.as_deref()) {
+        (_, Some(Wording::XlaHost), _) | (Framework::PyTorch, _, Some("cpu")) => Speaker::Host,
+        (Framework::PyTorch, _, Some("mps")) => Speaker::TorchMetal,
+        (Framework::PyTorch, Some(Wording::Torch13 | Wording::Torch14), _) => {
+            Speaker::TorchWithoutSettings
+        }
+        (Framework::PyTorch, Some(Wording::Torch110), _) => Speaker::TorchWithSplit,
+        (Framework::PyTorch, Some(Wording::Torch21 | Wording::Torch22), Some("cuda" | "hip")) => {
+            Speaker::TorchExpandable
+        }
+        (Framework::PyTorch, ..) => Speaker::Torch,
+        (Framework::TensorFlow, ..) => Speaker::TensorFlow,
+        (Framework::Xla | Framework::Jax, ..) => Speaker::Xla,
+        (Framework::CuPy, ..) => Speaker::CuPy,
+        (Framework::Rmm, ..) => Speaker::Rmm,
+        (Framework::LlamaCpp, ..) => Speaker::LlamaCpp,
+        (Framework::Vllm, ..) => Speaker::Vllm,
+        (Framework::Paddle | Framework::Cuda, ..) => Speaker::Other,
+    }
+}
+
+/// Returns the largest free block, where all blocks of the allocator are listed.
+fn largest_free(dump: &Dump) -> Option<Bytes> {
+    let listed: Bytes = dump.blocks.iter().map(|block| block.size).sum();
+    let regions: Bytes = dump.regions.iter().map(|region| region.size).sum();
+    if regions == Bytes(0) || listed != regions {
+        return None;
+    }
+    let free = dump.blocks.iter().filter(|block| !block.in_use);
+    Some(free.map(|block| block.size).max().unwrap_or_default())
+}
+
+/// Returns the widest rounding of the figures that are added up.
+fn slack(event: &Event) -> Bytes {
+    let figures = [
+        &event.tried,
+        &event.total,
+        &event.free,
+        &event.allocated,
+        &event.reserved_unallocated,
+        &event.reserved_total,
+        &event.cached,
+        &event.this_process,
+        &event.other,
+        &event.limit,
+    ];
+    let of_processes = event.processes.iter().map(|(_, memory)| memory.slack);
+    let all = figures.into_iter().flatten().map(|figure| figure.slack).chain(of_processes);
+    all.max().unwrap_or_default()
+}
