@@ -10,6 +10,7 @@ mod adopt;
 mod counters;
 mod events;
 mod expandable;
+mod map;
 mod miss;
 mod pools;
 mod release;
@@ -31,13 +32,13 @@ use crate::blocks::{BlockId, Blocks, NONE};
 use crate::failure::Failure;
 use crate::free_set::Free;
 use crate::owner;
-use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
+use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use counters::{Counters, Metric};
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 use pools::Capture;
 use rules::{Rules, kind_for};
 use sharing::Sharing;
-use shelves::{EXPANDABLE, SHARED, ShelfId, Shelves, UNMAPPED, kind_of, shelf_of};
+use shelves::{EXPANDABLE, SHARED, ShelfId, Shelves, kind_of, shelf_of};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -354,29 +355,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
     }
 
     fn segments(&self) -> Vec<SegmentMap> {
-        let mut segments = Vec::new();
-        for held in self.segments.values() {
-            let mut open = false;
-            let mut id = held.first;
-            while id != NONE {
-                let block = &self.blocks[id];
-                let (address, size) = (block.address, Bytes(block.size));
-                let mapped = block.list & UNMAPPED == 0;
-                if mapped && !open {
-                    let stream = Some(self.shelves[shelf_of(block.list)].stream);
-                    let (size, blocks) = (Bytes(0), Vec::new());
-                    segments.push(SegmentMap { address, size, stream, blocks });
-                }
-                if let Some(segment) = segments.last_mut().filter(|_| mapped) {
-                    let (requested, state) = (Bytes(block.requested), block.state);
-                    segment.size += size;
-                    segment.blocks.push(BlockMap { address, size, requested, state });
-                }
-                open = mapped;
-                id = block.next;
-            }
-        }
-        segments
+        self.map()
     }
 
     fn summary(&self) -> String {

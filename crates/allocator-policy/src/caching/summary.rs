@@ -53,7 +53,7 @@ fn row(name: &str, stat: &Stat, measure: &Stat, write: Writer) -> String {
 
 fn table(statistics: &Statistics, device: Option<u32>, abbreviated: bool) -> String {
     let of_device = device.map_or(String::new(), |device| format!(", device ID {device}"));
-    let title = format!("{:17}PyTorch CUDA memory summary{of_device}", "");
+    let title = format!("{:18}PyTorch CUDA memory summary{of_device}", "");
     let Statistics { num_ooms, num_alloc_retries, .. } = statistics;
     let counts = format!(
         "  {:9} CUDA OOMs: {num_ooms:<12} | {:6} cudaMalloc retries: {num_alloc_retries:<8}  ",

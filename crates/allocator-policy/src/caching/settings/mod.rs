@@ -1,17 +1,18 @@
 //! PyTorch's settings of its allocator.
 
+mod text;
+
 use gpu_core::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use text::{divisions, in_force, mebibytes, nearest, number, pairs, plain, truth};
 
 /// How many sizes have divisions of their own: from 1 MiB to 32 GiB and more.
 const INTERVALS: usize = 16;
 /// The default of `max_non_split_rounding_mb`, and the least that both sizes may be.
 const LEAST_MIB: u64 = 20;
-/// The longest name or value that is kept.
-const LONGEST: usize = 1 << 10;
 /// The variables that PyTorch reads its settings from; the later one counts.
 const VARIABLES: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
@@ -198,7 +199,7 @@ impl Settings {
                 self.others.insert(key.to_owned(), plain(value));
             }
             _ => {
-                let nearest = nearest(key).map(str::to_owned);
+                let nearest = nearest(key, Settings::known()).map(str::to_owned);
                 return Err(SettingError::Unknown { key: plain(key), nearest });
             }
         }
@@ -329,114 +330,9 @@ impl TryFrom<Written> for Settings {
     }
 }
 
-/// Divides a text at the commas that are not within brackets, and each part at its first colon.
-fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
-    let mut depth = 0u32;
-    let parts = text.split(|letter| {
-        match letter {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        letter == ',' && depth == 0
-    });
-    let parts = parts.map(str::trim).filter(|part| !part.is_empty());
-    let pair = |part: &'_ str| SettingError::Form { rest: plain(part) };
-    parts
-        .map(|part| {
-            let (key, value) = part.split_once(':').ok_or_else(|| pair(part))?;
-            Ok((key.trim(), value.trim()))
-        })
-        .collect()
-}
-
-fn truth(value: &str) -> Option<bool> {
-    match value {
-        "True" => Some(true),
-        "False" => Some(false),
-        _ => None,
-    }
-}
-
-fn number(value: &str) -> Option<f64> {
-    value.parse().ok().filter(|number: &f64| number.is_finite())
-}
-
-fn mebibytes(value: &str) -> Option<Bytes> {
-    value.parse().ok().filter(|mib| *mib >= LEAST_MIB).map(Bytes::from_mib)
-}
-
-/// Reads a size in force; the inner `None` stands for none.
-fn in_force(value: &str) -> Option<Option<Bytes>> {
-    match value.parse::<i128>().ok()? {
-        -1 => Some(None),
-        size => {
-            let size = u64::try_from(size).ok().filter(|size| *size >= LEAST_MIB * Bytes::MIB)?;
-            Some(Some(Bytes(size)).filter(|size| size.0 < u64::MAX))
-        }
-    }
-}
-
-/// Reads the divisions: one for all sizes, or a list. The first interval of a list counts for all
-/// sizes below it too, and `>` for all above the last.
-fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
-    let mut all = [0; INTERVALS];
-    let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
-        let parts: u64 = value.parse().ok().filter(|parts: &u64| parts.is_power_of_two())?;
-        return Some([parts; INTERVALS]);
-    };
-    let mut last = None;
-    for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-        let (from, parts) = item.split_once(':')?;
-        let parts: u64 = parts.trim().parse().ok()?;
-        if parts != 0 && !parts.is_power_of_two() {
-            return None;
-        }
-        if from.trim() == ">" {
-            all[last.map_or(1, |last| last + 1)..].fill(parts);
-            continue;
-        }
-        let from: u64 = from.trim().parse().ok().filter(|from: &u64| from.is_power_of_two())?;
-        let place = (from.ilog2() as usize).min(INTERVALS - 1);
-        if last.is_none() {
-            all[..place].fill(parts);
-        }
-        all[place] = parts;
-        last = Some(place);
-    }
-    Some(all)
-}
-
-/// Makes a text from outside short, and free of control characters.
-fn plain(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
-}
-
 fn hint(nearest: Option<&str>) -> String {
     match nearest {
         Some(name) => format!("did you mean '{name}'?"),
         None => format!("known are {}", Settings::known().collect::<Vec<_>>().join(", ")),
     }
-}
-
-/// Returns the known name that was perhaps meant.
-fn nearest(unknown: &str) -> Option<&'static str> {
-    let known = Settings::known().map(|name| (distance(unknown, name), name));
-    let near = known.filter(|(distance, name)| *distance <= name.len() / 3);
-    near.min().map(|(_, name)| name)
-}
-
-/// Counts the letters to insert, drop or replace to get from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -1,0 +1,37 @@
+//! What is held, region by region.
+
+use super::shelves::{UNMAPPED, shelf_of};
+use super::{Caching, Events};
+use crate::blocks::NONE;
+use crate::policy::{BlockMap, SegmentMap};
+use gpu_core::{Bytes, DeviceMemory};
+
+impl<M: DeviceMemory, E: Events> Caching<M, E> {
+    /// Returns what is held of the device by address; of an expandable segment each part that has
+    /// memory is one, as in PyTorch's snapshots.
+    pub(super) fn map(&self) -> Vec<SegmentMap> {
+        let mut segments = Vec::new();
+        for held in self.segments.values() {
+            let mut open = false;
+            let mut id = held.first;
+            while id != NONE {
+                let block = &self.blocks[id];
+                let (address, size) = (block.address, Bytes(block.size));
+                let mapped = block.list & UNMAPPED == 0;
+                if mapped && !open {
+                    let stream = Some(self.shelves[shelf_of(block.list)].stream);
+                    let (size, blocks) = (Bytes(0), Vec::new());
+                    segments.push(SegmentMap { address, size, stream, blocks });
+                }
+                if let Some(segment) = segments.last_mut().filter(|_| mapped) {
+                    let (requested, state) = (Bytes(block.requested), block.state);
+                    segment.size += size;
+                    segment.blocks.push(BlockMap { address, size, requested, state });
+                }
+                open = mapped;
+                id = block.next;
+            }
+        }
+        segments
+    }
+}

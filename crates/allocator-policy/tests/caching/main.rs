@@ -1,0 +1,15 @@
+//! PyTorch's caching allocator, from outside.
+
+mod adopting;
+mod device;
+mod expandable;
+mod faults;
+mod garbage;
+mod invariants;
+mod naive;
+mod oversize;
+mod pools;
+mod rules;
+mod settings;
+mod statistics;
+mod streams;

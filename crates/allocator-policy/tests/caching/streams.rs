@@ -1,0 +1,163 @@
+//! Memory that several streams use, and memory that its caller completes.
+
+use crate::device::{Device, MIB, Work};
+use crate::invariants::check;
+use gpu_allocator_policy::caching::{Caching, PoolId, Settings};
+use gpu_allocator_policy::{BlockState, Failure, Policy, Stream};
+use gpu_core::Bytes;
+use std::sync::Arc;
+
+const OWN: Stream = Stream(0);
+const OTHER: Stream = Stream(7);
+
+fn sharing(device: &Arc<Device>, work: &Work) -> Caching<Arc<Device>, Work> {
+    Caching::with_events(device.clone(), Settings::default(), work.clone())
+        .expect("no limit is set")
+}
+
+/// PyTorch's `test_record_stream`.
+#[test]
+fn a_block_in_use_by_another_stream_is_not_handed_out_before_its_work_has_ended() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    let address = a.address();
+    caching.record_stream(&a, OTHER).expect("it is its own");
+    caching.free(a).expect("it is its own");
+    assert_eq!(caching.in_use(), Bytes(0));
+    assert_eq!(caching.statistics().active_bytes.all.current, 512);
+    assert_eq!(caching.segments()[0].blocks[0].state, BlockState::AwaitingFree);
+    check(&caching, true);
+
+    let b = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_ne!(b.address(), address);
+    work.end(OTHER);
+    let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(c.address(), address);
+    assert_eq!(work.waits(), 0);
+    check(&caching, true);
+}
+
+#[test]
+fn the_stream_that_a_block_is_for_needs_no_event() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    caching.record_stream(&a, OWN).expect("it is its own");
+    caching.free(a).expect("it is its own");
+    assert_eq!(caching.statistics().active.all.current, 0);
+}
+
+#[test]
+fn a_block_waits_for_all_streams_that_use_it() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    let address = a.address();
+    for stream in [OTHER, Stream(8), OTHER] {
+        caching.record_stream(&a, stream).expect("it is its own");
+    }
+    caching.free(a).expect("it is its own");
+    work.end(OTHER);
+    let b = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_ne!(b.address(), address);
+    work.end(Stream(8));
+    let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(c.address(), address);
+    assert_eq!(caching.statistics().active.all.current, 2);
+}
+
+/// PyTorch's `test_caching_allocator_record_stream_oom`.
+#[test]
+fn a_shortage_waits_for_blocks_in_use_by_other_streams() {
+    let (device, work) = (Device::new(100 * MIB), Work::default());
+    let mut caching = sharing(&device, &work);
+    for round in 0..100 {
+        let block = caching.allocate(Bytes(40 * MIB), OWN);
+        let block = block.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        caching.record_stream(&block, OTHER).expect("it is its own");
+        caching.free(block).expect("it is its own");
+    }
+    assert!(work.waits() >= 48, "every other round waits");
+    assert_eq!(caching.statistics().num_ooms, 0);
+    check(&caching, true);
+}
+
+#[test]
+fn emptying_the_cache_waits_for_other_streams() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");
+    caching.record_stream(&a, OTHER).expect("it is its own");
+    caching.free(a).expect("it is its own");
+    assert_eq!(caching.empty_cache().ok(), Some(Bytes(30 * MIB)));
+    assert_eq!((work.waits(), device.model.used()), (1, Bytes(0)));
+}
+
+#[test]
+fn an_event_that_cannot_be_recorded_is_recorded_later() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    caching.record_stream(&a, OTHER).expect("it is its own");
+    work.refuse(true);
+    assert!(matches!(caching.free(a), Err(Failure::Device(_))));
+    check(&caching, true);
+    assert!(matches!(caching.allocate(Bytes(512), OWN), Err(Failure::Device(_))));
+    work.refuse(false);
+    let b = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(caching.statistics().active.all.current, 2, "the first still waits");
+    work.end(OTHER);
+    let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(caching.statistics().active.all.current, 2);
+    assert!(c.address() < b.address());
+}
+
+#[test]
+fn what_a_capture_used_needs_no_event_and_waits_for_its_end() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let pool = PoolId(0, 1);
+    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    caching.begin_capture(pool, Some(OTHER)).expect("it is free");
+    caching.record_stream(&a, OTHER).expect("it is its own");
+    caching.free(a).expect("it is its own");
+    let b = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(caching.statistics().active.all.current, 2, "no event is asked for in a capture");
+    caching.end_capture(pool).expect("it is under way");
+    let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert!(c.address() < b.address(), "the captured use is not waited for");
+    check(&caching, true);
+}
+
+#[test]
+fn a_retired_block_is_free_when_it_is_completed() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    let address = a.address();
+    let retired = caching.retire(a).expect("it is its own");
+    assert_eq!(caching.in_use(), Bytes(0));
+    check(&caching, true);
+    let b = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_ne!(b.address(), address);
+    caching.complete(retired).expect("it is its own");
+    let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(c.address(), address);
+}
+
+#[test]
+fn a_retired_block_that_was_waited_for_is_not_freed_again() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");
+    let retired = caching.retire(a).expect("it is its own");
+    assert_eq!(caching.empty_cache().ok(), Some(Bytes(30 * MIB)));
+    let b = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");
+    let again = caching.retire(b).expect("it is its own");
+    caching.complete(retired).expect("that is known");
+    assert_eq!(caching.statistics().active.all.current, 1, "the second still waits");
+    caching.complete(again).expect("it is its own");
+    assert_eq!(caching.statistics().active.all.current, 0);
+    check(&caching, true);
+}
