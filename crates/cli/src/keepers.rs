@@ -20,23 +20,24 @@ impl Keepers {
     /// Finds those of a lease of the caller.
     ///
     /// They are believed by what the kernel says of them: each is the caller's, runs this very
-    /// program, and has the lease's own file open. It was opened before it was asked, so that
+    /// program, and has a file of the lease's own open. It was opened before it was asked, so that
     /// nobody else with its number is meant.
     ///
     /// # Errors
     /// When the list of processes cannot be read.
     pub(crate) fn of(entry: &Entry, locks: &FileLocks) -> Result<Keepers, Failure> {
         let caller = geteuid().as_raw();
-        let Some(path) = locks.file(entry)?.filter(|_| entry.owner == caller) else {
+        let paths = locks.files(entry)?;
+        if paths.is_empty() || entry.owner != caller {
             return Ok(Keepers::Unseen);
-        };
+        }
         let host = LinuxHost::new(roots());
-        let file = resolve(path)?;
+        let files = paths.iter().map(resolve).collect::<gpu_core::Result<Vec<_>>>()?;
         let mut holders = Vec::new();
-        for holder in host.holders(std::slice::from_ref(&file))?.holders {
+        for holder in host.holders(&files)?.holders {
             // Whoever has ended meanwhile keeps nothing.
             let Ok(opened) = host.open(holder.process.pid) else { continue };
-            let (Ok(info), Ok(held)) = (opened.look(), opened.held(std::slice::from_ref(&file)))
+            let (Ok(info), Ok(held)) = (opened.look(), opened.held(&files))
             else {
                 continue;
             };

@@ -9,11 +9,13 @@ use gpu_core::{
     Timestamp,
 };
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Stat, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timestamps};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 /// What others write is read up to here ...
 const READ_LIMIT: usize = 64 << 10;
@@ -30,6 +32,8 @@ const DEPTH: usize = 64;
 const SCHEMA: u32 = 1;
 
 pub(super) const NEW: &str = "new-";
+/// The files that others inherit, each beside the lease of the same id.
+pub(super) const KEPT: &str = "kept-";
 pub(super) const PAST: &str = "past-";
 pub(super) const LEASE: &str = "lease-";
 
@@ -167,8 +171,9 @@ impl Known {
     ) -> Result<Option<(FileStamp, Entry)>> {
         let asked = || {
             let file = folder.open_file(name, OFlags::RDONLY)?;
-            let alive = ofd::is_write_locked(&file)?;
             let stat = rustix::fs::fstat(&file)?;
+            let alive = ofd::is_write_locked(&file)?
+                || kind == EntryKind::Lease && is_kept(folder, id, &stat)?;
             Ok(alive.then_some((file, stat)))
         };
         let (file, stat) = match asked() {
@@ -195,6 +200,30 @@ impl Known {
     }
 }
 
+/// Tells whether those who inherited a lease from its maker keep it alive: by a lock on a file of
+/// the same owner, in which nothing is read.
+///
+/// # Errors
+/// Those of the kernel, but for a file that is not there or is nobody's lock.
+pub(super) fn is_kept(folder: &Folder, id: &str, lease: &Stat) -> rustix::io::Result<bool> {
+    let file = match folder.open_file(&format!("{}{KEPT}{id}", folder.prefix), OFlags::RDONLY) {
+        Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(errno),
+        Err(_) => return Ok(false),
+        Ok(file) => file,
+    };
+    Ok(rustix::fs::fstat(&file)?.st_uid == lease.st_uid && ofd::is_write_locked(&file)?)
+}
+
+/// Returns those files of a lease that are there and its owner's.
+pub(super) fn files(folder: &Folder, lease: &Entry) -> Vec<PathBuf> {
+    let is_own = |name: &String| {
+        let stat = rustix::fs::statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| stat.st_uid == lease.owner)
+    };
+    let names = [LEASE, KEPT].map(|kind| format!("{}{kind}{}", folder.prefix, lease.id));
+    names.into_iter().filter(is_own).map(|name| folder.path.join(name)).collect()
+}
+
 /// Reads the entry in a file, alive or not.
 pub(super) fn read(file: &OwnedFd, stat: &Stat, kind: EntryKind, id: &str) -> Option<Entry> {
     let size = usize::try_from(stat.st_size).ok()?;
@@ -216,12 +245,17 @@ pub(super) fn read(file: &OwnedFd, stat: &Stat, kind: EntryKind, id: &str) -> Op
 }
 
 /// An entry of the caller, alive until this is dropped.
+///
+/// Nobody inherits its file: a program that was started may be another user's, and what is in the
+/// file is believed to be its owner's word. What is inherited is a second file, which is empty.
 pub(super) struct Published {
     file: OwnedFd,
     stat: Stat,
     folder: Folder,
     kind: EntryKind,
     id: LeaseId,
+    chance: String,
+    kept: OnceCell<(OwnedFd, Stat)>,
     /// It is others' to end.
     left: bool,
 }
@@ -236,48 +270,75 @@ impl Published {
         chance: &str,
     ) -> Result<Self> {
         let text = write(entry)?;
-        let new = format!("{}{NEW}{}-{chance}", folder.prefix, std::process::id());
         let name = format!("{}{}{}", folder.prefix, beginning(kind), entry.id);
-        let failed = |errno| fault::file(format!("write lease '{}'", folder.show(&name)), errno);
-        let file = folder.make_file(&new).map_err(failed)?;
-        let published = (|| {
-            let mut rest = &text[..];
-            while !rest.is_empty() {
-                match rustix::io::write(&file, rest) {
-                    Ok(0) => return Err(Errno::NOSPC),
-                    Ok(count) => rest = &rest[count..],
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Err(errno),
-                }
-            }
-            if !ofd::try_lock(&file, Lock::Write)? {
-                return Err(Errno::AGAIN);
-            }
-            // Whatever the umask: everybody is to read it, and only its owner to lock it.
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
-            rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, &name, RenameFlags::NOREPLACE)
-        })();
-        let stat = rustix::fs::fstat(&file).map_err(failed)?;
-        if let Err(errno) = published {
-            folder.remove(&new, &stat);
-            return Err(failed(errno));
-        }
-        Ok(Published { file, stat, folder, kind, id: entry.id.clone(), left: false })
+        let (file, stat) = make_locked(&folder, &name, &text, chance)?;
+        let (id, chance, kept) = (entry.id.clone(), chance.to_owned(), OnceCell::new());
+        Ok(Published { file, stat, folder, kind, id, chance, kept, left: false })
     }
 
     fn name(&self) -> String {
         format!("{}{}{}", self.folder.prefix, beginning(self.kind), self.id)
     }
 
+    fn kept_name(&self) -> String {
+        format!("{}{KEPT}{}", self.folder.prefix, self.id)
+    }
+
+    /// Returns the file that is inherited, and makes it where it is missing.
+    fn kept(&self) -> Result<&OwnedFd> {
+        if let Some((file, _)) = self.kept.get() {
+            return Ok(file);
+        }
+        let made = make_locked(&self.folder, &self.kept_name(), &[], &self.chance)?;
+        Ok(&self.kept.get_or_init(|| made).0)
+    }
+
     fn touch(&self) -> rustix::io::Result<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
-        rustix::fs::futimens(&self.file, &Timestamps { last_access: now, last_modification: now })
+        let times = Timestamps { last_access: now, last_modification: now };
+        if let Some((kept, _)) = self.kept.get() {
+            rustix::fs::futimens(kept, &times)?;
+        }
+        rustix::fs::futimens(&self.file, &times)
     }
+}
+
+/// Makes a file that is locked for writing, and whole, when it gets its name.
+fn make_locked(folder: &Folder, name: &str, text: &[u8], chance: &str) -> Result<(OwnedFd, Stat)> {
+    let new = format!("{}{NEW}{}-{chance}", folder.prefix, std::process::id());
+    let failed = |errno| fault::file(format!("write lease '{}'", folder.show(name)), errno);
+    let file = folder.make_file(&new).map_err(failed)?;
+    let published = (|| {
+        let mut rest = text;
+        while !rest.is_empty() {
+            match rustix::io::write(&file, rest) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if !ofd::try_lock(&file, Lock::Write)? {
+            return Err(Errno::AGAIN);
+        }
+        // Whatever the umask: everybody is to read it, and only its owner to lock it.
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+        rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, name, RenameFlags::NOREPLACE)
+    })();
+    let stat = rustix::fs::fstat(&file).map_err(failed)?;
+    if let Err(errno) = published {
+        folder.remove(&new, &stat);
+        return Err(failed(errno));
+    }
+    Ok((file, stat))
 }
 
 impl Held for Published {
     fn inherit(&self, yes: bool) -> Result<()> {
-        set_inherited(&self.file, yes)
+        match yes {
+            true => set_inherited(self.kept()?, true),
+            false => self.kept.get().map_or(Ok(()), |(kept, _)| set_inherited(kept, false)),
+        }
     }
 
     fn renew(&self) -> Result<bool> {
@@ -303,6 +364,10 @@ impl Drop for Published {
         // if it fails, and nothing rests on what is left.
         let _ = self.touch();
         let _ = ofd::unlock(&self.file);
+        if let Some((kept, stat)) = self.kept.get() {
+            let _ = ofd::unlock(kept);
+            self.folder.remove(&self.kept_name(), stat);
+        }
         let name = self.name();
         if self.kind == EntryKind::Waiter {
             self.folder.remove(&name, &self.stat);

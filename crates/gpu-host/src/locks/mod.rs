@@ -53,20 +53,19 @@ impl FileLocks {
         FileLocks { place, roots, safe_gpu, watch: Mutex::new(None), known: Mutex::default() }
     }
 
-    /// Returns the file of a lease that is alive; `None` where it has ended. Only a file of the
-    /// lease's own user counts.
+    /// Returns the files that whoever keeps a lease alive has open, one or both; none where it has
+    /// ended. Only files of the lease's own user count.
     ///
     /// # Errors
     /// Those of [`entries`](Locks::entries).
-    pub fn file(&self, lease: &Entry) -> Result<Option<PathBuf>> {
+    pub fn files(&self, lease: &Entry) -> Result<Vec<PathBuf>> {
         let own = |entry: &Entry| entry.id == lease.id && entry.owner == lease.owner;
         for folder in self.place.folders()? {
             if Known::default().living(&folder, EntryKind::Lease)?.iter().any(own) {
-                let name = format!("{}{}{}", folder.prefix, entry::LEASE, lease.id);
-                return Ok(Some(folder.path.join(name)));
+                return Ok(entry::files(&folder, lease));
             }
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Leases that have ended, by the files that they left: when a device was last used, and what is
 //! to be cleared away.
 
-use super::entry::{NEW, PAST, beginning, read};
+use super::entry::{KEPT, NEW, PAST, beginning, is_kept, read};
 use super::folder::Folder;
 use super::ofd;
 use super::timer::wall_seconds;
@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, OFlags, Stat};
 use std::collections::BTreeMap;
 
 /// So many of a user's are kept as a hint.
-const KEPT: usize = 16;
+const HINTS: usize = 16;
 /// So many of all users' are read for one.
 const READ: usize = 256;
 /// A file that was never given its name is somebody's who was ended while writing it.
@@ -62,14 +62,19 @@ pub(super) fn clear(folder: &Folder) {
             if age(&stat) > UNFINISHED_SECONDS && is_dead(&name) {
                 folder.remove(&name, &stat);
             }
+        } else if rest.starts_with(KEPT) {
+            if is_dead(&name) {
+                folder.remove(&name, &stat);
+            }
         } else if let Some(id) = rest.strip_prefix(beginning(EntryKind::Lease))
             && let Some(id) = LeaseId::parse(id).filter(|_| is_dead(&name))
+            && matches!(is_kept(folder, id.as_str(), &stat), Ok(false))
         {
             keep(folder, &name, &id, &stat);
         }
     }
     past.sort_by_key(|(_, stat)| std::cmp::Reverse((stat.st_mtime, stat.st_mtime_nsec)));
-    for (name, stat) in past.iter().skip(KEPT) {
+    for (name, stat) in past.iter().skip(HINTS) {
         folder.remove(name, stat);
     }
 }

@@ -1,6 +1,6 @@
 //! Tells when an entry came or ended (inotify).
 
-use super::entry::beginning;
+use super::entry::{KEPT, beginning};
 use super::folder::Folder;
 use super::timer::{now, timespec};
 use gpu_core::EntryKind;
@@ -64,7 +64,7 @@ impl Watch {
                 polled => polled?,
             };
             let is_entry = |name: &str| {
-                let kinds = [EntryKind::Lease, EntryKind::Waiter].map(beginning);
+                let kinds = [beginning(EntryKind::Lease), beginning(EntryKind::Waiter), KEPT];
                 let is = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
                 // One of two folders has the prefix.
                 is(name) || name.strip_prefix(prefix).is_some_and(is)

@@ -87,6 +87,62 @@ fn letting_go_ends_it_for_those_who_inherited_it() {
     assert_eq!(left, []);
 }
 
+/// A job can be another user's than its lease (`setpriv`), and is trusted with nothing.
+#[test]
+fn who_inherits_a_lease_can_neither_change_nor_end_it() {
+    const SPOIL: &str = "\
+import fcntl, os, struct, sys
+fds = [int(fd) for fd in os.listdir('/proc/self/fd')]
+spoiled = 0
+for fd in [fd for fd in fds if fd > 2]:
+    try:
+        if not os.readlink(f'/proc/self/fd/{fd}').startswith(sys.argv[1]): continue
+        os.ftruncate(fd, 0)
+        os.write(fd, b'{}')
+        fcntl.fcntl(fd, 37, struct.pack('hhqqi4x', fcntl.F_UNLCK, 0, 0, 0, 0))
+        spoiled += 1
+    except OSError: pass
+print(spoiled)
+";
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (entry, held) = lease(&locks, &["GPU-1"]);
+    held.inherit(true).unwrap();
+    let mut command = std::process::Command::new("python3");
+    let output = command.args(["-c", SPOIL]).arg(folder.path()).output().unwrap();
+    held.inherit(false).unwrap();
+    assert_eq!(output.stdout, b"1\n", "it has one file: {output:?}");
+    let text = std::fs::read(folder.path().join(format!("lease-{}", entry.id))).unwrap();
+    assert!(text.ends_with(b"}\n") && text.len() > 100);
+    // Not what this process remembers, but what anybody reads.
+    assert_eq!(crate::locks(folder.path()).entries(LEASE).unwrap(), [entry]);
+    drop(held);
+    let names = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let names: Vec<_> = names.map(|file| file.file_name().into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| name.starts_with("past-")), "{names:?}");
+}
+
+#[test]
+fn a_file_of_another_user_keeps_no_lease_alive() {
+    if !rustix::process::geteuid().is_root() {
+        return crate::skip("a_file_of_another_user_keeps_no_lease_alive", "needs root");
+    }
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (entry, held) = lease(&locks, &["GPU-1"]);
+    held.inherit(true).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    held.inherit(false).unwrap();
+    held.leave();
+    let kept = locks.entries(LEASE).unwrap();
+    let file = folder.path().join(format!("kept-{}", entry.id));
+    std::os::unix::fs::chown(file, Some(crate::stranger::NOBODY), None).unwrap();
+    let left = locks.entries(LEASE).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((kept, left), (vec![entry], vec![]));
+}
+
 #[test]
 fn one_that_is_left_ends_with_those_who_inherited_it() {
     let folder = tempdir().unwrap();
