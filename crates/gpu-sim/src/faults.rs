@@ -61,6 +61,16 @@ pub enum Call {
     Reserve,
     /// `DeviceMemory::release`
     Release,
+    /// `DeviceMemory::reserve_addresses`
+    ReserveAddresses,
+    /// `DeviceMemory::map`
+    Map,
+    /// `DeviceMemory::unmap`
+    Unmap,
+    /// `DeviceMemory::release_addresses`
+    ReleaseAddresses,
+    /// `DeviceMemory::page`
+    Page,
     /// `Clock::wall`: cannot fail, only be late.
     Wall,
     /// `Clock::monotonic`: cannot fail, only be late.
@@ -71,7 +81,7 @@ pub enum Call {
 
 impl Call {
     /// Every call, in the order of the ports.
-    pub const ALL: [Call; 29] = [
+    pub const ALL: [Call; 34] = [
         Call::Driver,
         Call::Devices,
         Call::Sample,
@@ -98,6 +108,11 @@ impl Call {
         Call::MemoryInfo,
         Call::Reserve,
         Call::Release,
+        Call::ReserveAddresses,
+        Call::Map,
+        Call::Unmap,
+        Call::ReleaseAddresses,
+        Call::Page,
         Call::Wall,
         Call::Monotonic,
         Call::Sleep,
@@ -134,6 +149,11 @@ impl fmt::Display for Call {
             Call::MemoryInfo => "ask for the memory of a device",
             Call::Reserve => "reserve device memory",
             Call::Release => "release device memory",
+            Call::ReserveAddresses => "reserve addresses of a device",
+            Call::Map => "map device memory",
+            Call::Unmap => "unmap device memory",
+            Call::ReleaseAddresses => "release addresses of a device",
+            Call::Page => "ask for the size of a device's pages",
             Call::Wall => "read the wall clock",
             Call::Monotonic => "read the clock",
             Call::Sleep => "sleep",

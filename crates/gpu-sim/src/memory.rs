@@ -8,14 +8,17 @@ use crate::process_entry::held_file;
 use crate::simulation::Simulation;
 use crate::state::State;
 use gpu_core::{Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result};
+use std::collections::BTreeSet;
 
 /// The sizes and addresses of regions are multiples of this many bytes.
 const ALIGNMENT: u64 = 256;
+/// How long the pages of virtual memory are, as on every NVIDIA device so far.
+const PAGE: u64 = 2 << 20;
 
 /// The memory of one simulated device, taken and given back by the viewer's own process.
 ///
-/// Stricter than a driver: an address is never given twice, so that whoever uses a region after
-/// its release is found out.
+/// Stricter than a driver: an address is never given twice, so that whoever uses a region or a range
+/// after its release is found out; only within a range may pages come and go.
 #[derive(Clone, Debug)]
 pub struct SimulatedMemory {
     simulation: Simulation,
@@ -41,6 +44,35 @@ impl DeviceMemory for SimulatedMemory {
     fn release(&self, region: Region) -> Result<()> {
         self.simulation.call(Call::Release, |state| release(state, self.device, region))
     }
+
+    fn reserve_addresses(&self, size: Bytes) -> Result<Region> {
+        self.simulation
+            .call(Call::ReserveAddresses, |state| reserve_addresses(state, self.device, size))
+    }
+
+    fn map(&self, part: Region) -> Result<()> {
+        self.simulation.call(Call::Map, |state| map(state, self.device, part))
+    }
+
+    fn unmap(&self, part: Region) -> Result<()> {
+        self.simulation.call(Call::Unmap, |state| unmap(state, self.device, part))
+    }
+
+    fn release_addresses(&self, range: Region) -> Result<()> {
+        self.simulation
+            .call(Call::ReleaseAddresses, |state| release_addresses(state, self.device, range))
+    }
+
+    fn page(&self) -> Result<Bytes> {
+        self.simulation.call(Call::Page, |state| answering(state, self.device).map(|_| Bytes(PAGE)))
+    }
+}
+
+/// A range of addresses, and which of its pages have memory.
+#[derive(Clone, Debug)]
+pub(crate) struct AddressRange {
+    size: Bytes,
+    mapped: BTreeSet<u64>,
 }
 
 fn answering(state: &State, index: u32) -> Result<&Device> {
@@ -54,9 +86,8 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
     if size == Bytes(0) {
         return Err(Error::new(ErrorKind::Invalid, what()));
     }
-    let device = answering(state, index)?;
+    answering(state, index)?;
     let free = state.memory_free(index);
-    let minor = device.info.id.minor;
     let region = Some(())
         .and_then(|()| size.0.checked_next_multiple_of(ALIGNMENT))
         .filter(|size| *size <= free.0)
@@ -67,12 +98,19 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
         })
         .ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
     state.regions.insert((index, region.address), region);
+    hold(state, index, region.size);
+    Ok(region)
+}
+
+/// Lets the viewer's process have so much more of a device, with the files that this takes.
+fn hold(state: &mut State, index: u32, size: Bytes) {
     state.acted = true;
+    let minor = state.device(index).and_then(|device| device.info.id.minor.ok());
     let files = cuda_files(minor.into_iter());
     state.change_viewer(|process| {
         match process.holdings.iter_mut().find(|holding| holding.device == index) {
-            Some(holding) => holding.memory += region.size,
-            None => process.holdings.push(Holding::new(index, region.size)),
+            Some(holding) => holding.memory += size,
+            None => process.holdings.push(Holding::new(index, size)),
         }
         for file in files.iter().filter_map(|(path, letters)| held_file(path, letters)) {
             if !process.files.iter().any(|own| own.path == file.path) {
@@ -80,7 +118,19 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
             }
         }
     });
-    Ok(region)
+}
+
+/// Takes so much of a device from the viewer's process, and its files with the last of it.
+fn let_go(state: &mut State, index: u32, size: Bytes) {
+    state.change_viewer(|process| {
+        for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {
+            holding.memory = holding.memory.saturating_sub(size);
+        }
+        process.holdings.retain(|holding| holding.memory > Bytes(0));
+        if process.holdings.is_empty() {
+            process.files.clear();
+        }
+    });
 }
 
 fn release(state: &mut State, index: u32, region: Region) -> Result<()> {
@@ -91,14 +141,81 @@ fn release(state: &mut State, index: u32, region: Region) -> Result<()> {
     }
     answering(state, index)?;
     state.regions.remove(&key);
-    state.change_viewer(|process| {
-        for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {
-            holding.memory = holding.memory.saturating_sub(region.size);
-        }
-        process.holdings.retain(|holding| holding.memory > Bytes(0));
-        if process.holdings.is_empty() {
-            process.files.clear();
-        }
-    });
+    let_go(state, index, region.size);
     Ok(())
+}
+
+fn reserve_addresses(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
+    let what = || format!("reserve {} bytes of addresses on GPU {index}", size.0);
+    if size == Bytes(0) || !size.0.is_multiple_of(PAGE) {
+        return Err(Error::new(ErrorKind::Invalid, what()));
+    }
+    answering(state, index)?;
+    let address = state.next_address.checked_next_multiple_of(PAGE);
+    let found = address.and_then(|address| Some((address, address.checked_add(size.0)?)));
+    let (address, end) = found.ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
+    state.next_address = end;
+    state.ranges.insert((index, address), AddressRange { size, mapped: BTreeSet::new() });
+    Ok(Region { address, size })
+}
+
+fn map(state: &mut State, index: u32, part: Region) -> Result<()> {
+    let what = || format!("map {} bytes at {:#x} on GPU {index}", part.size.0, part.address);
+    let free = state.memory_free(index);
+    let range = range_of(state, index, part);
+    if range.is_none_or(|range| pages(part).any(|page| range.mapped.contains(&page))) {
+        return Err(Error::new(ErrorKind::Invalid, what()));
+    }
+    answering(state, index)?;
+    if part.size > free {
+        return Err(Error::new(DeviceFault::OutOfMemory, what()));
+    }
+    if let Some(range) = range_of(state, index, part) {
+        range.mapped.extend(pages(part));
+    }
+    hold(state, index, part.size);
+    Ok(())
+}
+
+fn unmap(state: &mut State, index: u32, part: Region) -> Result<()> {
+    let range = range_of(state, index, part);
+    if range.is_none_or(|range| pages(part).any(|page| !range.mapped.contains(&page))) {
+        let what = format!("unmap {} bytes at {:#x} on GPU {index}", part.size.0, part.address);
+        return Err(Error::new(ErrorKind::Invalid, what));
+    }
+    answering(state, index)?;
+    if let Some(range) = range_of(state, index, part) {
+        range.mapped.retain(|page| !(part.address..part.address + part.size.0).contains(page));
+    }
+    let_go(state, index, part.size);
+    Ok(())
+}
+
+fn release_addresses(state: &mut State, index: u32, range: Region) -> Result<()> {
+    let key = (index, range.address);
+    if state.ranges.get(&key).map(|own| own.size) != Some(range.size) {
+        let what = format!("release the addresses at {:#x} on GPU {index}", range.address);
+        return Err(Error::new(ErrorKind::Invalid, what));
+    }
+    answering(state, index)?;
+    let mapped = state.ranges.remove(&key).map_or(0, |own| own.mapped.len());
+    let_go(state, index, Bytes(mapped as u64 * PAGE));
+    Ok(())
+}
+
+/// Returns the range that a part lies in, if the part is of whole pages.
+fn range_of(state: &mut State, index: u32, part: Region) -> Option<&mut AddressRange> {
+    let whole = |number: u64| number.is_multiple_of(PAGE);
+    if part.size == Bytes(0) || !whole(part.size.0) || !whole(part.address) {
+        return None;
+    }
+    let before = (index, 0)..=(index, part.address);
+    let ((_, start), range) = state.ranges.range_mut(before).next_back()?;
+    let end = part.address.checked_add(part.size.0)?;
+    (end <= start + range.size.0).then_some(range)
+}
+
+/// Returns the pages of a part, by where they begin.
+fn pages(part: Region) -> impl Iterator<Item = u64> {
+    (0..part.size.0 / PAGE).map(move |number| part.address + number * PAGE)
 }

@@ -2,6 +2,7 @@
 
 use crate::faults::{Call, Fault, Faults, injected};
 use crate::machine::{Event, Machine, Process, When};
+use crate::memory::AddressRange;
 use crate::population::Population;
 use crate::seed::Seed;
 use gpu_core::{
@@ -74,6 +75,8 @@ pub(crate) struct State {
     pub(crate) living: Population,
     pub(crate) returning: Vec<Returning>,
     pub(crate) regions: BTreeMap<(u32, u64), Region>,
+    /// Ranges of addresses, by device and where they begin.
+    pub(crate) ranges: BTreeMap<(u32, u64), AddressRange>,
     pub(crate) next_address: u64,
     pub(crate) faults: Faults,
     pub(crate) signals: Vec<SentSignal>,
@@ -106,6 +109,7 @@ impl State {
             living: Population::default(),
             returning: Vec::new(),
             regions: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             next_address: FIRST_ADDRESS,
             faults: Faults::default(),
             signals: Vec::new(),

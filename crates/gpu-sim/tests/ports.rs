@@ -193,6 +193,32 @@ fn own_memory_is_seen_as_everybodys_and_given_back_once() {
 }
 
 #[test]
+fn own_pages_are_seen_as_everybodys_and_no_address_comes_twice() {
+    let simulation = Simulation::embedded("driver-leak").unwrap();
+    let memory = simulation.device_memory(&first()).unwrap();
+    let used = || memory.info().unwrap().used.unwrap();
+    let before = used();
+    memory.reserve(Bytes(256)).map(|region| memory.release(region).unwrap()).unwrap();
+    let range = memory.reserve_addresses(Bytes(8 << 20)).unwrap();
+    assert_eq!((range.address % (2 << 20), used()), (0, before));
+    let part = Region { size: Bytes(4 << 20), ..range };
+    memory.map(part).unwrap();
+    assert_eq!(used(), before + Bytes(4 << 20));
+    let own = simulation.own_line().unwrap()[0].pid;
+    let snapshot = observe(&simulation, &simulation, &simulation);
+    assert_eq!(snapshot.devices[0].processes.as_ref().unwrap()[0].pid, own);
+    memory.unmap(Region { size: Bytes(2 << 20), ..part }).unwrap();
+    memory.map(Region { size: Bytes(2 << 20), ..part }).unwrap();
+    memory.release_addresses(range).unwrap();
+    assert_eq!(used(), before);
+    assert_ne!(memory.reserve_addresses(Bytes(8 << 20)).unwrap(), range);
+    let lost = gpu_core::Fault { kind: DeviceFault::Lost.into(), text: "look at GPU 0".into() };
+    simulation.happen(Event::Fails(0, lost));
+    assert_eq!(memory.map(part).unwrap_err().kind(), ErrorKind::Invalid, "it was given back");
+    assert_eq!(memory.page().unwrap_err().kind(), DeviceFault::Lost.into());
+}
+
+#[test]
 fn faults_come_at_their_call_and_count() {
     let simulation = Simulation::embedded("labbox").unwrap();
     simulation.inject(Call::Sample, 2, Fault::Error(ErrorKind::Device(DeviceFault::Lost)));
@@ -236,6 +262,10 @@ fn every_call_is_counted_once_and_can_fail_but_the_clock() {
         let simulation = Simulation::embedded("labbox").unwrap();
         let memory = simulation.device_memory(&first()).unwrap();
         let region = memory.reserve(Bytes(256)).unwrap();
+        let range = memory.reserve_addresses(Bytes(4 << 20)).unwrap();
+        let part = Region { size: Bytes(2 << 20), ..range };
+        memory.map(part).unwrap();
+        let other = Region { address: part.address + (2 << 20), ..part };
         let handle = simulation.open(Pid(18250)).unwrap();
         let before = simulation.count(call);
         simulation.inject(call, before + 1, Fault::Error(ErrorKind::Io));
@@ -267,6 +297,11 @@ fn every_call_is_counted_once_and_can_fail_but_the_clock() {
             Call::MemoryInfo => memory.info().is_err(),
             Call::Reserve => memory.reserve(Bytes(1)).is_err(),
             Call::Release => memory.release(region).is_err(),
+            Call::ReserveAddresses => memory.reserve_addresses(Bytes(2 << 20)).is_err(),
+            Call::Map => memory.map(other).is_err(),
+            Call::Unmap => memory.unmap(part).is_err(),
+            Call::ReleaseAddresses => memory.release_addresses(range).is_err(),
+            Call::Page => memory.page().is_err(),
             Call::Wall => simulation.wall() == simulation.wall(),
             Call::Monotonic => simulation.monotonic() == simulation.monotonic(),
             Call::Sleep => {
