@@ -51,7 +51,7 @@ fn main() {
         let ask = Ask {
             claim: claim(&mut chance, &devices),
             root: own.key,
-            within: Vec::new(),
+            within: None,
             command: "contender".to_owned(),
             // Those in the queue keep each other from meeting; the others meet.
             wait: match chance.below(if locks.excludes { 10 } else { 2 }) {
