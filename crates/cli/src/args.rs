@@ -9,6 +9,7 @@ pub(crate) use memory::{ExplainArgs, MemArgs, MemCommand};
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 
 use crate::exit::Exit;
+use crate::selector::Selector;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use gpu_core::Pid;
@@ -156,9 +157,9 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Only these devices, by index; may be given again.
-    #[arg(long, value_name = "INDEX,…", value_delimiter = ',')]
-    pub(crate) gpu: Vec<u32>,
+    /// Only these devices, by index, UUID or PCI address; may be given again.
+    #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
+    pub(crate) gpu: Vec<Selector>,
     /// Explain somebody else's machine: read pasted output of nvidia-smi and fuser from standard
     /// input.
     #[arg(long, conflicts_with = "sim")]
@@ -182,9 +183,9 @@ pub(crate) struct Looks {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReapArgs {
-    /// Only on these devices, by index; may be given again.
-    #[arg(long, value_name = "INDEX,…", value_delimiter = ',')]
-    pub(crate) gpu: Vec<u32>,
+    /// Only on these devices, by index, UUID or PCI address; may be given again.
+    #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
+    pub(crate) gpu: Vec<Selector>,
     /// Only processes of this user, by name or number; may be given again.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Vec<String>,

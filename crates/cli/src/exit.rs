@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     NotPermitted,
     /// No answer within the time allowed.
     Deadline,
+    /// What was to be said could not be written.
+    NotWritten,
     /// The same command may succeed after a while.
     TryLater,
     /// The command was ended at its time limit.
@@ -34,13 +36,14 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// Every way to end of gpuws itself, in the order of the codes.
-    pub(crate) const ALL: [Exit; 11] = [
+    pub(crate) const ALL: [Exit; 12] = [
         Exit::Done,
         Exit::Remains,
         Exit::Usage,
         Exit::CannotObserve,
         Exit::NotPermitted,
         Exit::Deadline,
+        Exit::NotWritten,
         Exit::TryLater,
         Exit::LimitHit,
         Exit::Own,
@@ -57,6 +60,7 @@ impl Exit {
             Exit::CannotObserve => 3,
             Exit::NotPermitted => 4,
             Exit::Deadline => 5,
+            Exit::NotWritten => 74,
             Exit::TryLater => 75,
             Exit::LimitHit => 124,
             Exit::Own => 125,
@@ -75,6 +79,7 @@ impl Exit {
             Exit::CannotObserve => "cannot observe",
             Exit::NotPermitted => "not permitted",
             Exit::Deadline => "no answer in time",
+            Exit::NotWritten => "standard output cannot be written",
             Exit::TryLater => "try later",
             Exit::LimitHit => "run: ended at its time limit",
             Exit::Own => "run, sim: gpuws itself failed",

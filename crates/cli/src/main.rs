@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(told) => {
             let code = if told.use_stderr() { Exit::Usage } else { Exit::Done };
-            return told.print().map_or(Exit::CannotObserve, |()| code).into();
+            return told.print().map_or(Exit::NotWritten, |()| code).into();
         }
     };
     match fits(&cli).and_then(|()| run(&cli, front)) {

@@ -13,7 +13,7 @@ use std::str::FromStr;
 pub(crate) enum Selector {
     /// NVML's index.
     Index(u32),
-    /// The whole UUID.
+    /// The UUID, or a beginning of it that no other device has.
     Uuid(String),
     /// The PCI address.
     Bus(PciBusId),
@@ -46,6 +46,14 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
+    /// Tells whether this is a beginning of the device's UUID.
+    fn begins(&self, id: &DeviceId) -> bool {
+        match (self, &id.uuid) {
+            (Selector::Uuid(part), Ok(known)) => known.0.starts_with(part.as_str()),
+            _ => false,
+        }
+    }
+
     /// Tells whether this names the device.
     pub(crate) fn names(&self, id: &DeviceId) -> bool {
         match self {
@@ -59,19 +67,38 @@ impl Selector {
 /// Returns the devices that are named, in the machine's order; all of them where none is named.
 ///
 /// # Errors
-/// When one that is named does not exist, with those that do.
+/// When one that is named does not exist, with those that do, or several have a UUID that begins so.
 pub(crate) fn select(
     devices: Vec<DeviceState>,
     asked: &[Selector],
 ) -> Result<Vec<DeviceState>, Failure> {
-    let unknown = asked.iter().find(|one| !devices.iter().any(|device| one.names(device.id())));
-    if let Some(unknown) = unknown {
-        let known: Vec<u32> = devices.iter().map(|device| device.id().index).collect();
-        return Err(Failure::new(Exit::Usage, format!("find GPU {unknown} on this machine"))
-            .with_hint(words::machine_has(&known)));
-    }
-    let is_asked = |device: &DeviceState| asked.iter().any(|one| one.names(device.id()));
-    Ok(devices.into_iter().filter(|device| asked.is_empty() || is_asked(device)).collect())
+    let indexes = indexes(&devices, asked)?;
+    let is_asked = |device: &DeviceState| asked.is_empty() || indexes.contains(&device.id().index);
+    Ok(devices.into_iter().filter(is_asked).collect())
+}
+
+/// Returns the indexes of the devices that are named.
+///
+/// # Errors
+/// As [`select`].
+pub(crate) fn indexes(devices: &[DeviceState], asked: &[Selector]) -> Result<Vec<u32>, Failure> {
+    let all = || devices.iter().map(DeviceState::id);
+    let find = |one: &Selector| {
+        let failed = || Failure::new(Exit::Usage, format!("find GPU {one} on this machine"));
+        if let Some(id) = all().find(|id| one.names(id)) {
+            return Ok(id.index);
+        }
+        let begun: Vec<u32> = all().filter(|id| one.begins(id)).map(|id| id.index).collect();
+        let known: Vec<u32> = all().map(|id| id.index).collect();
+        match begun[..] {
+            [index] => Ok(index),
+            [] => Err(failed().with_hint(words::machine_has(&known))),
+            _ => Err(failed()
+                .with_source(format!("the UUIDs of GPUs {} begin so", words::ranges(&begun)))
+                .with_hint("write more of it")),
+        }
+    };
+    asked.iter().map(find).collect()
 }
 
 #[cfg(test)]
@@ -90,6 +117,10 @@ mod tests {
         assert!(!"MIG-8ae3".parse::<Selector>().unwrap().names(&id));
         for name in ["2", "GPU-8ae", "GPU-8AE3", "3c:00.0"] {
             assert!(!name.parse::<Selector>().unwrap().names(&id), "{name}");
+        }
+        for (part, begins) in [("GPU-8", true), ("GPU-8ae3", true), ("GPU-9", false), ("3", false)]
+        {
+            assert_eq!(part.parse::<Selector>().unwrap().begins(&id), begins, "{part}");
         }
         for wrong in ["", "x", "-1", "gpu-8ae3", "4294967296"] {
             assert!(wrong.parse::<Selector>().is_err(), "{wrong}");

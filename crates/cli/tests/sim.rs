@@ -1,6 +1,7 @@
 //! `gpuws sim`: programs on a simulated NVML, and real processes that stand for simulated ones.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -362,4 +363,37 @@ fn a_request_to_end_reaches_the_command_and_the_folder_goes() {
     assert!(killed.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(ended.exists() && !session.exists());
+}
+
+#[test]
+fn what_a_killed_session_left_is_removed_by_the_next_once_nobody_uses_it() {
+    let runtime = tempfile::tempdir().unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.env("XDG_RUNTIME_DIR", runtime.path());
+        command
+    };
+    let script = "echo $GPUWS_SIM_SESSION; exec cat";
+    let mut killed = command(&["sim", "labbox", "--live", "--", "sh", "-c", script]);
+    // The command ends with its input, also where this test fails.
+    let mut killed = killed.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let input = killed.stdin.take();
+    let mut output = BufReader::new(killed.stdout.take().unwrap());
+    let mut session = String::new();
+    output.read_line(&mut session).unwrap();
+    let session = Path::new(session.trim_end());
+    assert!(session.starts_with(runtime.path()), "{}", session.display());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let next = || command(&["sim", "labbox", "--", "true"]).status().unwrap().code();
+    assert_eq!((next(), session.join("session.json").exists()), (Some(0), true), "it is in use");
+    drop(input);
+    // Those who stand for its processes end by themselves.
+    for _ in 0..500 {
+        assert_eq!(next(), Some(0));
+        if !session.exists() {
+            return;
+        }
+    }
+    panic!("{} is still there", session.display());
 }

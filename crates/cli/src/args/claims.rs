@@ -332,14 +332,14 @@ mod tests {
             <Read as clap::Parser>::parse_from(std::iter::once("x").chain(line.split_whitespace()))
         };
         let line = " -n 2 --mem 6GiB --gpu 0,4,04:00.0 --not 1 --with 2,3 --min-free 500MiB \
-                    --capability 8.0 --timeout 0.25s --visible index --claims '/tmp/a,b' \
-                    --topology --accept-used";
+                    --capability 8.0 --timeout 0.25s --visible index --claims '/tmp/a+b' \
+                    --topology --accept-used --mig";
         let again = read(line).wanted.again();
         assert_eq!(read(&again).wanted.again(), again);
         for word in line.split_whitespace().filter(|word| word.starts_with('-')) {
             assert!(again.contains(word), "{word}: {again}");
         }
-        assert!(again.contains("--claims '/tmp/a,b'") && again.contains("--mem 6GiB"), "{again}");
+        assert!(again.contains("--claims '/tmp/a+b'") && again.contains("--mem 6GiB"), "{again}");
         assert_eq!(read("").wanted.again(), "");
     }
 

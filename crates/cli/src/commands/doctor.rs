@@ -4,6 +4,7 @@ use crate::args::{DoctorArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
+use crate::selector::indexes;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::words;
@@ -43,15 +44,14 @@ pub(super) fn tell(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
-    let known = now.devices.iter().map(|device| device.id().index);
-    super::devices_exist(&args.gpu, &known.collect::<Vec<_>>())?;
+    let gpus = indexes(&now.devices, &args.gpu)?;
     let mut diagnosis = gpu_reaper::diagnose(looks);
-    if !args.gpu.is_empty() {
-        let asked = |index: u32| args.gpu.contains(&index);
+    if !gpus.is_empty() {
+        let asked = |index: u32| gpus.contains(&index);
         diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| asked(id.index)));
         diagnosis.cleared.retain(|cleared| cleared.devices.iter().any(|id| asked(id.index)));
     }
-    let is_asked = |id: &DeviceId| args.gpu.is_empty() || args.gpu.contains(&id.index);
+    let is_asked = |id: &DeviceId| gpus.is_empty() || gpus.contains(&id.index);
     let devices: Vec<&DeviceState> = now.devices.iter().filter(|d| is_asked(d.id())).collect();
     if global.json {
         let sim = sim_option(&now.origin, global);

@@ -22,16 +22,3 @@ pub(crate) mod shim;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod topo;
-
-use crate::exit::Exit;
-use crate::failure::Failure;
-
-/// Makes sure that the machine has the devices that were named by index.
-///
-/// # Errors
-/// When it lacks one, with those that it has.
-fn devices_exist(asked: &[u32], known: &[u32]) -> Result<(), Failure> {
-    let Some(index) = asked.iter().find(|index| !known.contains(index)) else { return Ok(()) };
-    Err(Failure::new(Exit::Usage, format!("find GPU {index} on this machine"))
-        .with_hint(crate::words::machine_has(known)))
-}

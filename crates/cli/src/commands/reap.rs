@@ -4,6 +4,7 @@ use crate::args::{Global, ReapArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
+use crate::selector::indexes;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, clean};
 use crate::words;
@@ -95,11 +96,9 @@ fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure
 }
 
 fn request(args: &ReapArgs, now: &Snapshot) -> Result<Request, Failure> {
-    let known: Vec<u32> = now.devices.iter().map(|device| device.id().index).collect();
-    super::devices_exist(&args.gpu, &known)?;
+    let gpus = indexes(&now.devices, &args.gpu)?;
     let devices = now.devices.iter().map(|device| device.id());
-    let devices: Vec<DeviceId> =
-        devices.filter(|id| args.gpu.contains(&id.index)).cloned().collect();
+    let devices: Vec<DeviceId> = devices.filter(|id| gpus.contains(&id.index)).cloned().collect();
     Ok(Request {
         pids: args.pid.clone(),
         devices,

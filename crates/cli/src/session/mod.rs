@@ -3,6 +3,7 @@
 mod crew;
 mod devices;
 mod host;
+mod leftovers;
 mod library;
 mod members;
 
@@ -13,6 +14,7 @@ pub(crate) use host::SessionHost;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_sim::{Session, WalkOn, trusted};
+use rustix::fd::OwnedFd;
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -36,6 +38,8 @@ pub(crate) fn named() -> Option<PathBuf> {
 pub(crate) struct Folder {
     folder: TempDir,
     library: PathBuf,
+    /// Says that it is in use, for whoever clears up after those that were killed.
+    _alive: OwnedFd,
 }
 
 impl Folder {
@@ -51,15 +55,18 @@ impl Folder {
             None => beside_this_program(LIBRARY)?,
         };
         let mut builder = tempfile::Builder::new();
-        builder.prefix("gpuws-sim-").permissions(Permissions::from_mode(0o700));
+        builder.prefix(leftovers::PREFIX).permissions(Permissions::from_mode(0o700));
+        let place = place()?;
+        leftovers::clear(&place);
         let folder = builder
-            .tempdir_in(place()?)
+            .tempdir_in(place)
             .map_err(|error| Failure::io("make a private folder", error))?;
+        let alive = leftovers::begin(folder.path())?;
         for name in NVML {
             symlink(&library, folder.path().join(name))
                 .map_err(|error| Failure::io("link the simulated NVML", error))?;
         }
-        Ok(Folder { folder, library })
+        Ok(Folder { folder, library, _alive: alive })
     }
 
     /// Returns its path.

@@ -15,6 +15,7 @@ pub(crate) use json::one_line;
 pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
 
+use crate::exit::Exit;
 use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
@@ -165,7 +166,9 @@ impl Screen {
                 self.closed = true;
                 Ok(())
             }
-            result => result.map_err(|error| Failure::io("write to standard output", error)),
+            result => result.map_err(|error| {
+                Failure::io("write to standard output", error).ending(Exit::NotWritten)
+            }),
         }
     }
 }

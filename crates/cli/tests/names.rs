@@ -1,0 +1,62 @@
+//! Devices by their names, and an output that takes nothing.
+
+use std::fs::File;
+use std::process::{Command, Output};
+
+fn gpuws(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    command.args(words).env("NO_COLOR", "1").env("TZ", "UTC");
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    gpuws(words).output().expect("gpuws runs")
+}
+
+/// The UUIDs of a machine's devices.
+fn uuids(machine: &str) -> Vec<String> {
+    let words = ["--sim", machine, "query", "--query-gpu=uuid", "--format=csv,noheader"];
+    let said = String::from_utf8(run(&words).stdout).expect("UTF-8");
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn doctor_reap_and_status_take_a_device_by_each_of_its_names() {
+    let uuids = uuids("labbox");
+    let uuid = uuids[3].as_str();
+    // As much of it as tells it from the others.
+    let is_own =
+        |end: &usize| uuids.iter().filter(|other| other.starts_with(&uuid[..*end])).count() == 1;
+    let part = &uuid[..(4..uuid.len()).find(is_own).expect("they differ")];
+    for command in [&["doctor", "--gpu"][..], &["reap", "--gpu"], &["status", "-i"]] {
+        let of = |name| run(&[&["--sim", "labbox"], command, &[name]].concat());
+        let by_index = of("3");
+        for name in [uuid, part, "00000000:34:00.0"] {
+            let by_name = of(name);
+            assert_eq!(by_name.status.code(), by_index.status.code(), "{command:?} {name}");
+            let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+            // The next command names the device as it was named.
+            let expected =
+                text(&by_index).replace("reap --gpu 3 --yes", &format!("reap --gpu {name} --yes"));
+            let expected = if command[0] == "reap" { expected } else { text(&by_index) };
+            assert_eq!(text(&by_name), expected, "{command:?} {name}");
+        }
+        let many = of(&part[..part.len() - 1]);
+        assert_eq!(many.status.code(), Some(2), "{many:?}");
+        let told = String::from_utf8_lossy(&many.stderr).into_owned();
+        assert!(told.contains("begin so") && told.contains("hint: write more of it"), "{told}");
+        assert_eq!(of("GPU-no-such").status.code(), Some(2));
+    }
+}
+
+#[test]
+fn who_cannot_be_told_is_not_told_that_all_is_well() {
+    for command in ["status", "doctor", "holders", "leases", "--help"] {
+        let full = File::options().write(true).open("/dev/full").expect("it is there");
+        let output = gpuws(&["--sim", "labbox", command]).stdout(full).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(74), "{command}: {output:?}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = "failed to write to standard output: No space left on device";
+        assert!(command == "--help" || told.contains(expected), "{command}: {told}");
+    }
+}
