@@ -27,6 +27,24 @@ pub fn any(bytes: &[u8]) {
     assert_eq!(parse(bytes, &Hint::default()), first);
 }
 
+/// Reads bytes as a log of a program whose memory ran out.
+///
+/// # Panics
+/// When an invariant is broken.
+pub fn oom(bytes: &[u8]) {
+    let report = gpu_text::oom::read(bytes);
+    assert!(report.events.len() <= 1000);
+    for event in &report.events {
+        assert!(event.line >= 1 && event.times >= 1);
+        let figures = [&event.tried, &event.total, &event.free, &event.allocated, &event.limit];
+        for figure in figures.into_iter().flatten() {
+            assert!(figure.text.len() <= 80, "a figure is short");
+        }
+        assert!(event.dump.blocks.len() <= bytes.len());
+    }
+    assert_eq!(gpu_text::oom::read(bytes), report);
+}
+
 /// Reads bytes as a paste of several outputs.
 ///
 /// # Panics

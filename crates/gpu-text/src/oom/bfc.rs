@@ -287,10 +287,11 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let tensor = Tensor { shape, kind };
     let allocator = word_after(" by allocator ");
     let gpu = word_after("/device:GPU:").and_then(|index| index.parse().ok());
-    let of_tensorflow = |event: &&mut Event| {
-        event.framework == Framework::TensorFlow && event.wording != Some(Wording::NoFailure)
+    let of_allocator = |event: &&mut Event| {
+        matches!(event.framework, Framework::TensorFlow | Framework::Xla)
+            && event.wording != Some(Wording::NoFailure)
     };
-    let known = reader.events.iter_mut().rev().filter(of_tensorflow);
+    let known = reader.events.iter_mut().rev().filter(of_allocator);
     let fits = |event: &Event| match &event.tensor {
         Some(known) => known.shape == tensor.shape,
         None => event.ladder.is_empty() && event.dump_or_request(),
@@ -302,6 +303,8 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
             reader.events.get_mut(index)?
         }
     };
+    // Only TensorFlow speaks so, wherever its allocator was built.
+    event.framework = Framework::TensorFlow;
     let kind = tensor.kind;
     let known = event.tensor.get_or_insert(Tensor { shape: tensor.shape, kind: None });
     known.kind = known.kind.take().or(kind);

@@ -157,8 +157,24 @@ impl Event {
 
     /// Tells whether two events are the same message.
     pub(super) fn repeats(&self, earlier: &Event) -> bool {
-        let bare = |event: &Event| Event { line: 0, times: 0, ..event.clone() };
-        bare(self) == bare(earlier)
+        // Nothing is copied for it: a dump may be long.
+        let Event { line: _, times: _, framework, wording, backend, gpu, tried, .. } = self;
+        let Event { total, free, allocated, private_pools, reserved_unallocated, .. } = self;
+        let Event { reserved_total, cached, this_process, other, limit, processes, .. } = self;
+        let Event { allocator, tensor, dump, ladder, rematerialization, .. } = self;
+        (framework, wording, backend, gpu)
+            == (&earlier.framework, &earlier.wording, &earlier.backend, &earlier.gpu)
+            && (tried, total, free) == (&earlier.tried, &earlier.total, &earlier.free)
+            && (allocated, private_pools) == (&earlier.allocated, &earlier.private_pools)
+            && (reserved_unallocated, reserved_total)
+                == (&earlier.reserved_unallocated, &earlier.reserved_total)
+            && (cached, this_process, other)
+                == (&earlier.cached, &earlier.this_process, &earlier.other)
+            && (limit, processes, allocator)
+                == (&earlier.limit, &earlier.processes, &earlier.allocator)
+            && (tensor, ladder, rematerialization)
+                == (&earlier.tensor, &earlier.ladder, &earlier.rematerialization)
+            && dump == &earlier.dump
     }
 }
 

@@ -144,8 +144,17 @@ fn rmm_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     if !passage.before.contains("RMM") && !passage.before.contains("rmm") {
         return None;
     }
+    let tried = figure_after(passage.text, "(failed to allocate ");
+    if passage.before.starts_with("bad_alloc: out_of_memory: ")
+        && let Some(event) = reader.events.last_mut()
+    {
+        // It is the end of the message whose beginning was just read.
+        event.allocator = Some("pool".to_owned());
+        event.tried = event.tried.take().or(tried);
+        return Some(());
+    }
     let mut event = Event::new(Framework::Rmm, passage.line);
-    event.tried = figure_after(passage.text, "(failed to allocate ");
+    event.tried = tried;
     event.allocator = Some("pool".to_owned());
     event.backend = Some("cuda".to_owned());
     reader.add(event);

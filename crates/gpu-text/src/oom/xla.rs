@@ -83,12 +83,16 @@ fn exhausted(
 }
 
 fn finish(reader: &mut Reader, mut event: Event) {
-    // The same error is printed as it climbs; the complaint was about its first.
-    let bare = |known: &Event| Event { rematerialization: None, ..known.clone() };
-    if let Some(known) = reader.events.iter_mut().rev().find(|known| event.repeats(&bare(known))) {
+    // The same error is printed again as it climbs; the complaint was about its first.
+    let is_known = |known: &&mut Event| {
+        event.rematerialization.clone_from(&known.rematerialization);
+        event.repeats(known)
+    };
+    if let Some(known) = reader.events.iter_mut().rev().find(is_known) {
         known.times += 1;
         return;
     }
+    event.rematerialization = None;
     let complaint = reader.complaint.take();
     event.rematerialization = complaint.and_then(|complaint| complaint.rematerialization);
     reader.add(event);
