@@ -102,6 +102,29 @@ fn at_the_time_limit_all_of_it_is_ended() {
 }
 
 #[test]
+fn a_job_that_forks_faster_than_it_is_looked_at_ends_at_its_time_limit() {
+    let output = script(
+        "twelve-gpus",
+        r#"cat > chain.py <<'END'
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    with open("beat", "a") as beat:
+        beat.write(".")
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.02)
+END
+           "$0" run --gpu 7 --time-limit 1s --grace 1s -- sh -c 'python3 chain.py & sleep 60'; echo $?
+           [ -s beat ] && cp beat then; sleep 0.5; cmp beat then && echo still
+           "$0" run --gpu 7 --no-wait -- echo free"#,
+    );
+    assert_eq!(out(&output), "124\nstill\nfree\n", "{output:?}");
+    assert!(!told(&output).contains("mind: "), "{output:?}");
+}
+
+#[test]
 fn a_run_within_a_run_has_its_devices_from_there() {
     let output = script(
         "twelve-gpus",

@@ -1,4 +1,4 @@
-//! The only sender of signals.
+//! The sender of signals; [`sweep`](crate::sweep) is the other one.
 
 use crate::audit;
 use crate::guard::Guard;
@@ -7,8 +7,8 @@ use crate::report::{Action, Outcome, Report};
 use crate::tree::descends;
 use crate::verify::Before;
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceFileKind, Error, ErrorKind, GpuBackend, Host, Journal,
-    Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
+    ActToken, Clock, DeviceFile, DeviceFileKind, Error, ErrorKind, Fault, GpuBackend, Host,
+    Journal, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -51,7 +51,9 @@ pub enum Event<'a> {
 /// Each target is opened, and before each signal it is made sure, on the opened process, that
 /// number, start time and user are those of the plan, that nobody protects it, and that it still
 /// holds a device or is still in the scope. Then the audit line is written; when that fails
-/// nothing more is sent to anybody. What cannot be made sure of is not signalled.
+/// nothing more is sent to anybody, but to a process of the caller's own tree: who starts a job is
+/// to end it, and the report says that it could not be written. What cannot be made sure of is not
+/// signalled.
 ///
 /// `watch` is told each step, and stops everything by [`ControlFlow::Break`]: then nothing more is
 /// sent, and the report says who was sent what.
@@ -71,8 +73,15 @@ pub fn execute(
         Err(error) => return stopped(error),
     };
     let before = Before::see(plan, ports, files);
-    let mut ladder =
-        Ladder { ports, guard, token, watch, files: &before.files, spared: BTreeSet::new() };
+    let mut ladder = Ladder {
+        ports,
+        guard,
+        token,
+        watch,
+        files: &before.files,
+        spared: BTreeSet::new(),
+        unwritten: None,
+    };
     let mut rungs: Vec<Rung<'_>> = plan.targets.iter().map(Rung::new).collect();
     let stopped = ladder
         .open(&mut rungs)
@@ -81,16 +90,16 @@ pub fn execute(
         .err()
         .map(|error| error.fault());
     ladder.close(&mut rungs);
-    let watch = ladder.watch;
+    let Ladder { watch, unwritten, .. } = ladder;
     let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
     let memory = before
         .memory_after(plan, ports, &actions, &mut |waited| watch(Event::WaitingForMemory(waited)));
     let newcomers = before.newcomers(plan, ports, &actions);
-    Report { actions, memory, newcomers, stopped }
+    Report { actions, memory, newcomers, stopped, unwritten }
 }
 
 /// Makes sure that plan, devices and processes are of one machine, and of one that can be reached.
-fn same_machine(plan: &Plan, ports: Ports<'_>) -> Result<()> {
+pub(crate) fn same_machine(plan: &Plan, ports: Ports<'_>) -> Result<()> {
     let (devices, processes) = (ports.backend.origin(), ports.host.origin());
     if plan.origin.as_ref() == Some(&devices) && devices == processes && devices != Origin::Pasted {
         return Ok(());
@@ -122,6 +131,8 @@ struct Ladder<'a, 'w> {
     files: &'a [DeviceFile],
     /// Targets of the plan that were found to be no targets: their scopes are spared too.
     spared: BTreeSet<Pid>,
+    /// Why the audit log has not all that was done.
+    unwritten: Option<Fault>,
 }
 
 impl Ladder<'_, '_> {
@@ -158,7 +169,8 @@ impl Ladder<'_, '_> {
                     self.note_spared(rung);
                 }
                 Ok(()) => {
-                    audit::intent(self.ports, rung.target, signal)?;
+                    let written = audit::intent(self.ports, rung.target, signal);
+                    self.heed(rung.target, written)?;
                     // The line may have taken the disk its time: what was true before it is made
                     // sure of again.
                     if let Err(outcome) = self.may_signal(rung, &*handle) {
@@ -245,8 +257,20 @@ impl Ladder<'_, '_> {
 
     fn settle(&mut self, rung: &mut Rung<'_>, outcome: Outcome) -> Result<()> {
         rung.action.outcome = outcome;
-        audit::outcome(self.ports, rung.target, &rung.action.outcome)?;
+        let written = audit::outcome(self.ports, rung.target, &rung.action.outcome);
+        self.heed(rung.target, written)?;
         self.tell(Event::Settled(rung.target, &rung.action.outcome))
+    }
+
+    /// Lets a failure to write stop everything where somebody else's process is meant.
+    fn heed(&mut self, target: &Target, written: Result<()>) -> Result<()> {
+        match (written, &target.membership) {
+            (Err(error), Membership::Descends(_)) => {
+                self.unwritten.get_or_insert_with(|| error.fault());
+                Ok(())
+            }
+            (written, _) => written,
+        }
     }
 
     fn tell(&mut self, event: Event<'_>) -> Result<()> {

@@ -2,7 +2,8 @@
 //!
 //! The main decision is that nothing here both decides and acts. [`diagnose`] and [`plan`] are
 //! functions from plain data to plain data: looks to a [`Diagnosis`], a diagnosis to a [`Plan`]
-//! that is printed whole. [`execute`] alone sends signals. It takes a plan and an
+//! that is printed whole. [`execute`] alone sends signals, and [`sweep`] within a tree of the
+//! caller's own. It takes a plan and an
 //! [`ActToken`](gpu_core::ActToken), believes nothing that was true when the plan was made, and
 //! says 'freed' only for memory that a later look saw free.
 //!
@@ -19,6 +20,7 @@ mod guard;
 mod plan;
 mod report;
 mod role;
+mod sweep;
 mod tree;
 mod usage;
 mod verify;
@@ -30,5 +32,6 @@ pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
+pub use sweep::{Swept, sweep};
 pub use tree::plan_tree;
 pub use usage::{Usage, User};

@@ -17,12 +17,16 @@ pub struct Report {
     pub newcomers: Reading<Vec<Newcomer>>,
     /// Why everything was stopped before its end, where it was: no audit log, no signal.
     pub stopped: Option<Fault>,
+    /// Why the audit log has not all that was done to the caller's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwritten: Option<Fault>,
 }
 
 impl Report {
     /// Returns the report of a plan of which nothing was done.
     pub(crate) fn stopped(stopped: Option<Fault>) -> Self {
-        Report { actions: Vec::new(), memory: Vec::new(), newcomers: Ok(Vec::new()), stopped }
+        let newcomers = Ok(Vec::new());
+        Report { actions: Vec::new(), memory: Vec::new(), newcomers, stopped, unwritten: None }
     }
 
     /// Returns the report of an empty plan.

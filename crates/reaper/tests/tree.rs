@@ -58,14 +58,7 @@ fn end(members: &[ProcessInfo], seen: Vec<ProcessInfo>) -> (Report, Vec<u32>, Du
         assert!(line.contains(r#""membership":{"descends":{"pid":50,"#), "{line}");
         Ok(())
     });
-    let now = Arc::new(AtomicU64::new(0));
-    let (read, passed) = (now.clone(), now.clone());
-    let mut clock = MockClock::new();
-    clock.expect_monotonic().returning(move || Duration::from_millis(read.load(Ordering::Relaxed)));
-    clock.expect_wall().returning(|| Timestamp(0));
-    clock.expect_sleep().returning(move |duration| {
-        passed.fetch_add(duration.as_millis() as u64, Ordering::Relaxed);
-    });
+    let clock = still_clock();
     let guard = Guard::new(&host, vec![]).unwrap();
     let root = process(50, "gpuws").key;
     let plan = plan_tree(root, members, "test", ORIGIN(), &guard, Duration::from_secs(10));
@@ -73,7 +66,7 @@ fn end(members: &[ProcessInfo], seen: Vec<ProcessInfo>) -> (Report, Vec<u32>, Du
     let token = ActToken::the_user_asked();
     let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
     let signalled = signalled.lock().unwrap().clone();
-    (report, signalled, Duration::from_millis(now.load(Ordering::Relaxed)))
+    (report, signalled, clock.monotonic())
 }
 
 #[test]
@@ -116,4 +109,108 @@ fn who_does_not_descend_from_the_root_is_never_signalled() {
 fn the_root_itself_and_those_above_it_are_refused() {
     let (report, signalled, _) = end(&[process(50, "gpuws")], vec![process(50, "gpuws")]);
     assert_eq!((report.actions.len(), signalled.len()), (0, 0));
+}
+
+fn still_clock() -> MockClock {
+    let now = Arc::new(AtomicU64::new(0));
+    let read = now.clone();
+    let mut clock = MockClock::new();
+    clock.expect_monotonic().returning(move || Duration::from_millis(read.load(Ordering::Relaxed)));
+    clock.expect_wall().returning(|| Timestamp(0));
+    clock.expect_sleep().returning(move |duration| {
+        now.fetch_add(duration.as_millis() as u64, Ordering::Relaxed);
+    });
+    clock
+}
+
+/// Sweeps the tree of process 50, of which each look shows the next of these; nobody after them.
+fn swept(
+    looks: Vec<Vec<ProcessInfo>>,
+    seen: Vec<ProcessInfo>,
+    journal: &MockJournal,
+) -> (Swept, Vec<u32>, usize) {
+    let signalled = Arc::new(Mutex::new(Vec::new()));
+    let host = host(seen, &signalled);
+    let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(ORIGIN);
+    let clock = still_clock();
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal };
+    let (mut looks, mut count) = (looks.into_iter(), 0);
+    let mut members = || {
+        count += 1;
+        Ok(looks.next().unwrap_or_default())
+    };
+    let root = process(50, "gpuws").key;
+    let token = ActToken::the_user_asked();
+    let swept = sweep(root, "test", &guard, ports, &token, &mut members);
+    let signalled = signalled.lock().unwrap().clone();
+    (swept, signalled, count)
+}
+
+fn full() -> MockJournal {
+    let mut journal = MockJournal::new();
+    journal.expect_append().returning(|_| Err(Error::new(ErrorKind::Io, "write journal")));
+    journal
+}
+
+#[test]
+fn a_sweep_goes_on_until_nobody_is_there_in_several_looks() {
+    let chain: Vec<_> = (60..70).map(|pid| child(pid, 50)).collect();
+    let mut looks: Vec<Vec<_>> = chain.iter().map(|info| vec![info.clone()]).collect();
+    // Between two of them nobody is seen.
+    looks.insert(4, Vec::new());
+    looks.insert(5, Vec::new());
+    let seen = [&chain[..], &[process(50, "gpuws")]].concat();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = lines.clone();
+    let mut journal = MockJournal::new();
+    journal.expect_append().returning(move |line| {
+        kept.lock().unwrap().push(line.to_owned());
+        Ok(())
+    });
+    let (swept, signalled, looks) = swept(looks, seen, &journal);
+    assert_eq!(signalled, (60..70).collect::<Vec<u32>>());
+    assert_eq!(looks, 12 + 3);
+    assert!(swept.stopped.is_none() && swept.unwritten.is_none(), "{swept:?}");
+    assert!(swept.actions.iter().all(|action| action.outcome.is_gone()), "{swept:?}");
+    let lines = lines.lock().unwrap();
+    let signals = lines.iter().filter(|line| line.contains(r#""signal":"SIGKILL""#)).count();
+    assert_eq!((signals, lines.len()), (10, 20));
+}
+
+#[test]
+fn a_sweep_kills_nobody_who_is_not_of_the_tree() {
+    let server = ProcessInfo { parent: Ok(Pid(2)), ..process(51, "server") };
+    let seen = vec![server, process(2, "bash"), process(50, "gpuws")];
+    let (swept, signalled, _) = swept(vec![vec![child(51, 50)]], seen, &full());
+    assert!(signalled.is_empty() && swept.actions.is_empty(), "{swept:?}");
+}
+
+#[test]
+fn a_sweep_that_comes_to_no_end_is_given_up() {
+    let worker = child(51, 50);
+    let seen = vec![worker.clone(), process(50, "gpuws")];
+    let (swept, signalled, _) = swept(vec![vec![worker]; 10_000], seen, &full());
+    assert_eq!(signalled, [51], "once");
+    assert!(swept.stopped.is_some() && swept.unwritten.is_some(), "{swept:?}");
+}
+
+#[test]
+fn what_cannot_be_written_keeps_none_of_the_own_tree_alive() {
+    let worker = child(51, 50);
+    let signalled = Arc::new(Mutex::new(Vec::new()));
+    let host = host(vec![worker.clone(), process(50, "gpuws")], &signalled);
+    let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(ORIGIN);
+    let (clock, journal) = (still_clock(), full());
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let root = process(50, "gpuws").key;
+    let plan = plan_tree(root, &[worker], "test", ORIGIN(), &guard, Duration::from_secs(10));
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let token = ActToken::the_user_asked();
+    let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(*signalled.lock().unwrap(), [51]);
+    assert!(report.stopped.is_none() && report.actions[0].outcome.is_gone(), "{report:?}");
+    assert_eq!(report.unwritten.map(|fault| fault.text), Some("write journal".into()));
 }

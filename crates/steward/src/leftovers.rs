@@ -12,6 +12,9 @@ use std::time::Duration;
 /// A tree that still grows after so many rounds is not ended by one more.
 const ROUNDS: usize = 10;
 
+/// Where nobody may be left, so many are asked to end; who comes later is killed.
+const POLITE_ROUNDS: usize = 2;
+
 /// The signals of Ctrl-C and Ctrl-\\, by number.
 const INT: i32 = 2;
 const QUIT: i32 = 3;
@@ -34,6 +37,8 @@ pub(crate) struct Cleaned {
     pub(crate) still_there: Vec<ProcessInfo>,
     /// Why it was not carried through.
     pub(crate) stopped: Option<Fault>,
+    /// Why the audit log has not all of it.
+    pub(crate) unwritten: Option<Fault>,
     /// Somebody may be there who was to be ended.
     pub(crate) remains: bool,
     /// How the program itself ended, where it ended only now.
@@ -64,6 +69,8 @@ pub struct TakenOver {
     pub still_there: Vec<ProcessInfo>,
     /// Why it was not carried through.
     pub stopped: Option<Fault>,
+    /// Why the audit log has not all of it.
+    pub unwritten: Option<Fault>,
 }
 
 /// Ends everybody of a job whose supervisor was killed, in the place of that one; `root` is the
@@ -79,8 +86,9 @@ pub fn take_over(
     watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
 ) -> TakenOver {
     let tree = Tree { ports, root, devices: &[], token };
-    let Cleaned { actions, still_there, stopped, .. } = tree.end(job, Reach::Tree, grace, watch);
-    TakenOver { actions, still_there, stopped }
+    let cleaned = tree.end(job, Reach::Tree, grace, watch);
+    let Cleaned { actions, still_there, stopped, unwritten, .. } = cleaned;
+    TakenOver { actions, still_there, stopped, unwritten }
 }
 
 /// The tree of a job.
@@ -113,7 +121,7 @@ impl Tree<'_> {
             Ok(members) => cleaned.still_there = members,
             Err(error) => cleaned.stopped = cleaned.stopped.or(Some(error.fault())),
         }
-        cleaned.remains = match self.targets(job, reach) {
+        cleaned.remains |= match self.targets(job, reach) {
             Ok((members, unseen)) => !members.is_empty() || unseen.is_some(),
             Err(_) => true,
         };
@@ -134,10 +142,14 @@ impl Tree<'_> {
             Reach::Holders => "left behind by a job, on its device",
             Reach::Tree => "of a job that is to end whole",
         };
-        for _ in 0..ROUNDS {
+        let rounds = if reach == Reach::Tree { POLITE_ROUNDS } else { ROUNDS };
+        for _ in 0..rounds {
             let (members, unseen) = self.targets(job, reach)?;
-            if members.is_empty() {
+            if members.is_empty() && reach == Reach::Holders {
                 return Ok(unseen);
+            }
+            if members.is_empty() {
+                break;
             }
             let guard = Guard::new(host, Vec::new())?;
             let plan = plan_tree(self.root, &members, why, backend.origin(), &guard, grace);
@@ -148,11 +160,21 @@ impl Tree<'_> {
             let report = gpu_reaper::execute(&plan, &guard, ports, self.token, &mut heed);
             let progress = report.actions.iter().any(|action| action.outcome.is_gone());
             cleaned.actions.extend(report.actions);
+            cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);
             if report.stopped.is_some() || !progress {
                 return Ok(report.stopped);
             }
         }
-        Ok(None)
+        if reach == Reach::Holders {
+            return Ok(None);
+        }
+        let guard = Guard::new(host, Vec::new())?;
+        let mut members = || self.members(job);
+        let swept = gpu_reaper::sweep(self.root, why, &guard, ports, self.token, &mut members);
+        cleaned.actions.extend(swept.actions);
+        cleaned.unwritten = cleaned.unwritten.take().or(swept.unwritten);
+        cleaned.remains = swept.stopped.is_some();
+        Ok(swept.stopped)
     }
 
     /// Everybody but those who work for this program.

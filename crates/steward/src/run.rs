@@ -126,6 +126,8 @@ pub struct RunReport {
     pub memory_back: Reading<bool>,
     /// Why what it left behind was not ended, or not all of it.
     pub stopped: Option<Fault>,
+    /// Why the audit log has not all of that.
+    pub unwritten: Option<Fault>,
 }
 
 /// What a job used of a device.
@@ -220,7 +222,7 @@ fn carry_out(
     };
     let grace = if overstayed { Duration::ZERO } else { order.grace };
     let tree = Tree { ports, root: order.request.root, devices: &grant.devices, token };
-    let Cleaned { actions, still_there, stopped, remains, ending } =
+    let Cleaned { actions, still_there, stopped, unwritten, remains, ending } =
         tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
     let ending = match followed {
         // One that is still there has not ended; SIGKILL was the last word to it.
@@ -255,6 +257,7 @@ fn carry_out(
         still_there,
         memory_back,
         stopped,
+        unwritten,
     })
 }
 

@@ -160,6 +160,19 @@ fn who_does_not_mind_sigterm_is_killed_when_the_grace_is_over() {
 }
 
 #[test]
+fn a_full_disk_under_the_audit_log_keeps_nobody_alive() {
+    let world = World::new(1);
+    world.state().journal_full = true;
+    world.state().deaf_to.insert(JOB, vec![15]);
+    world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
+    let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+    let report = ran(&world, &limited);
+    assert_eq!(report.ending, Ending::Signal(9));
+    assert!(report.still_there.is_empty() && report.stopped.is_none(), "{report:?}");
+    assert_eq!(report.unwritten.map(|fault| fault.text), Some("write journal".into()));
+}
+
+#[test]
 fn a_run_that_nobody_waits_for_ends_or_is_kept() {
     for (on_death, ending, signals) in [
         (OnDeath::End, Ending::Signal(15), vec![(JOB, 15), (61, 15)]),

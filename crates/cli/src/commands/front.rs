@@ -86,7 +86,7 @@ fn end(orphans: &mut dyn Job, args: &RunArgs, global: &Global) -> Result<(), Fai
     let root = source.host.own_line()?.first().copied();
     let root = root.ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
     let token = ActToken::the_user_asked();
-    let TakenOver { actions, still_there, stopped } =
+    let TakenOver { actions, still_there, stopped, unwritten } =
         take_over(orphans, root, &ports, &token, args.grace, &mut |_| ControlFlow::Continue(()));
     let ended = actions.iter().filter(|action| matches!(action.outcome, Outcome::Ended { .. }));
     let ended = words::count(ended.count(), "process", "processes");
@@ -97,6 +97,9 @@ fn end(orphans: &mut dyn Job, args: &RunArgs, global: &Global) -> Result<(), Fai
     }
     if let Some(fault) = stopped {
         tell(global, &format!("mind: failed to {fault}"));
+    }
+    if let Some(fault) = unwritten {
+        tell(global, &format!("mind: the audit log has not all of it: failed to {fault}"));
     }
     Ok(())
 }

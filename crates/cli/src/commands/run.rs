@@ -247,6 +247,9 @@ impl Watch<'_> {
                 }
                 None => {}
             }
+            if let Some(fault) = &report.unwritten {
+                self.tell(&format!("mind: the audit log has not all of it: failed to {fault}"));
+            }
         }
         // The program's code is what a script waits for; a file is not to take its place.
         if let Some(lacks) = file.and_then(|file| file.write(report, self.share)) {

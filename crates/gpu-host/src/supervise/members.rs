@@ -1,12 +1,13 @@
 //! Who is of a job.
 
-use super::tree::Tree;
+use super::tree::{Tree, listed_below};
 use crate::proc_dir::ProcRoot;
 use crate::process::{booted_at, read_known};
 use crate::users::Users;
 use crate::{fault, host};
 use gpu_core::{ProcessInfo, ProcessKey, Result};
 use rustix::io::Errno;
+use std::collections::HashSet;
 
 /// Returns the descendants of this process that live, without those children that are its own.
 /// Who is hidden from the caller (`hidepid`, proc(5)) cannot be told.
@@ -19,11 +20,15 @@ pub(crate) fn members(
     is_own: impl Fn(&ProcessKey) -> bool,
 ) -> Result<Vec<ProcessInfo>> {
     let failed = |errno| fault::file("look for what is left of the job", errno);
-    let tree = Tree::settled(root, std::process::id()).map_err(failed)?;
+    let own = std::process::id();
+    let tree = Tree::settled(root, own).map_err(failed)?;
     let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
     let booted_at = text.and_then(|text| booted_at(&text));
     let mut members = Vec::new();
-    for place in tree.below(std::process::id()) {
+    let mut below: Vec<_> = tree.below(own).into_iter().cloned().collect();
+    let known: HashSet<_> = below.iter().map(|place| place.key).collect();
+    below.extend(listed_below(root, own).into_iter().filter(|place| !known.contains(&place.key)));
+    for place in below {
         if place.has_ended || is_own(&place.key) {
             continue;
         }

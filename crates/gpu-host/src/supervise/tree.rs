@@ -118,6 +118,30 @@ pub(crate) fn children(root: &ProcRoot, own: &Place) -> Result<Vec<Place>> {
     Ok(children)
 }
 
+/// Returns the descendants of this process as the kernel's lists of children lead to them, as far
+/// as it keeps such lists. That is faster by far than to read all processes, and finds one that
+/// lives for a few milliseconds; but while children end, a list may leave out others (proc(5)).
+pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
+    let (mut below, mut known, mut parents) = (Vec::new(), HashSet::new(), vec![own]);
+    while let Some(parent) = parents.pop() {
+        let Ok(dir) = root.process(parent) else { continue };
+        for thread in dir.threads().unwrap_or_default() {
+            let list = dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT);
+            let list = list.unwrap_or_default();
+            for pid in list.split(|byte| *byte == b' ').filter_map(number) {
+                // One whose parent has ended meanwhile has come to this process.
+                let is_below = |place: &Place| [parent, own].contains(&place.parent);
+                let Some(place) = place(root, pid).ok().filter(is_below) else { continue };
+                if known.insert(place.key) {
+                    parents.push(pid);
+                    below.push(place);
+                }
+            }
+        }
+    }
+    below
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,6 +41,8 @@ pub(crate) struct State {
     /// Who does not mind these signals.
     pub(crate) deaf_to: BTreeMap<u32, Vec<i32>>,
     pub(crate) journal: Vec<String>,
+    /// The disk under the journal is full.
+    pub(crate) journal_full: bool,
     pub(crate) launched: Vec<Launch>,
     pub(crate) launch_fault: Option<ErrorKind>,
     /// What was done to the lease's descriptor.
@@ -150,6 +152,7 @@ impl World {
             signals: Vec::new(),
             deaf_to: BTreeMap::new(),
             journal: Vec::new(),
+            journal_full: false,
             launched: Vec::new(),
             launch_fault: None,
             inherit: Vec::new(),
@@ -490,6 +493,9 @@ impl Clock for World {
 
 impl Journal for World {
     fn append(&self, line: &str) -> Result<()> {
+        if self.state().journal_full {
+            return Err(Error::new(ErrorKind::Io, "write journal"));
+        }
         self.state().journal.push(line.to_owned());
         Ok(())
     }

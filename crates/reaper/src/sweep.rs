@@ -1,0 +1,156 @@
+//! The end of a tree that grows while it is ended.
+
+use crate::act::{Ports, same_machine};
+use crate::audit;
+use crate::guard::Guard;
+use crate::plan::Target;
+use crate::report::{Action, Outcome};
+use crate::tree::{descends, plan_tree};
+use gpu_core::{
+    ActToken, Error, ErrorKind, Fault, ProcessHandle, ProcessInfo, ProcessKey, Result, Signal,
+};
+use std::time::Duration;
+
+/// How long it is tried, by the clock and in looks: a tree that forks faster than this program can
+/// look is not ended by trying on.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOKS: usize = 2000;
+
+/// While a process starts another and ends, one look after the other can miss both.
+const QUIET_LOOKS: usize = 3;
+
+/// For those that were killed and are not gone yet.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a sweep did.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    /// An entry for each that was killed.
+    pub actions: Vec<Action>,
+    /// Why it was given up.
+    pub stopped: Option<Fault>,
+    /// Why the audit log has not all that was done.
+    pub unwritten: Option<Fault>,
+}
+
+/// Kills everybody whom `members` tells of as soon as it does, again and again, until it tells of
+/// nobody.
+///
+/// They are of the caller's own tree, below `root`, and have been asked to end before. What is made
+/// sure of before each signal is as in [`execute`](crate::execute), but for the audit line, which
+/// is written after it: who forks and ends every few milliseconds has another number by the time
+/// that a line is on a disk.
+pub fn sweep(
+    root: ProcessKey,
+    why: &str,
+    guard: &Guard,
+    ports: Ports<'_>,
+    token: &ActToken,
+    members: &mut dyn FnMut() -> Result<Vec<ProcessInfo>>,
+) -> Swept {
+    let mut sweep = Sweep { root, guard, ports, token, killed: Vec::new(), unwritten: None };
+    let stopped = sweep.run(why, members).err().map(|error| error.fault());
+    let Sweep { killed, unwritten, .. } = sweep;
+    Swept { actions: killed.into_iter().map(|killed| killed.action).collect(), stopped, unwritten }
+}
+
+struct Sweep<'a> {
+    root: ProcessKey,
+    guard: &'a Guard,
+    ports: Ports<'a>,
+    token: &'a ActToken,
+    killed: Vec<Killed>,
+    unwritten: Option<Fault>,
+}
+
+struct Killed {
+    target: Target,
+    handle: Box<dyn ProcessHandle>,
+    at: Duration,
+    action: Action,
+}
+
+impl Sweep<'_> {
+    fn run(
+        &mut self,
+        why: &str,
+        members: &mut dyn FnMut() -> Result<Vec<ProcessInfo>>,
+    ) -> Result<()> {
+        let start = self.ports.clock.monotonic();
+        let mut quiet = 0;
+        for _ in 0..LOOKS {
+            let found = members()?;
+            quiet = if found.is_empty() { quiet + 1 } else { 0 };
+            let now = self.ports.clock.monotonic();
+            if quiet >= QUIET_LOOKS {
+                self.settle();
+                return Ok(());
+            }
+            if now.saturating_sub(start) >= PATIENCE {
+                break;
+            }
+            let origin = self.ports.backend.origin();
+            let plan = plan_tree(self.root, &found, why, origin, self.guard, Duration::ZERO);
+            same_machine(&plan, self.ports)?;
+            let before = self.killed.len();
+            for target in plan.targets {
+                self.kill(target, now);
+            }
+            self.note(before);
+            if !found.is_empty() && before == self.killed.len() {
+                self.ports.clock.sleep(PAUSE);
+            }
+        }
+        self.settle();
+        Err(Error::new(ErrorKind::TimedOut, "end a tree that grows as fast as it is ended"))
+    }
+
+    /// Kills one, once. Who cannot be opened or checked is told of by the next look, if it is
+    /// still there.
+    fn kill(&mut self, target: Target, now: Duration) {
+        let key = target.key;
+        if self.killed.iter().any(|killed| killed.target.key == key) {
+            return;
+        }
+        let Ok(handle) = self.ports.host.open(key.pid) else { return };
+        let is_same = |info: &ProcessInfo| {
+            info.key.surely_same(&key)
+                && self.guard.forbids(info).is_none()
+                && descends(info, &self.root, self.ports.host)
+        };
+        if handle.look().is_ok_and(|info| is_same(&info))
+            && handle.signal(Signal::Kill, self.token).is_ok()
+        {
+            let mut action = Action::new(&target);
+            action.signals.push(Signal::Kill);
+            self.killed.push(Killed { target, handle, at: now, action });
+        }
+    }
+
+    /// Writes who was killed since there were so many.
+    fn note(&mut self, before: usize) {
+        for killed in &self.killed[before..] {
+            if let Err(error) = audit::intent(self.ports, &killed.target, Signal::Kill) {
+                self.unwritten.get_or_insert_with(|| error.fault());
+            }
+        }
+    }
+
+    /// Finds out, and writes, what became of them.
+    fn settle(&mut self) {
+        let now = self.ports.clock.monotonic();
+        for killed in &mut self.killed {
+            let after_ms = u64::try_from(now.saturating_sub(killed.at).as_millis());
+            killed.action.outcome = match killed.handle.has_exited() {
+                Ok(true) => Outcome::Ended { after_ms: after_ms.unwrap_or(u64::MAX) },
+                _ => {
+                    let state = killed.handle.look().map_err(|error| error.kind().absent());
+                    Outcome::Survived { state: state.and_then(|info| info.state) }
+                }
+            };
+            if let Err(error) = audit::outcome(self.ports, &killed.target, &killed.action.outcome) {
+                self.unwritten.get_or_insert_with(|| error.fault());
+            }
+        }
+    }
+}
