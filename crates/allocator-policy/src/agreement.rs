@@ -36,7 +36,10 @@ impl Agreement {
     /// Tells whether every decision was foretold.
     pub fn is_complete(&self) -> bool {
         let tallies = [self.addresses, self.segments, self.segments_freed];
-        self.unrecorded == 0 && tallies.iter().all(|tally| tally.is_complete())
+        self.unrecorded == 0
+            && self.outcome.survived()
+            && self.outcome.failures_avoided == 0
+            && tallies.iter().all(|tally| tally.is_complete())
     }
 }
 

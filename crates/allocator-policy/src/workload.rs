@@ -153,6 +153,8 @@ impl Workload {
 struct Reading {
     workload: Workload,
     vacant: Vec<u32>,
+    /// The slots of memory that was found free while the present request waited for all work.
+    found_waiting: Vec<u32>,
     streams: HashMap<u64, u16>,
     /// Which slot memory at an address has now.
     slots: HashMap<u64, u32>,
@@ -225,6 +227,10 @@ impl Reading {
             }
             Action::FreeCompleted => match self.retired.remove(&address) {
                 Some(u32::MAX) => return Ok(()),
+                Some(slot) if is_found_when_waiting(trace, stacks, number) => {
+                    self.found_waiting.push(slot);
+                    return Ok(());
+                }
                 Some(slot) => (StepKind::Complete, slot),
                 // Formats without a first event free at once.
                 None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
@@ -239,18 +245,42 @@ impl Reading {
         };
         let event = u32::try_from(number)
             .map_err(|_| WorkloadError::TooMany { what: "events", most: u64::from(u32::MAX) })?;
-        if matches!(kind, StepKind::Free | StepKind::Complete) {
-            self.vacant.push(slot);
+        self.push(Step { size, slot, stream, kind }, event);
+        if matches!(kind, StepKind::Allocate | StepKind::Fail) {
+            for slot in std::mem::take(&mut self.found_waiting) {
+                self.push(Step { size: 0, slot, stream, kind: StepKind::Complete }, event);
+            }
         }
-        self.workload.steps.push(Step { size, slot, stream, kind });
-        self.workload.events.push(event);
         Ok(())
+    }
+
+    fn push(&mut self, step: Step, event: u32) {
+        if matches!(step.kind, StepKind::Free | StepKind::Complete) {
+            self.vacant.push(step.slot);
+        }
+        self.workload.steps.push(step);
+        self.workload.events.push(event);
     }
 }
 
 fn is_completed_next(trace: &DeviceTrace, number: usize) -> bool {
     trace.events.get(number + 1).is_some_and(|next| {
         next.action == Action::FreeCompleted && next.address == trace.events[number].address
+    })
+}
+
+/// Tells whether the end of a use was found when the allocator waited for all work, because the
+/// device had refused a request: what was found then does not serve that request any more, so it
+/// counts as found after it.
+fn is_found_when_waiting(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> bool {
+    let after = trace.events[number..]
+        .iter()
+        .position(|event| event.action != Action::FreeCompleted)
+        .map(|further| number + further);
+    after.is_some_and(|after| match trace.events[after].action {
+        Action::OutOfMemory => true,
+        Action::SegmentFree | Action::SegmentUnmap => !is_emptied_by_hand(trace, stacks, after),
+        _ => false,
     })
 }
 
