@@ -18,6 +18,7 @@ mod json;
 mod keepers;
 mod leased;
 mod local_time;
+mod part;
 mod selector;
 mod session;
 mod source;

@@ -1,6 +1,7 @@
 //! What holds in every recording, whichever program wrote it.
 
-use super::Segment;
+use super::error::{Place, TraceError};
+use super::{DeviceTrace, Segment};
 
 /// The largest size that is taken for one: a PiB, more than any device has.
 pub(crate) const LARGEST: u64 = 1 << 50;
@@ -8,8 +9,28 @@ pub(crate) const LARGEST: u64 = 1 << 50;
 /// What every address is below, so that no sum of an address and a size overflows.
 pub(crate) const ADDRESSES: u64 = 1 << 63;
 
+/// Makes sure that what a device held fits together.
+pub(crate) fn device(trace: &DeviceTrace) -> Result<(), TraceError> {
+    let place = |what: String| Place::Entry(format!("{what} of device {}", trace.device));
+    for segment in trace.segments.iter().flatten() {
+        let at = || place(format!("the segment at {:#x}", segment.address));
+        let blocks = segment.blocks.iter();
+        let mut sizes = blocks.map(|block| block.size).chain([segment.size]);
+        if segment.address >= ADDRESSES || sizes.any(|size| size > LARGEST) {
+            return Err(TraceError::malformed(at(), "an address or a size beyond any device"));
+        }
+        blocks_of(segment)
+            .map_err(|inconsistent| TraceError::malformed(at(), inconsistent.what))?;
+    }
+    let mut segments = trace.segments.clone().unwrap_or_default();
+    order(&mut segments).map_err(|(one, other)| {
+        let at = place(format!("the segment at {one:#x}"));
+        TraceError::malformed(at, format!("it overlaps the one at {other:#x}"))
+    })
+}
+
 /// Makes sure that the blocks of a segment follow each other from its begin to its end.
-pub(crate) fn blocks(segment: &Segment) -> Result<(), Inconsistent> {
+pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
     let mut end = segment.address;
     for (index, block) in segment.blocks.iter().enumerate() {
         let wrong = |what: String| Err(Inconsistent { block: Some(index), what });

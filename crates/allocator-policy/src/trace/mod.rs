@@ -58,6 +58,15 @@ impl Recording {
         Recording::read_within(bytes, Limits::default())
     }
 
+    /// Makes sure that what the devices held fits together: blocks without gaps in their segments,
+    /// segments that do not overlap. What [`Recording::read`] returns does.
+    ///
+    /// # Errors
+    /// [`TraceError`] that names the first segment that does not.
+    pub fn check(&self) -> Result<(), TraceError> {
+        self.devices.iter().try_for_each(check::device)
+    }
+
     /// Reads a file of any format that holds no more than it may.
     ///
     /// # Errors

@@ -15,6 +15,11 @@ pub(crate) enum MemCommand {
     #[command(after_help = "Example: python train.py 2>&1 | tee log; gpuws mem explain log\n\
                             Ends with 1 when there is no such message.")]
     Explain(ExplainArgs),
+    /// Turn a recording of memory into lines of JSON: a snapshot of PyTorch, a log of RMM, a dump
+    /// of TensorFlow's allocator.
+    #[command(after_help = "Example: gpuws mem convert snapshot.pickle -o job.jsonl\n\
+                            The format is described in docs/memory-trace.md.")]
+    Convert(ConvertArgs),
 }
 
 #[derive(Debug, Args)]
@@ -25,4 +30,14 @@ pub(crate) struct ExplainArgs {
     /// Do not look at this machine for who uses its devices now.
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "sim")]
     pub(crate) no_live: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// The recording; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The file to write, which must not exist; standard output when none is named.
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
 }

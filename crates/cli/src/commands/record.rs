@@ -3,13 +3,12 @@
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::part::Part;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::words;
 use gpu_sim::{Anonymizer, RecordingWriter};
 use serde::Serialize;
-use std::fs::{File, OpenOptions};
-use std::path::{Path, PathBuf};
 
 pub(crate) fn run(
     args: &RecordArgs,
@@ -17,11 +16,6 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let file = args.file.display();
-    if args.file.exists() {
-        return Err(Failure::new(Exit::Usage, format!("write '{file}'"))
-            .with_source("it exists")
-            .with_hint("name a file that does not exist yet; nothing was written"));
-    }
     let source = Source::open(global)?;
     let part = Part::beside(&args.file)?;
     let topology = source.backend.topology().map_err(|error| error.kind().absent());
@@ -63,36 +57,4 @@ struct Recorded {
     look_count: usize,
     /// Names and command lines are in it.
     names: bool,
-}
-
-/// A file under a temporary name, that gets its own when it is whole and is removed if it never
-/// is.
-struct Part {
-    file: File,
-    path: PathBuf,
-}
-
-impl Part {
-    fn beside(path: &Path) -> Result<Self, Failure> {
-        let mut name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&part);
-        let file =
-            file.map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
-        Ok(Part { file, path: part })
-    }
-
-    fn finish(self, path: &Path) -> Result<(), Failure> {
-        // A link fails where the name exists by now; a rename would replace it.
-        let linked = self.file.sync_all().and_then(|()| std::fs::hard_link(&self.path, path));
-        linked.map_err(|error| Failure::io(format!("write '{}'", path.display()), error))
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // It is of no use, whether the link to it was made or not.
-        let _ = std::fs::remove_file(&self.path);
-    }
 }

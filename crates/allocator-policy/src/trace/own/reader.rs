@@ -175,7 +175,7 @@ impl Reader {
             segment.blocks.push(RecordedBlock { address: next, size, requested, state: state.0 });
             next = next.saturating_add(size);
         }
-        check::blocks(&segment).map_err(|inconsistent| inconsistent.what)?;
+        check::blocks_of(&segment).map_err(|inconsistent| inconsistent.what)?;
         let trace = &mut self.device(line.device).trace;
         trace.block_stacks.extend(stacks);
         trace.segments.get_or_insert_default().push(segment);

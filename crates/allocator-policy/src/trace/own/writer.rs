@@ -5,6 +5,8 @@ use super::{
     SegmentLine, State,
 };
 use crate::trace::{DeviceTrace, Event, Format, Recording, Segment, StackId};
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -25,8 +27,7 @@ impl<W: io::Write> Writer<W> {
         let settings = settings.clone();
         let header = Header { schema: SCHEMA, kind: KIND.into(), recorded_by: format, settings };
         let mut writer = Writer { out };
-        serde_json::to_writer(&mut writer.out, &header)?;
-        writer.out.write_all(b"\n")?;
+        writer.object(&header)?;
         Ok(writer)
     }
 
@@ -52,7 +53,11 @@ impl<W: io::Write> Writer<W> {
     }
 
     fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
-        serde_json::to_writer(&mut self.out, line)?;
+        self.object(line)
+    }
+
+    fn object(&mut self, object: &impl Serialize) -> io::Result<()> {
+        object.serialize(&mut Serializer::with_formatter(&mut self.out, Ascii))?;
         self.out.write_all(b"\n")
     }
 
@@ -80,6 +85,32 @@ impl<W: io::Write> Writer<W> {
             self.line(&Line::Event(EventLine::of(device, event, stack)))?;
         }
         Ok(())
+    }
+}
+
+/// Writes strings in printable ASCII, so that no text of a recording acts on a terminal.
+struct Ascii;
+
+impl Formatter for Ascii {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        let mut rest = text;
+        while let Some(at) = rest.find(|character| !matches!(character, ' '..='~')) {
+            let (printable, other) = rest.split_at(at);
+            out.write_all(printable.as_bytes())?;
+            let mut characters = other.chars();
+            for unit in characters.next().iter().flat_map(|other| {
+                let mut units = [0; 2];
+                other.encode_utf16(&mut units).to_vec()
+            }) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = characters.as_str();
+        }
+        out.write_all(rest.as_bytes())
     }
 }
 

@@ -68,7 +68,7 @@ impl Reader<'_> {
             next = block.address.saturating_add(block.size);
             segment.blocks.push(block);
         }
-        check::blocks(&segment).map_err(|inconsistent| {
+        check::blocks_of(&segment).map_err(|inconsistent| {
             let spot = inconsistent.block.map_or(spot, |block| Spot::Block(index, block));
             spot.wrong(inconsistent.what)
         })?;

@@ -1,6 +1,8 @@
 //! `gpuws mem`: what a job takes of a device's memory, and why that was not enough.
 
+mod convert;
 mod explain;
+mod recording;
 
 use crate::args::{Global, MemArgs, MemCommand};
 use crate::exit::Exit;
@@ -10,5 +12,6 @@ use crate::terminal::Screen;
 pub(crate) fn run(args: &MemArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     match &args.command {
         MemCommand::Explain(args) => explain::run(args, global, screen),
+        MemCommand::Convert(args) => convert::run(args, global, screen),
     }
 }

@@ -1,0 +1,77 @@
+//! `gpuws mem convert`: a recording of any format as lines of JSON.
+
+use super::recording;
+use crate::args::{ConvertArgs, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::part::Part;
+use crate::terminal::{Line, Screen};
+use crate::words;
+use gpu_allocator_policy::trace::{Format, Recording};
+use serde::Serialize;
+use std::io::BufWriter;
+
+pub(crate) fn run(
+    args: &ConvertArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let Some(output) = &args.output else {
+        let recording = recording::read(&args.file)?;
+        let mut lines = Vec::new();
+        recording.write(&mut lines).map_err(|error| Failure::io("write the recording", error))?;
+        screen.raw(&lines)?;
+        return Ok(Exit::Done);
+    };
+    let part = Part::beside(output)?;
+    let recording = recording::read(&args.file)?;
+    let written = recording.write(BufWriter::new(&part.file));
+    written.map_err(|error| Failure::io(format!("write '{}'", output.display()), error))?;
+    part.finish(output)?;
+    let devices = devices(&recording);
+    let file = output.display().to_string();
+    if global.json {
+        screen.json(&Converted { schema: 1, file, recorded_by: recording.format, devices })?;
+        return Ok(Exit::Done);
+    }
+    if global.quiet {
+        return Ok(Exit::Done);
+    }
+    for device in devices {
+        let events = words::count(device.events, "event", "events");
+        let held = match device.segments {
+            Some(segments) => words::count(segments, "segment", "segments"),
+            None => "no segments told".to_owned(),
+        };
+        screen.print(&Line::new().plain(format!("device {}: {events}, {held}", device.device)))?;
+    }
+    screen.print(&Line::new().plain(format!("written to {file}")))?;
+    Ok(Exit::Done)
+}
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Converted {
+    schema: u32,
+    file: String,
+    recorded_by: Format,
+    devices: Vec<Counts>,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    device: u32,
+    events: usize,
+    /// Absent where the recording does not tell what was held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segments: Option<usize>,
+}
+
+fn devices(recording: &Recording) -> Vec<Counts> {
+    let counts = recording.devices.iter().map(|trace| Counts {
+        device: trace.device,
+        events: trace.events.len(),
+        segments: trace.segments.as_ref().map(Vec::len),
+    });
+    counts.collect()
+}

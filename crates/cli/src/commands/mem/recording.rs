@@ -1,0 +1,95 @@
+//! Recordings of memory, read from files.
+
+use crate::commands::parse;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use gpu_allocator_policy::BlockState;
+use gpu_allocator_policy::trace::{
+    Action, DeviceTrace, Event, Format, Limits, Problem, RecordedBlock, Recording, Segment,
+    TraceError,
+};
+use gpu_core::Bytes;
+use gpu_text::oom;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Reads a recording of any format; `-` is standard input.
+///
+/// # Errors
+/// When the file cannot be read, or is not a recording, with what to do about it.
+pub(super) fn read(path: &Path) -> Result<Recording, Failure> {
+    let bytes = parse::read_up_to(path, Limits::default().bytes)?;
+    let refused = |error: TraceError| {
+        let remedy = error.remedy();
+        let what = format!("read '{}'", path.display());
+        Failure::new(Exit::Usage, what).with_source(error).with_hint(remedy)
+    };
+    match Recording::read(&bytes) {
+        Err(error) if error.problem() == &Problem::UnknownFormat => {
+            let recording = dumped(&oom::read(&bytes)).ok_or_else(|| refused(error))?;
+            recording.check().map_err(refused)?;
+            Ok(recording)
+        }
+        read => read.map_err(refused),
+    }
+}
+
+/// Returns what TensorFlow's allocator printed of its regions, of each device the first time that
+/// memory ran out; `None` where there is no such dump.
+fn dumped(report: &oom::Report) -> Option<Recording> {
+    let mut devices = BTreeMap::new();
+    let mut settings = BTreeMap::new();
+    for event in report.events.iter().filter(|event| !event.dump.regions.is_empty()) {
+        let device = event.gpu.unwrap_or(0);
+        devices.entry(device).or_insert_with(|| {
+            let pool = event.dump.pool.and_then(|pool| pool.limit);
+            if let Some(limit) = event.dump.stat("Limit").or(pool) {
+                settings.entry("memory_limit".to_owned()).or_insert(limit.0.to_string());
+            }
+            trace(device, event)
+        });
+    }
+    let devices: Vec<DeviceTrace> = devices.into_values().collect();
+    let recording =
+        Recording { format: Format::BfcDump, settings, devices, ..Recording::default() };
+    (!recording.devices.is_empty()).then_some(recording)
+}
+
+/// Returns what a device's allocator held, and the request for which that was not enough.
+fn trace(device: u32, event: &oom::Event) -> DeviceTrace {
+    let dump = &event.dump;
+    let ends = dump.regions.iter().skip(1).map(|region| region.first_block);
+    let segments = dump.regions.iter().zip(ends.chain([dump.blocks.len()])).map(|(region, end)| {
+        let blocks = dump.blocks.get(region.first_block..end).unwrap_or_default();
+        Segment {
+            address: blocks.first().map_or(0, |first| first.address),
+            size: region.size.0,
+            blocks: blocks.iter().map(block).collect(),
+            ..Segment::default()
+        }
+    });
+    let mut segments: Vec<Segment> = segments.collect();
+    segments.sort_by_key(|segment| segment.address);
+    let failed = event.tried.as_ref().and_then(|tried| tried.bytes).map(|Bytes(size)| Event {
+        action: Action::OutOfMemory,
+        address: Event::NOT_TOLD,
+        size,
+        stream: 0,
+        time_us: 0,
+    });
+    DeviceTrace {
+        device,
+        segments: Some(segments),
+        events: failed.into_iter().collect(),
+        ..DeviceTrace::default()
+    }
+}
+
+fn block(block: &oom::Block) -> RecordedBlock {
+    RecordedBlock {
+        address: block.address,
+        size: block.size.0,
+        requested: None,
+        state: if block.in_use { BlockState::Active } else { BlockState::Free },
+    }
+}

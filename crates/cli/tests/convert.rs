@@ -1,0 +1,129 @@
+//! `gpuws mem convert`: recordings of each format as lines of JSON.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn gpuws(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    command.args(words).current_dir(folder).output().expect("gpuws runs")
+}
+
+fn printed(output: &Output) -> &str {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::str::from_utf8(&output.stdout).expect("UTF-8")
+}
+
+const RMM: &str = "Thread,Time,Action,Pointer,Size,Stream\n\
+                   7,14:21:19.998533,allocate,0x30a000000,256,0x2\n\
+                   7,14:21:20.000000,free,0x30a000000,256,0x2\n";
+
+/// What TensorFlow prints when memory runs out, after its dates and sources were cut off.
+const BFC: &str = "\
+Allocator (GPU_1_bfc) ran out of memory trying to allocate 2.0KiB (rounded to 2048)
+BFCAllocator dump for GPU_1_bfc
+Bin (256): 	Total Chunks: 1, Chunks in use: 0. 768B allocated for chunks.
+Next region of size 1536
+InUse at 7f0000000800 of size 1280 next 2
+InUse at 7f0000000d00 of size 256 next 18446744073709551615
+Next region of size 1024
+InUse at 7f0000000000 of size 256 next 1
+Free  at 7f0000000100 of size 768 next 18446744073709551615
+Stats: 
+Limit:                        2560
+InUse:                        1792
+";
+
+#[test]
+fn a_log_of_rmm_becomes_lines_that_become_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("rmm.csv"), RMM).unwrap();
+    let told = gpuws(folder.path(), &["mem", "convert", "rmm.csv", "-o", "job.jsonl"]);
+    assert_eq!(printed(&told), "device 0: 3 events, no segments told\nwritten to job.jsonl\n");
+    let lines = fs::read_to_string(folder.path().join("job.jsonl")).unwrap();
+    let again = gpuws(folder.path(), &["mem", "convert", "job.jsonl"]);
+    assert_eq!(printed(&again), lines);
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(first["recorded_by"], "rmm-log");
+    assert_eq!(lines.lines().count(), 1 + 1 + 3);
+
+    let json = ["--json", "mem", "convert", "rmm.csv", "-o", "other.jsonl"];
+    let counts: serde_json::Value =
+        serde_json::from_str(printed(&gpuws(folder.path(), &json))).unwrap();
+    assert_eq!(counts["devices"][0]["events"], 3);
+    assert_eq!(counts["devices"][0].get("segments"), None);
+    let mut left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["job.jsonl", "other.jsonl", "rmm.csv"], "nothing temporary is left");
+}
+
+#[test]
+fn a_dump_of_tensorflow_becomes_what_was_held_and_what_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("train.log"), format!("starting\n{BFC}done\n")).unwrap();
+    let converted = gpuws(folder.path(), &["mem", "convert", "train.log"]);
+    let lines: Vec<serde_json::Value> =
+        printed(&converted).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["recorded_by"], "bfc-dump");
+    assert_eq!(lines[0]["settings"]["memory_limit"], "2560");
+    assert_eq!(lines[1]["device"]["device"], 1);
+    let (lower, upper) = (&lines[2]["segment"], &lines[3]["segment"]);
+    assert_eq!(lower["address"], 0x7f00_0000_0000_u64);
+    assert_eq!(lower["blocks"][1]["state"], "free");
+    assert_eq!(lower["blocks"][1]["size_bytes"], 768);
+    assert_eq!(upper["blocks"][0]["size_bytes"], 1280);
+    assert_eq!(lines[4]["event"]["action"], "oom");
+    assert_eq!(lines[4]["event"]["size_bytes"], 2048);
+    assert_eq!(lines[4]["event"].get("device_free_bytes"), None);
+    assert_eq!(lines.len(), 5);
+
+    // A line of the dump is missing.
+    let cut = BFC.replace("Free  at 7f0000000100 of size 768 next 18446744073709551615\n", "");
+    fs::write(folder.path().join("cut.log"), cut).unwrap();
+    let refused = gpuws(folder.path(), &["mem", "convert", "cut.log"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("the blocks make up 256 bytes of a segment of 1024"), "{said}");
+}
+
+#[test]
+fn what_is_no_recording_is_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("kept.jsonl"), "mine").unwrap();
+    fs::write(folder.path().join("rmm.csv"), RMM).unwrap();
+    fs::write(folder.path().join("notes.txt"), "nothing\n").unwrap();
+    fs::write(folder.path().join("evil.pickle"), b"cos\nsystem\n(S'touch ran'\ntR.").unwrap();
+    let refusal = |words: &[&str]| {
+        let output = gpuws(folder.path(), words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refusal(&["mem", "convert", "rmm.csv", "-o", "kept.jsonl"]);
+    assert!(said.contains("failed to write 'kept.jsonl': it exists"), "{said}");
+    let said = refusal(&["mem", "convert", "notes.txt", "-o", "new.jsonl"]);
+    assert!(said.contains("its format is none of those") && said.contains("hint: give"), "{said}");
+    let said = refusal(&["mem", "convert", "evil.pickle", "-o", "new.jsonl"]);
+    assert!(said.contains("at byte 0: GLOBAL asks for 'os.system'"), "{said}");
+    assert!(
+        said.contains("hint: a memory snapshot is plain data; do not load this file"),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(folder.path().join("kept.jsonl")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing was written");
+}
+
+#[test]
+fn text_of_a_recording_does_not_act_on_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = "{\"schema\":1,\"kind\":\"memory-trace\",\"settings\":{\"a\":\"\u{9b}2J\u{202e}€😀\u{7f}\"}}\n";
+    fs::write(folder.path().join("job.jsonl"), hostile).unwrap();
+    let output = gpuws(folder.path(), &["mem", "convert", "job.jsonl"]);
+    let lines = printed(&output);
+    assert!(lines.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')), "{lines}");
+    let first: serde_json::Value = serde_json::from_str(lines.trim_end()).unwrap();
+    assert_eq!(first["settings"]["a"], "\u{9b}2J\u{202e}€😀\u{7f}");
+}
