@@ -195,8 +195,8 @@ impl Snapshot {
     /// Returns the device that `id` names; for a MIG device the whole one that it is a part of.
     pub fn device(&self, id: &DeviceId) -> Option<&DeviceState> {
         let is_part = |mig: &MigInstance| mig.uuid.is_ok() && mig.uuid == id.uuid;
-        self.devices.iter().find(|device| {
-            device.id().same_device(id) || device.mig.iter().flatten().any(is_part)
-        })
+        self.devices
+            .iter()
+            .find(|device| device.id().same_device(id) || device.mig.iter().flatten().any(is_part))
     }
 }

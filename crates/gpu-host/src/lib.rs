@@ -31,6 +31,7 @@ mod proc_dir;
 mod process;
 pub mod supervise;
 mod targets;
+mod timer;
 mod users;
 mod walk;
 mod workload;

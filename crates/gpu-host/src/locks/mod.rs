@@ -7,11 +7,11 @@ mod past;
 mod place;
 mod safe_gpu;
 mod table;
-mod timer;
 mod watch;
 
 use crate::fault;
 use crate::host::Roots;
+use crate::timer;
 use entry::{Known, Published};
 use gpu_core::{
     DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, Result,
@@ -129,7 +129,7 @@ impl Locks for FileLocks {
         match &*watch {
             Some(watch) => watch.wait(at_most, prefix).map_err(failed),
             None => {
-                timer::pause(at_most.min(WITHOUT_WATCH));
+                timer::sleep(at_most.min(WITHOUT_WATCH));
                 Ok(true)
             }
         }

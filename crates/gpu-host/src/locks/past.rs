@@ -4,7 +4,7 @@
 use super::entry::{KEPT, NEW, PAST, beginning, is_kept, read};
 use super::folder::Folder;
 use super::ofd;
-use super::timer::wall_seconds;
+use crate::timer::wall_seconds;
 use gpu_core::{DeviceUuid, EntryKind, LeaseId, Timestamp};
 use rustix::fs::{AtFlags, OFlags, Stat};
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@
 //! both keeps all of them waiting and does not keep ours from each other.
 
 use super::ofd::{self, Lock};
-use super::timer::{now, pause};
 use crate::fault;
+use crate::timer::{now, sleep};
 use gpu_core::{Error, ErrorKind, HeldBack, Pid, Result};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -73,7 +73,7 @@ impl SafeGpu {
                 let what = "hold back safe-gpu, which is choosing devices";
                 return Err(Error::new(ErrorKind::TimedOut, what));
             }
-            pause(wait.min(end.saturating_sub(now())));
+            sleep(wait.min(end.saturating_sub(now())));
             wait = (wait * 2).min(LONGEST_PAUSE);
         }
     }

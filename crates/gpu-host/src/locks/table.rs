@@ -6,9 +6,9 @@
 
 use super::folder::{Folder, REMEDY};
 use super::ofd::{self, Lock};
-use super::timer::{now, pause};
 use crate::fault;
 use crate::host::{LinuxHost, Roots};
+use crate::timer::{now, sleep};
 use gpu_core::{Error, ErrorKind, Held, Host, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -44,7 +44,7 @@ impl Table {
             }
             // Those who met once do not meet again.
             let chance = u64::from(std::process::id() % 8) * 125;
-            pause(wait + wait * u32::try_from(chance).unwrap_or(0) / 1000);
+            sleep(wait + wait * u32::try_from(chance).unwrap_or(0) / 1000);
             wait = (wait * 2).min(LONGEST_PAUSE);
         }
     }

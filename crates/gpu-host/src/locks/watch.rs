@@ -2,7 +2,7 @@
 
 use super::entry::{KEPT, beginning};
 use super::folder::Folder;
-use super::timer::{now, timespec};
+use crate::timer::{now, timespec};
 use gpu_core::EntryKind;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, OwnedFd};

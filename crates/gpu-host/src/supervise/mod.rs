@@ -35,31 +35,10 @@ pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::find_program;
 
+use crate::timer::{now as moment, pause};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, Result};
-use rustix::time::{ClockId, clock_gettime};
-use std::time::Duration;
-
-/// Returns the time since some fixed point.
-fn moment() -> Duration {
-    // Neither part is negative on this clock.
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
-}
-
-/// Waits until one of these can be read, or a signal came, `at_most` so long; for ever without.
-fn pause(files: &mut [PollFd<'_>], at_most: Option<Duration>) -> Result<()> {
-    let timeout = at_most.map(|at_most| Timespec {
-        tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX / 2),
-        tv_nsec: i64::from(at_most.subsec_nanos()),
-    });
-    match poll(files, timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno),
-    }
-}
 
 /// Tells whether the process behind a pidfd has ended, all its threads included.
 fn has_ended(pidfd: &OwnedFd) -> Result<bool> {

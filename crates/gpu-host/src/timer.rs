@@ -1,0 +1,49 @@
+//! The kernel's clocks, for waits that only the kernel can end early.
+
+use rustix::event::{PollFd, poll};
+use rustix::io::{Errno, Result};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::time::Duration;
+
+/// Returns the time since boot, the same for all processes of a machine, sleep included.
+pub(crate) fn since_boot() -> Duration {
+    duration(clock_gettime(ClockId::Boottime))
+}
+
+/// Returns a time that never goes back.
+pub(crate) fn now() -> Duration {
+    duration(clock_gettime(ClockId::Monotonic))
+}
+
+/// Returns the wall clock, in seconds since 1970.
+pub(crate) fn wall_seconds() -> i64 {
+    clock_gettime(ClockId::Realtime).tv_sec
+}
+
+/// Waits until one of these can be read, or a signal came, `at_most` so long; for ever without.
+///
+/// # Errors
+/// Those of the kernel, which has none where there are no files.
+pub(crate) fn pause(files: &mut [PollFd<'_>], at_most: Option<Duration>) -> Result<()> {
+    match poll(files, at_most.map(timespec).as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Waits, or returns earlier when a signal came.
+pub(crate) fn sleep(time: Duration) {
+    let _ = pause(&mut [], Some(time));
+}
+
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX / 2),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+fn duration(time: Timespec) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
