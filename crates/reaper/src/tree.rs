@@ -2,11 +2,8 @@
 
 use crate::guard::Guard;
 use crate::plan::{Membership, Plan, Refused, Target};
-use gpu_core::{Host, Origin, ProcessInfo, ProcessKey};
+use gpu_core::{Host, Origin, ProcessInfo, ProcessKey, line_of};
 use std::time::Duration;
-
-/// More generations than any tree of a job has; a line that is longer is no line.
-const GENERATIONS: usize = 4096;
 
 /// Returns the plan that ends these members of the tree of `root`.
 ///
@@ -44,14 +41,6 @@ pub fn plan_tree(
 /// Tells whether a process descends from `root`, as its ancestors are now. Where one of them
 /// cannot be read, it does not.
 pub(crate) fn descends(process: &ProcessInfo, root: &ProcessKey, host: &dyn Host) -> bool {
-    let mut parent = process.parent;
-    for _ in 0..GENERATIONS {
-        let Some(pid) = parent.ok().filter(|pid| pid.0 != 0) else { return false };
-        let Ok(info) = host.process(pid) else { return false };
-        if info.key.surely_same(root) {
-            return true;
-        }
-        parent = info.parent;
-    }
-    false
+    let line = line_of(Some(process.clone()), |pid| host.process(pid).ok());
+    line.skip(1).any(|above| above.key.surely_same(root))
 }

@@ -6,7 +6,7 @@ use crate::ports::Ports;
 use crate::run::{Event, HandOff, Leaves, OnDeath, RunOrder};
 use gpu_core::{
     Ending, EntryKind, Error, Groups, HeldBack, Host, Job, JobEvent, Pid, ProcessFault, ProcessKey,
-    Snapshot, observe_users,
+    Snapshot, line_of, observe_users,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -20,11 +20,11 @@ const PACE: Duration = Duration::from_secs(1);
 /// counts in days.
 const RENEWAL: Duration = Duration::from_secs(3600);
 
+/// The same after one that failed.
+const RETRY: Duration = Duration::from_secs(60);
+
 /// The number of SIGTERM.
 const TERM: i32 = 15;
-
-/// More generations than any tree of a job has.
-const GENERATIONS: usize = 4096;
 
 type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
@@ -169,13 +169,18 @@ impl<'a> Course<'a> {
     }
 
     fn renew(&mut self, now: Duration) {
-        self.next_renewal = now + RENEWAL;
-        // Somebody cleared the file away: others do not see the lease any more.
-        if matches!(self.grant.held.renew(), Ok(false))
-            && let Ok(held) = self.ports.locks.publish(EntryKind::Lease, &self.grant.entry)
-        {
-            self.grant.held = held;
-        }
+        let renewed = match self.grant.held.renew() {
+            // Somebody cleared the file away: others do not see the lease any more.
+            Ok(false) => match self.ports.locks.publish(EntryKind::Lease, &self.grant.entry) {
+                Ok(held) => {
+                    self.grant.held = held;
+                    true
+                }
+                Err(_) => false,
+            },
+            renewed => renewed.is_ok(),
+        };
+        self.next_renewal = now + if renewed { RENEWAL } else { RETRY };
     }
 }
 
@@ -192,7 +197,6 @@ fn pass(job: &dyn Job, signal: i32, watch: &mut Watch<'_>) {
 
 /// Tells whether a process is `root` or descends from it, as the kernel tells it now.
 fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
-    let parent = |pid: &Pid| host.process(*pid).ok()?.parent.ok();
-    let mut line = std::iter::successors(Some(pid), parent).take(GENERATIONS);
-    line.any(|pid| pid == root.pid)
+    let find = |pid: Pid| host.process(pid).ok();
+    line_of(find(pid), find).any(|info| info.key.surely_same(root))
 }

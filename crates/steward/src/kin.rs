@@ -4,14 +4,12 @@
 //! is believed when it is a process of the user who owns the lease's file, so that nobody makes a
 //! stranger's processes his own by naming one of their ancestors.
 
-use gpu_core::{DeviceUuid, Entry, Host, Pid, ProcessInfo, ProcessKey, Result, Snapshot};
+use gpu_core::{DeviceUuid, Entry, Host, Pid, ProcessInfo, ProcessKey, Result, Snapshot, line_of};
 
 /// Returns a process and its ancestors, nearest first, as far as the look tells of them.
 pub(crate) fn line(snapshot: &Snapshot, pid: Pid) -> impl Iterator<Item = &ProcessInfo> {
     let info = |pid: Pid| snapshot.process(pid).ok().filter(|_| sees_all(snapshot));
-    let parent = move |child: &&ProcessInfo| child.parent.ok().and_then(info);
-    // Numbers can go round where a process ended during the look.
-    std::iter::successors(info(pid), parent).take(snapshot.processes.len())
+    line_of(info(pid), info)
 }
 
 /// Tells whether the driver's numbers name processes here.

@@ -160,6 +160,22 @@ fn who_does_not_mind_sigterm_is_killed_when_the_grace_is_over() {
 }
 
 #[test]
+fn a_lease_that_could_not_be_published_again_is_tried_a_minute_later() {
+    let world = World::new(1);
+    world.after(3000 * SECOND, |state| {
+        state.leases.clear();
+        state.leases_full = true;
+    });
+    world.after(3650 * SECOND, |state| {
+        assert!(state.leases.is_empty(), "it was tried after an hour, in vain");
+        state.leases_full = false;
+    });
+    world.after(3700 * SECOND, |state| assert_eq!(state.leases.len(), 1));
+    ends_after(&world, 3800 * SECOND, 0);
+    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, Ending::Code(0));
+}
+
+#[test]
 fn a_full_disk_under_the_audit_log_keeps_nobody_alive() {
     let world = World::new(1);
     world.state().journal_full = true;

@@ -21,6 +21,9 @@ impl Locks for World {
 
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
         let mut state = self.state();
+        if state.leases_full {
+            return Err(Error::new(ErrorKind::Io, "publish a lease"));
+        }
         match kind {
             EntryKind::Lease => state.leases.push(entry.clone()),
             EntryKind::Waiter => state.waiters.push(entry.clone()),

@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub(crate) journal: Vec<String>,
     /// The disk under the journal is full.
     pub(crate) journal_full: bool,
+    /// No lease can be published.
+    pub(crate) leases_full: bool,
     pub(crate) launched: Vec<Launch>,
     pub(crate) launch_fault: Option<ErrorKind>,
     /// What was done to the lease's descriptor.
@@ -153,6 +155,7 @@ impl World {
             deaf_to: BTreeMap::new(),
             journal: Vec::new(),
             journal_full: false,
+            leases_full: false,
             launched: Vec::new(),
             launch_fault: None,
             inherit: Vec::new(),
