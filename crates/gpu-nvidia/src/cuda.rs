@@ -13,7 +13,7 @@ use std::path::Path;
 const NAME: &str = "libcuda.so.1";
 
 /// What the functions return but for success (`CUresult`).
-const OUT_OF_MEMORY: c_int = 2;
+pub(crate) const OUT_OF_MEMORY: c_int = 2;
 const NO_DEVICE: c_int = 100;
 const OPERATING_SYSTEM: c_int = 304;
 const DRIVER_MISMATCH: c_int = 803;
@@ -22,10 +22,26 @@ const DRIVER_MISMATCH: c_int = 803;
 #[derive(Debug)]
 pub struct CudaContexts {
     functions: Functions,
-    held: Vec<c_int>,
+    held: Vec<Held>,
     /// What the functions are part of; dropped last.
-    _library: Option<Library>,
+    library: Option<Library>,
 }
+
+/// A device on which a context is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) device: c_int,
+    pub(crate) context: Context,
+}
+
+/// A context, by the driver's handle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context(pub(crate) *mut c_void);
+
+// SAFETY: the handle is only given to the driver, which lets any thread use any context.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
 
 /// The functions that are called (CUDA Driver API: initialisation, device management, primary
 /// context management).
@@ -59,7 +75,7 @@ impl CudaContexts {
         devices: &[DeviceUuid],
     ) -> Result<Self> {
         let seen = functions.devices()?;
-        let mut contexts = CudaContexts { functions, held: Vec::new(), _library: library };
+        let mut contexts = CudaContexts { functions, held: Vec::new(), library };
         for uuid in devices {
             let what = || format!("make a CUDA context on {uuid}");
             let found = seen.iter().find(|(own, _)| is_named(uuid, own));
@@ -74,15 +90,25 @@ impl CudaContexts {
                 OUT_OF_MEMORY => DeviceFault::OutOfMemory.into(),
                 code => DeviceFault::Unknown(code.unsigned_abs()).into(),
             })?;
-            contexts.held.push(*device);
+            contexts.held.push(Held { device: *device, context: Context(context) });
         }
         Ok(contexts)
+    }
+
+    /// Returns what is held, in the order in which it was asked for.
+    pub(crate) fn held(&self) -> &[Held] {
+        &self.held
+    }
+
+    /// Returns the library that was loaded.
+    pub(crate) fn library(&self) -> Option<&Library> {
+        self.library.as_ref()
     }
 }
 
 impl Drop for CudaContexts {
     fn drop(&mut self) {
-        for device in self.held.drain(..) {
+        for Held { device, .. } in self.held.drain(..) {
             // SAFETY: its context was retained once and not released yet. Where that fails, it
             // goes with the process.
             let _ = unsafe { (self.functions.release)(device) };
@@ -137,7 +163,11 @@ impl Functions {
 }
 
 /// Makes a code other than success an error.
-fn check(code: c_int, what: impl Fn() -> String, kind: impl Fn(c_int) -> ErrorKind) -> Result<()> {
+pub(crate) fn check(
+    code: c_int,
+    what: impl Fn() -> String,
+    kind: impl Fn(c_int) -> ErrorKind,
+) -> Result<()> {
     match code {
         0 => Ok(()),
         code => Err(Error::new(kind(code), what()).with_source(format!("CUDA answers {code}"))),
@@ -168,7 +198,7 @@ fn load(path: Option<&Path>) -> Result<Library> {
 ///
 /// # Safety
 /// Each of them is of type `T`, which is copied out: it is valid while the library is loaded.
-unsafe fn find<T: Copy>(library: &Library, names: &[&CStr]) -> Result<T> {
+pub(crate) unsafe fn find<T: Copy>(library: &Library, names: &[&CStr]) -> Result<T> {
     let found = names.iter().find_map(|name| {
         // SAFETY: the caller says that it is of this type.
         unsafe { library.get::<T>(name.to_bytes_with_nul()) }.ok()

@@ -1,0 +1,219 @@
+//! What every adapter keeps.
+
+use crate::driver::{Driver, real_gpu};
+use gpu_allocator_policy::bfc::Settings;
+use gpu_allocator_policy::{Bfc, Logical, ModelMemory, Policy, Stream};
+use gpu_core::{Bytes, DeviceFault, DeviceId, DeviceMemory, ErrorKind, Region};
+use gpu_nvidia::CudaMemory;
+use gpu_sim::Simulation;
+
+/// How far the figures of a device can be trusted.
+#[derive(Clone, Copy, PartialEq)]
+enum Figures {
+    /// Nobody else uses the device, and it counts bytes as they are asked for.
+    Exact,
+    /// Others use it, or it rounds.
+    Moving,
+}
+
+struct Contract<'a> {
+    memory: &'a dyn DeviceMemory,
+    whose: &'a str,
+    figures: Figures,
+}
+
+impl Contract<'_> {
+    fn used(&self) -> Bytes {
+        self.memory.info().unwrap().used.unwrap()
+    }
+
+    fn is_used(&self, used: Bytes, when: &str) {
+        if self.figures == Figures::Exact {
+            assert_eq!(self.used(), used, "{}: {when}", self.whose);
+        }
+    }
+
+    fn refused<T: std::fmt::Debug>(&self, done: gpu_core::Result<T>, kind: ErrorKind, what: &str) {
+        let error = done.expect_err(what);
+        assert_eq!(error.kind(), kind, "{}: {what}: {}", self.whose, error.fault());
+    }
+
+    fn check(&self) {
+        self.keeps_regions();
+        match self.memory.page() {
+            Ok(page) => self.keeps_ranges(page),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{}", self.whose);
+                self.has_no_ranges();
+            }
+        }
+    }
+
+    fn keeps_regions(&self) {
+        let (memory, whose) = (self.memory, self.whose);
+        let info = memory.info().unwrap();
+        let (used, total) = (info.used.unwrap(), info.total.unwrap());
+        assert!(used <= total, "{whose}");
+        self.refused(memory.reserve(Bytes(0)), ErrorKind::Invalid, "no bytes");
+        let more = memory.reserve(total + Bytes(1));
+        self.refused(more, DeviceFault::OutOfMemory.into(), "more than there is");
+        self.is_used(used, "nothing was taken");
+
+        let sizes = [1, 256, 1000, 2 << 20, 5 << 20];
+        let regions = sizes.map(|size| memory.reserve(Bytes(size)).unwrap());
+        for (region, size) in regions.iter().zip(sizes) {
+            assert!(region.address.is_multiple_of(256) && region.size.0 >= size, "{whose}");
+        }
+        let mut ordered = regions;
+        ordered.sort_by_key(|region| region.address);
+        let apart = |pair: &[Region]| pair[0].address + pair[0].size.0 <= pair[1].address;
+        assert!(ordered.windows(2).all(apart), "{whose}: regions overlap");
+        assert!(self.figures == Figures::Moving || self.used() > used, "{whose}");
+
+        let whole = regions[4];
+        for (part, what) in [
+            (Region { size: Bytes(1 << 20), ..whole }, "a part"),
+            (Region { address: whole.address + 256, ..whole }, "an address inside"),
+            (Region { address: 256, size: Bytes(256) }, "what was never given"),
+        ] {
+            self.refused(memory.release(part), ErrorKind::Invalid, what);
+        }
+        for region in regions {
+            memory.release(region).unwrap();
+            self.refused(memory.release(region), ErrorKind::Invalid, "given back before");
+        }
+        self.is_used(used, "all was given back");
+    }
+
+    fn keeps_ranges(&self, page: Bytes) {
+        let memory = self.memory;
+        let invalid = |done, what| self.refused(done, ErrorKind::Invalid, what);
+        let (used, page) = (self.used(), page.0);
+        assert!(page.is_power_of_two(), "{}", self.whose);
+        self.refused(memory.reserve_addresses(Bytes(0)), ErrorKind::Invalid, "no addresses");
+        self.refused(memory.reserve_addresses(Bytes(page + 256)), ErrorKind::Invalid, "no pages");
+        let range = memory.reserve_addresses(Bytes(8 * page)).unwrap();
+        let other = memory.reserve_addresses(Bytes(page)).unwrap();
+        assert!(range.address.is_multiple_of(page) && range.size.0 == 8 * page);
+        let part = |first: u64, pages: u64| Region {
+            address: range.address + first * page,
+            size: Bytes(pages * page),
+        };
+        self.is_used(used, "addresses are no memory");
+        invalid(memory.unmap(part(0, 1)), "nothing is mapped");
+        invalid(memory.map(part(7, 2)), "it ends behind the range");
+        invalid(memory.map(Region { address: page, size: Bytes(page) }), "it is nobody's");
+        invalid(memory.map(Region { size: Bytes(256), ..part(0, 1) }), "no whole page");
+        invalid(memory.map(Region { address: range.address + 256, ..part(0, 1) }), "not at a page");
+        invalid(memory.map(Region { size: Bytes(0), ..part(0, 1) }), "no page");
+
+        memory.map(part(1, 4)).unwrap();
+        self.is_used(used + Bytes(4 * page), "four pages have memory");
+        invalid(memory.map(part(4, 2)), "one page has memory");
+        invalid(memory.unmap(part(0, 2)), "one page has none");
+        memory.unmap(part(2, 2)).unwrap();
+        invalid(memory.unmap(part(3, 1)), "unmapped before");
+        memory.map(part(3, 1)).unwrap();
+        self.is_used(used + Bytes(3 * page), "pages come and go");
+        invalid(memory.release(range), "it is no region");
+        invalid(memory.release_addresses(part(0, 4)), "half a range");
+        memory.release_addresses(range).unwrap();
+        self.is_used(used, "its memory went with it");
+        invalid(memory.release_addresses(range), "given back before");
+        invalid(memory.map(part(0, 1)), "given back before");
+        memory.release_addresses(other).unwrap();
+
+        if self.figures == Figures::Exact {
+            let total = memory.info().unwrap().total.unwrap().0 / page * page + page;
+            let range = memory.reserve_addresses(Bytes(total)).unwrap();
+            self.refused(memory.map(range), DeviceFault::OutOfMemory.into(), "more than there is");
+            self.is_used(used, "what came of it went back");
+            memory.map(Region { size: Bytes(page), ..range }).unwrap();
+            memory.release_addresses(range).unwrap();
+        }
+    }
+
+    fn has_no_ranges(&self) {
+        let part = Region { address: 0, size: Bytes(2 << 20) };
+        let refused = |done| self.refused(done, ErrorKind::Unsupported, "there is no such memory");
+        refused(self.memory.reserve_addresses(part.size).map(drop));
+        refused(self.memory.map(part));
+        refused(self.memory.unmap(part));
+        refused(self.memory.release_addresses(part));
+    }
+}
+
+fn keeps_the_contract(memory: &dyn DeviceMemory, whose: &str, figures: Figures) {
+    Contract { memory, whose, figures }.check();
+}
+
+/// Lets an allocator live on a device, and looks whether it leaves anything.
+fn serves_an_allocator(memory: std::sync::Arc<dyn DeviceMemory>, figures: Figures) {
+    let used = || memory.info().unwrap().used.unwrap();
+    let before = used();
+    for adjacent_regions in [false, true] {
+        let adjacent_regions = adjacent_regions && memory.page().is_ok();
+        let limit = Some(Bytes::from_mib(32));
+        let settings =
+            Settings { limit, allow_growth: true, adjacent_regions, ..Settings::default() };
+        let mut bfc = Bfc::new(std::sync::Arc::clone(&memory), settings).unwrap();
+        let mut take = |size| bfc.allocate(Bytes(size), Stream(0)).unwrap();
+        let kept = [100, 1 << 20, 3 << 20, 9 << 20].map(&mut take);
+        let [_, second, ..] = kept;
+        bfc.free(second).unwrap();
+        drop(bfc);
+        assert!(figures == Figures::Moving || used() == before);
+    }
+}
+
+#[test]
+fn the_modelled_device_keeps_the_contract() {
+    let memory = std::sync::Arc::new(ModelMemory::new(Bytes::from_mib(64)));
+    keeps_the_contract(&memory, "the model", Figures::Exact);
+    serves_an_allocator(memory, Figures::Exact);
+}
+
+#[test]
+fn the_simulated_machine_keeps_the_contract() {
+    for name in ["labbox", "driver-leak"] {
+        let simulation = Simulation::embedded(name).unwrap();
+        let memory = simulation.device_memory(&DeviceId::from_index(0)).unwrap();
+        keeps_the_contract(&memory, name, Figures::Exact);
+        serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
+    }
+}
+
+#[test]
+fn a_part_of_a_device_keeps_the_contract() {
+    let model = ModelMemory::new(Bytes::from_mib(128));
+    let limits = [Bytes::from_mib(64), Bytes::from_mib(48)];
+    for part in Logical::split(model, &limits).unwrap() {
+        keeps_the_contract(&part, "a part", Figures::Exact);
+        serves_an_allocator(std::sync::Arc::new(part), Figures::Exact);
+    }
+}
+
+#[test]
+fn memory_through_cuda_keeps_the_contract() {
+    let driver = Driver::built(&[]);
+    let memory = CudaMemory::open(Some(driver.path()), &Driver::device()).unwrap();
+    assert_eq!(memory.page().unwrap(), Bytes::from_mib(2));
+    keeps_the_contract(&memory, "the stand-in driver", Figures::Exact);
+    serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
+}
+
+#[test]
+fn memory_through_a_cuda_without_virtual_memory_keeps_the_contract() {
+    let driver = Driver::built(&["-DNO_PAGING"]);
+    let memory = CudaMemory::open(Some(driver.path()), &Driver::device()).unwrap();
+    assert!(memory.page().is_err());
+    keeps_the_contract(&memory, "the old stand-in driver", Figures::Exact);
+    serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
+}
+
+#[test]
+fn this_machines_gpu_keeps_the_contract() {
+    let Some(memory) = real_gpu("this_machines_gpu_keeps_the_contract") else { return };
+    keeps_the_contract(&memory, "this machine's GPU", Figures::Moving);
+    serves_an_allocator(std::sync::Arc::new(memory), Figures::Moving);
+}
