@@ -110,7 +110,7 @@ pub(crate) struct Run {
     exit_code: u8,
     /// What the command ended with; null where a signal ended it.
     command_exit_code: Option<i32>,
-    command_signal: Option<i32>,
+    command_signal_code: Option<i32>,
     limit_hit: bool,
     elapsed_ms: u64,
     gpu_time_ms: u64,
@@ -151,7 +151,7 @@ impl Run {
             name: action.name.clone(),
             outcome: action.outcome.clone(),
         });
-        let (command_exit_code, command_signal) = match report.ending {
+        let (command_exit_code, command_signal_code) = match report.ending {
             Ending::Code(code) => (Some(code), None),
             Ending::Signal(signal) => (None, Some(signal)),
         };
@@ -160,7 +160,7 @@ impl Run {
             lease: report.lease.to_string(),
             exit_code,
             command_exit_code,
-            command_signal,
+            command_signal_code,
             limit_hit: report.limit_hit,
             elapsed_ms: millis(report.elapsed),
             gpu_time_ms: millis(report.device_time()),
