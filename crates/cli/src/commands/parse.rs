@@ -4,7 +4,7 @@ use crate::args::ParseArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;
-use gpu_text::Hint;
+use gpu_text::{ErrorCode, Hint, Kind};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -16,16 +16,27 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
     let bytes = read(&args.file)?;
     let fields = (!args.fields.is_empty()).then(|| args.fields.clone());
     let hint = Hint { kind: args.kind, fields };
+    let what = || format!("read '{}'", args.file.display());
     let document = gpu_text::parse(&bytes, &hint).map_err(|error| {
-        let what = format!("read '{}'", args.file.display());
-        let failure = Failure::new(Exit::Usage, what).with_source(error);
-        match gpu_text::oom::read(&bytes).events.is_empty() {
-            true => failure.with_hint("gpuws parse --help"),
-            false => failure.with_hint("it speaks of memory that ran out: gpuws mem explain"),
-        }
+        let failure = Failure::new(Exit::Usage, what()).with_source(error);
+        failure.with_hint(if is_about_memory(&bytes) { EXPLAIN } else { "gpuws parse --help" })
     })?;
+    // An exception sounds like the failure of a whole tool, and it says more than that.
+    let is_failure = document.errors.iter().all(|code| *code == ErrorCode::Other);
+    let sounds = args.kind.is_none() && document.kind == Kind::Error && is_failure;
+    if sounds && is_about_memory(&bytes) {
+        let why = "it is a program's log about GPU memory that ran out";
+        return Err(Failure::new(Exit::Usage, what()).with_source(why).with_hint(EXPLAIN));
+    }
     screen.json(&document)?;
     Ok(Exit::Done)
+}
+
+/// What to type for a log about memory.
+const EXPLAIN: &str = "gpuws mem explain tells why, and what to set";
+
+fn is_about_memory(bytes: &[u8]) -> bool {
+    !gpu_text::oom::read(bytes).events.is_empty()
 }
 
 /// Reads a file, or standard input for `-`, and refuses more than [`MOST`].
