@@ -2,9 +2,11 @@
 
 use crate::bfc::{self, Bfc};
 use crate::caching::{self, Caching};
+use crate::direct::Direct;
 use crate::failure::Failure;
 use crate::model::ModelMemory;
 use crate::policy::Policy;
+use crate::stream_ordered::{self, StreamOrdered};
 use gpu_core::{Bytes, DeviceMemory};
 
 /// Which policy a job is run under.
@@ -14,6 +16,10 @@ pub enum Choice {
     Caching(caching::Settings),
     /// TensorFlow's and XLA's allocator.
     Bfc(bfc::Settings),
+    /// The driver's pool, as `cudaMallocAsync` uses it.
+    StreamOrdered(stream_ordered::Settings),
+    /// The device for each request, as `cudaMalloc` and `cudaFree`.
+    Direct,
 }
 
 /// Why a policy cannot be had.
@@ -28,11 +34,23 @@ pub enum ChoiceError {
     /// TensorFlow's allocator has no such setting.
     #[error(transparent)]
     Bfc(#[from] bfc::SettingError),
+    /// The driver's pool has no such setting.
+    #[error("set '{key}' of the driver's pool to '{value}': it has release_threshold, in bytes")]
+    Pool {
+        /// What was to be set.
+        key: String,
+        /// What to.
+        value: String,
+    },
+    /// There is nothing to set.
+    #[error("set '{0}': a policy that asks the device for each request has no settings")]
+    Nothing(String),
 }
 
 impl Choice {
     /// The names that [`named`](Choice::named) takes.
-    pub const NAMES: [&'static str; 4] = ["caching", "expandable", "bfc", "bfc-all-at-once"];
+    pub const NAMES: [&'static str; 6] =
+        ["caching", "expandable", "bfc", "bfc-all-at-once", "stream-ordered", "direct"];
 
     /// Returns the policy of a name, with its framework's defaults.
     ///
@@ -50,6 +68,8 @@ impl Choice {
             }
             "bfc" => Choice::Bfc(bfc(true)),
             "bfc-all-at-once" => Choice::Bfc(bfc(false)),
+            "stream-ordered" => Choice::StreamOrdered(stream_ordered::Settings::default()),
+            "direct" => Choice::Direct,
             _ => return Err(ChoiceError::Unknown(name.to_owned())),
         })
     }
@@ -62,6 +82,13 @@ impl Choice {
         match self {
             Choice::Caching(settings) => settings.set(key, value)?,
             Choice::Bfc(settings) => settings.set(key, value)?,
+            Choice::StreamOrdered(settings) => match (key, value.parse()) {
+                ("release_threshold", Ok(bytes)) => settings.release_threshold = Bytes(bytes),
+                _ => {
+                    return Err(ChoiceError::Pool { key: key.to_owned(), value: value.to_owned() });
+                }
+            },
+            Choice::Direct => return Err(ChoiceError::Nothing(key.to_owned())),
         }
         Ok(())
     }
@@ -73,6 +100,8 @@ impl Choice {
             Choice::Caching(_) => "caching",
             Choice::Bfc(settings) if settings.allow_growth => "BFC, growth",
             Choice::Bfc(_) => "BFC, all at once",
+            Choice::StreamOrdered(_) => "cudaMallocAsync",
+            Choice::Direct => "cudaMalloc",
         }
     }
 
@@ -84,15 +113,20 @@ impl Choice {
         Ok(match self {
             Choice::Caching(settings) => Box::new(Caching::new(memory, settings.clone())?),
             Choice::Bfc(settings) => Box::new(Bfc::new(memory, *settings)?),
+            Choice::StreamOrdered(settings) => Box::new(StreamOrdered::new(memory, *settings)),
+            Choice::Direct => Box::new(Direct::new(memory)),
         })
     }
 
-    /// Returns the policy with a limit on what it takes of the device.
+    /// Returns the policy with a limit on what it takes of the device; the policies without a limit
+    /// of their own are bounded by their device.
     pub fn limited(&self, limit: Bytes) -> Self {
         let mut limited = self.clone();
         match &mut limited {
             Choice::Caching(settings) => settings.set_limit(Some(limit)),
             Choice::Bfc(settings) => settings.limit = Some(limit),
+            Choice::StreamOrdered(settings) => settings.largest = Some(limit),
+            Choice::Direct => {}
         }
         limited
     }
@@ -103,14 +137,16 @@ impl Choice {
             Choice::Caching(settings) => {
                 settings.per_process_memory_fraction().is_none() && settings.limit().is_none()
             }
+            Choice::StreamOrdered(settings) => settings.largest.is_none(),
             Choice::Bfc(_) => false,
+            Choice::Direct => true,
         }
     }
 
     /// Returns the policy as it is on a device of so much memory that is all its own.
     pub(crate) fn on(&self, total: Bytes) -> Self {
         match self {
-            Choice::Caching(_) => self.clone(),
+            Choice::Caching(_) | Choice::StreamOrdered(_) | Choice::Direct => self.clone(),
             // What TensorFlow takes is its limit, not what the device refuses.
             Choice::Bfc(settings) => {
                 let least = settings.limit.map_or(total, |limit| limit.min(total));

@@ -27,6 +27,7 @@ mod start;
 pub mod stream_ordered;
 mod sums;
 pub mod trace;
+mod trial;
 mod workload;
 
 pub use agreement::{Agreement, CompareError, compare};
@@ -44,4 +45,5 @@ pub use replay::{Level, Outcome, Replay, Stop, Witness};
 pub use shared::{Buffer, Shared};
 pub use start::{Contradiction, Start, start};
 pub use stream_ordered::StreamOrdered;
+pub use trial::{Trial, savers, trial};
 pub use workload::{Held, Step, StepKind, Workload, WorkloadError};

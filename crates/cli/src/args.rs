@@ -5,7 +5,9 @@ mod memory;
 mod views;
 
 pub(crate) use claims::{ClaimArgs, LeasesArgs, RunArgs, Wanted};
-pub(crate) use memory::{ConvertArgs, ExplainArgs, MemArgs, MemCommand};
+pub(crate) use memory::{
+    ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReplayArgs,
+};
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 
 use crate::exit::Exit;

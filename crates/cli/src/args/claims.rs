@@ -244,7 +244,7 @@ fn written(bytes: Bytes) -> String {
 }
 
 /// Reads an amount of memory; its unit is part of it.
-fn size(text: &str) -> Result<Bytes, String> {
+pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim());

@@ -1,6 +1,7 @@
 //! Arguments of `gpuws mem`.
 
 use clap::{ArgAction, Args, Subcommand};
+use gpu_core::Bytes;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -20,6 +21,17 @@ pub(crate) enum MemCommand {
     #[command(after_help = "Example: gpuws mem convert snapshot.pickle -o job.jsonl\n\
                             The format is described in docs/memory-trace.md.")]
     Convert(ConvertArgs),
+    /// Run a recorded job again: under the allocator that recorded it, decision by decision, and
+    /// under others.
+    #[command(
+        after_help = "Example: gpuws mem replay snapshot.pickle --policy expandable --limit 40GiB\n\
+                            A snapshot is what torch.cuda.memory._dump_snapshot writes."
+    )]
+    Replay(ReplayArgs),
+    /// Find the least memory that recorded jobs need, and which of them fit on one device.
+    #[command(after_help = "Example: gpuws mem fit a.pickle b.pickle --device-memory 80GiB\n\
+                            gpuws run --mem takes the answer.")]
+    Fit(FitArgs),
 }
 
 #[derive(Debug, Args)]
@@ -40,4 +52,49 @@ pub(crate) struct ConvertArgs {
     /// The file to write, which must not exist; standard output when none is named.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The recording; `-` is standard input.
+    #[arg(value_name = "SNAPSHOT")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) policies: PolicyArgs,
+    /// The most that the allocator may take of the device (40GiB, 500MiB).
+    #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
+    pub(crate) limit: Option<Bytes>,
+    /// All memory of the device (80GiB); as much as it takes where nothing is said.
+    #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
+    pub(crate) device_memory: Option<Bytes>,
+    /// Only this device, by the number that the program gave it.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) device: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FitArgs {
+    /// The recordings, one job each.
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) policies: PolicyArgs,
+    /// All memory of the device on which they should fit (80GiB).
+    #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
+    pub(crate) device_memory: Option<Bytes>,
+    /// What each process takes beside its allocator, for CUDA and its libraries.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::claims::size)]
+    pub(crate) context: Bytes,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    /// Another allocator: caching, expandable, bfc, bfc-all-at-once, stream-ordered, direct; may
+    /// be said again.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: Vec<String>,
+    /// A setting of the allocator, by its framework's name (max_split_size_mb=128); may be said
+    /// again.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
 }

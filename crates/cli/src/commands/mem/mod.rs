@@ -2,7 +2,14 @@
 
 mod convert;
 mod explain;
+mod fit;
+mod jobs;
 mod recording;
+mod replay;
+mod spark;
+
+pub(crate) use fit::Needs;
+pub(crate) use replay::{Replays, Run};
 
 use crate::args::{Global, MemArgs, MemCommand};
 use crate::exit::Exit;
@@ -13,5 +20,7 @@ pub(crate) fn run(args: &MemArgs, global: &Global, screen: &mut Screen) -> Resul
     match &args.command {
         MemCommand::Explain(args) => explain::run(args, global, screen),
         MemCommand::Convert(args) => convert::run(args, global, screen),
+        MemCommand::Replay(args) => replay::run(args, global, screen),
+        MemCommand::Fit(args) => fit::run(args, global, screen),
     }
 }

@@ -1,0 +1,182 @@
+//! `gpuws mem fit`: the least memory that recorded jobs need.
+
+use super::jobs::{Job, choices};
+use super::spark::Spark;
+use crate::args::{FitArgs, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json::{Fit, Fitted};
+use crate::terminal::{Align, Line, Screen, Table};
+use crate::words;
+use gpu_allocator_policy::explain::amount;
+use gpu_allocator_policy::{Choice, Need, need, together, trial};
+use gpu_core::Bytes;
+
+/// The sizes of memory, in GiB, that devices are sold with.
+const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288];
+
+/// What a job needs on one device.
+pub(crate) struct Needs {
+    pub(crate) file: String,
+    pub(crate) device: u32,
+    pub(crate) events: usize,
+    /// What it had live at once, as it asked for it.
+    pub(crate) live: Bytes,
+    /// What each allocator needs, by its title.
+    pub(crate) by_policy: Vec<(String, Need, Spark)>,
+}
+
+impl Needs {
+    /// Returns what it needs under the first allocator, with its CUDA context, in whole MiB.
+    pub(crate) fn with_context(&self, context: Bytes) -> Bytes {
+        let least = self.by_policy.first().map_or(self.live, |(_, need, _)| need.least);
+        whole_mib(least + context)
+    }
+}
+
+/// Rounds up to a MiB, as `--mem` takes it.
+pub(crate) fn whole_mib(bytes: Bytes) -> Bytes {
+    Bytes(bytes.0.saturating_add(Bytes::MIB - 1) / Bytes::MIB * Bytes::MIB)
+}
+
+pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let mut all = Vec::new();
+    for path in &args.files {
+        let job = Job::read(path)?;
+        let choices = choices(&args.policies, &job)?;
+        for on_device in job.devices(path, None)? {
+            let by_policy = choices
+                .iter()
+                .map(|(title, choice)| needed(&on_device.workload, title, choice))
+                .collect::<Result<_, _>>()?;
+            all.push(Needs {
+                file: path.display().to_string(),
+                device: on_device.trace.device,
+                events: on_device.trace.events.len(),
+                live: Bytes(on_device.workload.peak_requested()),
+                by_policy,
+            });
+        }
+    }
+    let needs: Vec<_> = all.iter().map(|needs| needs.with_context(args.context)).collect();
+    let sets = args.device_memory.map(|total| together(&needs, total));
+    if global.json {
+        let jobs = all.iter().map(|needs| Fit::of(needs, args)).collect();
+        screen.json(&Fitted::of(args, jobs, sets))?;
+        return Ok(Exit::Done);
+    }
+    screen.together(|screen| {
+        for (number, needs) in all.iter().enumerate() {
+            if number > 0 {
+                screen.print(&Line::new())?;
+            }
+            show(screen, global, args, needs)?;
+        }
+        match (args.device_memory, sets) {
+            (Some(total), Some(sets)) if all.len() > 1 => {
+                show_sets(screen, &all, &needs, total, &sets)
+            }
+            _ => Ok(()),
+        }
+    })?;
+    Ok(Exit::Done)
+}
+
+fn needed(
+    workload: &gpu_allocator_policy::Workload,
+    title: &str,
+    choice: &Choice,
+) -> Result<(String, Need, Spark), Failure> {
+    let failed =
+        |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);
+    let need = need(workload, choice).map_err(failed)?;
+    let mut spark = Spark::new(workload.steps.len());
+    trial(workload, choice, Some(need.least), &mut spark).map_err(failed)?;
+    Ok((title.to_owned(), need, spark))
+}
+
+fn show(
+    screen: &mut Screen,
+    global: &Global,
+    args: &FitArgs,
+    needs: &Needs,
+) -> Result<(), Failure> {
+    let events = words::count(needs.events, "event", "events");
+    let head =
+        Line::new().accent(&needs.file).plain(format!("  {events}, device {}", needs.device));
+    screen.print(&head.dim(format!("  {} live at once", amount(needs.live))))?;
+    let mut table = Table::new(&[
+        ("  allocator", Align::Left),
+        ("needs", Align::Right),
+        ("wasted", Align::Right),
+        ("unlimited", Align::Right),
+        ("over time", Align::Left),
+    ]);
+    for (title, need, spark) in &needs.by_policy {
+        let least = amount(need.least);
+        table.row([
+            Line::new().plain(format!("  {title}")),
+            Line::new().accent(if need.exact { least } else { format!("≤ {least}") }),
+            Line::new().plain(amount(need.tight.wasted())),
+            Line::new().plain(amount(need.unlimited.peak.reserved)),
+            Line::new().dim(spark.draw()),
+        ]);
+    }
+    table.print(screen)?;
+    let mem = needs.with_context(args.context);
+    let verdict = match args.device_memory {
+        Some(total) if mem <= total => format!("fits {}", amount(total)),
+        Some(total) => format!("does not fit {}", amount(total)),
+        None => devices_that_fit(needs, args.context),
+    };
+    let text = format!(
+        "{verdict}, with {} for the CUDA context ({} live at once)",
+        amount(args.context),
+        amount(needs.live)
+    );
+    words::flow(screen, Line::new(), &text)?;
+    if !global.quiet {
+        let next = format!("gpuws run --mem {}MiB -- COMMAND", mem.mib());
+        screen.print(&Line::new().dim("next: ").plain(next))?;
+    }
+    Ok(())
+}
+
+/// Says which devices suffice under the first allocator, and which under none.
+fn devices_that_fit(needs: &Needs, context: Bytes) -> String {
+    let mem = needs.with_context(context);
+    let best = needs.by_policy.iter().map(|(_, need, _)| need.least).min().unwrap_or(needs.live);
+    let gib = |size: u64| Bytes(size << 30);
+    let suffices = SIZES.iter().find(|size| mem <= gib(**size));
+    let too_small = SIZES.iter().rfind(|size| gib(**size) < best + context);
+    match (suffices, too_small) {
+        (Some(enough), Some(small)) => {
+            format!("fits one {enough} GiB GPU; not one of {small} GiB under any allocator here")
+        }
+        (Some(enough), None) => format!("fits one {enough} GiB GPU"),
+        (None, _) => "fits no GPU of today".to_owned(),
+    }
+}
+
+fn show_sets(
+    screen: &mut Screen,
+    all: &[Needs],
+    needs: &[Bytes],
+    total: Bytes,
+    sets: &[Vec<usize>],
+) -> Result<(), Failure> {
+    screen.print(&Line::new())?;
+    let sets: Vec<_> = sets.iter().filter(|set| set.len() > 1).collect();
+    if sets.is_empty() {
+        let text = format!("No two of them fit together in {}.", amount(total));
+        return screen.print(&Line::new().plain(text));
+    }
+    screen.print(&Line::new().plain(format!("Together in {}:", amount(total))))?;
+    for set in sets {
+        let names: Vec<_> = set.iter().map(|job| all[*job].file.as_str()).collect();
+        let sum = set.iter().map(|job| needs[*job]).sum();
+        let head = Line::new().accent(format!("  {:>10}  ", amount(sum)));
+        words::flow(screen, head, &names.join(" + "))?;
+    }
+    Ok(())
+}

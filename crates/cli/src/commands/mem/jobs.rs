@@ -1,0 +1,117 @@
+//! Recorded jobs, and the allocators under which they are run.
+
+use super::recording;
+use crate::args::PolicyArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use gpu_allocator_policy::caching::Settings;
+use gpu_allocator_policy::trace::{DeviceTrace, Format, Recording};
+use gpu_allocator_policy::{Choice, ChoiceError, Workload};
+use std::path::Path;
+
+/// The recording of a job.
+pub(crate) struct Job {
+    pub(crate) recording: Recording,
+    /// What PyTorch's allocator was set to; `None` where another one recorded.
+    pub(crate) settings: Option<Settings>,
+}
+
+/// What a job did on one device.
+pub(crate) struct OnDevice<'a> {
+    pub(crate) trace: &'a DeviceTrace,
+    pub(crate) workload: Workload,
+}
+
+impl Job {
+    /// Reads the recording of a job.
+    ///
+    /// # Errors
+    /// When it is none, or its allocator's settings are not PyTorch's.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let recording = recording::read(path)?;
+        let is_torch = recording.format == Format::TorchSnapshot || !recording.settings.is_empty();
+        let settings = match is_torch && recording.format != Format::BfcDump {
+            true => Some(Settings::from_recording(&recording.settings).map_err(|error| {
+                let what = format!("read the allocator's settings in '{}'", path.display());
+                Failure::new(Exit::Usage, what).with_source(error)
+            })?),
+            false => None,
+        };
+        Ok(Job { recording, settings })
+    }
+
+    /// Returns what the job did on each device, or on one, of which anything was recorded.
+    ///
+    /// # Errors
+    /// When nothing was, or what was contradicts itself.
+    pub(crate) fn devices(
+        &self,
+        path: &Path,
+        only: Option<u32>,
+    ) -> Result<Vec<OnDevice<'_>>, Failure> {
+        let chosen = |trace: &&DeviceTrace| match only {
+            Some(device) => trace.device == device,
+            None => !trace.events.is_empty(),
+        };
+        let traces: Vec<_> = self.recording.devices.iter().filter(chosen).collect();
+        if traces.is_empty() || traces.iter().all(|trace| trace.events.is_empty()) {
+            let what = format!("find a job in '{}'", path.display());
+            let failure = Failure::new(Exit::Usage, what)
+                .with_source("nothing is recorded of what it did, only what it held");
+            return Err(failure.with_hint(
+                "torch.cuda.memory._record_memory_history() before the job, _dump_snapshot() after it",
+            ));
+        }
+        traces
+            .into_iter()
+            .map(|trace| {
+                let workload = Workload::of(trace, &self.recording.stacks).map_err(|error| {
+                    let what = format!("replay '{}'", path.display());
+                    Failure::new(Exit::Usage, what).with_source(error)
+                })?;
+                Ok(OnDevice { trace, workload })
+            })
+            .collect()
+    }
+
+    /// Returns the allocator that recorded the job, as it was set.
+    pub(crate) fn recorded_choice(&self) -> Choice {
+        Choice::Caching(self.settings.clone().unwrap_or_default())
+    }
+}
+
+/// Returns the allocators that were asked for, with what each is called: those that were named, or
+/// the usual ones.
+///
+/// # Errors
+/// For a name or a setting that there is not.
+pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choice)>, Failure> {
+    let refuse =
+        |error: ChoiceError| Failure::new(Exit::Usage, "choose an allocator").with_source(error);
+    let names: Vec<&str> = match (args.policy.is_empty(), args.set.is_empty()) {
+        (false, _) => args.policy.iter().map(String::as_str).collect(),
+        (true, false) => vec!["caching"],
+        (true, true) => vec!["caching", "expandable", "bfc"],
+    };
+    let mut choices = Vec::new();
+    for name in names {
+        // PyTorch's allocator begins with what it was set to.
+        let recorded = job.settings.is_some() && name == "caching";
+        let mut choice =
+            if recorded { job.recorded_choice() } else { Choice::named(name).map_err(refuse)? };
+        let mut title = choice.title().to_owned();
+        if recorded && args.set.is_empty() {
+            title.push_str(" (as recorded)");
+        }
+        for setting in &args.set {
+            let (key, value) = setting.split_once(['=', ':']).ok_or_else(|| {
+                Failure::new(Exit::Usage, format!("read the setting '{setting}'"))
+                    .with_source("it is not of the form key=value")
+            })?;
+            choice.set(key.trim(), value.trim()).map_err(refuse)?;
+            title.push_str(&format!(", {key}={value}"));
+        }
+        choices.push((title, choice));
+    }
+    Ok(choices)
+}

@@ -1,0 +1,205 @@
+//! `gpuws mem replay`: a recorded job run again.
+
+use super::jobs::{Job, OnDevice, choices};
+use super::spark::Spark;
+use crate::args::{Global, ReplayArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json::{Recorded, Replayed};
+use crate::terminal::{Align, Line, Screen, Table};
+use crate::words;
+use gpu_allocator_policy::explain::amount;
+use gpu_allocator_policy::{Agreement, Choice, Tally, Trial, compare, savers, trial};
+use gpu_core::Bytes;
+
+/// What became of a job under one allocator.
+pub(crate) struct Run {
+    pub(crate) title: String,
+    pub(crate) trial: Trial,
+    pub(crate) spark: Spark,
+    /// The settings that would have saved it, and how it fares then.
+    pub(crate) savers: Vec<(String, Trial)>,
+}
+
+/// What became of the job on one device.
+pub(crate) struct Replays<'a> {
+    pub(crate) job: OnDevice<'a>,
+    /// How far the decisions of the allocator that recorded it were foretold.
+    pub(crate) agreement: Option<Agreement>,
+    pub(crate) runs: Vec<Run>,
+}
+
+pub(crate) fn run(
+    args: &ReplayArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let job = Job::read(&args.file)?;
+    let choices = choices(&args.policies, &job)?;
+    let mut all = Vec::new();
+    for on_device in job.devices(&args.file, args.device)? {
+        let agreement = agreement(&job, &on_device)?;
+        let runs = choices
+            .iter()
+            .map(|(title, choice)| replay(&on_device, title, choice, args))
+            .collect::<Result<_, _>>()?;
+        all.push(Replays { job: on_device, agreement, runs });
+    }
+    let file = args.file.display().to_string();
+    if global.json {
+        let recorded: Vec<_> = all.iter().map(Recorded::of).collect();
+        screen.json(&Replayed::of(&file, job.recording.format, recorded))?;
+    } else {
+        screen.together(|screen| {
+            all.iter().try_for_each(|replays| show(screen, global, args, &file, replays))
+        })?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Compares the job with its recording, where PyTorch's allocator recorded it with its regions.
+fn agreement(job: &Job, on_device: &OnDevice<'_>) -> Result<Option<Agreement>, Failure> {
+    let Some(settings) = job.settings.as_ref().filter(|_| on_device.trace.segments.is_some())
+    else {
+        return Ok(None);
+    };
+    compare(on_device.trace, &on_device.workload, settings).map(Some).map_err(|error| {
+        Failure::new(Exit::Usage, "compare the replay with the recording").with_source(error)
+    })
+}
+
+fn replay(
+    job: &OnDevice<'_>,
+    title: &str,
+    choice: &Choice,
+    args: &ReplayArgs,
+) -> Result<Run, Failure> {
+    let limited = args.limit.map_or_else(|| choice.clone(), |limit| choice.limited(limit));
+    let device = args.limit.into_iter().chain(args.device_memory).min();
+    let failed =
+        |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);
+    let mut spark = Spark::new(job.workload.steps.len());
+    let trial = trial(&job.workload, &limited, device, &mut spark).map_err(failed)?;
+    let savers = match trial.outcome.survived() {
+        true => Vec::new(),
+        false => savers(&job.workload, &limited, device).map_err(failed)?,
+    };
+    Ok(Run { title: title.to_owned(), trial, spark, savers })
+}
+
+fn show(
+    screen: &mut Screen,
+    global: &Global,
+    args: &ReplayArgs,
+    file: &str,
+    replays: &Replays<'_>,
+) -> Result<(), Failure> {
+    let trace = replays.job.trace;
+    let events = words::count(trace.events.len(), "event", "events");
+    let live = amount(Bytes(replays.job.workload.peak_requested()));
+    let head = Line::new().accent(file).plain(format!("  {events}, device {}", trace.device));
+    screen.print(&head.dim(format!("  {live} live at once")))?;
+    match &replays.agreement {
+        Some(agreement) => show_agreement(screen, agreement)?,
+        None => screen.print(&Line::new().dim(
+            "  Not compared decision by decision: no regions of PyTorch's allocator are recorded.",
+        ))?,
+    }
+    screen.print(&Line::new())?;
+    if let Some(room) = args.limit.into_iter().chain(args.device_memory).min() {
+        screen.print(&Line::new().plain(format!("With {}:", amount(room))))?;
+    }
+    let mut table = Table::new(&[
+        ("  allocator", Align::Left),
+        ("reserved", Align::Right),
+        ("allocated", Align::Right),
+        ("wasted", Align::Right),
+        ("retries", Align::Right),
+        ("over time", Align::Left),
+    ]);
+    for run in &replays.runs {
+        let outcome = &run.trial.outcome;
+        table.row([
+            Line::new().plain(format!("  {}", run.title)),
+            Line::new().accent(amount(outcome.peak.reserved)),
+            Line::new().plain(amount(outcome.peak.in_use)),
+            Line::new().plain(amount(outcome.wasted())),
+            Line::new().plain(run.trial.end.retries),
+            Line::new().dim(run.spark.draw()),
+        ]);
+    }
+    table.print(screen)?;
+    for run in &replays.runs {
+        show_stop(screen, global, replays, run)?;
+    }
+    Ok(())
+}
+
+fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Failure> {
+    let of = |tally: Tally, what: &str| format!("{} of {} {what}", tally.predicted, tally.of);
+    let parts = [
+        of(agreement.addresses, "addresses"),
+        of(agreement.segments, "segments"),
+        of(agreement.segments_freed, "given back"),
+    ];
+    let line = Line::new().plain("  as recorded: ").plain(parts.join(", "));
+    screen.print(&match agreement.is_complete() {
+        true => line.plain(" foretold"),
+        false => line.accent(" foretold"),
+    })?;
+    let peak = agreement.outcome.peak;
+    let (reserved, allocated) = (amount(peak.reserved), amount(peak.in_use));
+    screen.print(&Line::new().plain(format!(
+        "  peak reserved {reserved}, allocated {allocated}; the device refused {}",
+        words::count(agreement.retries as usize, "time", "times")
+    )))?;
+    if let Some(first) = &agreement.first {
+        let head = Line::new().plain(format!("  first at event {}: ", first.event));
+        words::flow(screen, head, &first.what)?;
+    }
+    Ok(())
+}
+
+/// Says where a job ended for lack of memory, and what would have saved it.
+fn show_stop(
+    screen: &mut Screen,
+    global: &Global,
+    replays: &Replays<'_>,
+    run: &Run,
+) -> Result<(), Failure> {
+    let Some(stop) = run.trial.outcome.stop else { return Ok(()) };
+    screen.print(&Line::new())?;
+    let at = match stop.step.and_then(|step| replays.job.workload.events.get(step)) {
+        Some(event) => format!("at event {event} of {}", replays.job.trace.events.len()),
+        None => "with what it had when the recording began".to_owned(),
+    };
+    screen.print(&Line::new().accent(&run.title).plain(format!(": out of memory {at}")))?;
+    let shortage = stop.shortage;
+    let text = format!(
+        "asked {}; {} reserved, of that {} allocated and {} cached, the largest piece {}",
+        amount(shortage.asked),
+        amount(shortage.reserved),
+        amount(shortage.in_use),
+        amount(shortage.cached()),
+        amount(shortage.largest_free),
+    );
+    words::flow(screen, Line::new().plain("  "), &text)?;
+    let verdict = match shortage.cached() >= shortage.asked {
+        true => "Fragmentation: enough is cached, but not in one piece.",
+        false => "Too big: what is cached would not suffice in one piece either.",
+    };
+    words::flow(screen, Line::new().plain("  "), verdict)?;
+    if global.quiet {
+        return Ok(());
+    }
+    for (setting, trial) in &run.savers {
+        let head = Line::new().plain("  Saved by ").accent(setting);
+        let reserved = amount(trial.outcome.peak.reserved);
+        screen.print(&head.plain(format!(": {reserved} reserved at most")))?;
+    }
+    if run.savers.is_empty() {
+        let next = "  No setting of this allocator saves it; gpuws mem fit says how much it needs.";
+        screen.print(&Line::new().dim(next))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A job's memory over time in a few characters.
+
+use gpu_allocator_policy::{Allocation, Level, Step, Witness};
+
+/// How many characters there are.
+const COLUMNS: usize = 12;
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The most that was held in each part of a replay.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spark {
+    steps: usize,
+    most: [u64; COLUMNS],
+}
+
+impl Spark {
+    pub(crate) fn new(steps: usize) -> Self {
+        Spark { steps: steps.max(1), most: [0; COLUMNS] }
+    }
+
+    /// Returns the parts as bars; a part that was not reached is blank.
+    pub(crate) fn draw(&self) -> String {
+        let highest = self.most.iter().copied().max().unwrap_or(0).max(1);
+        let bar = |most: u64| match most {
+            0 => ' ',
+            most => HEIGHTS[(u128::from(most) * 7 / u128::from(highest)) as usize],
+        };
+        self.most.iter().copied().map(bar).collect::<String>().trim_end().to_owned()
+    }
+}
+
+impl Witness for Spark {
+    fn after(&mut self, number: usize, _step: Step, _given: Option<&Allocation>, now: Level) {
+        let column = &mut self.most[number.min(self.steps - 1) * COLUMNS / self.steps];
+        *column = (*column).max(now.reserved.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_allocator_policy::StepKind;
+    use gpu_core::Bytes;
+
+    #[test]
+    fn bars_are_as_high_as_the_most_of_their_part() {
+        let mut spark = Spark::new(24);
+        let step = Step { size: 0, slot: 0, stream: 0, kind: StepKind::Free };
+        for number in 0..12 {
+            let reserved = Bytes(if number == 3 { 800 } else { 100 + number as u64 * 50 });
+            spark.after(number, step, None, Level { in_use: Bytes(0), reserved });
+        }
+        assert_eq!(spark.draw(), "▂█▃▄▅▆");
+    }
+}

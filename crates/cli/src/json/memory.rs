@@ -1,0 +1,236 @@
+//! `gpuws mem replay --json` and `gpuws mem fit --json`.
+
+use super::SCHEMA;
+use crate::args::FitArgs;
+use crate::commands::mem::{Needs, Replays, Run};
+use gpu_allocator_policy::trace::Format;
+use gpu_allocator_policy::{Agreement, Divergence, Need, Outcome, Stop, Tally};
+use gpu_core::Bytes;
+use serde::Serialize;
+
+/// A recorded job that was run again.
+#[derive(Serialize)]
+pub(crate) struct Replayed<'a> {
+    schema: u32,
+    file: &'a str,
+    recorded_by: Format,
+    /// Sums over the devices; null where no device could be compared.
+    addresses: Option<Tally>,
+    segments: Option<Tally>,
+    segments_freed: Option<Tally>,
+    /// The peaks as recorded, of the device where they were highest.
+    peak_reserved_bytes: Option<Bytes>,
+    peak_allocated_bytes: Option<Bytes>,
+    devices: Vec<Recorded<'a>>,
+}
+
+impl<'a> Replayed<'a> {
+    pub(crate) fn of(file: &'a str, recorded_by: Format, devices: Vec<Recorded<'a>>) -> Self {
+        let sum = |tally: fn(&Agreement) -> Tally| {
+            let tallies = devices.iter().filter_map(|device| device.agreement).map(tally);
+            tallies.reduce(|a, b| Tally { predicted: a.predicted + b.predicted, of: a.of + b.of })
+        };
+        let most = |peak: fn(&Outcome) -> Bytes| {
+            devices.iter().filter_map(|device| Some(peak(&device.agreement?.outcome))).max()
+        };
+        Replayed {
+            schema: SCHEMA,
+            file,
+            recorded_by,
+            addresses: sum(|agreement| agreement.addresses),
+            segments: sum(|agreement| agreement.segments),
+            segments_freed: sum(|agreement| agreement.segments_freed),
+            peak_reserved_bytes: most(|outcome| outcome.peak.reserved),
+            peak_allocated_bytes: most(|outcome| outcome.peak.in_use),
+            devices,
+        }
+    }
+}
+
+/// What became of a job on one device.
+#[derive(Serialize)]
+pub(crate) struct Recorded<'a> {
+    device: u32,
+    events: usize,
+    live_bytes: Bytes,
+    /// Null where the recording was not compared.
+    as_recorded: Option<AsRecorded<'a>>,
+    replays: Vec<Tried<'a>>,
+    #[serde(skip)]
+    agreement: Option<&'a Agreement>,
+}
+
+#[derive(Serialize)]
+struct AsRecorded<'a> {
+    addresses: Tally,
+    segments: Tally,
+    segments_freed: Tally,
+    unrecorded: usize,
+    first_divergence: Option<&'a Divergence>,
+    peak_reserved_bytes: Bytes,
+    peak_allocated_bytes: Bytes,
+    retries: u64,
+}
+
+impl<'a> Recorded<'a> {
+    pub(crate) fn of(replays: &'a Replays<'a>) -> Self {
+        let agreement = replays.agreement.as_ref();
+        Recorded {
+            device: replays.job.trace.device,
+            events: replays.job.trace.events.len(),
+            live_bytes: Bytes(replays.job.workload.peak_requested()),
+            as_recorded: agreement.map(|agreement| AsRecorded {
+                addresses: agreement.addresses,
+                segments: agreement.segments,
+                segments_freed: agreement.segments_freed,
+                unrecorded: agreement.unrecorded,
+                first_divergence: agreement.first.as_ref(),
+                peak_reserved_bytes: agreement.outcome.peak.reserved,
+                peak_allocated_bytes: agreement.outcome.peak.in_use,
+                retries: agreement.retries,
+            }),
+            replays: replays.runs.iter().map(|run| Tried::of(run, replays)).collect(),
+            agreement,
+        }
+    }
+}
+
+/// What became of a job under one allocator.
+#[derive(Serialize)]
+pub(crate) struct Tried<'a> {
+    policy: &'a str,
+    survived: bool,
+    peak_reserved_bytes: Bytes,
+    peak_allocated_bytes: Bytes,
+    wasted_bytes: Bytes,
+    /// The share of what was cached at the end that was not in its largest piece.
+    fragmentation_at_end: f64,
+    retries: u64,
+    device_allocations: u64,
+    device_frees: u64,
+    /// Where memory did not suffice.
+    out_of_memory: Option<Ended>,
+}
+
+#[derive(Serialize)]
+struct Ended {
+    /// Null where not even what the job had at its start found room.
+    event: Option<u32>,
+    #[serde(flatten)]
+    shortage: gpu_allocator_policy::Shortage,
+    fragmented: bool,
+    saved_by: Vec<SavedBy>,
+}
+
+#[derive(Serialize)]
+struct SavedBy {
+    setting: String,
+    peak_reserved_bytes: Bytes,
+}
+
+impl<'a> Tried<'a> {
+    fn of(run: &'a Run, replays: &Replays<'_>) -> Self {
+        let (outcome, end) = (&run.trial.outcome, &run.trial.end);
+        let ended = |stop: Stop| Ended {
+            event: stop.step.and_then(|step| replays.job.workload.events.get(step).copied()),
+            shortage: stop.shortage,
+            fragmented: stop.shortage.cached() >= stop.shortage.asked,
+            saved_by: run
+                .savers
+                .iter()
+                .map(|(setting, trial)| SavedBy {
+                    setting: setting.clone(),
+                    peak_reserved_bytes: trial.outcome.peak.reserved,
+                })
+                .collect(),
+        };
+        Tried {
+            policy: &run.title,
+            survived: outcome.survived(),
+            peak_reserved_bytes: outcome.peak.reserved,
+            peak_allocated_bytes: outcome.peak.in_use,
+            wasted_bytes: outcome.wasted(),
+            fragmentation_at_end: end.fragmentation(),
+            retries: end.retries,
+            device_allocations: end.device_allocations,
+            device_frees: end.device_frees,
+            out_of_memory: outcome.stop.map(ended),
+        }
+    }
+}
+
+/// What recorded jobs need.
+#[derive(Serialize)]
+pub(crate) struct Fitted<'a> {
+    schema: u32,
+    context_bytes: Bytes,
+    device_memory_bytes: Option<Bytes>,
+    jobs: Vec<Fit<'a>>,
+    /// Sets of jobs, by their place, that fit on the device together and to which no other can be
+    /// added; null where no device was named.
+    together: Option<Vec<Vec<usize>>>,
+}
+
+impl<'a> Fitted<'a> {
+    pub(crate) fn of(
+        args: &FitArgs,
+        jobs: Vec<Fit<'a>>,
+        together: Option<Vec<Vec<usize>>>,
+    ) -> Self {
+        Fitted {
+            schema: SCHEMA,
+            context_bytes: args.context,
+            device_memory_bytes: args.device_memory,
+            jobs,
+            together,
+        }
+    }
+}
+
+/// What a job needs.
+#[derive(Serialize)]
+pub(crate) struct Fit<'a> {
+    file: &'a str,
+    device: u32,
+    events: usize,
+    live_bytes: Bytes,
+    /// What the first allocator needs, with the CUDA context, in whole MiB: for `run --mem`.
+    mem_mib: u64,
+    policies: Vec<Least<'a>>,
+}
+
+#[derive(Serialize)]
+struct Least<'a> {
+    policy: &'a str,
+    least_bytes: Bytes,
+    /// Whether no smaller device does.
+    exact: bool,
+    wasted_bytes: Bytes,
+    unlimited_reserved_bytes: Bytes,
+    replays: usize,
+    /// The least as a share of the device, for `per_process_memory_fraction` and its like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fraction: Option<f64>,
+}
+
+impl<'a> Fit<'a> {
+    pub(crate) fn of(needs: &'a Needs, args: &FitArgs) -> Self {
+        let least = |(title, need, _): &'a (String, Need, _)| Least {
+            policy: title,
+            least_bytes: need.least,
+            exact: need.exact,
+            wasted_bytes: need.tight.wasted(),
+            unlimited_reserved_bytes: need.unlimited.peak.reserved,
+            replays: need.replays,
+            fraction: args.device_memory.map(|total| need.least.0 as f64 / total.0 as f64),
+        };
+        Fit {
+            file: &needs.file,
+            device: needs.device,
+            events: needs.events,
+            live_bytes: needs.live,
+            mem_mib: needs.with_context(args.context).mib(),
+            policies: needs.by_policy.iter().map(least).collect(),
+        }
+    }
+}
