@@ -37,8 +37,7 @@ impl Keepers {
         for holder in host.holders(&files)?.holders {
             // Whoever has ended meanwhile keeps nothing.
             let Ok(opened) = host.open(holder.process.pid) else { continue };
-            let (Ok(info), Ok(held)) = (opened.look(), opened.held(&files))
-            else {
+            let (Ok(info), Ok(held)) = (opened.look(), opened.held(&files)) else {
                 continue;
             };
             // Whoever looks for leases has each of them open for a moment, to read.

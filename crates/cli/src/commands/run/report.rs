@@ -142,6 +142,7 @@ mod tests {
             still_there: Vec::new(),
             memory_back: Ok(true),
             stopped: None,
+            unwritten: None,
         };
         assert_eq!(
             summary(&report, None),
