@@ -179,7 +179,6 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             if piece.state == BlockState::Active {
                 adopted.allocations.push(allocation);
             } else {
-                self.take_back(id);
                 adopted.retired.push(self.retire_block(id, allocation));
             }
         }

@@ -1,20 +1,17 @@
 //! What the allocator counts while it works.
 //!
-//! Each number is kept for both kinds of pool and for their sum. What was freed is not kept: it is
-//! what was ever added less what there is.
+//! Each number is kept for both kinds of pool, and of their sum the peak alone. What was freed is
+//! not kept either: it is what was ever added less what there is. Nor is what is active, which is
+//! what the program has and what awaits its end; as nothing does most of the time, the peak of what
+//! is active is that of what the program has, but for the moments when something did.
 
 use crate::trace::SegmentKind;
 
-/// How many numbers there are for each kind of pool.
-pub(super) const METRICS: usize = 9;
-
-/// What is counted; the first five change with each allocation.
+/// What is counted; the first three change with each allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Allocation,
     AllocatedBytes,
-    Active,
-    ActiveBytes,
     RequestedBytes,
     Segment,
     ReservedBytes,
@@ -22,56 +19,42 @@ pub(super) enum Metric {
     InactiveSplitBytes,
 }
 
-/// How many of the numbers change with each allocation.
-const OF_AN_ALLOCATION: usize = 5;
-/// Which of these change at once when memory is given back, and which when it is free again.
-const GIVEN_BACK: usize = 2;
+/// How many numbers there are for each kind of pool.
+const METRICS: usize = 7;
 
-/// The numbers of one kind of pool, or of both.
+/// The numbers of one kind of pool.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) current: [u64; METRICS],
-    pub(super) peak: [u64; METRICS],
+struct Tally {
+    current: [u64; METRICS],
+    peak: [u64; METRICS],
     /// Everything that was ever added; it may pass 2^64 and begin anew.
     added: [u64; METRICS],
     /// What there was when `added` was last set to zero.
     before: [u64; METRICS],
+    waiting: Waiting,
 }
 
-impl Tally {
-    fn add(&mut self, place: usize, amount: u64) {
-        let current = self.current[place] + amount;
-        self.current[place] = current;
-        self.added[place] = self.added[place].wrapping_add(amount);
-        self.peak[place] = self.peak[place].max(current);
-    }
-
-    /// Returns all that was added, and all that was taken off, since they were last set to zero.
-    pub(super) fn moved(&self, place: usize) -> (u64, u64) {
-        let added = self.added[place];
-        (added, self.before[place].wrapping_add(added).wrapping_sub(self.current[place]))
-    }
-
-    fn reset_peaks(&mut self) {
-        self.peak = self.current;
-    }
-
-    fn reset_moved(&mut self) {
-        self.added = [0; METRICS];
-        self.before = self.current;
-    }
-}
-
-/// One number of things beyond `max_split_size`.
+/// Blocks that were given back and are still in use.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Oversize {
+struct Waiting {
+    /// How many, and how many bytes.
+    current: [u64; 2],
+    /// The most that was active while there were any.
+    peak: [u64; 2],
+    before: [u64; 2],
+}
+
+/// One number over time, as it is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Course {
     pub(super) current: u64,
     pub(super) peak: u64,
     pub(super) added: u64,
     pub(super) freed: u64,
 }
 
-impl Oversize {
+impl Course {
+    /// Adds one.
     pub(super) fn add(&mut self) {
         self.current += 1;
         self.added += 1;
@@ -85,16 +68,36 @@ impl Oversize {
             self.freed += 1;
         }
     }
+
+    fn sum(small: Course, large: Course, peak: u64) -> Self {
+        Course {
+            current: small.current + large.current,
+            peak,
+            added: small.added.wrapping_add(large.added),
+            freed: small.freed.wrapping_add(large.freed),
+        }
+    }
+}
+
+/// A number of both kinds of pool and of their sum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Courses {
+    pub(super) all: Course,
+    pub(super) large: Course,
+    pub(super) small: Course,
 }
 
 /// Everything that is counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
-    pub(super) all: Tally,
     small: Tally,
     large: Tally,
-    pub(super) oversize_allocations: Oversize,
-    pub(super) oversize_segments: Oversize,
+    /// The peaks of the sums.
+    peak: [u64; METRICS],
+    /// The most that was active in sum while anything waited.
+    peak_waiting: [u64; 2],
+    pub(super) oversize_allocations: Course,
+    pub(super) oversize_segments: Course,
     pub(super) retries: u64,
     pub(super) out_of_memory: u64,
     pub(super) synchronizations: u64,
@@ -102,15 +105,38 @@ pub(super) struct Counters {
     pub(super) device_frees: u64,
 }
 
-impl Counters {
-    pub(super) fn of(&self, kind: SegmentKind) -> &Tally {
-        match kind {
-            SegmentKind::Small => &self.small,
-            SegmentKind::Large => &self.large,
-        }
+impl Tally {
+    #[inline]
+    fn add(&mut self, place: usize, amount: u64) {
+        let current = self.current[place] + amount;
+        self.current[place] = current;
+        self.added[place] = self.added[place].wrapping_add(amount);
+        self.peak[place] = self.peak[place].max(current);
     }
 
-    fn of_mut(&mut self, kind: SegmentKind) -> &mut Tally {
+    fn course(&self, metric: Metric) -> Course {
+        let place = metric as usize;
+        let (current, added) = (self.current[place], self.added[place]);
+        let freed = self.before[place].wrapping_add(added).wrapping_sub(current);
+        Course { current, peak: self.peak[place], added, freed }
+    }
+
+    fn active(&self, place: usize) -> u64 {
+        self.current[place] + self.waiting.current[place]
+    }
+
+    /// Returns the course of what is active; the place is that of what the program has.
+    fn active_course(&self, place: usize) -> Course {
+        let (current, added) = (self.active(place), self.added[place]);
+        let before = self.before[place] + self.waiting.before[place];
+        let peak = self.peak[place].max(self.waiting.peak[place]);
+        Course { current, peak, added, freed: before.wrapping_add(added).wrapping_sub(current) }
+    }
+}
+
+impl Counters {
+    #[inline]
+    fn of(&mut self, kind: SegmentKind) -> &mut Tally {
         match kind {
             SegmentKind::Small => &mut self.small,
             SegmentKind::Large => &mut self.large,
@@ -119,22 +145,49 @@ impl Counters {
 
     /// Returns what there is now of something.
     pub(super) fn now(&self, metric: Metric) -> u64 {
-        self.all.current[metric as usize]
+        self.small.current[metric as usize] + self.large.current[metric as usize]
+    }
+
+    /// Returns the most that there was of something at once.
+    pub(super) fn peak(&self, metric: Metric) -> u64 {
+        self.peak[metric as usize]
+    }
+
+    /// Returns how something went.
+    pub(super) fn courses(&self, metric: Metric) -> Courses {
+        let (small, large) = (self.small.course(metric), self.large.course(metric));
+        Courses { all: Course::sum(small, large, self.peak(metric)), small, large }
+    }
+
+    /// Returns how many blocks were active, or how many bytes of them.
+    pub(super) fn active(&self, metric: Metric) -> Courses {
+        let place = metric as usize;
+        let (small, large) = (self.small.active_course(place), self.large.active_course(place));
+        let peak = self.peak[place].max(self.peak_waiting[place]);
+        Courses { all: Course::sum(small, large, peak), small, large }
+    }
+
+    #[inline]
+    fn note_peak(&mut self, place: usize) {
+        let sum = self.small.current[place] + self.large.current[place];
+        self.peak[place] = self.peak[place].max(sum);
     }
 
     /// Counts more of something.
+    #[inline]
     pub(super) fn add(&mut self, kind: SegmentKind, metric: Metric, amount: u64) {
-        self.all.add(metric as usize, amount);
-        self.of_mut(kind).add(metric as usize, amount);
+        self.of(kind).add(metric as usize, amount);
+        self.note_peak(metric as usize);
     }
 
     /// Counts less of something.
+    #[inline]
     pub(super) fn take(&mut self, kind: SegmentKind, metric: Metric, amount: u64) {
-        self.all.current[metric as usize] -= amount;
-        self.of_mut(kind).current[metric as usize] -= amount;
+        self.of(kind).current[metric as usize] -= amount;
     }
 
     /// Counts a change of something in either direction.
+    #[inline]
     pub(super) fn change(&mut self, kind: SegmentKind, metric: Metric, more: u64, less: u64) {
         if more > less {
             self.add(kind, metric, more - less);
@@ -144,56 +197,82 @@ impl Counters {
     }
 
     /// Counts memory that is handed out.
+    #[inline]
     pub(super) fn hand_out(&mut self, kind: SegmentKind, size: u64, requested: u64) {
-        let amounts: [u64; OF_AN_ALLOCATION] = [1, size, 1, size, requested];
-        for (place, amount) in amounts.into_iter().enumerate() {
-            self.all.add(place, amount);
-        }
-        let tally = self.of_mut(kind);
-        for (place, amount) in amounts.into_iter().enumerate() {
+        let tally = self.of(kind);
+        for (place, amount) in [1, size, requested].into_iter().enumerate() {
             tally.add(place, amount);
+        }
+        for place in 0..3 {
+            self.note_peak(place);
+        }
+        if self.small.waiting.current[0] + self.large.waiting.current[0] > 0 {
+            self.note_active();
         }
     }
 
-    /// Counts memory that the program gave back.
-    pub(super) fn give_back(&mut self, kind: SegmentKind, size: u64) {
-        let amounts: [u64; GIVEN_BACK] = [1, size];
-        for (place, amount) in amounts.into_iter().enumerate() {
-            self.all.current[place] -= amount;
+    #[cold]
+    fn note_active(&mut self) {
+        for place in 0..2 {
+            for tally in [&mut self.small, &mut self.large] {
+                tally.waiting.peak[place] = tally.waiting.peak[place].max(tally.active(place));
+            }
+            let sum = self.small.active(place) + self.large.active(place);
+            self.peak_waiting[place] = self.peak_waiting[place].max(sum);
         }
-        let tally = self.of_mut(kind);
-        for (place, amount) in amounts.into_iter().enumerate() {
+    }
+
+    /// Counts memory that the program gave back and that is still in use.
+    pub(super) fn await_end(&mut self, kind: SegmentKind, size: u64) {
+        let tally = self.of(kind);
+        for (place, amount) in [1, size].into_iter().enumerate() {
+            tally.current[place] -= amount;
+            tally.waiting.current[place] += amount;
+        }
+    }
+
+    /// Counts memory that was still in use and is so no more.
+    #[inline]
+    pub(super) fn end(&mut self, kind: SegmentKind, size: u64, requested: u64) {
+        let tally = self.of(kind);
+        tally.waiting.current[0] -= 1;
+        tally.waiting.current[1] -= size;
+        tally.current[Metric::RequestedBytes as usize] -= requested;
+    }
+
+    /// Counts memory that the program gave back and that nothing uses.
+    #[inline]
+    pub(super) fn give_back(&mut self, kind: SegmentKind, size: u64, requested: u64) {
+        let tally = self.of(kind);
+        for (place, amount) in [1, size, requested].into_iter().enumerate() {
             tally.current[place] -= amount;
         }
     }
 
-    /// Counts memory that nothing uses any more.
-    pub(super) fn end(&mut self, kind: SegmentKind, size: u64, requested: u64) {
-        let amounts: [u64; OF_AN_ALLOCATION - GIVEN_BACK] = [1, size, requested];
-        for (place, amount) in amounts.into_iter().enumerate() {
-            self.all.current[GIVEN_BACK + place] -= amount;
-        }
-        let tally = self.of_mut(kind);
-        for (place, amount) in amounts.into_iter().enumerate() {
-            tally.current[GIVEN_BACK + place] -= amount;
-        }
-    }
-
     pub(super) fn reset_peaks(&mut self) {
-        for tally in [&mut self.all, &mut self.small, &mut self.large] {
-            tally.reset_peaks();
+        for place in 0..METRICS {
+            self.peak[place] = self.small.current[place] + self.large.current[place];
         }
-        for oversize in [&mut self.oversize_allocations, &mut self.oversize_segments] {
-            oversize.peak = oversize.current;
+        for place in 0..2 {
+            self.peak_waiting[place] = self.small.active(place) + self.large.active(place);
+        }
+        for tally in [&mut self.small, &mut self.large] {
+            tally.peak = tally.current;
+            tally.waiting.peak = [tally.active(0), tally.active(1)];
+        }
+        for course in [&mut self.oversize_allocations, &mut self.oversize_segments] {
+            course.peak = course.current;
         }
     }
 
     pub(super) fn reset_accumulated(&mut self) {
-        for tally in [&mut self.all, &mut self.small, &mut self.large] {
-            tally.reset_moved();
+        for tally in [&mut self.small, &mut self.large] {
+            tally.added = [0; METRICS];
+            tally.before = tally.current;
+            tally.waiting.before = tally.waiting.current;
         }
-        for oversize in [&mut self.oversize_allocations, &mut self.oversize_segments] {
-            (oversize.added, oversize.freed) = (0, 0);
+        for course in [&mut self.oversize_allocations, &mut self.oversize_segments] {
+            (course.added, course.freed) = (0, 0);
         }
         (self.retries, self.out_of_memory, self.synchronizations) = (0, 0, 0);
         (self.device_allocations, self.device_frees) = (0, 0);

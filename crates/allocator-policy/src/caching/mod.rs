@@ -147,14 +147,25 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if self.rules.garbage.is_some() {
             self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize] += 1;
         }
-        let mut best = self.shelves[shelf].free.best_fit(size)?;
+        let (blocks, rules) = (&self.blocks, &self.rules);
+        let serves = |best: &Free| {
+            rules.may_serve(best.size, size) && blocks[best.block].list & EXPANDABLE == 0
+        };
+        match self.shelves[shelf].free.take_best_fit(size, serves) {
+            Ok(taken) => taken.map(|free| free.block),
+            Err(best) => self.find_further(shelf, size, best),
+        }
+    }
+
+    /// Goes on from the best block where it is of an expandable segment.
+    fn find_further(&mut self, shelf: ShelfId, size: u64, mut best: Free) -> Option<BlockId> {
         if self.blocks[best.block].list & EXPANDABLE != 0 {
             best = self.best_with_expandable(shelf, best)?;
         }
         if !self.rules.may_serve(best.size, size) {
             return None;
         }
-        self.shelves[shelf].free.remove(best.size, best.address);
+        self.unshelve(best.block);
         Some(best.block)
     }
 
@@ -224,19 +235,31 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Counts what the program gives back.
+    /// Counts a block that the program gives back and that is still in use.
+    fn await_end(&mut self, id: BlockId) {
+        let block = &mut self.blocks[id];
+        block.state = BlockState::AwaitingFree;
+        self.counters.await_end(kind_of(shelf_of(block.list)), block.size);
+        self.note_oversize_end(id);
+    }
+
     #[inline]
-    fn take_back(&mut self, id: BlockId) {
-        let block = self.blocks[id];
-        self.counters.give_back(kind_of(shelf_of(block.list)), block.size);
-        if block.size >= self.rules.max_split {
+    fn note_oversize_end(&mut self, id: BlockId) {
+        if self.blocks[id].size >= self.rules.max_split {
             self.counters.oversize_allocations.take();
         }
     }
 
+    /// Ends the use of a block that the program gave back before.
+    fn end(&mut self, id: BlockId) {
+        let block = &self.blocks[id];
+        self.counters.end(kind_of(shelf_of(block.list)), block.size, block.requested);
+        self.put_back(id);
+    }
+
     /// Makes a block free that nothing uses any more, together with its free neighbours.
     #[inline]
-    fn end(&mut self, id: BlockId) {
+    fn put_back(&mut self, id: BlockId) {
         let block = self.blocks[id];
         let shelf = shelf_of(block.list);
         let kind = kind_of(shelf);
@@ -264,7 +287,6 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             self.counters.change(kind, Metric::InactiveSplitBytes, more_bytes, absorbed_bytes);
         }
         self.shelve(whole);
-        self.counters.end(kind, block.size, block.requested);
     }
 
     /// Tells whether a neighbour becomes one with a free block of a list.
@@ -299,17 +321,18 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
 
     fn free(&mut self, allocation: Allocation) -> Result<(), Failure> {
         let id = self.check(&allocation)?;
-        self.take_back(id);
-        if self.blocks[id].list & SHARED != 0 {
+        let block = &self.blocks[id];
+        if block.list & SHARED != 0 {
             return self.await_other_streams(id);
         }
-        self.end(id);
+        self.counters.give_back(kind_of(shelf_of(block.list)), block.size, block.requested);
+        self.note_oversize_end(id);
+        self.put_back(id);
         Ok(())
     }
 
     fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure> {
         let id = self.check(&allocation)?;
-        self.take_back(id);
         Ok(self.retire_block(id, allocation))
     }
 
@@ -324,14 +347,13 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
     }
 
     fn usage(&self) -> Usage {
-        let all = &self.counters.all;
         let now = |metric| Bytes(self.counters.now(metric));
         Usage {
             in_use: now(Metric::AllocatedBytes),
             requested: now(Metric::RequestedBytes),
             reserved: now(Metric::ReservedBytes),
-            peak_in_use: Bytes(all.peak[Metric::AllocatedBytes as usize]),
-            peak_reserved: Bytes(all.peak[Metric::ReservedBytes as usize]),
+            peak_in_use: Bytes(self.counters.peak(Metric::AllocatedBytes)),
+            peak_reserved: Bytes(self.counters.peak(Metric::ReservedBytes)),
             allocations: self.counters.now(Metric::Allocation),
             segments: self.segments.len() as u64,
             largest_free: Bytes(self.shelves.largest()),

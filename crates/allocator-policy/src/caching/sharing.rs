@@ -69,7 +69,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Lets a block that was given back wait for the streams that use it.
     #[cold]
     pub(super) fn await_other_streams(&mut self, id: BlockId) -> Result<(), Failure> {
-        self.blocks[id].state = BlockState::AwaitingFree;
+        self.await_end(id);
         self.sharing.deferred.push(id);
         if self.captures.is_empty() { self.record_deferred() } else { Ok(()) }
     }
@@ -162,8 +162,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Lets a block wait for its caller, who knows who uses it.
     pub(super) fn retire_block(&mut self, id: BlockId, allocation: Allocation) -> Retired {
+        self.await_end(id);
         let block = &mut self.blocks[id];
-        block.state = BlockState::AwaitingFree;
         if block.list & SHARED != 0 {
             block.list &= !SHARED;
             self.sharing.users.remove(&id);

@@ -1,8 +1,7 @@
 //! The statistics of PyTorch's `torch.cuda.memory_stats`.
 
-use super::counters::{Counters, Metric, Oversize, Tally};
+use super::counters::{Course, Courses, Metric};
 use super::{Caching, Events};
-use crate::trace::SegmentKind;
 use gpu_core::{Bytes, DeviceMemory};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -118,24 +117,17 @@ impl Statistics {
     }
 }
 
-fn stat(tally: &Tally, metric: Metric) -> Stat {
-    let place = metric as usize;
-    let (allocated, freed) = tally.moved(place);
-    Stat { current: tally.current[place], peak: tally.peak[place], allocated, freed }
-}
-
-fn pools(counters: &Counters, metric: Metric) -> Pools {
-    Pools {
-        all: stat(&counters.all, metric),
-        large_pool: stat(counters.of(SegmentKind::Large), metric),
-        small_pool: stat(counters.of(SegmentKind::Small), metric),
+impl From<Course> for Stat {
+    fn from(course: Course) -> Self {
+        let Course { current, peak, added, freed } = course;
+        Stat { current, peak, allocated: added, freed }
     }
 }
 
-impl From<Oversize> for Stat {
-    fn from(oversize: Oversize) -> Self {
-        let Oversize { current, peak, added, freed } = oversize;
-        Stat { current, peak, allocated: added, freed }
+impl From<Courses> for Pools {
+    fn from(courses: Courses) -> Self {
+        let Courses { all, large, small } = courses;
+        Pools { all: all.into(), large_pool: large.into(), small_pool: small.into() }
     }
 }
 
@@ -143,15 +135,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Returns everything that is counted.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.counters;
-        let of = |metric| pools(counters, metric);
+        let of = |metric| Pools::from(counters.courses(metric));
         Statistics {
             allocation: of(Metric::Allocation),
             segment: of(Metric::Segment),
-            active: of(Metric::Active),
+            active: counters.active(Metric::Allocation).into(),
             inactive_split: of(Metric::InactiveSplit),
             allocated_bytes: of(Metric::AllocatedBytes),
             reserved_bytes: of(Metric::ReservedBytes),
-            active_bytes: of(Metric::ActiveBytes),
+            active_bytes: counters.active(Metric::AllocatedBytes).into(),
             inactive_split_bytes: of(Metric::InactiveSplitBytes),
             requested_bytes: of(Metric::RequestedBytes),
             oversize_allocations: counters.oversize_allocations.into(),
@@ -177,7 +169,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Returns the most that the program had, as `torch.cuda.max_memory_allocated` does.
     pub fn max_memory_allocated(&self) -> Bytes {
-        Bytes(self.counters.all.peak[Metric::AllocatedBytes as usize])
+        Bytes(self.counters.peak(Metric::AllocatedBytes))
     }
 
     /// Returns what is held of the device, as `torch.cuda.memory_reserved` does.
@@ -187,7 +179,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Returns the most that was held, as `torch.cuda.max_memory_reserved` does.
     pub fn max_memory_reserved(&self) -> Bytes {
-        Bytes(self.counters.all.peak[Metric::ReservedBytes as usize])
+        Bytes(self.counters.peak(Metric::ReservedBytes))
     }
 
     /// Starts the sums of what was added and taken off anew, and the counts of events, as
