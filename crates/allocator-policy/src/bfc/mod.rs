@@ -18,6 +18,7 @@
 
 mod adopt;
 mod bins;
+mod growth;
 mod regions;
 mod report;
 mod settings;
@@ -34,15 +35,13 @@ use crate::free_set::{Free, FreeSet};
 use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use crate::sums::left;
-use gpu_core::{Bytes, DeviceMemory, Region};
+use gpu_core::{Bytes, DeviceMemory};
 use regions::{Held, Regions};
 use statistics::Counts;
 use waiting::Waiting;
 
 /// Chunks are of whole multiples of this.
 const UNIT: u64 = 256;
-/// By how much the length of a region that the device refuses is multiplied.
-const BACK_OFF: f32 = 0.9;
 
 /// TensorFlow's best-fit allocator with coalescing, over the memory of one device.
 ///
@@ -176,90 +175,6 @@ impl<M: DeviceMemory> Bfc<M> {
         self.free.insert(Free { size, address, block: id });
     }
 
-    /// Finds a chunk for a request that no free chunk satisfies.
-    #[cold]
-    fn find_more(&mut self, rounded: u64, asked: u64, behind: bool) -> Result<Free, Failure> {
-        let mut tried = None;
-        if self.extend(rounded, &mut tried)?
-            && let Some(found) = self.free.best_fit(rounded)
-        {
-            return Ok(found);
-        }
-        if behind
-            && self.merge_waiting(rounded)
-            && let Some(found) = self.best_of_both(rounded)
-        {
-            return Ok(found);
-        }
-        if self.settings.garbage_collection && self.collect_garbage(rounded)? {
-            self.counts.retries += 1;
-            if self.extend(rounded, &mut tried)?
-                && let Some(found) = self.free.best_fit(rounded)
-            {
-                return Ok(found);
-            }
-        }
-        Err(self.shortage(asked, tried))
-    }
-
-    /// Takes a region of the device that satisfies a request; `tried` becomes the shortest that the
-    /// device was asked for.
-    fn extend(&mut self, rounded: u64, tried: &mut Option<u64>) -> Result<bool, Failure> {
-        let available = self.limit.saturating_sub(self.counts.pool) / UNIT * UNIT;
-        if rounded > available {
-            return Ok(false);
-        }
-        let grows = rounded > self.next_region;
-        while rounded > self.next_region {
-            self.next_region = self.next_region.saturating_mul(2);
-        }
-        let mut size = self.next_region.min(available);
-        let mut given = self.ask_device(size, tried)?;
-        if given.is_none() && !self.backed_off {
-            self.backed_off = self.settings.back_off == BackOff::Once;
-            while given.is_none() {
-                size = shorter(size);
-                if size < rounded {
-                    break;
-                }
-                given = self.ask_device(size, tried)?;
-            }
-        }
-        let Some(region) = given else { return Ok(false) };
-        if !grows {
-            self.next_region = self.next_region.saturating_mul(2);
-        }
-        self.counts.take_of_device(region.size.0);
-        self.add_region(region);
-        Ok(true)
-    }
-
-    fn ask_device(
-        &mut self,
-        size: u64,
-        tried: &mut Option<u64>,
-    ) -> Result<Option<Region>, Failure> {
-        *tried = Some(tried.map_or(size, |shortest| shortest.min(size)));
-        Ok(match self.settings.adjacent_regions {
-            true => self.regions.take_adjacent(&self.memory, size, self.limit)?,
-            false => Regions::take(&self.memory, size)?,
-        })
-    }
-
-    fn add_region(&mut self, region: Region) {
-        let id = self.blocks.add(Block::whole(region.address, region.size.0, 0));
-        match self.regions.lengthen(region) {
-            None => self.regions.add(region, id),
-            Some(first) => {
-                let last = self.chunks(first).last().unwrap_or(first);
-                self.blocks[last].next = id;
-                self.blocks[id].previous = last;
-            }
-        }
-        let id = self.coalesce(id);
-        self.insert(id);
-    }
-
     /// Joins a chunk with its free neighbours: the next, then the previous. Returns what became of
     /// it; it is not in the set of free chunks.
     #[inline]
@@ -282,94 +197,6 @@ impl<M: DeviceMemory> Bfc<M> {
         let Block { size, address, .. } = self.blocks[id];
         let removed = self.free.remove(size, address);
         debug_assert!(removed, "a free chunk is in the set");
-    }
-
-    /// Joins chunks that wait with their neighbours, oldest first, until one is long enough.
-    fn merge_waiting(&mut self, rounded: u64) -> bool {
-        for id in self.waiting.in_order() {
-            if self.blocks[id].state != BlockState::AwaitingFree {
-                continue; // It was joined to another one.
-            }
-            self.waiting.remove(&self.blocks, id);
-            let merged = self.absorb_next(id);
-            let previous = self.blocks[merged].previous;
-            let merged = if self.is_idle(previous) {
-                self.remove_idle(previous);
-                self.join_waiting(previous);
-                previous
-            } else {
-                merged
-            };
-            self.blocks[merged].state = BlockState::AwaitingFree;
-            self.waiting.insert(&self.blocks, merged);
-            if self.blocks[merged].size >= rounded {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn absorb_next(&mut self, id: BlockId) -> BlockId {
-        let next = self.blocks[id].next;
-        if self.is_idle(next) {
-            self.remove_idle(next);
-            self.join_waiting(id);
-        }
-        id
-    }
-
-    fn is_idle(&self, id: BlockId) -> bool {
-        id != NONE && self.blocks[id].state != BlockState::Active
-    }
-
-    fn remove_idle(&mut self, id: BlockId) {
-        match self.blocks[id].state {
-            BlockState::Free => self.remove_free(id),
-            _ => self.waiting.remove(&self.blocks, id),
-        }
-    }
-
-    /// Joins a chunk with the next one; it waits for all that either waited for.
-    fn join_waiting(&mut self, id: BlockId) {
-        let next = self.blocks[id].next;
-        self.blocks[id].list += self.blocks[next].list;
-        self.waiting.restamp(next, Some(id));
-        self.blocks.join_next(id);
-    }
-
-    /// Gives all wholly free regions back, if that could satisfy the request; tells whether any
-    /// went.
-    fn collect_garbage(&mut self, rounded: u64) -> Result<bool, Failure> {
-        let free: u64 = self.free_regions().iter().map(|held| held.region.size.0).sum();
-        let available = self.limit.saturating_sub(self.counts.pool).saturating_add(free);
-        if free == 0 || rounded > available {
-            return Ok(false);
-        }
-        self.give_back_free_regions()?;
-        Ok(true)
-    }
-
-    fn free_regions(&self) -> Vec<Held> {
-        let is_free = |id| self.blocks[id].state == BlockState::Free;
-        self.regions.iter().filter(|held| self.chunks(held.first).all(is_free)).copied().collect()
-    }
-
-    fn give_back_free_regions(&mut self) -> Result<u64, Failure> {
-        let (mut given, mut failure) = (0, None);
-        for held in self.free_regions() {
-            if let Err(error) = self.regions.give_back(&self.memory, held.region) {
-                failure.get_or_insert(error);
-                continue;
-            }
-            let chunks: Vec<_> = self.chunks(held.first).collect();
-            for id in chunks {
-                self.remove_free(id);
-                self.blocks.remove(id);
-            }
-            self.counts.give_to_device(held.region.size.0);
-            given += held.region.size.0;
-        }
-        failure.map_or(Ok(given), |error| Err(error.into()))
     }
 
     /// Visits the chunks of a region by address.
@@ -529,11 +356,4 @@ impl<M: DeviceMemory> Drop for Bfc<M> {
 /// Rounds up to whole units; `None` where there is no such number.
 fn round(size: u64) -> Option<u64> {
     size.checked_next_multiple_of(UNIT)
-}
-
-/// Returns how long a region to ask for is after one of this length was refused.
-fn shorter(size: u64) -> u64 {
-    // In 32 bits, as TensorFlow computes it.
-    let shorter = round((size as f32 * BACK_OFF) as u64).unwrap_or(size);
-    shorter.min(size.saturating_sub(UNIT))
 }

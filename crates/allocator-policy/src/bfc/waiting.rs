@@ -4,8 +4,11 @@
 //! work that runs behind the stamp. Such a chunk is kept apart from its neighbours until nothing
 //! uses it any more, or until nothing else is left to satisfy a request.
 
-use crate::blocks::{BlockId, Blocks};
+use super::Bfc;
+use crate::blocks::{BlockId, Blocks, NONE};
 use crate::free_set::{Free, FreeSet};
+use crate::policy::BlockState;
+use gpu_core::DeviceMemory;
 use std::collections::BTreeMap;
 
 /// The chunks that wait. `list` of each says for how many stamps.
@@ -80,5 +83,60 @@ impl Waiting {
                 }
             }
         }
+    }
+}
+
+impl<M: DeviceMemory> Bfc<M> {
+    /// Joins chunks that wait with their neighbours, oldest first, until one is long enough.
+    pub(super) fn merge_waiting(&mut self, rounded: u64) -> bool {
+        for id in self.waiting.in_order() {
+            if self.blocks[id].state != BlockState::AwaitingFree {
+                continue; // It was joined to another one.
+            }
+            self.waiting.remove(&self.blocks, id);
+            let merged = self.absorb_next(id);
+            let previous = self.blocks[merged].previous;
+            let merged = if self.is_idle(previous) {
+                self.remove_idle(previous);
+                self.join_waiting(previous);
+                previous
+            } else {
+                merged
+            };
+            self.blocks[merged].state = BlockState::AwaitingFree;
+            self.waiting.insert(&self.blocks, merged);
+            if self.blocks[merged].size >= rounded {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn absorb_next(&mut self, id: BlockId) -> BlockId {
+        let next = self.blocks[id].next;
+        if self.is_idle(next) {
+            self.remove_idle(next);
+            self.join_waiting(id);
+        }
+        id
+    }
+
+    fn is_idle(&self, id: BlockId) -> bool {
+        id != NONE && self.blocks[id].state != BlockState::Active
+    }
+
+    fn remove_idle(&mut self, id: BlockId) {
+        match self.blocks[id].state {
+            BlockState::Free => self.remove_free(id),
+            _ => self.waiting.remove(&self.blocks, id),
+        }
+    }
+
+    /// Joins a chunk with the next one; it waits for all that either waited for.
+    fn join_waiting(&mut self, id: BlockId) {
+        let next = self.blocks[id].next;
+        self.blocks[id].list += self.blocks[next].list;
+        self.waiting.restamp(next, Some(id));
+        self.blocks.join_next(id);
     }
 }
