@@ -90,10 +90,8 @@ impl FreeSet {
         let number = class_of(size);
         let Some(class) = self.classes.get_mut(number) else { return false };
         let removed = class.remove(key(size, address));
-        if removed {
-            if class.is_empty() {
-                self.filled[number / 64] &= !(1 << (number % 64));
-            }
+        if removed && class.is_empty() {
+            self.filled[number / 64] &= !(1 << (number % 64));
         }
         removed
     }

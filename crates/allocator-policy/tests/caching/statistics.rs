@@ -54,6 +54,33 @@ fn peaks_and_sums_begin_anew() {
 }
 
 #[test]
+fn what_awaits_its_end_is_active_and_not_allocated() {
+    let device = Device::new(1 << 30);
+    let mut caching = caching(&device, "");
+    let stat = |current, peak, allocated, freed| Stat { current, peak, allocated, freed };
+    let a = caching.allocate(Bytes(512), STREAM).expect("1 GiB is free");
+    let waiting = caching.retire(a).expect("it is its own");
+    let b = caching.allocate(Bytes(1024), STREAM).expect("1 GiB is free");
+    let statistics = caching.statistics();
+    assert_eq!(statistics.allocation.all, stat(1, 1, 2, 1));
+    assert_eq!(statistics.active.all, stat(2, 2, 2, 0));
+    assert_eq!(statistics.active_bytes.small_pool, stat(1536, 1536, 1536, 0));
+    assert_eq!(statistics.active_bytes.large_pool, Stat::default());
+    caching.complete(waiting).expect("it is its own");
+    assert_eq!(caching.statistics().active.all, stat(1, 2, 2, 1));
+    caching.reset_peaks();
+    assert_eq!(caching.statistics().active_bytes.all, stat(1024, 1024, 1536, 512));
+
+    let waiting = caching.retire(b).expect("it is its own");
+    caching.reset_peaks();
+    caching.reset_accumulated();
+    assert_eq!(caching.statistics().active_bytes.all, stat(1024, 1024, 0, 0));
+    assert_eq!(caching.statistics().allocated_bytes.all, Stat::default());
+    caching.complete(waiting).expect("it is its own");
+    assert_eq!(caching.statistics().active_bytes.all, stat(0, 1024, 0, 1024));
+}
+
+#[test]
 fn the_flat_map_has_pytorchs_keys() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
