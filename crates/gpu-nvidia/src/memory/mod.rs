@@ -8,29 +8,22 @@
 //! declarations, for which seventeen thousand lines are compiled. And a test could not put a library
 //! of its own in the driver's place.
 
+mod paging;
+
 use crate::cuda::{CudaContexts, Held, OUT_OF_MEMORY, check, find};
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceMemory, DeviceUuid, Error, ErrorKind, MemoryInfo, Region,
     Result,
 };
 use libloading::Library;
+use paging::{Access, Paging, Properties};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const INVALID_VALUE: c_int = 1;
 const NOT_SUPPORTED: c_int = 801;
-/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`
-const VIRTUAL_MEMORY: c_int = 102;
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`
-const PINNED: c_int = 1;
-/// `CU_MEM_LOCATION_TYPE_DEVICE`
-const ON_DEVICE: c_int = 1;
-/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
-const READ_AND_WRITE: c_int = 3;
-/// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`
-const SMALLEST: c_int = 0;
 
 /// The memory of one NVIDIA device, for the calling process.
 ///
@@ -72,49 +65,6 @@ struct Calls {
     info: unsafe extern "C" fn(*mut usize, *mut usize) -> c_int,
     alloc: unsafe extern "C" fn(*mut u64, usize) -> c_int,
     free: unsafe extern "C" fn(u64) -> c_int,
-}
-
-/// Virtual memory: the functions that are called, and the size of a page.
-#[derive(Clone, Copy, Debug)]
-struct Paging {
-    page: u64,
-    reserve: unsafe extern "C" fn(*mut u64, usize, usize, u64, c_ulonglong) -> c_int,
-    release: unsafe extern "C" fn(u64, usize) -> c_int,
-    create: unsafe extern "C" fn(*mut u64, usize, *const Properties, c_ulonglong) -> c_int,
-    discard: unsafe extern "C" fn(u64) -> c_int,
-    map: unsafe extern "C" fn(u64, usize, usize, u64, c_ulonglong) -> c_int,
-    allow: unsafe extern "C" fn(u64, usize, *const Access, usize) -> c_int,
-    unmap: unsafe extern "C" fn(u64, usize) -> c_int,
-}
-
-/// `CUmemLocation`
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Location {
-    kind: c_int,
-    device: c_int,
-}
-
-/// `CUmemAllocationProp`
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Properties {
-    kind: c_int,
-    handles: c_int,
-    location: Location,
-    windows: *mut c_void,
-    compression: c_uchar,
-    remote_access: c_uchar,
-    usage: c_ushort,
-    reserved: [c_uchar; 4],
-}
-
-/// `CUmemAccessDesc`
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Access {
-    location: Location,
-    flags: c_int,
 }
 
 impl CudaMemory {
@@ -201,70 +151,6 @@ impl Calls {
     }
 }
 
-impl Paging {
-    /// Returns what there is of virtual memory; nothing where the driver is too old or the device
-    /// has none.
-    fn of(library: &Library, held: Held) -> Option<Self> {
-        type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
-        type Granularity = unsafe extern "C" fn(*mut usize, *const Properties, c_int) -> c_int;
-        macro_rules! find {
-            ($name:literal) => {
-                // SAFETY: in the CUDA Driver API this name is of the type of its place.
-                unsafe { find(library, &[$name]) }.ok()?
-            };
-        }
-        let attribute: Attribute = find!(c"cuDeviceGetAttribute");
-        let mut supported = 0;
-        // SAFETY: the driver gave the device; the value is filled in.
-        let code = unsafe { attribute(&mut supported, VIRTUAL_MEMORY, held.device) };
-        if code != 0 || supported == 0 {
-            return None;
-        }
-        let granularity: Granularity = find!(c"cuMemGetAllocationGranularity");
-        let properties = Properties::of(held.device);
-        let mut page = 0;
-        // SAFETY: the size is filled in; the properties are whole and only read.
-        let code = unsafe { granularity(&mut page, &properties, SMALLEST) };
-        if code != 0 || page == 0 {
-            return None;
-        }
-        Some(Paging {
-            page: page as u64,
-            reserve: find!(c"cuMemAddressReserve"),
-            release: find!(c"cuMemAddressFree"),
-            create: find!(c"cuMemCreate"),
-            discard: find!(c"cuMemRelease"),
-            map: find!(c"cuMemMap"),
-            allow: find!(c"cuMemSetAccess"),
-            unmap: find!(c"cuMemUnmap"),
-        })
-    }
-
-    fn pages(self, part: Region) -> impl Iterator<Item = u64> {
-        (0..part.size.0 / self.page).map(move |number| part.address + number * self.page)
-    }
-
-    fn whole(self, part: Region) -> bool {
-        let whole = |number: u64| number.is_multiple_of(self.page);
-        part.size.0 > 0 && whole(part.size.0) && whole(part.address)
-    }
-}
-
-impl Properties {
-    fn of(device: c_int) -> Self {
-        Properties {
-            kind: PINNED,
-            handles: 0,
-            location: Location { kind: ON_DEVICE, device },
-            windows: std::ptr::null_mut(),
-            compression: 0,
-            remote_access: 0,
-            usage: 0,
-            reserved: [0; 4],
-        }
-    }
-}
-
 impl Taken {
     /// Returns the range that a part is of.
     fn range(&mut self, part: Region) -> Option<&mut Range> {
@@ -333,8 +219,7 @@ impl DeviceMemory for CudaMemory {
         let range =
             range.filter(|range| !paging.pages(part).any(|page| range.mapped.contains(&page)));
         let Some(range) = range else { return Err(Error::new(ErrorKind::Invalid, what())) };
-        let location = Location { kind: ON_DEVICE, device: self.held.device };
-        let access = Access { location, flags: READ_AND_WRITE };
+        let access = Access::of(self.held.device);
         let bytes = length(part.size.0)?;
         let mut done = 0;
         let pages = paging.pages(part).try_for_each(|page| {
