@@ -118,9 +118,8 @@ fn of_device(shown: &Shown, account: &Account) -> Cause {
     let unnamed = account.unnamed.unwrap_or_default();
     if others > Bytes(0) && suffices(others) {
         if are_small(shown) { Cause::ManyContexts } else { Cause::OtherProcesses }
-    } else if unnamed > Bytes(0) && suffices(others + unnamed) {
-        Cause::Unnamed
-    } else if shown.speaker == Speaker::Vllm {
+    } else if (unnamed > Bytes(0) && suffices(others + unnamed)) || shown.speaker == Speaker::Vllm {
+        // vLLM looks before it takes anything: whatever is held is somebody else's.
         Cause::Unnamed
     } else if account.needed.is_some() {
         Cause::TooBig

@@ -197,7 +197,7 @@ fn pool_limit(list: &mut List, shown: &Shown, account: &Account, now: Option<&No
     else {
         return;
     };
-    let of_limit = |percent: u64| Bytes(limit.0 / JAX_DEFAULT_PERCENT * percent);
+    let of_limit = |percent: u64| Bytes((limit.0 / JAX_DEFAULT_PERCENT).saturating_mul(percent));
     let has_total = |device: &super::Device| device.total >= of_limit(JAX_DEFAULT_PERCENT);
     let is_here = now.is_none_or(|now| now.devices.iter().any(has_total));
     if needed <= of_limit(JAX_MOST_PERCENT) && is_here {

@@ -51,7 +51,7 @@ struct Why<'a> {
 struct Event<'a> {
     line: usize,
     /// How often it was printed.
-    times: usize,
+    printed_count: usize,
     framework: &'static str,
     backend: Option<&'a str>,
     gpu_index: Option<u32>,
@@ -80,24 +80,40 @@ struct Event<'a> {
     processes: Vec<Process<'a>>,
     processes_bytes: Vec<Option<Bytes>>,
     allocator: Option<&'a str>,
-    tensor_shape: Option<&'a [u64]>,
+    tensor_shape: Option<Shape<'a>>,
     tensor_type: Option<&'a str>,
     tensor_bytes: Option<Bytes>,
     stats: Option<Statistics<'a>>,
-    /// Size, blocks, blocks in use.
-    bins: Option<Vec<(Bytes, u64, u64)>>,
-    /// Count, size, all together.
-    chunks: Option<Vec<(u64, Bytes, &'a str)>>,
+    bins: Option<Vec<BinRow>>,
+    chunks: Option<Vec<ChunkRow<'a>>>,
     sum_in_use: Option<&'a str>,
     sum_in_use_bytes: Option<Bytes>,
     /// How many blocks of the allocator the text lists by address.
-    listed_blocks: usize,
+    listed_block_count: usize,
     pool: Option<Pool>,
     ladder: Option<Vec<&'a str>>,
     ladder_bytes: Option<Vec<Option<Bytes>>>,
     rematerialization: Option<Rematerialization<'a>>,
     diagnosis: Why<'a>,
     remedies: &'a [Remedy],
+}
+
+/// The dimensions of a tensor.
+#[derive(Serialize)]
+struct Shape<'a>(&'a [u64]);
+
+/// A bin: its least size, its blocks, how many of them are in use.
+#[derive(Serialize)]
+struct BinRow(Bytes, u64, u64);
+
+/// The blocks in use of one size: how many, the size, all together as printed.
+#[derive(Serialize)]
+struct ChunkRow<'a>(u64, Bytes, &'a str);
+
+impl<'a> ChunkRow<'a> {
+    fn of(sum: &'a oom::ChunkSum) -> Self {
+        ChunkRow(sum.count, sum.size, &sum.total.text)
+    }
 }
 
 #[derive(Serialize)]
@@ -152,7 +168,7 @@ impl<'a> Event<'a> {
         let dump = &event.dump;
         Event {
             line: event.line,
-            times: event.times,
+            printed_count: event.times,
             framework: event.framework.name(),
             backend: event.backend.as_deref(),
             gpu_index: event.gpu,
@@ -185,17 +201,15 @@ impl<'a> Event<'a> {
                 .collect(),
             processes_bytes: event.processes.iter().map(|(_, memory)| memory.bytes).collect(),
             allocator: event.allocator.as_deref(),
-            tensor_shape: event.tensor.as_ref().map(|tensor| &tensor.shape[..]),
+            tensor_shape: event.tensor.as_ref().map(|tensor| Shape(&tensor.shape)),
             tensor_type: event.tensor.as_ref().and_then(|tensor| tensor.kind.as_deref()),
             tensor_bytes: event.tensor.as_ref().and_then(oom::Tensor::bytes),
             stats: (!dump.stats.is_empty()).then_some(Statistics(&dump.stats)),
-            bins: rows(&dump.bins, |bin| (bin.size, bin.blocks, bin.in_use)),
-            chunks: (!dump.sums.is_empty()).then(|| {
-                dump.sums.iter().map(|sum| (sum.count, sum.size, sum.total.text.as_str())).collect()
-            }),
+            bins: rows(&dump.bins, |bin| BinRow(bin.size, bin.blocks, bin.in_use)),
+            chunks: (!dump.sums.is_empty()).then(|| dump.sums.iter().map(ChunkRow::of).collect()),
             sum_in_use: text(&dump.sum_in_use),
             sum_in_use_bytes: bytes(&dump.sum_in_use),
-            listed_blocks: dump.blocks.len(),
+            listed_block_count: dump.blocks.len(),
             pool: dump.pool.map(|pool| Pool {
                 held_bytes: pool.held,
                 limit_bytes: pool.limit,

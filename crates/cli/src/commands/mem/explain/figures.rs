@@ -15,7 +15,7 @@ pub(super) fn shown(event: &Event) -> Shown {
         .or_else(|| Some(reserved?.saturating_sub(in_use?)))
         .or_else(|| bytes(&event.cached))
         .or_else(|| Some(dump.pool?.held?.saturating_sub(in_use?)));
-    let rungs = event.ladder.iter().filter_map(|rung| rung.bytes);
+    let mut rungs = event.ladder.iter().filter_map(|rung| rung.bytes);
     let others = event.processes.iter();
     Shown {
         backend: event.backend.clone(),
@@ -35,10 +35,8 @@ pub(super) fn shown(event: &Event) -> Shown {
             .or_else(|| dump.pool.and_then(|pool| pool.limit)),
         largest_free: largest_free(dump),
         ladder: rungs
-            .clone()
             .next()
-            .zip(rungs.last())
-            .map(|(first, last)| (first, last, event.ladder.len())),
+            .map(|first| (first, rungs.next_back().unwrap_or(first), event.ladder.len())),
         needs_at_least: event
             .rematerialization
             .as_ref()
