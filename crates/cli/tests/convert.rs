@@ -50,8 +50,8 @@ fn a_log_of_rmm_becomes_lines_that_become_themselves() {
     let json = ["--json", "mem", "convert", "rmm.csv", "-o", "other.jsonl"];
     let counts: serde_json::Value =
         serde_json::from_str(printed(&gpuws(folder.path(), &json))).unwrap();
-    assert_eq!(counts["devices"][0]["events"], 3);
-    assert_eq!(counts["devices"][0].get("segments"), None);
+    assert_eq!(counts["devices"][0]["event_count"], 3);
+    assert_eq!(counts["devices"][0].get("segment_count"), None);
     let mut left: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -24,8 +24,8 @@ pub(super) fn is_log(input: &[u8]) -> bool {
 pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
     let mut events = Vec::new();
     let (mut last, mut days) = (0, 0);
-    let mut lines = input.split_inclusive(|&byte| byte == b'\n').enumerate();
-    while let Some((index, line)) = lines.next() {
+    let lines = input.split_inclusive(|&byte| byte == b'\n').enumerate();
+    for (index, line) in lines {
         let whole = line.ends_with(b"\n");
         if line.trim_ascii().is_empty() || line.trim_ascii_end() == HEADER {
             continue;

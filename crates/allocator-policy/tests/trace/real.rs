@@ -9,14 +9,17 @@ use std::path::PathBuf;
 pub(crate) fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("GPUWS_TRACES").map(PathBuf::from);
     if folder.is_none() {
-        writeln!(std::io::stderr(), "skipped: GPUWS_TRACES names no folder of real snapshots")
-            .unwrap();
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "skipped: GPUWS_TRACES names no folder of real snapshots").unwrap();
     }
     folder
 }
 
+/// A row of the table: the name, the content of the file, and the cells after the name.
+pub(crate) type Row = (String, Vec<u8>, Vec<f64>);
+
 /// Returns the snapshots with their rows of the table: the cells after the name, as numbers.
-pub(crate) fn snapshots() -> Option<Vec<(String, Vec<u8>, Vec<f64>)>> {
+pub(crate) fn snapshots() -> Option<Vec<Row>> {
     let folder = folder()?;
     let table = std::fs::read_to_string(folder.join("README.md")).unwrap();
     let rows: Vec<_> = table

@@ -8,11 +8,19 @@ use super::Reader;
 use super::entry::Spot;
 use crate::BlockState;
 
+/// A segment as it was listed.
+struct Held {
+    device: u32,
+    segment: Segment,
+    /// Where in the program its blocks were asked for, by address.
+    stacks: Vec<(u64, StackId)>,
+}
+
 impl Reader<'_> {
     /// Reads the segments of all devices.
     pub(super) fn segments(&mut self, list: Ref) -> Result<(), TraceError> {
         for (index, &entry) in self.entries.list(list, Spot::Segments)?.iter().enumerate() {
-            let (device, segment, stacks) = self.segment(entry, index)?;
+            let Held { device, segment, stacks } = self.segment(entry, index)?;
             let trace = self.device(device);
             trace.segments.get_or_insert_default().push(segment);
             trace.block_stacks.extend(stacks);
@@ -29,12 +37,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads a segment: of which device, and where in the program its blocks were asked for.
-    fn segment(
-        &mut self,
-        entry: Ref,
-        index: usize,
-    ) -> Result<(u32, Segment, Vec<(u64, StackId)>), TraceError> {
+    /// Reads a segment.
+    fn segment(&mut self, entry: Ref, index: usize) -> Result<Held, TraceError> {
         let spot = Spot::Segment(index);
         let (mut device, mut segment) = (0, Segment::default());
         let (mut address, mut size, mut blocks) = (None, None, None);
@@ -72,7 +76,7 @@ impl Reader<'_> {
             let spot = inconsistent.block.map_or(spot, |block| Spot::Block(index, block));
             spot.wrong(inconsistent.what)
         })?;
-        Ok((device, segment, stacks))
+        Ok(Held { device, segment, stacks })
     }
 
     /// Reads a block, and where in the program it was asked for. Before 2.1 blocks had no address,

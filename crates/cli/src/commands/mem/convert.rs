@@ -38,12 +38,12 @@ pub(crate) fn run(
         return Ok(Exit::Done);
     }
     for device in devices {
-        let events = words::count(device.events, "event", "events");
-        let held = match device.segments {
+        let events = words::count(device.event_count, "event", "events");
+        let held = match device.segment_count {
             Some(segments) => words::count(segments, "segment", "segments"),
             None => "no segments told".to_owned(),
         };
-        screen.print(&Line::new().plain(format!("device {}: {events}, {held}", device.device)))?;
+        screen.print(&Line::new().plain(format!("device {}: {events}, {held}", device.index)))?;
     }
     screen.print(&Line::new().plain(format!("written to {file}")))?;
     Ok(Exit::Done)
@@ -60,18 +60,18 @@ struct Converted {
 
 #[derive(Serialize)]
 struct Counts {
-    device: u32,
-    events: usize,
+    index: u32,
+    event_count: usize,
     /// Absent where the recording does not tell what was held.
     #[serde(skip_serializing_if = "Option::is_none")]
-    segments: Option<usize>,
+    segment_count: Option<usize>,
 }
 
 fn devices(recording: &Recording) -> Vec<Counts> {
     let counts = recording.devices.iter().map(|trace| Counts {
-        device: trace.device,
-        events: trace.events.len(),
-        segments: trace.segments.as_ref().map(Vec::len),
+        index: trace.device,
+        event_count: trace.events.len(),
+        segment_count: trace.segments.as_ref().map(Vec::len),
     });
     counts.collect()
 }
