@@ -1,0 +1,59 @@
+//! MPS: a limit that the server keeps, whatever the program does.
+
+use super::{Advice, Bound, Keeper};
+use gpu_core::Bytes;
+
+pub(super) const LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+pub(super) const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
+
+/// More devices than a program sees are not named: each of them would drop the limits of all.
+const MOST_DEVICES: usize = 64;
+
+impl Bound<'_> {
+    /// Sets the limit of the MPS server, where there is one. It counts the context too.
+    pub(super) fn served(&self, advice: &mut Advice) {
+        let Some(count) = self.mps.filter(|count| (1..=MOST_DEVICES).contains(count)) else {
+            return;
+        };
+        let had = match self.had(LIMIT).map(|had| limits(&had)) {
+            Some(None) => {
+                advice.note(format!("{LIMIT} is left as it is: it is not of the form 0=4G,1=4G"));
+                return;
+            }
+            Some(Some(had)) => had,
+            None => Vec::new(),
+        };
+        // By the program's own numbers: limits by UUID are not applied by every driver.
+        let entry = |device: usize| {
+            let had = had.iter().filter(|(of, _)| *of == device).map(|(_, limit)| *limit);
+            let limit = had.fold(self.limit, Bytes::min);
+            format!("{device}={}M", limit.mib())
+        };
+        let value: Vec<String> = (0..count).map(entry).collect();
+        advice.set(LIMIT, value.join(","), Keeper::Server);
+        advice.note(format!(
+            "the MPS server keeps its limit only for programs that find it: with another \
+             {PIPES} than the server's they run without a limit, and without a word"
+        ));
+        advice.note(format!(
+            "{LIMIT} counts devices as the program sees them: where one of the list is not \
+             there, no limit of the list holds"
+        ));
+    }
+}
+
+/// Reads `0=4G,1=512M`; `None` for anything else.
+fn limits(text: &str) -> Option<Vec<(usize, Bytes)>> {
+    let entry = |entry: &str| {
+        let (device, limit) = entry.trim().split_once('=')?;
+        let (number, unit) =
+            match limit.trim().split_at_checked(limit.trim().len().checked_sub(1)?)? {
+                (number, "G" | "g") => (number, 1_u64 << 30),
+                (number, "M" | "m") => (number, Bytes::MIB),
+                _ => return None,
+            };
+        let bytes = number.parse::<u64>().ok()?.checked_mul(unit)?;
+        Some((device.trim().parse().ok()?, Bytes(bytes)))
+    };
+    text.split(',').map(entry).collect()
+}

@@ -1,0 +1,76 @@
+//! PyTorch: a share of the device, from 2.10 on by a key of its settings.
+
+use super::{Advice, Bound, Framework, Keeper, Snippet, UNKNOWN_TOTAL, Version};
+
+pub(super) const ALLOC_CONF: &str = "PYTORCH_ALLOC_CONF";
+pub(super) const CUDA_ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
+
+const FRACTION_KEY: &str = "per_process_memory_fraction";
+
+/// The first version whose allocator takes a limit from its environment.
+const WITH_LIMIT: Version = Version { major: 2, minor: 10 };
+
+impl Bound<'_> {
+    pub(super) fn torch(&self, version: Option<Version>, advice: &mut Advice) {
+        let obeys = version.is_some_and(|version| version >= WITH_LIMIT);
+        // The other backend takes memory from a pool of the driver's, and reads no such key.
+        let (new, old) = ((self.inherited)(ALLOC_CONF), (self.inherited)(CUDA_ALLOC_CONF));
+        let is_native = [&new, &old].into_iter().flatten().all(|had| !has_other_backend(had));
+        if let Some(fraction) = self.fraction().filter(|_| obeys && is_native) {
+            // Where both are set the older name counts, so each keeps what it has.
+            let value = |had: Option<&str>| self.with_fraction(had.unwrap_or_default(), &fraction);
+            advice.set(ALLOC_CONF, value(new.as_deref().or(old.as_deref())), Keeper::Allocator);
+            if let Some(old) = old {
+                advice.set(CUDA_ALLOC_CONF, value(Some(&old)), Keeper::Allocator);
+            }
+            return;
+        }
+        let why = match version {
+            Some(version) if !obeys => format!(
+                "PyTorch {}.{} takes no limit from its environment, as 2.10 and later do",
+                version.major, version.minor
+            ),
+            Some(_) if !is_native => {
+                "PyTorch's backend cudaMallocAsync takes no limit from its environment".to_owned()
+            }
+            Some(_) => format!("{UNKNOWN_TOTAL}, and so not PyTorch's share of it"),
+            None => "which PyTorch the program uses is not known, and one before 2.10 would not \
+                     start with a limit in its environment"
+                .to_owned(),
+        };
+        advice.note(format!("{why}: the program must set the limit"));
+        advice.code.push(Snippet {
+            framework: Framework::Torch,
+            lines: vec![
+                "import torch".to_owned(),
+                "for device in range(torch.cuda.device_count()):".to_owned(),
+                "    total = torch.cuda.get_device_properties(device).total_memory".to_owned(),
+                format!(
+                    "    torch.cuda.set_per_process_memory_fraction(min(1.0, {} / total), device)",
+                    self.allocators().0
+                ),
+            ],
+        });
+    }
+
+    /// Returns settings with a share of the device, or with the smaller one that they had.
+    fn with_fraction(&self, had: &str, fraction: &str) -> String {
+        let entries = || had.split(',').filter(|entry| !entry.trim().is_empty());
+        let ours = |entry| value_of(entry, FRACTION_KEY);
+        let smaller = entries().filter_map(ours).find_map(|had| self.smaller(had, fraction));
+        let mut kept: Vec<_> =
+            entries().filter(|entry| ours(entry).is_none()).map(str::to_owned).collect();
+        kept.push(format!("{FRACTION_KEY}:{}", smaller.unwrap_or(fraction)));
+        kept.join(",")
+    }
+}
+
+fn value_of<'a>(entry: &'a str, key: &str) -> Option<&'a str> {
+    let (name, value) = entry.split_once(':')?;
+    (name.trim() == key).then_some(value)
+}
+
+fn has_other_backend(settings: &str) -> bool {
+    let backend = |entry| value_of(entry, "backend").map(str::trim);
+    settings.split(',').filter_map(backend).any(|backend| backend == "cudaMallocAsync")
+}
