@@ -144,7 +144,7 @@ impl Choice {
     }
 
     /// Returns the policy as it is on a device of so much memory that is all its own.
-    pub(crate) fn on(&self, total: Bytes) -> Self {
+    pub fn on(&self, total: Bytes) -> Self {
         match self {
             Choice::Caching(_) | Choice::StreamOrdered(_) | Choice::Direct => self.clone(),
             // What TensorFlow takes is its limit, not what the device refuses.

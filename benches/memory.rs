@@ -1,0 +1,245 @@
+//! Allocators as policies: what an operation costs, beside offset-allocator, which hands out
+//! offsets in constant time and keeps no statistics; how fast a recorded job is replayed and what
+//! it needs is found; and that the time of a replay grows with the job and no faster.
+//!
+//! The job is the largest snapshot in the folder that GPUWS_TRACES names, else a made one of
+//! layers that take memory forward and give it back on the way back. Both are run by the same loop
+//! over the same steps.
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gpu_allocator_policy::trace::{Action, DeviceTrace, Event, Recording, Stacks};
+use gpu_allocator_policy::{
+    Allocation, Bfc, Caching, Choice, ModelMemory, Policy, Replay, Step, StepKind, Stream,
+    Workload, bfc, caching, need,
+};
+use gpu_core::Bytes;
+use offset_allocator::Allocator;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What offset-allocator counts in, in bytes: its offsets have 32 bits.
+const UNIT: u64 = 256;
+/// More memory than any of the jobs takes.
+const DEVICE: Bytes = Bytes(512 << 30);
+
+struct Job {
+    name: String,
+    bytes: Option<Vec<u8>>,
+    workload: Workload,
+}
+
+/// The largest real snapshot, where there is one.
+fn recorded() -> Option<Job> {
+    let folder = PathBuf::from(std::env::var_os("GPUWS_TRACES")?);
+    let largest = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pickle"))
+        .max_by_key(|entry| entry.metadata().map_or(0, |metadata| metadata.len()))?;
+    let bytes = std::fs::read(largest.path()).ok()?;
+    let recording = Recording::read(&bytes).expect("it is a snapshot");
+    let trace = recording.devices.iter().max_by_key(|trace| trace.events.len())?;
+    let workload = Workload::of(trace, &recording.stacks).expect("it is consistent");
+    let name = largest.file_name().to_string_lossy().into_owned();
+    Some(Job { name, bytes: Some(bytes), workload })
+}
+
+/// Training that is made up: each layer keeps some memory forward and gives it back backward, with
+/// short-lived memory in between.
+fn made(events: usize) -> Job {
+    let mut state = 1u64;
+    let mut random = move |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut trace = DeviceTrace::default();
+    let mut next = 0u64;
+    let mut note = |action, address, size| {
+        trace.events.push(Event { action, address, size, stream: 0, time_us: 0 });
+        trace.events.len() < events
+    };
+    'job: loop {
+        let mut kept = Vec::new();
+        for _layer in 0..48 {
+            for _ in 0..8 {
+                let (address, size) = (next, 1 << (9 + random(15)) | random(4096));
+                next += 1;
+                if !note(Action::Alloc, address, size) {
+                    break 'job;
+                }
+                if random(3) == 0 {
+                    kept.push((address, size));
+                } else if !note(Action::FreeCompleted, address, size) {
+                    break 'job;
+                }
+            }
+        }
+        while let Some((address, size)) = kept.pop() {
+            if !note(Action::FreeCompleted, address, size) {
+                break 'job;
+            }
+        }
+    }
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    Job { name: format!("made, {events} events"), bytes: None, workload }
+}
+
+fn job() -> Job {
+    recorded().unwrap_or_else(|| {
+        eprintln!("skipped: GPUWS_TRACES names no folder of real snapshots; a made job instead");
+        made(20_000)
+    })
+}
+
+/// The operations of a job, each by its slot: memory handed out and taken back, at the end all of
+/// it, so that the job can begin again.
+fn operations(workload: &Workload) -> Vec<Step> {
+    let held = workload.held.iter().map(|held| Step {
+        size: held.size,
+        slot: held.slot,
+        stream: held.stream,
+        kind: StepKind::Allocate,
+    });
+    let done = workload.steps.iter().copied().filter_map(|step| match step.kind {
+        StepKind::Allocate => Some(step),
+        StepKind::Free | StepKind::Complete => Some(Step { kind: StepKind::Free, ..step }),
+        _ => None,
+    });
+    let mut steps: Vec<_> = held.chain(done).collect();
+    let mut live = vec![false; workload.slots as usize];
+    for step in &steps {
+        live[step.slot as usize] = step.kind == StepKind::Allocate;
+    }
+    let left = (0..workload.slots).filter(|slot| live[*slot as usize]);
+    steps.extend(left.map(|slot| Step { size: 0, slot, stream: 0, kind: StepKind::Free }));
+    steps
+}
+
+fn run_policy(policy: &mut impl Policy, slots: &mut [Option<Allocation>], steps: &[Step]) {
+    for step in steps {
+        let slot = &mut slots[step.slot as usize];
+        if step.kind == StepKind::Allocate {
+            *slot = policy.allocate(Bytes(step.size), Stream(0)).ok();
+        } else if let Some(allocation) = slot.take() {
+            policy.free(allocation).expect("it is its own");
+        }
+    }
+}
+
+fn run_peer(
+    peer: &mut Allocator<u32>,
+    slots: &mut [Option<offset_allocator::Allocation<u32>>],
+    steps: &[Step],
+) {
+    for step in steps {
+        let slot = &mut slots[step.slot as usize];
+        if step.kind == StepKind::Allocate {
+            *slot = peer.allocate(step.size.div_ceil(UNIT).max(1) as u32);
+        } else if let Some(allocation) = slot.take() {
+            peer.free(allocation);
+        }
+    }
+}
+
+fn vacant<T>(count: usize) -> Vec<Option<T>> {
+    std::iter::repeat_with(|| None).take(count).collect()
+}
+
+/// One operation of an allocator that has been at work for long: regions are taken, and the job is
+/// run again and again.
+fn operation(criterion: &mut Criterion) {
+    let job = job();
+    let steps = operations(&job.workload);
+    let slots = job.workload.slots as usize;
+    let mut group = criterion.benchmark_group(format!("operation of {}", job.name));
+    group.throughput(Throughput::Elements(steps.len() as u64));
+    group.bench_function("offset-allocator", |bencher| {
+        let mut peer: Allocator<u32> = Allocator::new((DEVICE.0 / UNIT) as u32);
+        let mut slots = vacant(slots);
+        bencher.iter(|| run_peer(&mut peer, &mut slots, black_box(&steps)));
+    });
+    group.bench_function("caching", |bencher| {
+        let settings = caching::Settings::default();
+        let mut policy = Caching::new(ModelMemory::new(DEVICE), settings).expect("no limit");
+        let mut slots = vacant(slots);
+        bencher.iter(|| run_policy(&mut policy, &mut slots, black_box(&steps)));
+    });
+    group.bench_function("bfc", |bencher| {
+        let settings = bfc::Settings { limit: Some(DEVICE), ..bfc::Settings::default() };
+        let mut policy = Bfc::new(ModelMemory::new(DEVICE), settings).expect("it has a limit");
+        let mut slots = vacant(slots);
+        bencher.iter(|| run_policy(&mut policy, &mut slots, black_box(&steps)));
+    });
+    group.finish();
+}
+
+/// A whole replay: the device is asked for every region, peaks are kept.
+fn replay(criterion: &mut Criterion) {
+    let job = job();
+    let mut group = criterion.benchmark_group(format!("replay of {}", job.name));
+    group.throughput(Throughput::Elements(job.workload.steps.len() as u64));
+    for name in Choice::NAMES {
+        let choice = Choice::named(name).expect("there is one");
+        group.bench_function(name, |bencher| {
+            let build =
+                || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("it has a limit");
+            bencher.iter_batched(
+                build,
+                |mut policy| {
+                    Replay::new(&job.workload).run(policy.as_mut(), &mut ()).expect("no faults")
+                },
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// Reading a snapshot, and finding what its job needs.
+fn snapshot(criterion: &mut Criterion) {
+    let job = job();
+    let mut group = criterion.benchmark_group(job.name.clone());
+    if let Some(bytes) = &job.bytes {
+        group.throughput(Throughput::Bytes(bytes.len() as u64));
+        group.bench_function("read", |bencher| {
+            bencher.iter(|| Recording::read(black_box(bytes)).expect("it is a snapshot"));
+        });
+    }
+    for name in ["caching", "expandable", "bfc"] {
+        let choice = Choice::named(name).expect("there is one");
+        group.bench_function(BenchmarkId::new("fit", name), |bencher| {
+            bencher.iter(|| need(&job.workload, &choice).expect("memory is endless"));
+        });
+    }
+    group.finish();
+}
+
+/// The same kind of job, ever longer.
+fn growth(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("growth");
+    group.sample_size(10).warm_up_time(Duration::from_millis(500));
+    for events in [10_000, 100_000, 1_000_000, 10_000_000] {
+        let job = made(events);
+        group.throughput(Throughput::Elements(events as u64));
+        for name in ["caching", "bfc"] {
+            let choice = Choice::named(name).expect("there is one");
+            group.bench_function(BenchmarkId::new(name, events), |bencher| {
+                let build =
+                    || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("it has a limit");
+                bencher.iter_batched(
+                    build,
+                    |mut policy| {
+                        Replay::new(&job.workload).run(policy.as_mut(), &mut ()).expect("no faults")
+                    },
+                    BatchSize::PerIteration,
+                );
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, operation, replay, snapshot, growth);
+criterion_main!(benches);
