@@ -10,6 +10,7 @@
 //! touches the machine goes through [`Ports`] and a [`Launcher`](gpu_core::Launcher), and nothing
 //! here knows which adapter stands behind them.
 
+mod bounding;
 mod course;
 mod environment;
 mod grant;
@@ -25,6 +26,7 @@ mod preference;
 mod run;
 mod scene;
 
+pub use bounding::{Bounding, variables};
 pub use environment::{LEASE, environment};
 pub use gpu_claim::{HeldUp, Wait, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};

@@ -1,11 +1,13 @@
 //! Claims devices, runs a program on them, and sees to it that nothing is left.
 
+use crate::bounding::{Bounding, variables};
 use crate::course::Course;
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
 use crate::leftovers::{Cleaned, Reach, Tree};
 use crate::memory::Ledger;
 use crate::ports::{Ports, Request};
+use gpu_allocator_policy::environment::Advice;
 use gpu_claim::Waiting;
 use gpu_core::visible::Form;
 use gpu_core::{
@@ -13,6 +15,7 @@ use gpu_core::{
     ProcessInfo, Reading, Share, observe_users,
 };
 use gpu_reaper::Action;
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -43,6 +46,8 @@ pub struct RunOrder {
     pub launch: Launch,
     /// How the devices are named to it.
     pub visible: Form,
+    /// What is known of the program, where it is to be made to keep its share.
+    pub bounding: Option<Bounding>,
     /// How long it may run.
     pub time_limit: Option<Duration>,
     /// The time from SIGTERM to SIGKILL.
@@ -63,6 +68,8 @@ pub enum Event<'a> {
     Waiting(&'a Waiting<'a>),
     /// They were granted; the program starts next.
     Granted(&'a Grant),
+    /// This is what makes the program keep its share; its variables are set.
+    Bounded(&'a Advice),
     /// safe-gpu is not held back any more.
     HandedOff(HandOff),
     /// This signal could not be passed on to the program, which goes on.
@@ -207,7 +214,12 @@ fn carry_out(
     if watch(Event::Granted(&grant)).is_break() {
         return Err(NotRun::Stopped);
     }
-    let mut job = start(order, &grant, launcher).map_err(NotRun::NotStarted)?;
+    let advice = order.bounding.as_ref().and_then(|bounding| bounding.advice(&grant));
+    if advice.as_ref().is_some_and(|advice| watch(Event::Bounded(advice)).is_break()) {
+        return Err(NotRun::Stopped);
+    }
+    let bounds = advice.iter().flat_map(variables).collect();
+    let mut job = start(order, &grant, bounds, launcher).map_err(NotRun::NotStarted)?;
     let started = ports.clock.monotonic();
     let mut ledgers = ledgers(&grant);
     let held_back = grant.held_back.take().and_then(Result::ok);
@@ -263,9 +275,15 @@ fn carry_out(
 
 /// Starts the program, which keeps the lease alive too: for as long as one of its processes lives,
 /// the lease does, even when this program is killed.
-fn start(order: &RunOrder, grant: &Grant, launcher: &dyn Launcher) -> Result<Box<dyn Job>, Error> {
+fn start(
+    order: &RunOrder,
+    grant: &Grant,
+    bounds: Vec<(OsString, OsString)>,
+    launcher: &dyn Launcher,
+) -> Result<Box<dyn Job>, Error> {
     let machine = &grant.scene.snapshot.devices;
     let mut launch = order.launch.clone();
+    launch.set.extend(bounds);
     launch.set.extend(environment(&grant.entry, order.visible, machine)?);
     grant.held.inherit(true)?;
     let job = launcher.launch(&launch);

@@ -14,6 +14,8 @@ mod torch;
 #[cfg(test)]
 mod tests;
 
+pub use mps::PIPES as MPS_PIPES;
+
 use gpu_core::Bytes;
 use serde::Serialize;
 
@@ -28,7 +30,7 @@ pub const READ: [&str; 10] = [
     tensorflow::GROWTH,
     tensorflow::ALLOCATOR,
     mps::LIMIT,
-    mps::PIPES,
+    MPS_PIPES,
 ];
 
 /// What holds for every limit that a framework keeps.
@@ -98,7 +100,7 @@ pub struct Bound<'a> {
     pub context: Bytes,
     /// All memory of each device that the program sees; empty where that is not known of all.
     pub totals: &'a [Bytes],
-    /// How many devices an MPS server serves to the program; `None` where none was seen.
+    /// How many devices the program sees through an MPS server; `None` where there is none.
     pub mps: Option<usize>,
     /// The environment that the program would have, of which [`READ`] is asked for.
     pub inherited: &'a dyn Fn(&str) -> Option<String>,

@@ -4,7 +4,8 @@ use super::{Advice, Bound, Keeper};
 use gpu_core::Bytes;
 
 pub(super) const LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
-pub(super) const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
+/// The variable by which a program finds the server, where it is not in the usual folder.
+pub const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
 
 /// More devices than a program sees are not named: each of them would drop the limits of all.
 const MOST_DEVICES: usize = 64;

@@ -86,6 +86,7 @@ pub(crate) fn supervise(
             unset: Vec::new(),
         },
         visible: args.wanted.visible.into(),
+        bounding: None,
         time_limit: args.time_limit,
         grace: args.grace,
         on_death: args.on_death(),
@@ -151,6 +152,7 @@ impl Watch<'_> {
                 self.granted(grant);
                 return self.go_on();
             }
+            Event::Bounded(_) => return self.go_on(),
             Event::HandedOff(HandOff::TimedOut) => self.tell(
                 "the program does not show on its devices; a safe-gpu may take them for free now",
             ),

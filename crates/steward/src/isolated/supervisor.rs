@@ -50,6 +50,7 @@ pub fn supervise(
             unset: order.unset,
         },
         visible: if order.by_index { Form::Index } else { Form::Uuid },
+        bounding: None,
         time_limit: order.time_limit_ms.map(Duration::from_millis),
         grace: Duration::from_millis(order.grace_ms),
         on_death: OnDeath::End,
