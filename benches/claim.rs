@@ -21,7 +21,7 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid) -> usiz
     let ask = Ask {
         claim: Claim::whole(1),
         root: ProcessKey { pid: Pid(std::process::id()), start: None },
-        within: Vec::new(),
+        within: None,
         command: "bench".to_owned(),
         wait: Wait::No,
         beside_safe_gpu: false,
@@ -43,7 +43,7 @@ fn others(locks: &FileLocks, count: usize) -> Result<Vec<Box<dyn Held>>> {
             ticket: locks.ticket()?,
             owner: locks.owner(),
             root: ProcessKey { pid: Pid(1), start: None },
-            within: Vec::new(),
+            within: None,
             claim: Claim::whole(1),
             devices: vec![DeviceUuid(format!("GPU-{number}"))],
             command: "other".to_owned(),

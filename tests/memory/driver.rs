@@ -52,7 +52,7 @@ pub(crate) fn real_gpu(test: &str) -> Option<CudaMemory> {
         Ok(None) => "this machine has no GPU".to_owned(),
         Err(error) => error.fault().to_string(),
     };
-    writeln!(std::io::stderr(), "skipped: {test}: {why}").unwrap();
+    writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("stderr can be written");
     None
 }
 

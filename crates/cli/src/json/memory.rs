@@ -50,8 +50,8 @@ impl<'a> Replayed<'a> {
 /// What became of a job on one device.
 #[derive(Serialize)]
 pub(crate) struct Recorded<'a> {
-    device: u32,
-    events: usize,
+    device_index: u32,
+    event_count: usize,
     live_bytes: Bytes,
     /// Null where the recording was not compared.
     as_recorded: Option<AsRecorded<'a>>,
@@ -65,29 +65,29 @@ struct AsRecorded<'a> {
     addresses: Tally,
     segments: Tally,
     segments_freed: Tally,
-    unrecorded: usize,
+    unrecorded_count: usize,
     first_divergence: Option<&'a Divergence>,
     peak_reserved_bytes: Bytes,
     peak_allocated_bytes: Bytes,
-    retries: u64,
+    retry_count: u64,
 }
 
 impl<'a> Recorded<'a> {
     pub(crate) fn of(replays: &'a Replays<'a>) -> Self {
         let agreement = replays.agreement.as_ref();
         Recorded {
-            device: replays.job.trace.device,
-            events: replays.job.trace.events.len(),
+            device_index: replays.job.trace.device,
+            event_count: replays.job.trace.events.len(),
             live_bytes: Bytes(replays.job.workload.peak_requested()),
             as_recorded: agreement.map(|agreement| AsRecorded {
                 addresses: agreement.addresses,
                 segments: agreement.segments,
                 segments_freed: agreement.segments_freed,
-                unrecorded: agreement.unrecorded,
+                unrecorded_count: agreement.unrecorded,
                 first_divergence: agreement.first.as_ref(),
                 peak_reserved_bytes: agreement.outcome.peak.reserved,
                 peak_allocated_bytes: agreement.outcome.peak.in_use,
-                retries: agreement.retries,
+                retry_count: agreement.retries,
             }),
             replays: replays.runs.iter().map(|run| Tried::of(run, replays)).collect(),
             agreement,
@@ -104,10 +104,10 @@ pub(crate) struct Tried<'a> {
     peak_allocated_bytes: Bytes,
     wasted_bytes: Bytes,
     /// The share of what was cached at the end that was not in its largest piece.
-    fragmentation_at_end: f64,
-    retries: u64,
-    device_allocations: u64,
-    device_frees: u64,
+    fragmentation_at_end_percent: f64,
+    retry_count: u64,
+    device_allocation_count: u64,
+    device_free_count: u64,
     /// Where memory did not suffice.
     out_of_memory: Option<Ended>,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Tried<'a> {
 #[derive(Serialize)]
 struct Ended {
     /// Null where not even what the job had at its start found room.
-    event: Option<u32>,
+    event_index: Option<u32>,
     #[serde(flatten)]
     shortage: gpu_allocator_policy::Shortage,
     fragmented: bool,
@@ -132,7 +132,7 @@ impl<'a> Tried<'a> {
     fn of(run: &'a Run, replays: &Replays<'_>) -> Self {
         let (outcome, end) = (&run.trial.outcome, &run.trial.end);
         let ended = |stop: Stop| Ended {
-            event: stop.step.and_then(|step| replays.job.workload.events.get(step).copied()),
+            event_index: stop.step.and_then(|step| replays.job.workload.events.get(step).copied()),
             shortage: stop.shortage,
             fragmented: stop.shortage.cached() >= stop.shortage.asked,
             saved_by: run
@@ -150,10 +150,10 @@ impl<'a> Tried<'a> {
             peak_reserved_bytes: outcome.peak.reserved,
             peak_allocated_bytes: outcome.peak.in_use,
             wasted_bytes: outcome.wasted(),
-            fragmentation_at_end: end.fragmentation(),
-            retries: end.retries,
-            device_allocations: end.device_allocations,
-            device_frees: end.device_frees,
+            fragmentation_at_end_percent: end.fragmentation() * 100.0,
+            retry_count: end.retries,
+            device_allocation_count: end.device_allocations,
+            device_free_count: end.device_frees,
             out_of_memory: outcome.stop.map(ended),
         }
     }
@@ -166,17 +166,26 @@ pub(crate) struct Fitted<'a> {
     context_bytes: Bytes,
     device_memory_bytes: Option<Bytes>,
     jobs: Vec<Fit<'a>>,
-    /// Sets of jobs, by their place, that fit on the device together and to which no other can be
-    /// added; null where no device was named.
-    together: Option<Vec<Vec<usize>>>,
+    /// Sets of jobs that fit on the device together and to which no other can be added; null where
+    /// no device was named.
+    together: Option<Vec<Together<'a>>>,
+}
+
+/// Jobs that fit on a device together.
+#[derive(Serialize)]
+struct Together<'a> {
+    files: Vec<&'a str>,
+    /// What they need, with their CUDA contexts.
+    mem_mib: u64,
 }
 
 impl<'a> Fitted<'a> {
-    pub(crate) fn of(
-        args: &FitArgs,
-        jobs: Vec<Fit<'a>>,
-        together: Option<Vec<Vec<usize>>>,
-    ) -> Self {
+    pub(crate) fn of(args: &FitArgs, jobs: Vec<Fit<'a>>, sets: Option<Vec<Vec<usize>>>) -> Self {
+        let together = |set: &Vec<usize>| Together {
+            files: set.iter().map(|job| jobs[*job].file).collect(),
+            mem_mib: set.iter().map(|job| jobs[*job].mem_mib).sum(),
+        };
+        let together = sets.map(|sets| sets.iter().map(together).collect());
         Fitted {
             schema: SCHEMA,
             context_bytes: args.context,
@@ -191,8 +200,8 @@ impl<'a> Fitted<'a> {
 #[derive(Serialize)]
 pub(crate) struct Fit<'a> {
     file: &'a str,
-    device: u32,
-    events: usize,
+    device_index: u32,
+    event_count: usize,
     live_bytes: Bytes,
     /// What the first allocator needs, with the CUDA context, in whole MiB: for `run --mem`.
     mem_mib: u64,
@@ -207,10 +216,10 @@ struct Least<'a> {
     exact: bool,
     wasted_bytes: Bytes,
     unlimited_reserved_bytes: Bytes,
-    replays: usize,
-    /// The least as a share of the device, for `per_process_memory_fraction` and its like.
+    replay_count: usize,
+    /// The least as a share of the device, where one was named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fraction: Option<f64>,
+    share_percent: Option<f64>,
 }
 
 impl<'a> Fit<'a> {
@@ -221,13 +230,15 @@ impl<'a> Fit<'a> {
             exact: need.exact,
             wasted_bytes: need.tight.wasted(),
             unlimited_reserved_bytes: need.unlimited.peak.reserved,
-            replays: need.replays,
-            fraction: args.device_memory.map(|total| need.least.0 as f64 / total.0 as f64),
+            replay_count: need.replays,
+            share_percent: args
+                .device_memory
+                .map(|total| 100.0 * need.least.0 as f64 / total.0 as f64),
         };
         Fit {
             file: &needs.file,
-            device: needs.device,
-            events: needs.events,
+            device_index: needs.device,
+            event_count: needs.events,
             live_bytes: needs.live,
             mem_mib: needs.with_context(args.context).mib(),
             policies: needs.by_policy.iter().map(least).collect(),
