@@ -33,6 +33,7 @@ struct State {
     used: u64,
     peak: u64,
     least_refused: Option<u64>,
+    given_back: u64,
     /// Regions and ranges of addresses: where they begin, how long they are.
     taken: BTreeMap<u64, Taken>,
     addresses: Addresses,
@@ -84,6 +85,11 @@ impl ModelMemory {
     /// least [`peak`](ModelMemory::peak) and less than this.
     pub fn least_refused(&self) -> Option<Bytes> {
         self.lock().least_refused.map(Bytes)
+    }
+
+    /// Returns how many bytes were given back so far.
+    pub(crate) fn given_back(&self) -> Bytes {
+        Bytes(self.lock().given_back)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -209,6 +215,7 @@ impl DeviceMemory for ModelMemory {
                 let charged = taken.charged;
                 state.taken.remove(&region.address);
                 state.used -= charged;
+                state.given_back += charged;
                 state.addresses.vacate(region.address, charged);
                 Ok(())
             }
@@ -253,6 +260,7 @@ impl DeviceMemory for ModelMemory {
                     taken.remove(&page);
                 }
                 state.used -= part.size.0;
+                state.given_back += part.size.0;
                 Ok(())
             }
             _ => Err(invalid(format!("unmap {} bytes at {:#x}", part.size.0, part.address))),

@@ -2,12 +2,15 @@
 
 use crate::failure::{Failure, Shortage};
 use crate::policy::{Allocation, Policy, Retired};
-use crate::workload::{Step, StepKind, Workload};
+use crate::workload::{Held, Step, StepKind, Workload};
 use gpu_core::{Bytes, Error, ErrorKind};
 use serde::Serialize;
 
 /// Watches a replay.
 pub trait Witness {
+    /// Is told of memory that the job has at its start, before the first step.
+    fn begun(&mut self, _place: usize, _held: Held, _given: &Allocation) {}
+
     /// Is told of a step before it is done.
     fn before(&mut self, _number: usize, _step: Step) {}
 
@@ -83,6 +86,8 @@ enum Slot {
 pub struct Replay<'a> {
     workload: &'a Workload,
     slots: Vec<Slot>,
+    /// How many steps are done at most.
+    until: usize,
 }
 
 impl<'a> Replay<'a> {
@@ -90,7 +95,12 @@ impl<'a> Replay<'a> {
     pub fn new(workload: &'a Workload) -> Self {
         let mut slots = Vec::new();
         slots.resize_with(workload.slots as usize, Slot::default);
-        Replay { workload, slots }
+        Replay { workload, slots, until: workload.steps.len() }
+    }
+
+    /// Makes a replay that ends after so many steps.
+    pub(crate) fn until(workload: &'a Workload, until: usize) -> Self {
+        Replay { until, ..Replay::new(workload) }
     }
 
     /// Gives the job memory that it had at its start.
@@ -126,8 +136,16 @@ impl<'a> Replay<'a> {
             outcome.stop = Some(Stop { step: None, shortage: shortage(failure)? });
             return Ok(outcome);
         }
+        for (place, &held) in self.workload.held.iter().enumerate() {
+            match &self.slots[held.slot as usize] {
+                Slot::Live(given) | Slot::Retired(Retired(given)) => {
+                    witness.begun(place, held, given);
+                }
+                Slot::Vacant => {}
+            }
+        }
         outcome.rise(policy, None);
-        for (number, &step) in self.workload.steps.iter().enumerate() {
+        for (number, &step) in self.workload.steps.iter().enumerate().take(self.until) {
             witness.before(number, step);
             match self.step(policy, step) {
                 Ok(granted) => outcome.failures_avoided += usize::from(granted),

@@ -34,7 +34,7 @@ pub fn trial(
 }
 
 /// More than any device has.
-const ENDLESS: Bytes = Bytes(1 << 50);
+pub(crate) const ENDLESS: Bytes = Bytes(1 << 50);
 
 /// Returns the settings, one change each, with which a job comes to its end where it did not: what
 /// is changed, and how the job fares then.

@@ -70,6 +70,10 @@ pub(crate) struct ReplayArgs {
     /// Only this device, by the number that the program gave it.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) device: Option<u32>,
+    /// Draw memory over time and the segments at the peak into a new file, by its ending: .svg is a
+    /// picture of the first allocator, .html a page with all of them.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) timeline: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

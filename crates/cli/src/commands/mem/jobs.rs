@@ -115,3 +115,12 @@ pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choic
     }
     Ok(choices)
 }
+
+/// Returns the name of a file without its folders.
+pub(super) fn file_name(path: &Path) -> String {
+    match path.file_name() {
+        _ if path.as_os_str() == "-" => "standard input".to_owned(),
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => path.display().to_string(),
+    }
+}

@@ -1,6 +1,7 @@
 //! `gpuws mem`: what a job takes of a device's memory, and why that was not enough.
 
 mod convert;
+mod drawing;
 mod explain;
 mod fit;
 mod jobs;

@@ -1,5 +1,6 @@
 //! `gpuws mem replay`: a recorded job run again.
 
+use super::drawing::Drawing;
 use super::jobs::{Job, OnDevice, choices};
 use super::spark::Spark;
 use crate::args::{Global, ReplayArgs};
@@ -34,6 +35,7 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
+    let drawing = args.timeline.as_deref().map(Drawing::begin).transpose()?;
     let job = Job::read(&args.file)?;
     let choices = choices(&args.policies, &job)?;
     let mut all = Vec::new();
@@ -44,6 +46,9 @@ pub(crate) fn run(
             .map(|(title, choice)| replay(&on_device, title, choice, args))
             .collect::<Result<_, _>>()?;
         all.push(Replays { job: on_device, agreement, runs });
+    }
+    if let Some(drawing) = drawing {
+        drawing.finish(&job, &all, &choices, args)?;
     }
     let file = args.file.display().to_string();
     if global.json {
@@ -68,14 +73,19 @@ fn agreement(job: &Job, on_device: &OnDevice<'_>) -> Result<Option<Agreement>, F
     })
 }
 
+/// Returns an allocator with the limit that was asked for, and how much memory its device has.
+pub(super) fn bounded(choice: &Choice, args: &ReplayArgs) -> (Choice, Option<Bytes>) {
+    let limited = args.limit.map_or_else(|| choice.clone(), |limit| choice.limited(limit));
+    (limited, args.limit.into_iter().chain(args.device_memory).min())
+}
+
 fn replay(
     job: &OnDevice<'_>,
     title: &str,
     choice: &Choice,
     args: &ReplayArgs,
 ) -> Result<Run, Failure> {
-    let limited = args.limit.map_or_else(|| choice.clone(), |limit| choice.limited(limit));
-    let device = args.limit.into_iter().chain(args.device_memory).min();
+    let (limited, device) = bounded(choice, args);
     let failed =
         |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);
     let mut spark = Spark::new(job.workload.steps.len());

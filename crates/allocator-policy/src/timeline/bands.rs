@@ -1,0 +1,150 @@
+//! The largest allocations, each as a band upon those that were there before it.
+
+use super::history::Life;
+use super::scale::Scale;
+
+/// How many bands there are at most.
+const MOST: usize = 800;
+/// How many corners they have at most, so that the picture does not grow without bound.
+const MOST_CORNERS: usize = 40_000;
+
+/// An allocation over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    /// Its place among the lives.
+    pub(super) life: usize,
+    /// From which place on, in tenths, it lies on how many bytes.
+    pub(super) steps: Vec<(i64, u64)>,
+    /// Where it ends.
+    pub(super) end: i64,
+    /// Whether it is drawn dark; the one on which it first lay is drawn otherwise.
+    pub(super) is_dark: bool,
+}
+
+/// Returns the bands of the largest allocations.
+///
+/// `place` tells where on the axis a time is, `last` is the time of the end.
+pub(super) fn stack(
+    lives: &[Life],
+    scale: &Scale,
+    place: impl Fn(usize) -> i64,
+    last: usize,
+) -> Vec<Band> {
+    // What is less than half a unit high cannot be seen.
+    let mut largest: Vec<usize> =
+        (0..lives.len()).filter(|life| scale.height(lives[*life].size) >= 5).collect();
+    largest.sort_by_key(|life| (std::cmp::Reverse(lives[*life].size), *life));
+    largest.truncate(MOST);
+    loop {
+        let bands = stacked(&largest, lives, &place, last);
+        let corners: usize = bands.iter().map(|band| band.steps.len()).sum();
+        if corners <= MOST_CORNERS || largest.len() <= 1 {
+            return bands;
+        }
+        largest.truncate(largest.len() / 2);
+    }
+}
+
+fn stacked(
+    chosen: &[usize],
+    lives: &[Life],
+    place: &impl Fn(usize) -> i64,
+    last: usize,
+) -> Vec<Band> {
+    let mut changes: Vec<(usize, bool, usize)> = Vec::with_capacity(2 * chosen.len());
+    let mut bands: Vec<Band> = Vec::with_capacity(chosen.len());
+    for (band, &life) in chosen.iter().enumerate() {
+        let Life { from, to, .. } = lives[life];
+        changes.push((from, true, band));
+        if let Some(to) = to {
+            changes.push((to, false, band));
+        }
+        bands.push(Band {
+            life,
+            steps: Vec::new(),
+            end: place(to.unwrap_or(last)),
+            is_dark: false,
+        });
+    }
+    // Of what was there at the start, what stays longest lies lowest.
+    let stays = |band: usize| lives[chosen[band]].to.unwrap_or(usize::MAX);
+    changes.sort_by_key(|&(time, begins, band)| {
+        let order = if begins { usize::MAX - stays(band) } else { 0 };
+        (time, begins, order, band)
+    });
+    let mut pile: Vec<usize> = Vec::new();
+    let mut height = 0;
+    for (time, begins, band) in changes {
+        let size = lives[chosen[band]].size;
+        let x = place(time);
+        if begins {
+            bands[band].steps.push((x, height));
+            bands[band].is_dark = pile.last().is_none_or(|under| !bands[*under].is_dark);
+            pile.push(band);
+            height += size;
+            continue;
+        }
+        let Some(at) = pile.iter().position(|other| *other == band) else { continue };
+        pile.remove(at);
+        height -= size;
+        for &above in &pile[at..] {
+            let steps = &mut bands[above].steps;
+            let Some(&(since, under)) = steps.last() else { continue };
+            // What moves twice at one place moves once.
+            if since == x {
+                steps.pop();
+            }
+            steps.push((x, under - size));
+        }
+    }
+    bands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::Origin;
+    use super::*;
+
+    fn life(size: u64, from: usize, to: Option<usize>) -> Life {
+        Life { size, from, to, origin: Origin::Step(from) }
+    }
+
+    const SCALE: Scale = Scale { events: 100, top: 100, base: 400 };
+
+    #[test]
+    fn what_lies_above_comes_down_when_memory_is_freed() {
+        let lives = [life(10, 1, Some(4)), life(20, 2, Some(6)), life(5, 3, None)];
+        let bands = stack(&lives, &SCALE, |time| time as i64 * 100, 9);
+        let of = |life: usize| bands.iter().find(|band| band.life == life).expect("it is large");
+        assert_eq!((of(0).steps.clone(), of(0).end), (vec![(100, 0)], 400));
+        assert_eq!(of(1).steps, [(200, 10), (400, 0)]);
+        assert_eq!((of(2).steps.clone(), of(2).end), (vec![(300, 30), (400, 20), (600, 0)], 900));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_no_band_and_what_moves_at_one_place_moves_once() {
+        let small = Scale { top: 100_000, ..SCALE };
+        let lives = [life(60, 0, Some(3)), life(30_000, 0, Some(4)), life(40_000, 1, None)];
+        let bands = stack(&lives, &small, |_| 7, 9);
+        assert_eq!(bands.len(), 2);
+        assert_eq!(bands[0], Band { life: 2, steps: vec![(7, 0)], end: 7, is_dark: false });
+    }
+
+    #[test]
+    fn the_longest_lived_of_the_start_lie_lowest() {
+        let lives = [life(10, 0, Some(2)), life(10, 0, None)];
+        let bands = stack(&lives, &SCALE, |time| time as i64, 5);
+        assert_eq!((bands[0].steps.len(), bands[1].steps.len()), (1, 1));
+        assert_eq!((bands[0].steps[0].1, bands[1].steps[0].1), (10, 0));
+    }
+
+    #[test]
+    fn a_pile_that_falls_again_and_again_stays_within_bounds() {
+        // Each of the lowest frees lets all others fall.
+        let lives: Vec<_> = (0..500).map(|n| life(1000, n, Some(1000 + n))).collect();
+        let scale = Scale { events: 2000, top: 500_000, base: 400 };
+        let bands = stack(&lives, &scale, |time| time as i64, 2000);
+        let corners: usize = bands.iter().map(|band| band.steps.len()).sum();
+        assert!(corners <= MOST_CORNERS && bands.len() > 100, "{corners} of {}", bands.len());
+    }
+}

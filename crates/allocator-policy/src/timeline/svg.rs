@@ -1,0 +1,151 @@
+//! Text and paths of SVG.
+
+use std::fmt::Write;
+
+/// Returns text from outside as it may stand in an element or an attribute: at most `most`
+/// characters, none of which acts as markup, is not allowed in XML, or changes how others are shown.
+pub(super) fn escape(text: &str, most: usize) -> String {
+    let mut safe = String::with_capacity(text.len().min(4 * most) + 8);
+    for (count, character) in text.chars().enumerate() {
+        if count == most {
+            safe.push('…');
+            break;
+        }
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c if is_harmful(c) => {
+                let _ = write!(safe, "\\u{{{:x}}}", u32::from(c));
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Tells whether a character acts instead of being shown: controls, line and paragraph separators,
+/// Unicode's format characters, and what is no character.
+fn is_harmful(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{600}'..='\u{605}'
+                | '\u{61c}'
+                | '\u{6dd}'
+                | '\u{70f}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{fdd0}'..='\u{fdef}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{ffff}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+        || u32::from(character) & 0xfffe == 0xfffe
+}
+
+/// The lines of a path, whose coordinates are tenths of a unit of the picture.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    text: String,
+    at: (i64, i64),
+}
+
+impl Path {
+    pub(super) fn move_to(&mut self, x: i64, y: i64) {
+        let _ = write!(self.text, "M{} {}", Tenths(x), Tenths(y));
+        self.at = (x, y);
+    }
+
+    /// Goes right or left to `x`.
+    pub(super) fn across(&mut self, x: i64) {
+        if x != self.at.0 {
+            let _ = write!(self.text, "h{}", Tenths(x - self.at.0));
+            self.at.0 = x;
+        }
+    }
+
+    /// Goes up or down to `y`.
+    pub(super) fn upright(&mut self, y: i64) {
+        if y != self.at.1 {
+            let _ = write!(self.text, "v{}", Tenths(y - self.at.1));
+            self.at.1 = y;
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.text.push('z');
+    }
+
+    /// Adds a rectangle.
+    pub(super) fn rectangle(&mut self, x: i64, y: i64, width: i64, height: i64) {
+        self.move_to(x, y);
+        self.across(x + width);
+        self.upright(y + height);
+        self.across(x);
+        self.close();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Returns it as the `d` of an element.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// A number of tenths, written as units.
+pub(super) struct Tenths(pub(super) i64);
+
+impl std::fmt::Display for Tenths {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let (whole, rest) = (self.0.unsigned_abs() / 10, self.0.unsigned_abs() % 10);
+        match (whole, rest) {
+            (whole, 0) => write!(f, "{sign}{whole}"),
+            (0, rest) => write!(f, "{sign}.{rest}"),
+            (whole, rest) => write!(f, "{sign}{whole}.{rest}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_becomes_markup_or_acts() {
+        for (text, safe) in [
+            ("</script>", "&lt;/script&gt;"),
+            ("\"><img onerror='x'>", "&quot;&gt;&lt;img onerror=&#39;x&#39;&gt;"),
+            ("a&amp;b", "a&amp;amp;b"),
+            ("\x1b[2J\0\n", "\\u{1b}[2J\\u{0}\\u{a}"),
+            ("exe\u{202e}gpj\u{2066}\u{ffff}", "exe\\u{202e}gpj\\u{2066}\\u{ffff}"),
+            ("训练 µ", "训练 µ"),
+            ("]]>", "]]&gt;"),
+        ] {
+            assert_eq!(escape(text, 100), safe);
+        }
+        assert_eq!(escape("<<<<", 2), "&lt;&lt;…");
+        assert_eq!(escape("ab", 2), "ab");
+    }
+
+    #[test]
+    fn paths_are_relative_and_go_nowhere_in_vain() {
+        let mut path = Path::default();
+        path.rectangle(105, -3, 10, 0);
+        path.move_to(0, 0);
+        path.across(0);
+        path.upright(-15);
+        assert_eq!(path.text(), "M10.5 -.3h1h-1zM0 0v-1.5");
+    }
+}

@@ -1,0 +1,265 @@
+//! Pictures of made jobs: what they show, and what hostile text does not do to them.
+
+use super::page::allowed;
+use super::*;
+use crate::trace::{Annotation, Recording};
+
+const MIB: u64 = 1 << 20;
+
+/// Makes a recording without regions: memory by number that is asked for (`+`) and freed (`-`), a
+/// request that failed (`!`), and a cache that the program empties (`x`).
+fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
+    let mut lines = "{\"schema\":1,\"kind\":\"memory-trace\"}\n".to_owned();
+    let frame = serde_json::json!({"frame": {"function": function, "file": "a/b.py", "line": 7}});
+    lines.push_str(&format!("{frame}\n{{\"stack\":[0]}}\n"));
+    for (time, &(kind, number, mib)) in steps.iter().enumerate() {
+        let action = match kind {
+            '+' => "alloc",
+            '-' => "free_completed",
+            '!' => "oom",
+            _ => "segment_free",
+        };
+        let event = serde_json::json!({"event": {
+            "action": action, "address": number << 36, "size_bytes": mib * MIB,
+            "time_us": 1000 + time, "stack": 0,
+        }});
+        let event = match kind {
+            '!' => event.to_string().replace(&format!("\"address\":{},", number << 36), ""),
+            // The stack tells who gave regions back; without one it was the program.
+            'x' => event.to_string().replace("\"stack\":0,", ""),
+            _ => event.to_string(),
+        };
+        lines.push_str(&format!("{event}\n"));
+    }
+    Recording::read(lines.as_bytes()).expect("it is well-formed")
+}
+
+/// Draws a job under an allocator on a device of so many MiB.
+fn drawn<T>(
+    recording: &Recording,
+    device: Option<u64>,
+    take: impl FnOnce(&Timeline<'_>) -> T,
+) -> T {
+    let trace = &recording.devices[0];
+    let workload = Workload::of(trace, &recording.stacks).expect("it is consistent");
+    let choice = Choice::named("caching").expect("there is one");
+    let device = device.map(Bytes::from_mib);
+    let timeline = Timeline::new(trace, &recording.stacks, &workload, &choice, device)
+        .expect("the policy can be had");
+    take(&Timeline { name: "job.pickle".to_owned(), ..timeline })
+}
+
+/// Reads a picture as XML; returns the texts of its elements by name.
+fn texts(svg: &str) -> Vec<(String, String)> {
+    let mut open: Vec<(&str, String)> = Vec::new();
+    let mut found = Vec::new();
+    for part in svg.split('<').skip(1) {
+        let (tag, text) = part.split_once('>').expect("each tag is closed");
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        if let Some(name) = tag.strip_prefix('/') {
+            let (opened, text) = open.pop().expect("what is closed was opened");
+            assert_eq!(opened, name);
+            found.push((name.to_owned(), text));
+        } else if !tag.ends_with('/') {
+            open.push((tag.split(' ').next().expect("a name"), text.to_owned()));
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    found
+}
+
+#[test]
+fn a_picture_says_what_it_shows() {
+    let job = [('+', 1, 100), ('+', 2, 50), ('-', 1, 100), ('+', 3, 30), ('x', 9, 20), ('+', 4, 1)];
+    let svg = drawn(&recording(&job, "forward"), None, |timeline| timeline.svg());
+    let texts = texts(&svg);
+    let all = |name: &str| -> Vec<&str> {
+        texts.iter().filter(|(tag, _)| tag == name).map(|(_, text)| text.as_str()).collect()
+    };
+    let titles = all("title");
+    assert!(titles.contains(&"GPU memory of job.pickle under caching"), "{titles:?}");
+    let bands: Vec<_> = titles.iter().filter(|title| title.contains("forward, a/b.py:7")).collect();
+    assert_eq!(bands.len(), 4, "{titles:?}");
+    assert!(bands.iter().any(|band| band.starts_with("100 MiB, from event 1, free at event 3\n")));
+    assert!(
+        titles.iter().any(|title| title.starts_with("cache emptied by the program")),
+        "{titles:?}"
+    );
+    let words = all("text").join("\n");
+    for told in ["peak: 152 MiB reserved, 81 MiB allocated", "The segments at the peak, event 6"] {
+        assert!(words.contains(told), "{words}");
+    }
+    assert!(all("desc")[0].contains("It came to its end."));
+    assert!(svg.contains("prefers-color-scheme: dark"));
+}
+
+#[test]
+fn a_job_that_ran_out_of_memory_says_where_and_for_what() {
+    let job = [('+', 1, 100), ('!', 0, 900), ('+', 2, 50), ('+', 3, 20)];
+    let svg = drawn(&recording(&job, "f"), Some(128), |timeline| timeline.svg());
+    for told in [
+        "failed when it was recorded: 900 MiB",
+        "out of memory: 50 MiB at event 3",
+        "The segments where memory ran out, event 3",
+        "50 MiB asked for in vain",
+        "the job did not come this far",
+        "limit 128 MiB",
+        "It ran out of memory when 50 MiB were asked for.",
+    ] {
+        assert!(svg.contains(told), "{told}: {svg}");
+    }
+    texts(&svg);
+}
+
+#[test]
+fn the_segments_are_those_of_the_peak() {
+    let job = [('+', 1, 100), ('+', 2, 60), ('-', 2, 60), ('-', 1, 100), ('x', 9, 20), ('+', 3, 2)];
+    drawn(&recording(&job, "f"), None, |timeline| {
+        let sizes: Vec<_> = timeline.segments.iter().map(|segment| segment.size.mib()).collect();
+        assert_eq!(sizes, [100, 60]);
+        assert_eq!((timeline.map_time(), timeline.outcome.peak.reserved.mib()), (2, 160));
+        assert_eq!(timeline.history.used.last(), Some(&(2 * MIB)));
+        assert_eq!(timeline.history.reserved.last(), Some(&(20 * MIB)));
+    });
+}
+
+#[test]
+fn a_job_that_does_nothing_or_cannot_even_begin_has_a_picture() {
+    let nothing = recording(&[('-', 1, 100)], "f");
+    texts(&drawn(&nothing, None, |timeline| timeline.svg()));
+    let svg = drawn(&nothing, Some(10), |timeline| timeline.svg());
+    assert!(svg.contains("The segments where memory ran out, event 0"), "{svg}");
+    texts(&svg);
+}
+
+const HOSTILE: &str = "</title></script><script>alert(1)</script>\"><img src=x onerror=alert(2)>'\u{0}\u{1b}]0;\u{202e}--><!--]]>&";
+
+#[test]
+fn no_text_of_a_recording_acts() {
+    let mut job = recording(&[('+', 1, 100), ('+', 2, 50)], HOSTILE);
+    let name: std::sync::Arc<str> = HOSTILE.into();
+    job.devices[0].annotations.push(Annotation { name, begins: true, time_us: 0 });
+    let (svg, html) = drawn(&job, None, |timeline| {
+        let hostile = Timeline {
+            name: HOSTILE.to_owned(),
+            allocator: HOSTILE.to_owned(),
+            history: timeline.history.clone(),
+            outcome: timeline.outcome.clone(),
+            segments: timeline.segments.clone(),
+            ..*timeline
+        };
+        (timeline.svg() + &hostile.svg(), page(&[hostile]))
+    });
+    for text in [&svg, &html] {
+        for harm in ["<img", "alert(1)</", "<script>alert", "--><!--", "]]>", "\"><"] {
+            let within =
+                text.replace("\"><text", "").replace("\"><title", "").replace("\"><path", "");
+            assert!(!within.contains(harm), "{harm}");
+        }
+        let acts = |c: &char| (c.is_control() && *c != '\n') || *c == '\u{202e}';
+        assert_eq!(text.chars().find(acts), None);
+        assert!(text.contains("&lt;img src=x onerror=alert(2)&gt;&#39;\\u{0}\\u{1b}]0;\\u{202e}"));
+    }
+    assert_eq!(html.matches("<script>").count(), 1);
+}
+
+#[test]
+fn a_page_allows_no_script_and_no_style_but_its_own() {
+    let html = drawn(&recording(&[('+', 1, 100)], "f"), None, |timeline| {
+        page(std::slice::from_ref(timeline))
+    });
+    assert!(html.contains("default-src 'none'"));
+    for (text, digest) in allowed() {
+        assert_eq!(base64(&sha256(text.as_bytes())), digest);
+        assert!(html.contains(&format!("'sha256-{digest}'")));
+        assert!(html.contains(&format!(">{text}</")), "what was digested stands in the page");
+    }
+    assert_eq!(html.matches("<style>").count() + html.matches("<script>").count(), 3);
+    assert!(!html.contains(" style=") && !html.contains(" onclick") && !html.contains("unsafe"));
+    let places = html.replace("http://www.w3.org/2000/svg", "");
+    assert!(!places.contains("://") && !places.contains("src="), "nothing is loaded");
+    assert!(html.contains("<td>f, a/b.py:7</td>"), "{html}");
+}
+
+#[test]
+fn a_long_job_has_a_picture_of_bounded_size() {
+    let mut job = Vec::new();
+    for number in 0..3000 {
+        job.push(('+', number + 1, 2 + number % 7));
+        if number > 900 {
+            job.push(('-', number - 900, 2 + (number - 901) % 7));
+        }
+    }
+    let svg = drawn(&recording(&job, HOSTILE), None, |timeline| timeline.svg());
+    assert!(svg.len() < 2_000_000, "{}", svg.len());
+    texts(&svg);
+}
+
+/// The digest of FIPS 180-4, from which a page's policy is checked.
+fn sha256(bytes: &[u8]) -> Vec<u8> {
+    let primes = (2u64..).filter(|n| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0));
+    let primes: Vec<u64> = primes.take(64).collect();
+    // The first 32 bits of the fractions of the roots, found in whole numbers.
+    let root = |prime: u64, power: u32| {
+        let wanted = u128::from(prime) << (32 * power);
+        let (mut low, mut high) = (0u128, 1u128 << 40);
+        while low + 1 < high {
+            let middle = (low + high) / 2;
+            if middle.pow(power) <= wanted { low = middle } else { high = middle }
+        }
+        low as u32
+    };
+    let mut state: Vec<u32> = primes[..8].iter().map(|prime| root(*prime, 2)).collect();
+    let constants: Vec<u32> = primes.iter().map(|prime| root(*prime, 3)).collect();
+    let mut text = bytes.to_vec();
+    text.push(0x80);
+    text.resize(text.len().next_multiple_of(64), 0);
+    if (bytes.len() + 9).next_multiple_of(64) > text.len() {
+        text.resize(text.len() + 64, 0);
+    }
+    let end = text.len();
+    text[end - 8..].copy_from_slice(&(8 * bytes.len() as u64).to_be_bytes());
+    for block in text.chunks(64) {
+        let mut words: Vec<u32> = block
+            .chunks(4)
+            .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+            .collect();
+        for i in 16..64 {
+            let (x, y) = (words[i - 15], words[i - 2]);
+            let low = x.rotate_right(7) ^ x.rotate_right(18) ^ (x >> 3);
+            let high = y.rotate_right(17) ^ y.rotate_right(19) ^ (y >> 10);
+            let sum = words[i - 16].wrapping_add(low).wrapping_add(words[i - 7]);
+            words.push(sum.wrapping_add(high));
+        }
+        let mut s = state.clone();
+        for i in 0..64 {
+            let high = s[4].rotate_right(6) ^ s[4].rotate_right(11) ^ s[4].rotate_right(25);
+            let choice = (s[4] & s[5]) ^ (!s[4] & s[6]);
+            let one = s[7].wrapping_add(high).wrapping_add(choice);
+            let one = one.wrapping_add(constants[i]).wrapping_add(words[i]);
+            let low = s[0].rotate_right(2) ^ s[0].rotate_right(13) ^ s[0].rotate_right(22);
+            let two = low.wrapping_add((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+            s.rotate_right(1);
+            s[4] = s[4].wrapping_add(one);
+            s[0] = one.wrapping_add(two);
+        }
+        for (word, change) in state.iter_mut().zip(s) {
+            *word = word.wrapping_add(change);
+        }
+    }
+    state.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let at = |place: usize| u32::from(three.get(place).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place > three.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
