@@ -43,7 +43,7 @@ fn others(locks: &FileLocks, count: usize) -> Result<Vec<Box<dyn Held>>> {
             ticket: locks.ticket()?,
             owner: locks.owner(),
             root: ProcessKey { pid: Pid(1), start: None },
-            within: None,
+            within: Vec::new(),
             claim: Claim::whole(1),
             devices: vec![DeviceUuid(format!("GPU-{number}"))],
             command: "other".to_owned(),

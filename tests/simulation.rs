@@ -307,7 +307,7 @@ proptest! {
 #[test]
 fn the_walks_do_something() {
     let (mut ended, mut killed, mut back, mut kept, mut let_go) = (0, 0, 0, 0, 0);
-    for seed in 0..400 {
+    for seed in 0..800 {
         let scope = Scope::Process;
         let asked = Asked { seed, by_number: seed % 2 == 0, scope, protect: None, faults: 2 };
         let Some(walk) = walk(&asked, |_, _| {}) else { continue };

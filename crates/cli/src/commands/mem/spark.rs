@@ -50,6 +50,6 @@ mod tests {
             let reserved = Bytes(if number == 3 { 800 } else { 100 + number as u64 * 50 });
             spark.after(number, step, None, Level { in_use: Bytes(0), reserved });
         }
-        assert_eq!(spark.draw(), "▂█▃▄▅▆");
+        assert_eq!(spark.draw(), "▂█▄▄▅▆");
     }
 }
