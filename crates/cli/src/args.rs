@@ -1,9 +1,11 @@
 //! The command line, as clap reads it.
 
+mod bounds;
 mod claims;
 mod memory;
 mod views;
 
+pub(crate) use bounds::{EnvArgs, KeepArgs};
 pub(crate) use claims::{ClaimArgs, LeasesArgs, RunArgs, Wanted};
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReplayArgs,

@@ -4,7 +4,7 @@
 
 use crate::grant::Grant;
 use gpu_allocator_policy::environment::{Advice, Bound, MPS_PIPES, Used};
-use gpu_core::{Bytes, DeviceState, DeviceUuid, Share};
+use gpu_core::{Bytes, DeviceState, Share, Snapshot};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
@@ -34,7 +34,7 @@ impl Bounding {
         let totals: Option<Vec<Bytes>> = devices.iter().map(total).collect();
         // Its server starts with its first client, so who is told where to find one has one.
         let is_served = self.inherited.contains_key(MPS_PIPES)
-            || grant.entry.devices.iter().any(|uuid| serves(grant, uuid));
+            || devices.iter().flatten().any(|device| serves(&grant.scene.snapshot, device));
         let inherited = |name: &str| self.inherited.get(name).cloned();
         let bound = Bound {
             limit,
@@ -47,14 +47,11 @@ impl Bounding {
     }
 }
 
-/// Tells whether an MPS server is among those that use the device.
-fn serves(grant: &Grant, uuid: &DeviceUuid) -> bool {
-    let snapshot = &grant.scene.snapshot;
-    let device = grant.scene.find(uuid);
-    let listed = device.into_iter().flat_map(|device| device.processes.iter().flatten());
-    listed
-        .filter_map(|process| snapshot.process(process.pid).ok())
-        .any(|process| process.name.starts_with(MPS))
+/// Tells whether an MPS server is among those that are listed with the device.
+pub fn serves(look: &Snapshot, device: &DeviceState) -> bool {
+    let listed = device.processes.iter().flatten();
+    let mut listed = listed.filter_map(|process| look.process(process.pid).ok());
+    listed.any(|process| process.name.starts_with(MPS))
 }
 
 /// Returns the variables of an advice as a program is given them.

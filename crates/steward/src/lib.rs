@@ -26,7 +26,7 @@ mod preference;
 mod run;
 mod scene;
 
-pub use bounding::{Bounding, variables};
+pub use bounding::{Bounding, serves, variables};
 pub use environment::{LEASE, environment};
 pub use gpu_claim::{HeldUp, Wait, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};

@@ -1,6 +1,6 @@
 //! Arguments of the commands that claim devices.
 
-use super::shell_word;
+use super::{KeepArgs, shell_word};
 use crate::selector::Selector;
 use clap::{Args, ValueEnum};
 use gpu_core::{Bytes, LeaseId};
@@ -148,6 +148,11 @@ pub(crate) struct RunArgs {
     /// line on standard error, behind what the command wrote there.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    /// Leave the command's environment as it is with --mem: it keeps within its share by itself.
+    #[arg(long)]
+    pub(crate) keep_env: bool,
     /// The command to run, after `--`.
     #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
@@ -187,6 +192,11 @@ pub(crate) struct ClaimArgs {
     /// use: users of safe-gpu, and of no scheme at all. With --hold or --export.
     #[arg(long)]
     pub(crate) placeholder: bool,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    /// With --mem, print no variables that make frameworks keep within the share.
+    #[arg(long)]
+    pub(crate) keep_env: bool,
     /// The process for whose descendants the devices are; else the one that started gpuws.
     #[arg(long = "for", value_name = "PID", value_parser = super::pid)]
     pub(crate) owner: Option<gpu_core::Pid>,
@@ -196,7 +206,7 @@ pub(crate) struct ClaimArgs {
 }
 
 /// What makes no sense beside the name of a lease.
-const NOT_TO_RELEASE: [&str; 17] = [
+const NOT_TO_RELEASE: [&str; 21] = [
     "hold",
     "export",
     "placeholder",
@@ -214,6 +224,10 @@ const NOT_TO_RELEASE: [&str; 17] = [
     "no_wait",
     "timeout",
     "visible",
+    "context",
+    "framework",
+    "torch_version",
+    "keep_env",
 ];
 
 #[derive(Debug, Args)]

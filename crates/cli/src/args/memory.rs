@@ -32,6 +32,11 @@ pub(crate) enum MemCommand {
     #[command(after_help = "Example: gpuws mem fit a.pickle b.pickle --device-memory 80GiB\n\
                             gpuws run --mem takes the answer.")]
     Fit(FitArgs),
+    /// Print the environment that makes an unmodified program keep a limit of a device's memory,
+    /// as lines for a shell; and the lines of code to add where a framework obeys none.
+    #[command(after_help = "Example: eval \"$(gpuws mem env --limit 6GiB)\"\n\
+                            gpuws run --mem 6GiB does the same for one command.")]
+    Env(super::EnvArgs),
 }
 
 #[derive(Debug, Args)]

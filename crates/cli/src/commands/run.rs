@@ -5,6 +5,7 @@
 
 mod report;
 
+use super::mem::{bounding as bounding_of, told as bounded};
 use super::shim::Shim;
 use crate::args::{Global, RunArgs};
 use crate::claiming::{self, asked_memory, chosen, failure, gpus};
@@ -77,6 +78,8 @@ pub(crate) fn supervise(
         .command
         .split_first()
         .ok_or_else(|| Failure::new(Exit::Usage, "run a command").with_hint("name one after --"))?;
+    let bounding = args.wanted.mem.filter(|_| !args.keep_env);
+    let bounding = bounding.map(|_| bounding_of(&args.keep, Some(program)));
     let order = RunOrder {
         request: wanted.request.clone(),
         launch: Launch {
@@ -86,7 +89,7 @@ pub(crate) fn supervise(
             unset: Vec::new(),
         },
         visible: args.wanted.visible.into(),
-        bounding: None,
+        bounding,
         time_limit: args.time_limit,
         grace: args.grace,
         on_death: args.on_death(),
@@ -152,7 +155,10 @@ impl Watch<'_> {
                 self.granted(grant);
                 return self.go_on();
             }
-            Event::Bounded(_) => return self.go_on(),
+            Event::Bounded(advice) => {
+                self.tell(&bounded(advice, self.share.unwrap_or_default()));
+                return self.go_on();
+            }
             Event::HandedOff(HandOff::TimedOut) => self.tell(
                 "the program does not show on its devices; a safe-gpu may take them for free now",
             ),

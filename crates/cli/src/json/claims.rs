@@ -75,7 +75,7 @@ fn named(decision: &Decision) -> Vec<Device> {
     decision.devices().iter().map(Device::of).collect()
 }
 
-fn origin(origin: &Origin) -> &'static str {
+pub(super) fn origin(origin: &Origin) -> &'static str {
     match origin {
         Origin::Live => "live",
         Origin::Simulated(_) => "simulated",

@@ -1,5 +1,6 @@
 //! What `--json` prints: views with their own stable names, apart from the libraries' types.
 
+mod bounds;
 mod claims;
 mod details;
 mod doctor;
@@ -10,6 +11,7 @@ mod reset;
 mod status;
 mod topo;
 
+pub(crate) use bounds::{Bounded, Seen};
 pub(crate) use claims::{Claimed, Leases, Released, Run, Wanted};
 pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explained;

@@ -4,6 +4,7 @@ mod hold;
 mod preview;
 mod release;
 
+use super::mem;
 use crate::args::{ClaimArgs, Global};
 use crate::claiming::{self, NoJournal, failure};
 use crate::exit::Exit;
@@ -14,9 +15,10 @@ use crate::keepers::is_supervisor;
 use crate::source::Source;
 use crate::terminal::{Line, Screen, progress};
 use crate::waiting::Teller;
+use gpu_allocator_policy::environment::Advice;
 use gpu_core::{EntryKind, Locks, Origin, ProcessInfo};
 use gpu_host::FileLocks;
-use gpu_steward::{NotGranted, Ports, environment, take};
+use gpu_steward::{Grant, NotGranted, Ports, environment, take};
 use hold::{Signals, hold};
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -74,7 +76,11 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         Err(why) => return Err(failure(&wanted, why)),
     };
     let form = args.wanted.visible.into();
-    let variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
+    let mut variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
+    if let Some(advice) = bounds(args, &grant) {
+        progress(&mem::told(&advice, args.wanted.mem.unwrap_or_default()));
+        variables.extend(gpu_steward::variables(&advice));
+    }
     let keeps = Keeps { lease: args.export, contexts: args.placeholder };
     let holder = match args.export || args.placeholder {
         true => Some(Holder::start(&grant, root.key, keeps, &variables)?),
@@ -102,6 +108,12 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         // What keeps the contexts ends when this does.
         (false, _holder) => hold(grant, &ports, root.key, &signals),
     }
+}
+
+/// Returns what makes the frameworks of this shell's Python keep within the share.
+fn bounds(args: &ClaimArgs, grant: &Grant) -> Option<Advice> {
+    args.wanted.mem.filter(|_| !args.keep_env)?;
+    mem::bounding(&args.keep, None).advice(grant)
 }
 
 /// Says what was taken, to a shell or a script.

@@ -1,7 +1,7 @@
 //! `gpuws mem explain`: what a message about memory that ran out says, why it came, what to set.
 
 mod figures;
-mod machine;
+pub(super) mod machine;
 mod page;
 
 use crate::args::{ExplainArgs, Global};

@@ -2,6 +2,7 @@
 
 mod convert;
 mod drawing;
+mod env;
 mod explain;
 mod fit;
 mod jobs;
@@ -9,6 +10,7 @@ mod recording;
 mod replay;
 mod spark;
 
+pub(crate) use env::{Known, bounding, told};
 pub(crate) use fit::Needs;
 pub(crate) use replay::{Replays, Run};
 
@@ -23,5 +25,6 @@ pub(crate) fn run(args: &MemArgs, global: &Global, screen: &mut Screen) -> Resul
         MemCommand::Convert(args) => convert::run(args, global, screen),
         MemCommand::Replay(args) => replay::run(args, global, screen),
         MemCommand::Fit(args) => fit::run(args, global, screen),
+        MemCommand::Env(args) => env::run(args, global, screen),
     }
 }

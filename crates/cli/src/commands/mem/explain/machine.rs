@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// When a simulated machine was named that cannot be opened.
-pub(super) fn look(global: &Global) -> Result<Option<Snapshot>, Failure> {
+pub(in crate::commands::mem) fn look(global: &Global) -> Result<Option<Snapshot>, Failure> {
     let is_named = global.sim.is_some() || global.nvml.is_some();
     let patient = Global {
         sim: global.sim.clone(),

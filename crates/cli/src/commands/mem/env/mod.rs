@@ -1,0 +1,168 @@
+//! `gpuws mem env`: the environment that makes an unmodified program keep a limit.
+//!
+//! Standard output is for `eval`: each line is a comment or sets one variable.
+
+mod installed;
+mod share;
+
+pub(crate) use share::{Known, bounding, told};
+
+use super::explain::machine;
+use crate::args::{EnvArgs, Global, shell_word};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json::{Bounded, Seen};
+use crate::selector::{Selector, select};
+use crate::terminal::{Line, Screen};
+use gpu_allocator_policy::environment::{Advice, Bound, MPS_PIPES};
+use gpu_allocator_policy::explain::amount;
+use gpu_core::{Bytes, DeviceState, Origin, Snapshot};
+use gpu_steward::{inherited as given, serves};
+use share::inherited;
+
+/// The width of comments.
+const WIDTH: usize = 80;
+
+pub(crate) fn run(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let done = advise(args, global, screen);
+    if let (Err(failure), false) = (&done, global.json) {
+        // `eval` of nothing succeeds, and the program would start without a limit.
+        let code = failure.exit().code();
+        screen.print(&Line::new().plain(format_args!("(exit {code})")))?;
+    }
+    done
+}
+
+fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let variable = |name: &str| std::env::var_os(name);
+    let known = Known::of(&args.keep, None, &variable);
+    let look = match args.device_memory {
+        Some(_) => None,
+        None => machine::look(global)?,
+    };
+    let devices = look.as_ref().map(|look| chosen(look, &args.gpu)).transpose()?;
+    if devices.is_none() && !args.gpu.is_empty() {
+        return Err(Failure::new(Exit::CannotObserve, "find the devices that --gpu names")
+            .with_source("no driver answers")
+            .with_hint("--device-memory says how much memory they have"));
+    }
+    let devices = devices.unwrap_or_default();
+    let total = |device: &DeviceState| device.memory_total().ok();
+    let totals: Option<Vec<Bytes>> = match args.device_memory {
+        Some(total) => Some(vec![total]),
+        None => devices.iter().map(total).collect(),
+    };
+    let totals = totals.unwrap_or_default();
+    let had = inherited();
+    let is_served = had.contains_key(MPS_PIPES)
+        || look.iter().any(|look| devices.iter().any(|device| serves(look, device)));
+    let bound = Bound {
+        limit: args.limit,
+        context: args.keep.context,
+        totals: &totals,
+        mps: is_served.then_some(devices.len().max(1)),
+        inherited: &|name| had.get(name).cloned(),
+    };
+    if bound.leaves_nothing() {
+        let what = format!("leave anything of {} to a framework", amount(args.limit));
+        return Err(Failure::new(Exit::Usage, what)
+            .with_source(format!("CUDA and its libraries take {} of it", amount(args.keep.context)))
+            .with_hint("--context says how much that is"));
+    }
+    let advice = bound.advice(&known.used);
+    if global.json {
+        let seen = Seen { look: look.as_ref(), totals: &totals, is_served };
+        screen.json(&Bounded::of(args, &known, &seen, &advice))?;
+        return Ok(Exit::Done);
+    }
+    screen.together(|screen| show(screen, global, args, (&known, look.as_ref()), &advice))?;
+    Ok(Exit::Done)
+}
+
+/// Returns the devices that the program sees.
+///
+/// # Errors
+/// When one is named that does not exist.
+fn chosen(look: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, Failure> {
+    let mig = || look.devices.iter().flat_map(DeviceState::mig_devices);
+    if !named.is_empty() {
+        let part = |selector: &Selector| match selector {
+            Selector::Uuid(_) => mig().find(|device| selector.names(device.id())),
+            Selector::Index(_) | Selector::Bus(_) => None,
+        };
+        let mut found: Vec<DeviceState> = named.iter().filter_map(part).collect();
+        let whole: Vec<Selector> =
+            named.iter().filter(|selector| part(selector).is_none()).cloned().collect();
+        if !whole.is_empty() {
+            found.extend(select(look.devices.clone(), &whole)?);
+        }
+        return Ok(found);
+    }
+    let given = given(&|name| std::env::var_os(name), &|| look.devices.clone());
+    // A list that cannot be read makes no device larger: all are looked at.
+    let Some(given) = given.ok().and_then(|given| given.given) else {
+        return Ok(look.devices.clone());
+    };
+    let is_given =
+        |device: &DeviceState| device.id().uuid.as_ref().is_ok_and(|uuid| given.contains(uuid));
+    Ok(look.devices.iter().cloned().chain(mig()).filter(is_given).collect())
+}
+
+fn show(
+    screen: &mut Screen,
+    global: &Global,
+    args: &EnvArgs,
+    (known, look): (&Known, Option<&Snapshot>),
+    advice: &Advice,
+) -> Result<(), Failure> {
+    if !global.quiet {
+        if let Some(look) = look.filter(|look| look.origin != Origin::Live) {
+            comment(screen, &look.origin.to_string())?;
+        }
+        let (limit, context) = (amount(args.limit), amount(args.keep.context));
+        let head = format!("{limit} of each device, {context} of it for CUDA and its libraries");
+        comment(screen, &head)?;
+        for used in &known.used {
+            comment(screen, &known.described(used))?;
+        }
+    }
+    for variable in &advice.variables {
+        let value = shell_word(&variable.value);
+        screen.print(&Line::new().plain(format_args!("export {}={value}", variable.name)))?;
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    for note in &advice.notes {
+        comment(screen, note)?;
+    }
+    for snippet in &advice.code {
+        comment(
+            screen,
+            &format!("for {}, before its first use of a device:", snippet.framework.name()),
+        )?;
+        for line in &snippet.lines {
+            screen.print(&Line::new().plain(format_args!("#     {line}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints a comment for a shell, in lines that fit a terminal. No line of it can be anything else.
+fn comment(screen: &mut Screen, text: &str) -> Result<(), Failure> {
+    let mut line = "# ".to_owned();
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            screen.print(&Line::new().dim(&line))?;
+            line = "#   ".to_owned();
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    screen.print(&Line::new().dim(&line))
+}

@@ -1,0 +1,113 @@
+//! What is known of a command that is to keep a share of a device.
+
+use super::installed::{Installed, Python, Variables};
+use crate::args::KeepArgs;
+use gpu_allocator_policy::environment::{Advice, Framework, Keeper, READ, Used, Version};
+use gpu_allocator_policy::explain::amount;
+use gpu_core::Bytes;
+use gpu_steward::Bounding;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// What a program uses, and how that is known.
+pub(crate) struct Known {
+    pub(crate) used: Vec<Used>,
+    /// The interpreter whose packages were looked through.
+    pub(crate) python: Option<PathBuf>,
+    /// What it has installed.
+    installed: Vec<Installed>,
+}
+
+impl Known {
+    /// Finds out what a command uses; without one, what the Python of this environment has.
+    ///
+    /// A command that is not Python may start another one than that of this environment: then it
+    /// is not known which version of a framework it uses.
+    pub(super) fn of(keep: &KeepArgs, command: Option<&OsStr>, variable: Variables<'_>) -> Self {
+        let of_command = command.and_then(|command| Python::of_program(command, variable));
+        let is_its_own = command.is_none() || of_command.is_some();
+        let python = of_command.or_else(|| Python::of_environment(variable));
+        let installed = python.as_ref().map_or(Vec::new(), |python| python.installed(variable));
+        let version_of = |used: Used| Used { version: used.version.filter(|_| is_its_own), ..used };
+        let found: Vec<Used> = installed.iter().map(|one| version_of(one.used())).collect();
+        let mut used: Vec<Used> = Vec::new();
+        for named in &keep.framework {
+            let frameworks = match named.framework() {
+                None => found.clone(),
+                Some(framework) => {
+                    let known = found.iter().find(|used| used.framework == framework).copied();
+                    vec![known.unwrap_or(Used { framework, version: None })]
+                }
+            };
+            used.extend(frameworks);
+        }
+        let torch = Framework::Torch;
+        if let Some(version) = keep.torch_version {
+            used.retain(|used| used.framework != torch);
+            used.push(Used { framework: torch, version: Some(version) });
+        }
+        used.sort_by_key(|used| used.framework);
+        used.dedup_by_key(|used| used.framework);
+        Known { used, python: python.map(|python| python.path), installed }
+    }
+
+    /// Returns the version of a framework as its folder has it.
+    pub(crate) fn installed_version(&self, framework: Framework) -> Option<&str> {
+        self.installed.iter().find(|one| one.framework == framework)?.version.as_deref()
+    }
+
+    /// Names a framework that is used, its version, and who has it.
+    pub(super) fn described(&self, used: &Used) -> String {
+        let name = used.framework.name();
+        let text = self.installed_version(used.framework);
+        match (text.filter(|text| Version::parse(text) == used.version), used.version, &self.python)
+        {
+            (Some(text), _, Some(python)) => format!("{name} {text} of {}", python.display()),
+            (_, Some(version), _) => format!("{name} {}.{}", version.major, version.minor),
+            (_, None, _) => name.to_owned(),
+        }
+    }
+}
+
+/// Returns what of this program's environment bears on a limit.
+pub(super) fn inherited() -> BTreeMap<String, String> {
+    let had = |name: &str| Some((name.to_owned(), std::env::var_os(name)?));
+    let had = READ.into_iter().filter_map(had);
+    had.map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect()
+}
+
+/// Returns what is known of a command that is to keep its share; without one, of what this
+/// environment runs.
+pub(crate) fn bounding(keep: &KeepArgs, command: Option<&OsStr>) -> Bounding {
+    let variable = |name: &str| std::env::var_os(name);
+    Bounding {
+        context: keep.context,
+        used: Known::of(keep, command, &variable).used,
+        inherited: inherited(),
+    }
+}
+
+/// Says in a line what makes a job keep its share, and what that is worth.
+pub(crate) fn told(advice: &Advice, share: Bytes) -> String {
+    let share = amount(share);
+    let by = |keeper: Keeper| {
+        let kept = advice.variables.iter().filter(|variable| variable.kept_by == keeper);
+        kept.map(|variable| variable.name).collect::<Vec<_>>().join(" and ")
+    };
+    let (server, allocator) = (by(Keeper::Server), by(Keeper::Allocator));
+    let more = "gpuws mem env tells more";
+    match (server.is_empty(), allocator.is_empty()) {
+        (false, _) => format!("{share} at most by {server}, if it finds the MPS server; {more}"),
+        (true, false) => format!("{share} at most by {allocator}; that is cooperative; {more}"),
+        (true, true) if advice.code.is_empty() => {
+            let why = advice.notes.first().map_or("", String::as_str);
+            format!("mind: nothing keeps the command within {share}: {why}")
+        }
+        (true, true) => {
+            let names: Vec<&str> = advice.code.iter().map(|code| code.framework.name()).collect();
+            let names = names.join(" and ");
+            format!("mind: {names} must be told in the program to keep within {share}; {more}")
+        }
+    }
+}
