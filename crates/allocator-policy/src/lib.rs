@@ -1,9 +1,31 @@
 //! GPU memory allocators as policies over a port.
 //!
 //! The main decision is that the allocators on which nearly all GPU jobs run are implemented
-//! exactly, as sub-allocators over [`gpu_core::DeviceMemory`], and not approximated: the same code
-//! serves a Rust program on a real GPU and replays a recorded job on a modelled one. What a job
-//! would take under another policy or limit is therefore computed, not estimated.
+//! exactly, as sub-allocators over [`gpu_core::DeviceMemory`], and not approximated by a formula.
+//! What a job takes of a device follows from the order of its requests and from every rule of its
+//! allocator: one block that is split otherwise moves all that come after it. A formula for that
+//! cannot be checked, and exact rules can: a recorded job must get each block at the address that
+//! it had ([`compare`]). And since a policy sees nothing of a device but the port, the code that
+//! serves a Rust program on a real GPU is the code that replays a job on a modelled one. What a job
+//! would take under another policy or limit ([`trial`]), and how much it needs ([`need`]), is
+//! therefore computed, not estimated. The price is that a framework's next rule must be followed
+//! here; a comparison names the first decision that differs.
+//!
+//! ```
+//! use gpu_allocator_policy::{Caching, ModelMemory, Policy, Stream};
+//! use gpu_core::Bytes;
+//!
+//! let device = ModelMemory::new(Bytes::from_mib(64));
+//! let mut policy = Caching::new(device, "max_split_size_mb:32".parse()?)?;
+//! let tensor = policy.allocate(Bytes::from_mib(3), Stream(0))?;
+//! assert_eq!((policy.in_use().mib(), policy.reserved().mib()), (3, 20));
+//! policy.free(tensor)?;
+//! assert_eq!(policy.empty_cache()?, Bytes::from_mib(20));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `docs/memory.md` tells the rules of each policy with worked examples, and what each statistic
+//! means; `examples/embed.rs` is a program that records what it takes and asks what it needs.
 
 mod agreement;
 pub mod bfc;

@@ -47,9 +47,9 @@ impl Events for Work {
 
 /// The policy of an example.
 pub(crate) enum Subject {
-    Caching(Caching<ModelMemory, Work>, Work),
-    Bfc(Bfc<ModelMemory>),
-    StreamOrdered(StreamOrdered<ModelMemory>),
+    Caching(Box<Caching<ModelMemory, Work>>, Work),
+    Bfc(Box<Bfc<ModelMemory>>),
+    StreamOrdered(Box<StreamOrdered<ModelMemory>>),
     /// A policy on each part of a device, or on the whole.
     Direct(Vec<Box<dyn Policy>>),
 }
@@ -67,19 +67,19 @@ impl Subject {
                 let settings: caching::Settings = settings.parse().expect("settings");
                 let work = Work::default();
                 let caching = Caching::with_events(memory, settings, work.clone());
-                Subject::Caching(caching.expect("the device tells its size"), work)
+                Subject::Caching(Box::new(caching.expect("the device tells its size")), work)
             }
             "bfc" => {
                 let mut set = bfc::Settings::default();
                 for (key, value) in settings.split(", ").filter_map(|pair| pair.split_once('=')) {
                     set.set(key, value).expect("it is a setting");
                 }
-                Subject::Bfc(Bfc::new(memory, set).expect("the device tells its size"))
+                Subject::Bfc(Box::new(Bfc::new(memory, set).expect("the device tells its size")))
             }
-            "stream-ordered" => Subject::StreamOrdered(StreamOrdered::new(
-                memory,
-                stream_ordered::Settings::default(),
-            )),
+            "stream-ordered" => {
+                let pool = StreamOrdered::new(memory, stream_ordered::Settings::default());
+                Subject::StreamOrdered(Box::new(pool))
+            }
             "direct" => Subject::Direct(vec![Box::new(Direct::new(memory))]),
             "logical" => {
                 let limits: Vec<_> = settings.split(", ").map(|part| Bytes(bytes(part))).collect();
@@ -92,9 +92,9 @@ impl Subject {
 
     pub(crate) fn policy(&mut self, part: usize) -> &mut dyn Policy {
         match self {
-            Subject::Caching(caching, _) => caching,
-            Subject::Bfc(bfc) => bfc,
-            Subject::StreamOrdered(pool) => pool,
+            Subject::Caching(caching, _) => caching.as_mut(),
+            Subject::Bfc(bfc) => bfc.as_mut(),
+            Subject::StreamOrdered(pool) => pool.as_mut(),
             Subject::Direct(parts) => parts[part].as_mut(),
         }
     }
