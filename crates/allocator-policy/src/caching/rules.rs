@@ -66,7 +66,8 @@ impl Rules {
         size.max(1).next_multiple_of(MIN_BLOCK)
     }
 
-    /// Rounds to a division of a power of two: with 4 divisions 1200 becomes 1280.
+    /// Rounds to a division of a power of two, unless that is below 512 bytes: with 4 divisions 5000
+    /// becomes 5120 and 1200 becomes 1536.
     fn round_up(&self, size: u64) -> u64 {
         let divisions = self.divisions[size.ilog2().saturating_sub(20).min(15) as usize];
         if divisions <= 1 || size <= MIN_BLOCK * divisions {

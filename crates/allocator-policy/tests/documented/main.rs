@@ -8,7 +8,7 @@ mod amount;
 mod subject;
 
 use amount::{amount, bytes};
-use gpu_allocator_policy::Allocation;
+use gpu_allocator_policy::{Allocation, Retired};
 use std::collections::BTreeMap;
 use subject::Subject;
 
@@ -41,57 +41,92 @@ fn examples(text: &str) -> Vec<Example> {
     examples
 }
 
-/// Does what the first column of a row says; returns the columns that follow.
-fn done(
-    subject: &mut Subject,
-    live: &mut BTreeMap<String, (usize, Allocation)>,
-    step: &str,
-) -> [String; 3] {
-    let words: Vec<&str> = step.split(' ').collect();
-    let none = || "–".to_owned();
-    let (place, size, part) = match words[..] {
-        ["free", name] => {
-            let (part, allocation) = live.remove(name).expect("it is live");
-            subject.policy(part).free(allocation).expect("it is the policy's");
-            (none(), none(), part)
-        }
-        ["empty", "the", "cache"] => {
-            subject.policy(0).empty_cache().expect("the device works");
-            (none(), none(), 0)
-        }
-        ["synchronize"] => {
-            subject.synchronize();
-            (none(), none(), 0)
-        }
-        ["stream", number, "uses", name] => {
-            subject.record(&live[name].1, number.parse().expect("it is a number"));
-            (none(), none(), 0)
-        }
-        ["stream", number, "is", "done"] => {
-            subject.finish(number.parse().expect("it is a number"));
-            (none(), none(), 0)
-        }
-        [name, "=", number, unit, ref rest @ ..] => {
-            let (stream, part) = match *rest {
-                [] => (0, 0),
-                ["on", "stream", number] => (number.parse().expect("it is a number"), 0),
-                ["in", "part", number] => (0, number.parse().expect("it is a number")),
-                _ => panic!("'{step}'"),
-            };
-            let asked = bytes(&format!("{number} {unit}"));
-            match subject.allocate(part, asked, stream) {
-                Some(allocation) => {
-                    let place = amount(allocation.address() - subject::BASE);
-                    let size = amount(allocation.size().0);
-                    live.insert(name.to_owned(), (part, allocation));
-                    (place, size, part)
-                }
-                None => (none(), "refused".to_owned(), part),
+/// A program that does what the first column says.
+struct Program {
+    subject: Subject,
+    /// What it has, by name, and in which part of the device.
+    live: BTreeMap<String, (usize, Allocation)>,
+    /// What it gave back while work may still use it.
+    retired: BTreeMap<String, (usize, Retired)>,
+}
+
+impl Program {
+    fn on(description: &str) -> Self {
+        let subject = Subject::named(description);
+        Program { subject, live: BTreeMap::new(), retired: BTreeMap::new() }
+    }
+
+    /// Does what a row says; returns the columns that follow.
+    fn step(&mut self, step: &str) -> [String; 3] {
+        let words: Vec<&str> = step.split(' ').collect();
+        let part = match words[..] {
+            ["free", name] => {
+                let (part, allocation) = self.live.remove(name).expect("it is live");
+                self.subject.policy(part).free(allocation).expect("it is the policy's");
+                part
             }
-        }
-        _ => panic!("'{step}'"),
-    };
-    [place, size, amount(subject.policy(part).reserved().0)]
+            ["retire", name] => {
+                let (part, allocation) = self.live.remove(name).expect("it is live");
+                let retired = self.subject.policy(part).retire(allocation);
+                self.retired.insert(name.to_owned(), (part, retired.expect("it is the policy's")));
+                part
+            }
+            ["complete", name] => {
+                let (part, retired) = self.retired.remove(name).expect("it was retired");
+                self.subject.policy(part).complete(retired).expect("it is the policy's");
+                part
+            }
+            ["empty", "the", "cache"] => {
+                self.subject.policy(0).empty_cache().expect("the device works");
+                0
+            }
+            ["synchronize"] => {
+                self.subject.synchronize();
+                0
+            }
+            ["stream", number, "uses", name] => {
+                self.subject.record(&self.live[name].1, parsed(number));
+                0
+            }
+            ["stream", number, "is", "done"] => {
+                self.subject.finish(parsed(number));
+                0
+            }
+            [name, "=", number, unit, ref rest @ ..] => {
+                return self.take(name, bytes(&format!("{number} {unit}")), rest);
+            }
+            _ => panic!("'{step}'"),
+        };
+        ["–".to_owned(), "–".to_owned(), self.held(part)]
+    }
+
+    fn take(&mut self, name: &str, size: u64, how: &[&str]) -> [String; 3] {
+        let (part, given) = match *how {
+            [] => (0, self.subject.allocate(0, size, 0)),
+            ["on", "stream", stream] => (0, self.subject.allocate(0, size, parsed(stream))),
+            ["in", "part", part] => (parsed(part), self.subject.allocate(parsed(part), size, 0)),
+            ["behind"] => (0, self.subject.allocate_behind(size)),
+            _ => panic!("'{name}' taken {how:?}"),
+        };
+        let (place, length) = match given {
+            Some(allocation) => {
+                let place = amount(allocation.address() - subject::BASE);
+                let length = amount(allocation.size().0);
+                self.live.insert(name.to_owned(), (part, allocation));
+                (place, length)
+            }
+            None => ("–".to_owned(), "refused".to_owned()),
+        };
+        [place, length, self.held(part)]
+    }
+
+    fn held(&mut self, part: usize) -> String {
+        amount(self.subject.policy(part).reserved().0)
+    }
+}
+
+fn parsed<T: std::str::FromStr>(number: &str) -> T {
+    number.parse().ok().expect("it is a number")
 }
 
 #[test]
@@ -103,9 +138,9 @@ fn the_worked_examples_are_what_the_policies_decide() {
     }
     for Example { on, rows } in examples {
         assert!(rows.len() > 2, "{on}: the table is there");
-        let (mut subject, mut live) = (Subject::named(&on), BTreeMap::new());
+        let mut program = Program::on(&on);
         for [step, documented @ ..] in rows {
-            let found = done(&mut subject, &mut live, &step.replace('`', ""));
+            let found = program.step(&step.replace('`', ""));
             assert_eq!(documented, found, "{on}: {step}");
         }
     }

@@ -101,11 +101,13 @@ impl Subject {
 
     /// Asks for memory; `None` where there is none.
     pub(crate) fn allocate(&mut self, part: usize, size: u64, stream: u64) -> Option<Allocation> {
-        match self.policy(part).allocate(Bytes(size), Stream(stream)) {
-            Ok(allocation) => Some(allocation),
-            Err(Failure::OutOfMemory(_)) => None,
-            Err(other) => panic!("{other}"),
-        }
+        granted(self.policy(part).allocate(Bytes(size), Stream(stream)))
+    }
+
+    /// Asks for memory for work that runs behind all that may use retired memory.
+    pub(crate) fn allocate_behind(&mut self, size: u64) -> Option<Allocation> {
+        let Subject::Bfc(bfc) = self else { panic!("it has timestamps") };
+        granted(bfc.allocate_behind(Bytes(size)))
     }
 
     pub(crate) fn synchronize(&mut self) {
@@ -121,5 +123,13 @@ impl Subject {
     pub(crate) fn finish(&mut self, stream: u64) {
         let Subject::Caching(_, work) = self else { panic!("it has streams") };
         work.finish(stream);
+    }
+}
+
+fn granted(given: Result<Allocation, Failure>) -> Option<Allocation> {
+    match given {
+        Ok(allocation) => Some(allocation),
+        Err(Failure::OutOfMemory(_)) => None,
+        Err(other) => panic!("{other}"),
     }
 }
