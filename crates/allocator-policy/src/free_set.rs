@@ -3,20 +3,21 @@
 //! Both PyTorch's allocator and TensorFlow's take the smallest block that suffices and, among
 //! equals, the one at the lowest address; TensorFlow's bins divide that order and do not change it.
 //! The blocks lie in classes of size, eight to each power of two, and a bitmap names the classes
-//! that hold any, so that the usual operation touches a few cache lines. A class with many blocks
-//! is a tree: no operation costs more than the logarithm of what is free.
+//! that hold any. The first block of each class, which is nearly always the one that is asked for,
+//! lies apart from those behind it, so that the usual operation touches a few cache lines. Many
+//! blocks behind a first one are a tree: no operation costs more than the logarithm of what is free.
 
-use crate::blocks::BlockId;
+use crate::blocks::{BlockId, NONE};
 use std::collections::BTreeMap;
 
 /// Classes to each power of two, as a power of two itself.
 const STEPS: u32 = 3;
-/// Classes there are: sizes below 2^STEPS have one each.
-const CLASSES: usize = ((64 - STEPS as usize) + 1) << STEPS;
-/// How many blocks of a class lie in a row.
+/// How many classes there are at least; a power of two, so that a number is kept below it by a mask.
+const CLASSES: usize = ((64 - STEPS as usize) << STEPS).next_power_of_two();
+/// How many blocks lie in a row behind the first.
 const MOST_IN_ROW: usize = 256;
-/// Up to here a row is looked through from its begin.
-const SHORT: usize = 8;
+/// How many blocks of a row are looked at, one by one, before it is halved.
+const NEAR: usize = 8;
 /// How few blocks of a tree become a row again.
 const FEW: usize = 64;
 
@@ -44,66 +45,71 @@ impl Free {
     }
 }
 
+/// Free blocks, ordered by size and address.
 #[derive(Debug)]
-enum Class {
+pub(crate) struct FreeSet {
+    /// Which classes hold any.
+    filled: [u64; CLASSES / 64],
+    /// Of each class that holds any, the first.
+    firsts: Box<[Free; CLASSES]>,
+    /// Of each class, those behind the first.
+    others: Box<[Others; CLASSES]>,
+}
+
+/// The blocks of a class but the first.
+#[derive(Debug)]
+enum Others {
+    /// Those that are last in order come first, so that the usual one is taken off the end.
     Row(Vec<Free>),
     Tree(BTreeMap<Key, BlockId>),
 }
 
-/// Free blocks, ordered by size and address.
-#[derive(Debug)]
-pub(crate) struct FreeSet {
-    classes: Vec<Class>,
-    filled: [u64; CLASSES.div_ceil(64)],
-}
-
 impl Default for FreeSet {
     fn default() -> Self {
-        let filled = [0; CLASSES.div_ceil(64)];
-        FreeSet { classes: Vec::new(), filled }
+        let none = Free { size: 0, address: 0, block: NONE };
+        FreeSet {
+            filled: [0; CLASSES / 64],
+            firsts: Box::new([none; CLASSES]),
+            others: Box::new([const { Others::Row(Vec::new()) }; CLASSES]),
+        }
     }
 }
 
 /// Returns the class of a size; the order of classes is that of their sizes.
+#[inline]
 fn class_of(size: u64) -> usize {
-    if size < 1 << STEPS {
-        return size as usize;
-    }
-    let exponent = size.ilog2();
-    let step = (size >> (exponent - STEPS)) & ((1 << STEPS) - 1);
-    (((exponent - STEPS + 1) as usize) << STEPS) + step as usize
+    let size = size.max(1 << STEPS);
+    let shift = size.ilog2() - STEPS;
+    let class = (u64::from(shift) << STEPS) + (size >> shift) - (1 << STEPS);
+    class as usize & (CLASSES - 1)
 }
 
 impl FreeSet {
     /// Adds a block.
+    #[inline]
     pub(crate) fn insert(&mut self, free: Free) {
-        if self.classes.is_empty() {
-            self.classes.resize_with(CLASSES, || Class::Row(Vec::new()));
+        let class = class_of(free.size);
+        let first = &mut self.firsts[class];
+        if self.filled[class / 64] & 1 << (class % 64) == 0 {
+            self.filled[class / 64] |= 1 << (class % 64);
+            *first = free;
+            return;
         }
-        let number = class_of(free.size);
-        self.filled[number / 64] |= 1 << (number % 64);
-        self.classes[number].insert(free);
+        let behind = if free.key() < first.key() { std::mem::replace(first, free) } else { free };
+        self.others[class].insert(behind);
     }
 
     /// Removes a block; tells whether it was there.
+    #[inline]
     pub(crate) fn remove(&mut self, size: u64, address: u64) -> bool {
-        let number = class_of(size);
-        let Some(class) = self.classes.get_mut(number) else { return false };
-        let removed = class.remove(key(size, address));
-        if removed && class.is_empty() {
-            self.filled[number / 64] &= !(1 << (number % 64));
-        }
-        removed
+        let class = class_of(size);
+        self.holds(class) && self.remove_of(class, key(size, address))
     }
 
     /// Returns the first block in order of at least `size` bytes.
+    #[inline]
     pub(crate) fn best_fit(&self, size: u64) -> Option<Free> {
-        let number = class_of(size);
-        let class = self.classes.get(number)?;
-        class.first_from(key(size, 0)).or_else(|| {
-            let next = self.next_filled(number + 1)?;
-            self.classes[next].first_from(0)
-        })
+        self.from(key(size, 0)).map(|(_, best)| best)
     }
 
     /// Removes the first block in order of at least `size` bytes, if it is fit; returns it, or the
@@ -112,45 +118,72 @@ impl FreeSet {
     pub(crate) fn take_best_fit(
         &mut self,
         size: u64,
-        fit: impl Fn(&Free) -> bool,
+        fit: impl FnOnce(&Free) -> bool,
     ) -> Result<Option<Free>, Free> {
-        let mut number = class_of(size);
-        let mut from = key(size, 0);
-        loop {
-            let Some(class) = self.classes.get_mut(number) else { return Ok(None) };
-            if let Some(best) = class.take_first_from(from, &fit)? {
-                if class.is_empty() {
-                    self.filled[number / 64] &= !(1 << (number % 64));
-                }
-                return Ok(Some(best));
-            }
-            let Some(next) = self.next_filled(number + 1) else { return Ok(None) };
-            (number, from) = (next, 0);
+        let Some((class, best)) = self.from(key(size, 0)) else { return Ok(None) };
+        if !fit(&best) {
+            return Err(best);
         }
+        self.remove_of(class, best.key());
+        Ok(Some(best))
     }
 
     /// Returns the block that follows another in order.
     pub(crate) fn after(&self, free: Free) -> Option<Free> {
-        let number = class_of(free.size);
-        let class = self.classes.get(number)?;
-        class.first_from(free.key() + 1).or_else(|| {
-            let next = self.next_filled(number + 1)?;
-            self.classes[next].first_from(0)
-        })
+        self.from(free.key() + 1).map(|(_, next)| next)
     }
 
     /// Returns the last block in order: the largest.
     pub(crate) fn largest(&self) -> Option<Free> {
         let word = self.filled.iter().rposition(|word| *word != 0)?;
-        let number = word * 64 + 63 - self.filled[word].leading_zeros() as usize;
-        self.classes[number].last()
+        let class = word * 64 + 63 - self.filled[word].leading_zeros() as usize;
+        self.others[class].last().or(Some(self.firsts[class]))
     }
 
     /// Visits the blocks in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Free> + '_ {
-        self.classes.iter().flat_map(Class::iter)
+        let filled = (0..CLASSES).filter(|class| self.holds(*class));
+        filled
+            .flat_map(|class| std::iter::once(self.firsts[class]).chain(self.others[class].iter()))
     }
 
+    #[inline]
+    fn holds(&self, class: usize) -> bool {
+        self.filled[class / 64] & 1 << (class % 64) != 0
+    }
+
+    /// Returns the first block at a key or behind it in order, and its class.
+    #[inline]
+    fn from(&self, key: Key) -> Option<(usize, Free)> {
+        let class = class_of((key >> 64) as u64);
+        if self.holds(class) {
+            let first = self.firsts[class];
+            if first.key() >= key {
+                return Some((class, first));
+            }
+            if let Some(other) = self.others[class].from(key) {
+                return Some((class, other));
+            }
+        }
+        let next = self.next_filled(class + 1)?;
+        Some((next, self.firsts[next]))
+    }
+
+    /// Removes a block of a class that holds any; tells whether it was there.
+    #[inline]
+    fn remove_of(&mut self, class: usize, key: Key) -> bool {
+        let first = &mut self.firsts[class];
+        if first.key() != key {
+            return self.others[class].remove(key);
+        }
+        match self.others[class].pop() {
+            Some(next) => *first = next,
+            None => self.filled[class / 64] &= !(1 << (class % 64)),
+        }
+        true
+    }
+
+    #[inline]
     fn next_filled(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = *self.filled.get(word)? & (u64::MAX << (from % 64));
@@ -162,117 +195,97 @@ impl FreeSet {
     }
 }
 
-impl Class {
-    fn is_empty(&self) -> bool {
+impl Others {
+    fn insert(&mut self, free: Free) {
         match self {
-            Class::Row(row) => row.is_empty(),
-            Class::Tree(tree) => tree.is_empty(),
+            Others::Row(row) if row.len() < MOST_IN_ROW => {
+                let place = count_from(row, free.key());
+                if place == row.len() {
+                    row.push(free);
+                } else {
+                    row.insert(place, free);
+                }
+            }
+            _ => self.insert_in_tree(free),
         }
     }
 
-    fn insert(&mut self, free: Free) {
-        match self {
-            Class::Row(row) if row.len() <= SHORT => {
-                row.push(free);
-                let mut place = row.len() - 1;
-                while place > 0 && row[place - 1].key() > free.key() {
-                    row[place] = row[place - 1];
-                    place -= 1;
-                }
-                row[place] = free;
-            }
-            Class::Row(row) if row.len() < MOST_IN_ROW => {
-                let place = place(row, free.key());
-                row.insert(place, free);
-            }
-            Class::Row(row) => {
-                let mut tree: BTreeMap<_, _> =
-                    row.iter().map(|free| (free.key(), free.block)).collect();
-                tree.insert(free.key(), free.block);
-                *self = Class::Tree(tree);
-            }
-            Class::Tree(tree) => {
-                tree.insert(free.key(), free.block);
-            }
+    #[cold]
+    fn insert_in_tree(&mut self, free: Free) {
+        if let Others::Row(row) = self {
+            *self = Others::Tree(row.iter().map(|free| (free.key(), free.block)).collect());
         }
+        if let Others::Tree(tree) = self {
+            tree.insert(free.key(), free.block);
+        }
+    }
+
+    /// Removes the first block.
+    #[inline]
+    fn pop(&mut self) -> Option<Free> {
+        match self {
+            Others::Row(row) => row.pop(),
+            Others::Tree(_) => self.pop_of_tree(),
+        }
+    }
+
+    #[cold]
+    fn pop_of_tree(&mut self) -> Option<Free> {
+        let first = self.from(0)?;
+        self.remove(first.key());
+        Some(first)
     }
 
     fn remove(&mut self, key: Key) -> bool {
         match self {
-            Class::Row(row) => {
-                let place = place(row, key);
+            Others::Row(row) => {
+                let place = count_from(row, key).wrapping_sub(1);
                 let found = row.get(place).is_some_and(|free| free.key() == key);
                 if found {
                     row.remove(place);
                 }
                 found
             }
-            Class::Tree(tree) => {
+            Others::Tree(tree) => {
                 let found = tree.remove(&key).is_some();
                 if tree.len() <= FEW {
-                    *self = Class::Row(self.iter().collect());
+                    *self = Others::Row(tree.iter().rev().map(free).collect());
                 }
                 found
             }
         }
     }
 
-    fn first_from(&self, key: Key) -> Option<Free> {
+    fn from(&self, key: Key) -> Option<Free> {
         match self {
-            Class::Row(row) => row.get(place(row, key)).copied(),
-            Class::Tree(tree) => tree.range(key..).next().map(free),
+            Others::Row(row) => row[..count_from(row, key)].last().copied(),
+            Others::Tree(tree) => tree.range(key..).next().map(free),
         }
-    }
-
-    #[inline]
-    fn take_first_from(
-        &mut self,
-        key: Key,
-        fit: impl Fn(&Free) -> bool,
-    ) -> Result<Option<Free>, Free> {
-        let first = match self {
-            Class::Row(row) => {
-                let place = place(row, key);
-                match row.get(place).copied() {
-                    Some(first) if fit(&first) => {
-                        row.remove(place);
-                        return Ok(Some(first));
-                    }
-                    first => first,
-                }
-            }
-            Class::Tree(_) => self.first_from(key),
-        };
-        let Some(first) = first else { return Ok(None) };
-        if !fit(&first) {
-            return Err(first);
-        }
-        self.remove(first.key());
-        Ok(Some(first))
     }
 
     fn last(&self) -> Option<Free> {
         match self {
-            Class::Row(row) => row.last().copied(),
-            Class::Tree(tree) => tree.last_key_value().map(free),
+            Others::Row(row) => row.first().copied(),
+            Others::Tree(tree) => tree.last_key_value().map(free),
         }
     }
 
     fn iter(&self) -> Box<dyn Iterator<Item = Free> + '_> {
         match self {
-            Class::Row(row) => Box::new(row.iter().copied()),
-            Class::Tree(tree) => Box::new(tree.iter().map(free)),
+            Others::Row(row) => Box::new(row.iter().rev().copied()),
+            Others::Tree(tree) => Box::new(tree.iter().map(free)),
         }
     }
 }
 
-/// Returns where in a row a key belongs.
+/// Returns how many blocks of a row are at a key or behind it in order.
 #[inline]
-fn place(row: &[Free], key: Key) -> usize {
-    if row.len() <= SHORT {
-        return row.iter().map(|free| usize::from(free.key() < key)).sum();
+fn count_from(row: &[Free], key: Key) -> usize {
+    let far = row.len().saturating_sub(NEAR);
+    match row[far..].iter().rposition(|free| free.key() >= key) {
+        Some(place) => far + place + 1,
+        None => row[..far].partition_point(|free| free.key() >= key),
     }
-    row.partition_point(|free| free.key() < key)
 }
 
 fn free((&key, &block): (&Key, &BlockId)) -> Free {
