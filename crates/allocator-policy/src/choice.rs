@@ -26,7 +26,7 @@ pub enum Choice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// There is none of that name.
-    #[error("find the policy '{0}': there are {names}", names = Choice::NAMES.join(", "))]
+    #[error("find the policy '{0}': {meant}", meant = meant(.0))]
     Unknown(String),
     /// PyTorch's allocator has no such setting.
     #[error(transparent)]
@@ -45,6 +45,14 @@ pub enum ChoiceError {
     /// There is nothing to set.
     #[error("set '{0}': a policy that asks the device for each request has no settings")]
     Nothing(String),
+}
+
+/// Returns what to name in place of a name that there is not.
+fn meant(unknown: &str) -> String {
+    match caching::nearest(unknown, Choice::NAMES.into_iter()) {
+        Some(name) => format!("did you mean '{name}'?"),
+        None => format!("there are {}", Choice::NAMES.join(", ")),
+    }
 }
 
 impl Choice {

@@ -51,4 +51,40 @@ impl Shortage {
     pub fn cached(&self) -> Bytes {
         self.reserved.saturating_sub(self.in_use)
     }
+
+    /// Returns what is cached, and what the policy may still take of the device as far as that is
+    /// told.
+    pub fn free(&self) -> Bytes {
+        let within = self.limit.map(|limit| limit.saturating_sub(self.reserved));
+        let left = within.into_iter().chain(self.device_free).min().unwrap_or_default();
+        self.cached() + left
+    }
+
+    /// Tells whether enough was free, but not in one piece.
+    pub fn is_fragmented(&self) -> bool {
+        self.free() >= self.asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_still_be_taken_is_free_too() {
+        let mib = Bytes::from_mib;
+        let short = Shortage {
+            asked: mib(36),
+            limit: Some(mib(150)),
+            device_free: Some(mib(500)),
+            reserved: mib(140),
+            in_use: mib(106),
+            ..Shortage::default()
+        };
+        assert_eq!((short.cached(), short.free(), short.is_fragmented()), (mib(34), mib(44), true));
+        let less = Shortage { device_free: Some(mib(1)), ..short };
+        assert_eq!((less.free(), less.is_fragmented()), (mib(35), false));
+        let untold = Shortage { limit: None, device_free: None, ..short };
+        assert_eq!(untold.free(), mib(34));
+    }
 }

@@ -24,6 +24,7 @@ mod summary;
 pub use adopt::{Adopted, Misfit};
 pub use events::{Event, Events, NoWork};
 pub use pools::PoolError;
+pub(crate) use settings::nearest;
 pub use settings::{SettingError, Settings};
 pub use shelves::PoolId;
 pub use statistics::{Pools, Stat, Statistics};

@@ -23,12 +23,12 @@ pub(super) struct Band {
 
 /// Returns the bands of the largest allocations.
 ///
-/// `place` tells where on the axis a time is, `last` is the time of the end.
+/// `place` tells where on the axis a time is, `end` where the job ended.
 pub(super) fn stack(
     lives: &[Life],
     scale: &Scale,
     place: impl Fn(usize) -> i64,
-    last: usize,
+    end: i64,
 ) -> Vec<Band> {
     // What is less than half a unit high cannot be seen.
     let mut largest: Vec<usize> =
@@ -36,7 +36,7 @@ pub(super) fn stack(
     largest.sort_by_key(|life| (std::cmp::Reverse(lives[*life].size), *life));
     largest.truncate(MOST);
     loop {
-        let bands = stacked(&largest, lives, &place, last);
+        let bands = stacked(&largest, lives, &place, end);
         let corners: usize = bands.iter().map(|band| band.steps.len()).sum();
         if corners <= MOST_CORNERS || largest.len() <= 1 {
             return bands;
@@ -45,12 +45,7 @@ pub(super) fn stack(
     }
 }
 
-fn stacked(
-    chosen: &[usize],
-    lives: &[Life],
-    place: &impl Fn(usize) -> i64,
-    last: usize,
-) -> Vec<Band> {
+fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end: i64) -> Vec<Band> {
     let mut changes: Vec<(usize, bool, usize)> = Vec::with_capacity(2 * chosen.len());
     let mut bands: Vec<Band> = Vec::with_capacity(chosen.len());
     for (band, &life) in chosen.iter().enumerate() {
@@ -59,12 +54,7 @@ fn stacked(
         if let Some(to) = to {
             changes.push((to, false, band));
         }
-        bands.push(Band {
-            life,
-            steps: Vec::new(),
-            end: place(to.unwrap_or(last)),
-            is_dark: false,
-        });
+        bands.push(Band { life, steps: Vec::new(), end: to.map_or(end, place), is_dark: false });
     }
     // Of what was there at the start, what stays longest lies lowest.
     let stays = |band: usize| lives[chosen[band]].to.unwrap_or(usize::MAX);
@@ -114,7 +104,7 @@ mod tests {
     #[test]
     fn what_lies_above_comes_down_when_memory_is_freed() {
         let lives = [life(10, 1, Some(4)), life(20, 2, Some(6)), life(5, 3, None)];
-        let bands = stack(&lives, &SCALE, |time| time as i64 * 100, 9);
+        let bands = stack(&lives, &SCALE, |time| time as i64 * 100, 900);
         let of = |life: usize| bands.iter().find(|band| band.life == life).expect("it is large");
         assert_eq!((of(0).steps.clone(), of(0).end), (vec![(100, 0)], 400));
         assert_eq!(of(1).steps, [(200, 10), (400, 0)]);
@@ -125,7 +115,7 @@ mod tests {
     fn what_cannot_be_seen_is_no_band_and_what_moves_at_one_place_moves_once() {
         let small = Scale { top: 100_000, ..SCALE };
         let lives = [life(60, 0, Some(3)), life(30_000, 0, Some(4)), life(40_000, 1, None)];
-        let bands = stack(&lives, &small, |_| 7, 9);
+        let bands = stack(&lives, &small, |_| 7, 7);
         assert_eq!(bands.len(), 2);
         assert_eq!(bands[0], Band { life: 2, steps: vec![(7, 0)], end: 7, is_dark: false });
     }

@@ -23,8 +23,8 @@ const LABEL: i64 = 44;
 struct Graph<'a, 'b> {
     timeline: &'b Timeline<'a>,
     scale: Scale,
-    /// After how many steps the replay ended.
-    last: usize,
+    /// Where the replay ended, in tenths.
+    end: i64,
     svg: String,
 }
 
@@ -34,13 +34,18 @@ pub(super) fn draw(timeline: &Timeline<'_>) -> String {
     // A limit far above would leave nothing to see beneath.
     let limit = timeline.limit.map(|limit| limit.0).filter(|limit| *limit <= peak / 2 * 3 + 1);
     let top = peak.max(limit.unwrap_or(0));
+    // What the last event did is to be seen, too.
     let events = timeline.trace.events.len() as u64;
+    let events = events + events / 100 + 1;
     let top = top.saturating_add(top / 25);
     let mut scale = Scale { events, top, base: 0 };
-    let last = timeline.history.used.len().saturating_sub(1);
     let place = |time| scale.x(timeline.place(time));
-    let bands = bands::stack(&timeline.history.lives, &scale, place, last);
-    let mut graph = Graph { timeline, scale, last, svg: String::new() };
+    let end = match timeline.outcome.survived() {
+        true => scale.x(events as usize),
+        false => place(timeline.map_time()),
+    };
+    let bands = bands::stack(&timeline.history.lives, &scale, place, end);
+    let mut graph = Graph { timeline, scale, end, svg: String::new() };
     let keys = graph.legend(bands.len(), limit.is_some());
     scale.base = keys + LABEL + spans.len() as i64 * SPAN + PLOT.1;
     graph.scale = scale;
@@ -145,7 +150,7 @@ impl Graph<'_, '_> {
             path.move_to(self.x(0), base);
             path.upright(self.scale.y(first));
             self.follow(&mut path, values);
-            path.across(self.x(self.last).max(self.x(0) + 5));
+            path.across(self.end.max(self.x(0) + 5));
             path.upright(base);
             path.close();
         }
@@ -190,7 +195,7 @@ impl Graph<'_, '_> {
         }
         path.close();
         // Equal sizes have one hue, in turn light and dark so that neighbours are told apart.
-        let hue = ((life.size / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % HUES;
+        let hue = ((life.size / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) % HUES;
         let tone = 2 * hue + u64::from(band.is_dark);
         // The outline of a thin one would hide it.
         let thin = if self.scale.height(life.size) < 30 { " thin" } else { "" };
@@ -207,7 +212,7 @@ impl Graph<'_, '_> {
         let mut path = Path::default();
         path.move_to(self.x(0), self.scale.y(first));
         self.follow(&mut path, values);
-        path.across(self.x(self.last).max(self.x(0) + 5));
+        path.across(self.end.max(self.x(0) + 5));
         self.put(format_args!("<path class=\"reserved\" d=\"{}\"/>", path.text()));
     }
 
@@ -216,7 +221,7 @@ impl Graph<'_, '_> {
         if self.timeline.outcome.survived() {
             return;
         }
-        let (from, to) = (self.x(self.last), (WIDTH - RIGHT) * 10);
+        let (from, to) = (self.end, (WIDTH - RIGHT) * 10);
         let top = self.scale.base - PLOT.1;
         self.put(format_args!(
             "<rect class=\"beyond\" x=\"{}\" y=\"{top}\" width=\"{}\" height=\"{}\"><title>the job did not come this far</title></rect>",

@@ -100,12 +100,11 @@ impl<'a> Timeline<'a> {
         self.outcome.peak_step.map_or(0, |step| step + 1)
     }
 
-    /// Returns the place in the recording that so many steps lead to, in events.
+    /// Returns the event of the recording that so many steps lead to, counted from 0.
     fn place(&self, time: usize) -> usize {
-        match time.checked_sub(1) {
-            Some(step) => self.workload.events.get(step).map_or(0, |event| *event as usize + 1),
-            None => 0,
-        }
+        let step = time.checked_sub(1);
+        let event = step.and_then(|step| self.workload.events.get(step));
+        event.map_or(0, |event| *event as usize)
     }
 }
 

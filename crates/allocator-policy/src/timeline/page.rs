@@ -15,7 +15,7 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT_DIGEST: &str = "3OWH5273GQ3qCS3s2fFgGMe0kTASd88mvh1VYk+tSok=";
 const STYLE_DIGESTS: [&str; 2] = [
     "yYrEV6p0x71lldb88ssnIh3n4H94EppCH7LaAnef32Q=",
-    "BtUox6GcatFSEIQWhbJYm964TOXvHiHZfZDy01h8bSY=",
+    "uLIODvKiWppgbwV3qjFNdzzoPiPwi0b9afBiJY7Ohq0=",
 ];
 /// How many of the largest allocations at the peak are listed.
 const LISTED: usize = 25;

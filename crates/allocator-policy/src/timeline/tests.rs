@@ -80,13 +80,13 @@ fn a_picture_says_what_it_shows() {
     assert!(titles.contains(&"GPU memory of job.pickle under caching"), "{titles:?}");
     let bands: Vec<_> = titles.iter().filter(|title| title.contains("forward, a/b.py:7")).collect();
     assert_eq!(bands.len(), 4, "{titles:?}");
-    assert!(bands.iter().any(|band| band.starts_with("100 MiB, from event 1, free at event 3\n")));
+    assert!(bands.iter().any(|band| band.starts_with("100 MiB, from event 0, free at event 2\n")));
     assert!(
         titles.iter().any(|title| title.starts_with("cache emptied by the program")),
         "{titles:?}"
     );
     let words = all("text").join("\n");
-    for told in ["peak: 152 MiB reserved, 81 MiB allocated", "The segments at the peak, event 6"] {
+    for told in ["peak: 152 MiB reserved, 81 MiB allocated", "The segments at the peak, event 5"] {
         assert!(words.contains(told), "{words}");
     }
     assert!(all("desc")[0].contains("It came to its end."));
@@ -99,8 +99,8 @@ fn a_job_that_ran_out_of_memory_says_where_and_for_what() {
     let svg = drawn(&recording(&job, "f"), Some(128), |timeline| timeline.svg());
     for told in [
         "failed when it was recorded: 900 MiB",
-        "out of memory: 50 MiB at event 3",
-        "The segments where memory ran out, event 3",
+        "out of memory: 50 MiB at event 2",
+        "The segments where memory ran out, event 2",
         "50 MiB asked for in vain",
         "the job did not come this far",
         "limit 128 MiB",

@@ -69,7 +69,8 @@ pub(crate) struct ReplayArgs {
     /// The most that the allocator may take of the device (40GiB, 500MiB).
     #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
     pub(crate) limit: Option<Bytes>,
-    /// All memory of the device (80GiB); as much as it takes where nothing is said.
+    /// All memory of the device for this job alone (80GiB): what gpuws status shows as total, less
+    /// what others use there; as much as it takes where nothing is said.
     #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
     pub(crate) device_memory: Option<Bytes>,
     /// Only this device, by the number that the program gave it.
@@ -88,10 +89,12 @@ pub(crate) struct FitArgs {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) policies: PolicyArgs,
-    /// All memory of the device on which they should fit (80GiB).
+    /// All memory of the device on which they should fit (80GiB): what gpuws status shows as
+    /// total, less what others use there.
     #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
     pub(crate) device_memory: Option<Bytes>,
-    /// What each process takes beside its allocator, for CUDA and its libraries.
+    /// What each process takes beside its allocator, for CUDA and its libraries; a recording does
+    /// not tell it, so 512 MiB are assumed.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::claims::size)]
     pub(crate) context: Bytes,
 }

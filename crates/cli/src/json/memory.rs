@@ -134,7 +134,7 @@ impl<'a> Tried<'a> {
         let ended = |stop: Stop| Ended {
             event_index: stop.step.and_then(|step| replays.job.workload.events.get(step).copied()),
             shortage: stop.shortage,
-            fragmented: stop.shortage.cached() >= stop.shortage.asked,
+            fragmented: stop.shortage.is_fragmented(),
             saved_by: run
                 .savers
                 .iter()

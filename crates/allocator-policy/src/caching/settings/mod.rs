@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use text::{divisions, in_force, mebibytes, nearest, number, pairs, plain, truth};
+pub(crate) use text::nearest;
+use text::{divisions, in_force, mebibytes, number, pairs, plain, truth};
 
 /// How many sizes have divisions of their own: from 1 MiB to 32 GiB and more.
 const INTERVALS: usize = 16;

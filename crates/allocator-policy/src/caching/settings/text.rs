@@ -90,7 +90,7 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// Returns the known name that was perhaps meant.
-pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let known = known.map(|name| (distance(unknown, name), name));
     let near = known.filter(|(distance, name)| *distance <= name.len() / 3);
     near.min().map(|(_, name)| name)

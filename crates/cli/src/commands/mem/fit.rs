@@ -1,12 +1,12 @@
 //! `gpuws mem fit`: the least memory that recorded jobs need.
 
-use super::jobs::{Job, choices};
+use super::jobs::{Job, choices, file_name, without_settings};
 use super::spark::Spark;
 use crate::args::{FitArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{Fit, Fitted};
-use crate::terminal::{Align, Line, Screen, Table};
+use crate::terminal::{Align, Line, Screen, Table, progress};
 use crate::words;
 use gpu_allocator_policy::explain::amount;
 use gpu_allocator_policy::{Choice, Need, need, together, trial};
@@ -15,9 +15,14 @@ use gpu_core::Bytes;
 /// The sizes of memory, in GiB, that devices are sold with.
 const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288];
 
+/// How many events take long enough, replayed again and again, that somebody who waits is told.
+const MANY: usize = 5_000;
+
 /// What a job needs on one device.
 pub(crate) struct Needs {
     pub(crate) file: String,
+    /// The file without its folders.
+    name: String,
     pub(crate) device: u32,
     pub(crate) events: usize,
     /// What it had live at once, as it asked for it.
@@ -45,12 +50,16 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
         let job = Job::read(path)?;
         let choices = choices(&args.policies, &job)?;
         for on_device in job.devices(path, None)? {
+            if on_device.trace.events.len() > MANY {
+                progress(&format!("finding the least memory that {} needs", file_name(path)));
+            }
             let by_policy = choices
                 .iter()
                 .map(|(title, choice)| needed(&on_device.workload, title, choice))
                 .collect::<Result<_, _>>()?;
             all.push(Needs {
                 file: path.display().to_string(),
+                name: file_name(path),
                 device: on_device.trace.device,
                 events: on_device.trace.events.len(),
                 live: Bytes(on_device.workload.peak_requested()),
@@ -103,7 +112,7 @@ fn show(
 ) -> Result<(), Failure> {
     let events = words::count(needs.events, "event", "events");
     let head =
-        Line::new().accent(&needs.file).plain(format!("  {events}, device {}", needs.device));
+        Line::new().accent(&needs.name).plain(format!("  {events}, device {}", needs.device));
     screen.print(&head.dim(format!("  {} live at once", amount(needs.live))))?;
     let mut table = Table::new(&[
         ("  allocator", Align::Left),
@@ -115,12 +124,16 @@ fn show(
     for (title, need, spark) in &needs.by_policy {
         let least = amount(need.least);
         table.row([
-            Line::new().plain(format!("  {title}")),
+            Line::new().plain(format!("  {}", without_settings(title))),
             Line::new().accent(if need.exact { least } else { format!("≤ {least}") }),
             Line::new().plain(amount(need.tight.wasted())),
             Line::new().plain(amount(need.unlimited.peak.reserved)),
             Line::new().dim(spark.draw()),
         ]);
+    }
+    if !args.policies.set.is_empty() {
+        let given = format!("{}:", args.policies.set.join(", "));
+        words::flow(screen, Line::new().plain("  With "), &given)?;
     }
     table.print(screen)?;
     let mem = needs.with_context(args.context);
@@ -129,11 +142,8 @@ fn show(
         Some(total) => format!("does not fit {}", amount(total)),
         None => devices_that_fit(needs, args.context),
     };
-    let text = format!(
-        "{verdict}, with {} for the CUDA context ({} live at once)",
-        amount(args.context),
-        amount(needs.live)
-    );
+    let text =
+        format!("{verdict}, with {} taken for the CUDA context (--context)", amount(args.context));
     words::flow(screen, Line::new(), &text)?;
     if !global.quiet {
         let next = format!("gpuws run --mem {}MiB -- COMMAND", mem.mib());
@@ -173,7 +183,7 @@ fn show_sets(
     }
     screen.print(&Line::new().plain(format!("Together in {}:", amount(total))))?;
     for set in sets {
-        let names: Vec<_> = set.iter().map(|job| all[*job].file.as_str()).collect();
+        let names: Vec<_> = set.iter().map(|job| all[*job].name.as_str()).collect();
         let sum = set.iter().map(|job| needs[*job]).sum();
         let head = Line::new().accent(format!("  {:>10}  ", amount(sum)));
         words::flow(screen, head, &names.join(" + "))?;

@@ -4,8 +4,9 @@ use super::recording;
 use crate::args::PolicyArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::words;
 use gpu_allocator_policy::caching::Settings;
-use gpu_allocator_policy::trace::{DeviceTrace, Format, Recording};
+use gpu_allocator_policy::trace::{Action, DeviceTrace, Event, Format, Recording};
 use gpu_allocator_policy::{Choice, ChoiceError, Workload};
 use std::path::Path;
 
@@ -49,18 +50,14 @@ impl Job {
         path: &Path,
         only: Option<u32>,
     ) -> Result<Vec<OnDevice<'_>>, Failure> {
-        let chosen = |trace: &&DeviceTrace| match only {
-            Some(device) => trace.device == device,
-            None => !trace.events.is_empty(),
+        let is_job = |trace: &&DeviceTrace| trace.events.iter().any(is_of_job);
+        let jobs: Vec<_> = self.recording.devices.iter().filter(is_job).collect();
+        let traces: Vec<_> = match only {
+            Some(device) => jobs.iter().copied().filter(|job| job.device == device).collect(),
+            None => jobs.clone(),
         };
-        let traces: Vec<_> = self.recording.devices.iter().filter(chosen).collect();
-        if traces.is_empty() || traces.iter().all(|trace| trace.events.is_empty()) {
-            let what = format!("find a job in '{}'", path.display());
-            let failure = Failure::new(Exit::Usage, what)
-                .with_source("nothing is recorded of what it did, only what it held");
-            return Err(failure.with_hint(
-                "torch.cuda.memory._record_memory_history() before the job, _dump_snapshot() after it",
-            ));
+        if traces.is_empty() {
+            return Err(self.without_job(path, only, &jobs));
         }
         traces
             .into_iter()
@@ -74,10 +71,38 @@ impl Job {
             .collect()
     }
 
+    /// Says why there is nothing to replay, and what to do.
+    fn without_job(&self, path: &Path, only: Option<u32>, jobs: &[&DeviceTrace]) -> Failure {
+        let failure = Failure::new(Exit::Usage, format!("find a job in '{}'", path.display()));
+        if let (Some(device), false) = (only, jobs.is_empty()) {
+            let devices: Vec<_> = jobs.iter().map(|job| job.device).collect();
+            let has = words::ranges(&devices);
+            return failure.with_source(format!("it has none on device {device}, but on {has}"));
+        }
+        let failure = failure.with_source("it tells what was held, not what the job did before");
+        failure.with_hint(match self.recording.format {
+            Format::BfcDump => "gpuws mem explain says why memory was not enough",
+            _ => {
+                "torch.cuda.memory._record_memory_history() before the job, _dump_snapshot() after it"
+            }
+        })
+    }
+
     /// Returns the allocator that recorded the job, as it was set.
     pub(crate) fn recorded_choice(&self) -> Choice {
         Choice::Caching(self.settings.clone().unwrap_or_default())
     }
+}
+
+/// Tells whether an event is something that a job does, not its allocator.
+fn is_of_job(event: &Event) -> bool {
+    matches!(event.action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
+}
+
+/// Returns what an allocator is called, without the settings that were changed by hand.
+pub(super) fn without_settings(title: &str) -> String {
+    let parts: Vec<_> = title.split(", ").filter(|part| !part.contains(['=', ':'])).collect();
+    parts.join(", ")
 }
 
 /// Returns the allocators that were asked for, with what each is called: those that were named, or

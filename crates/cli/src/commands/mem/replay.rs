@@ -1,13 +1,13 @@
 //! `gpuws mem replay`: a recorded job run again.
 
 use super::drawing::Drawing;
-use super::jobs::{Job, OnDevice, choices};
+use super::jobs::{Job, OnDevice, choices, file_name, without_settings};
 use super::spark::Spark;
 use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{Recorded, Replayed};
-use crate::terminal::{Align, Line, Screen, Table};
+use crate::terminal::{Align, Line, Screen, Table, progress};
 use crate::words;
 use gpu_allocator_policy::explain::amount;
 use gpu_allocator_policy::{Agreement, Choice, Tally, Trial, compare, savers, trial};
@@ -30,6 +30,9 @@ pub(crate) struct Replays<'a> {
     pub(crate) runs: Vec<Run>,
 }
 
+/// How many events take long enough that somebody who waits is told.
+const MANY: usize = 500_000;
+
 pub(crate) fn run(
     args: &ReplayArgs,
     global: &Global,
@@ -40,6 +43,10 @@ pub(crate) fn run(
     let choices = choices(&args.policies, &job)?;
     let mut all = Vec::new();
     for on_device in job.devices(&args.file, args.device)? {
+        if on_device.trace.events.len() > MANY {
+            let events = on_device.trace.events.len();
+            progress(&format!("replaying {events} events of {}", file_name(&args.file)));
+        }
         let agreement = agreement(&job, &on_device)?;
         let runs = choices
             .iter()
@@ -56,7 +63,19 @@ pub(crate) fn run(
         screen.json(&Replayed::of(&file, job.recording.format, recorded))?;
     } else {
         screen.together(|screen| {
-            all.iter().try_for_each(|replays| show(screen, global, args, &file, replays))
+            for (number, replays) in all.iter().enumerate() {
+                if number > 0 {
+                    screen.print(&Line::new())?;
+                }
+                show(screen, global, args, replays)?;
+            }
+            match &args.timeline {
+                Some(path) if !global.quiet => {
+                    let path = path.display();
+                    screen.print(&Line::new().dim("drawn: ").plain(path))
+                }
+                _ => Ok(()),
+            }
         })?;
     }
     Ok(Exit::Done)
@@ -101,13 +120,13 @@ fn show(
     screen: &mut Screen,
     global: &Global,
     args: &ReplayArgs,
-    file: &str,
     replays: &Replays<'_>,
 ) -> Result<(), Failure> {
     let trace = replays.job.trace;
     let events = words::count(trace.events.len(), "event", "events");
     let live = amount(Bytes(replays.job.workload.peak_requested()));
-    let head = Line::new().accent(file).plain(format!("  {events}, device {}", trace.device));
+    let name = file_name(&args.file);
+    let head = Line::new().accent(name).plain(format!("  {events}, device {}", trace.device));
     screen.print(&head.dim(format!("  {live} live at once")))?;
     match &replays.agreement {
         Some(agreement) => show_agreement(screen, agreement)?,
@@ -116,8 +135,10 @@ fn show(
         ))?,
     }
     screen.print(&Line::new())?;
-    if let Some(room) = args.limit.into_iter().chain(args.device_memory).min() {
-        screen.print(&Line::new().plain(format!("With {}:", amount(room))))?;
+    let room = args.limit.into_iter().chain(args.device_memory).min().map(amount);
+    let given: Vec<_> = room.into_iter().chain(args.policies.set.iter().cloned()).collect();
+    if !given.is_empty() {
+        words::flow(screen, Line::new().plain("With "), &format!("{}:", given.join(", ")))?;
     }
     let mut table = Table::new(&[
         ("  allocator", Align::Left),
@@ -130,7 +151,7 @@ fn show(
     for run in &replays.runs {
         let outcome = &run.trial.outcome;
         table.row([
-            Line::new().plain(format!("  {}", run.title)),
+            Line::new().plain(format!("  {}", without_settings(&run.title))),
             Line::new().accent(amount(outcome.peak.reserved)),
             Line::new().plain(amount(outcome.peak.in_use)),
             Line::new().plain(amount(outcome.wasted())),
@@ -164,7 +185,7 @@ fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Fail
         words::count(agreement.retries as usize, "time", "times")
     )))?;
     if let Some(first) = &agreement.first {
-        let head = Line::new().plain(format!("  first at event {}: ", first.event));
+        let head = Line::new().plain(format!("  differs first at event {}: ", first.event));
         words::flow(screen, head, &first.what)?;
     }
     Ok(())
@@ -194,11 +215,12 @@ fn show_stop(
         amount(shortage.largest_free),
     );
     words::flow(screen, Line::new().plain("  "), &text)?;
-    let verdict = match shortage.cached() >= shortage.asked {
-        true => "Fragmentation: enough is cached, but not in one piece.",
-        false => "Too big: what is cached would not suffice in one piece either.",
+    let free = amount(shortage.free());
+    let verdict = match shortage.is_fragmented() {
+        true => format!("Fragmentation: {free} were free, but not in one piece."),
+        false => format!("Too big: no more than {free} were free."),
     };
-    words::flow(screen, Line::new().plain("  "), verdict)?;
+    words::flow(screen, Line::new().plain("  "), &verdict)?;
     if global.quiet {
         return Ok(());
     }

@@ -21,11 +21,14 @@ impl Spark {
     /// Returns the parts as bars; a part that was not reached is blank.
     pub(crate) fn draw(&self) -> String {
         let highest = self.most.iter().copied().max().unwrap_or(0).max(1);
-        let bar = |most: u64| match most {
-            0 => ' ',
-            most => HEIGHTS[(u128::from(most) * 7 / u128::from(highest)) as usize],
+        let reached = self.most.iter().rposition(|most| *most > 0).map_or(0, |last| last + 1);
+        let mut held = 0;
+        let bar = |most: &u64| {
+            // Where there are fewer steps than parts, a part is as the one before it.
+            held = if *most > 0 { *most } else { held };
+            HEIGHTS[(u128::from(held) * 7 / u128::from(highest)) as usize]
         };
-        self.most.iter().copied().map(bar).collect::<String>().trim_end().to_owned()
+        self.most[..reached].iter().map(bar).collect()
     }
 }
 
