@@ -25,7 +25,7 @@ pub struct Bounding {
 
 impl Bounding {
     /// Returns what is to be done for the program to keep its share; `None` where it has whole
-    /// devices.
+    /// devices, or a share that is no less.
     pub fn advice(&self, grant: &Grant) -> Option<Advice> {
         let Share::Memory(limit) = grant.entry.claim.share else { return None };
         let devices: Vec<Option<&DeviceState>> =
@@ -43,7 +43,7 @@ impl Bounding {
             mps: is_served.then_some(devices.len()),
             inherited: &inherited,
         };
-        Some(bound.advice(&self.used))
+        (!bound.is_whole()).then(|| bound.advice(&self.used))
     }
 }
 

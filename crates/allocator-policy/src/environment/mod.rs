@@ -178,7 +178,7 @@ impl Bound<'_> {
             ));
             return advice;
         }
-        if self.total().is_some_and(|total| self.limit >= total) {
+        if self.is_whole() {
             advice.note("the limit is the whole device: nothing is to be set");
             return advice;
         }
@@ -186,7 +186,7 @@ impl Bound<'_> {
         for used in used {
             match used.framework {
                 Framework::Torch => self.torch(used.version, &mut advice),
-                Framework::TensorFlow => self.tensorflow(&mut advice),
+                Framework::TensorFlow => self.tensorflow(used.version, &mut advice),
                 Framework::Jax => self.jax(&mut advice),
             }
         }
@@ -207,6 +207,11 @@ impl Bound<'_> {
     /// Tells whether no allocator could take anything.
     pub fn leaves_nothing(&self) -> bool {
         self.limit <= self.context || self.share() == Some(0)
+    }
+
+    /// Tells whether it is no limit: the whole of each device.
+    pub fn is_whole(&self) -> bool {
+        self.total().is_some_and(|total| self.limit >= total)
     }
 
     /// Returns the memory of the largest device: a share of that is no more of any other.

@@ -1,12 +1,15 @@
 //! TensorFlow: growth by a variable, a limit by lines of code alone.
 
-use super::{Advice, Bound, Framework, Keeper, Snippet};
+use super::{Advice, Bound, Framework, Keeper, Snippet, UNKNOWN_TOTAL, Version};
 
 pub(super) const GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
 pub(super) const ALLOCATOR: &str = "TF_GPU_ALLOCATOR";
 
+/// The first version that has a limit under the name of today.
+const WITH_LOGICAL_DEVICES: Version = Version { major: 2, minor: 4 };
+
 impl Bound<'_> {
-    pub(super) fn tensorflow(&self, advice: &mut Advice) {
+    pub(super) fn tensorflow(&self, version: Option<Version>, advice: &mut Advice) {
         // It knows these two words and goes on as if nothing was set for any other.
         match self.had(GROWTH).as_deref() {
             Some("true") => {}
@@ -29,17 +32,37 @@ impl Bound<'_> {
                  not what it may take"
             ));
         }
-        advice.code.push(Snippet {
-            framework: Framework::TensorFlow,
-            lines: vec![
-                "import tensorflow as tf".to_owned(),
-                "for gpu in tf.config.list_physical_devices(\"GPU\"):".to_owned(),
-                format!(
-                    "    limit = tf.config.LogicalDeviceConfiguration(memory_limit={})",
-                    self.allocators().mib()
-                ),
-                "    tf.config.set_logical_device_configuration(gpu, [limit])".to_owned(),
+        match self.tensorflow_lines(version) {
+            Some(lines) => {
+                advice.code.push(Snippet { framework: Framework::TensorFlow, lines });
+            }
+            None => advice.note(format!("{UNKNOWN_TOTAL}, and so not TensorFlow's share of it")),
+        }
+    }
+
+    /// Returns what the program is to say; `None` where that is a share which is not known.
+    fn tensorflow_lines(&self, version: Option<Version>) -> Option<Vec<String>> {
+        let [configuration, set] = match version {
+            Some(Version { major: 0 | 1, .. }) => {
+                let fraction = self.fraction()?;
+                return Some(vec![
+                    "import tensorflow as tf".to_owned(),
+                    format!("options = tf.GPUOptions(per_process_gpu_memory_fraction={fraction})"),
+                    "session = tf.Session(config=tf.ConfigProto(gpu_options=options))".to_owned(),
+                ]);
+            }
+            Some(version) if version < WITH_LOGICAL_DEVICES => [
+                "experimental.VirtualDeviceConfiguration",
+                "experimental.set_virtual_device_configuration",
             ],
-        });
+            _ => ["LogicalDeviceConfiguration", "set_logical_device_configuration"],
+        };
+        let limit = self.allocators().mib();
+        Some(vec![
+            "import tensorflow as tf".to_owned(),
+            "for gpu in tf.config.list_physical_devices(\"GPU\"):".to_owned(),
+            format!("    limit = tf.config.{configuration}(memory_limit={limit})"),
+            format!("    tf.config.{set}(gpu, [limit])"),
+        ])
     }
 }

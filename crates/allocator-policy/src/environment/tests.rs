@@ -55,12 +55,14 @@ fn pytorch_gets_its_share_where_its_version_obeys() {
     assert!(found.code.is_empty() && found.bounding().eq([NEW]));
     assert!(says(&found, "cooperative"));
 
-    for version in ["2.9.1", "unknown"] {
+    for version in ["1.8", "2.9.1", "unknown"] {
         let found = advice(&[torch(version)], &[]);
         assert!(found.variables.is_empty(), "it would not start");
         assert!(found.code[0].lines[3].contains("5905580032 / total"));
         assert!(says(&found, "cooperative"));
     }
+    let old = advice(&[torch("1.7.1")], &[]);
+    assert!(old.code.is_empty() && old.variables.is_empty() && says(&old, "keeps no limit"));
     let pool = advice(&[torch("2.10")], &[(OLD, "backend:cudaMallocAsync")]);
     assert!(pool.variables.is_empty() && says(&pool, "cudaMallocAsync"));
 }
@@ -135,6 +137,17 @@ fn tensorflow_needs_lines_of_code() {
     assert_eq!(variables(&found), [(GROWTH, "true")]);
     assert!(found.bounding().next().is_none());
     assert!(found.code[0].lines[2].contains("memory_limit=5632"));
+    for (version, line) in [
+        ("1.15.0", "    per_process_gpu_memory_fraction=0.2291"),
+        ("2.1.0", "    tf.config.experimental.VirtualDeviceConfiguration(memory_limit=5632)"),
+        ("2.17.0", "    tf.config.LogicalDeviceConfiguration(memory_limit=5632)"),
+    ] {
+        let used = Used { version: Version::parse(version), ..TENSORFLOW };
+        let found = advice(&[used], &[]);
+        assert!(found.code[0].lines.concat().contains(line.trim()), "{version}");
+        let blind = on(&[], None, &[used], &[]);
+        assert_eq!(blind.code.is_empty(), version.starts_with('1'), "{version}");
+    }
     assert!(advice(&[TENSORFLOW], &[(GROWTH, "true")]).variables.is_empty());
     let no = advice(&[TENSORFLOW], &[(GROWTH, "false")]);
     assert!(no.variables.is_empty() && says(&no, "left as it is"));

@@ -10,6 +10,9 @@ const FRACTION_KEY: &str = "per_process_memory_fraction";
 /// The first version whose allocator takes a limit from its environment.
 const WITH_LIMIT: Version = Version { major: 2, minor: 10 };
 
+/// The first version that takes a limit from the program.
+const WITH_CALL: Version = Version { major: 1, minor: 8 };
+
 impl Bound<'_> {
     pub(super) fn torch(&self, version: Option<Version>, advice: &mut Advice) {
         let obeys = version.is_some_and(|version| version >= WITH_LIMIT);
@@ -24,6 +27,11 @@ impl Bound<'_> {
                 advice.set(CUDA_ALLOC_CONF, value(Some(&old)), Keeper::Allocator);
             }
             return;
+        }
+        if let Some(version) = version.filter(|version| *version < WITH_CALL) {
+            let Version { major, minor } = version;
+            return advice
+                .note(format!("PyTorch {major}.{minor} keeps no limit; 1.8 and later do"));
         }
         let why = match version {
             Some(version) if !obeys => format!(

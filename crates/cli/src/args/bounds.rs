@@ -35,6 +35,28 @@ pub(crate) struct KeepArgs {
     pub(crate) torch_version: Option<Version>,
 }
 
+impl KeepArgs {
+    /// Returns the options as they are written, each with a blank before it.
+    pub(crate) fn again(&self) -> String {
+        let mut words = String::new();
+        if self.context != CONTEXT {
+            words.push_str(&format!(" --context {}", super::claims::written(self.context)));
+        }
+        if self.framework != [Named::Auto] {
+            let names = self.framework.iter().filter_map(|named| named.to_possible_value());
+            let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+            words.push_str(&format!(" --framework {}", names.join(",")));
+        }
+        if let Some(Version { major, minor }) = self.torch_version {
+            words.push_str(&format!(" --torch-version {major}.{minor}"));
+        }
+        words
+    }
+}
+
+/// What is left to CUDA where nothing is said.
+const CONTEXT: Bytes = Bytes::from_mib(512);
+
 /// A framework by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Named {
@@ -63,4 +85,26 @@ impl Named {
 
 fn version(text: &str) -> Result<Version, String> {
     Version::parse(text).ok_or_else(|| "not a version, such as 2.10".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_written_so_that_they_are_read_again() {
+        #[derive(Debug, clap::Parser)]
+        struct Read {
+            #[command(flatten)]
+            keep: KeepArgs,
+        }
+        let read = |line: &str| {
+            let words = std::iter::once("x").chain(line.split_whitespace());
+            <Read as clap::Parser>::parse_from(words).keep.again()
+        };
+        assert_eq!(read(""), "");
+        let line = " --context 1536MiB --framework torch,tensorflow --torch-version 2.10";
+        assert_eq!(read(line), line);
+        assert_eq!(read(&read(line)), line);
+    }
 }

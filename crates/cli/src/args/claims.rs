@@ -249,7 +249,7 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 /// Returns an amount of memory as it is written.
-fn written(bytes: Bytes) -> String {
+pub(super) fn written(bytes: Bytes) -> String {
     match UNITS.iter().find(|(_, unit)| bytes.0.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", bytes.0 / unit),
         // A power of two divides without a rest.

@@ -84,6 +84,8 @@ fn print(
         format!("gpuws sim {} --live -- ", shell_word(&machine.to_string_lossy()))
     });
     let line = Line::new().plain("nothing was taken.   ");
-    let options = args.wanted.again();
-    screen.print(&line.accent(format_args!("{within}gpuws run{options} -- COMMAND")))
+    let (options, keep) = (args.wanted.again(), args.keep.again());
+    let keep_env = if args.keep_env { " --keep-env" } else { "" };
+    let run = format_args!("{within}gpuws run{options}{keep}{keep_env} -- COMMAND");
+    screen.print(&line.accent(run))
 }
