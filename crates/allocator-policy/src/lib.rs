@@ -42,6 +42,7 @@ mod model;
 mod need;
 mod owner;
 mod policy;
+mod private;
 mod recorded;
 mod replay;
 mod shared;

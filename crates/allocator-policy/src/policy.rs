@@ -82,6 +82,10 @@ pub trait Policy: Send {
     /// As [`free`](Policy::free).
     fn complete(&mut self, retired: Retired) -> Result<(), Failure>;
 
+    /// Says from which private pool, as of a CUDA graph, is taken what is asked for from now on;
+    /// (0, 0) is the common one, which is the only one of most policies.
+    fn draw_from(&mut self, _pool: (u64, u64)) {}
+
     /// Gives back to the device what is held and not in use, as far as the policy can; returns how
     /// much that was.
     ///

@@ -86,6 +86,8 @@ enum Slot {
 pub struct Replay<'a> {
     workload: &'a Workload,
     slots: Vec<Slot>,
+    /// The private pool from which the policy takes what is asked for.
+    pool: (u64, u64),
     /// How many steps are done at most.
     until: usize,
 }
@@ -95,7 +97,7 @@ impl<'a> Replay<'a> {
     pub fn new(workload: &'a Workload) -> Self {
         let mut slots = Vec::new();
         slots.resize_with(workload.slots as usize, Slot::default);
-        Replay { workload, slots, until: workload.steps.len() }
+        Replay { workload, slots, pool: (0, 0), until: workload.steps.len() }
     }
 
     /// Makes a replay that ends after so many steps.
@@ -172,6 +174,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let stream = self.workload.streams[usize::from(held.stream)];
+            draw_from(policy, &mut self.pool, self.workload, held.stream);
             let allocation = policy.allocate(Bytes(held.size), stream)?;
             *slot = match held.retired {
                 true => Slot::Retired(policy.retire(allocation)?),
@@ -187,6 +190,7 @@ impl<'a> Replay<'a> {
         match step.kind {
             StepKind::Allocate => {
                 let stream = self.workload.streams[usize::from(step.stream)];
+                draw_from(policy, &mut self.pool, self.workload, step.stream);
                 self.slots[slot] = Slot::Live(policy.allocate(Bytes(step.size), stream)?);
             }
             StepKind::Free => {
@@ -209,6 +213,7 @@ impl<'a> Replay<'a> {
             }
             StepKind::Fail => {
                 let stream = self.workload.streams[usize::from(step.stream)];
+                draw_from(policy, &mut self.pool, self.workload, step.stream);
                 match policy.allocate(Bytes(step.size), stream) {
                     // What the program did not get, it did not use.
                     Ok(allocation) => {
@@ -221,6 +226,20 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(false)
+    }
+}
+
+/// Has a policy take what is asked for next from the pool that it was taken from.
+fn draw_from<P: Policy + ?Sized>(
+    policy: &mut P,
+    now: &mut (u64, u64),
+    workload: &Workload,
+    stream: u16,
+) {
+    let pool = workload.pools[usize::from(stream)];
+    if pool != *now {
+        policy.draw_from(pool);
+        *now = pool;
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a job asks of an allocator, whichever that is.
 
 use crate::policy::{BlockState, Stream};
+use crate::private::Private;
 use crate::start::{Contradiction, Start, start};
 use crate::trace::{Action, DeviceTrace, Stacks};
 use std::collections::HashMap;
@@ -58,6 +59,9 @@ pub struct Held {
 pub struct Workload {
     /// The streams for which memory is asked, by number.
     pub streams: Vec<Stream>,
+    /// The private pool of each of them, as of a CUDA graph; (0, 0) is the common one. A stream
+    /// that takes from several pools is there for each.
+    pub pools: Vec<(u64, u64)>,
     /// What the job had when the recording began, by address.
     pub held: Vec<Held>,
     /// What it then did.
@@ -100,14 +104,16 @@ impl Workload {
     /// # Errors
     /// A [`WorkloadError`] where the recording contradicts itself or is too long.
     pub fn of(trace: &DeviceTrace, stacks: &Stacks) -> Result<Self, WorkloadError> {
-        let mut reading = Reading::default();
+        let mut reading = Reading { private: Private::of(trace), ..Reading::default() };
         let start = start(trace)?;
         let pieces = start
             .segments
             .iter()
-            .flat_map(|segment| segment.blocks.iter().map(move |block| (segment.stream, block)))
-            .chain(start.loose.iter().map(|block| (0, block)));
-        for (stream, block) in pieces {
+            .flat_map(|segment| segment.blocks.iter().map(move |block| (segment, block)))
+            .map(|(segment, block)| (segment.stream, segment.pool, block))
+            .chain(start.loose.iter().map(|block| (0, (0, 0), block)));
+        for (stream, pool, block) in pieces {
+            let stream = reading.stream(stream, pool)?;
             reading.hold(
                 stream,
                 block.address,
@@ -155,7 +161,8 @@ struct Reading {
     vacant: Vec<u32>,
     /// The slots of memory that was found free while the present request waited for all work.
     found_waiting: Vec<u32>,
-    streams: HashMap<u64, u16>,
+    streams: HashMap<(u64, (u64, u64)), u16>,
+    private: Private,
     /// Which slot memory at an address has now.
     slots: HashMap<u64, u32>,
     /// The slots of memory that was given back and that work on the device still uses.
@@ -163,11 +170,12 @@ struct Reading {
 }
 
 impl Reading {
-    fn stream(&mut self, stream: u64) -> Result<u16, WorkloadError> {
+    fn stream(&mut self, stream: u64, pool: (u64, u64)) -> Result<u16, WorkloadError> {
         let next = u16::try_from(self.streams.len())
             .map_err(|_| WorkloadError::TooMany { what: "streams", most: 1 << 16 })?;
-        Ok(*self.streams.entry(stream).or_insert_with(|| {
+        Ok(*self.streams.entry((stream, pool)).or_insert_with(|| {
             self.workload.streams.push(Stream(stream));
+            self.workload.pools.push(pool);
             next
         }))
     }
@@ -185,12 +193,12 @@ impl Reading {
 
     fn hold(
         &mut self,
-        stream: u64,
+        stream: u16,
         address: u64,
         size: u64,
         state: BlockState,
     ) -> Result<(), WorkloadError> {
-        let (slot, stream) = (self.slot()?, self.stream(stream)?);
+        let slot = self.slot()?;
         let retired = state == BlockState::AwaitingFree;
         let slots = if retired { &mut self.retired } else { &mut self.slots };
         slots.insert(address, slot);
@@ -207,7 +215,11 @@ impl Reading {
         let event = trace.events[number];
         let (address, size) = (event.address, event.size);
         let not_held = WorkloadError::NotHeld { event: number, address };
-        let stream = self.stream(event.stream)?;
+        let pool = match event.action {
+            Action::Alloc => self.private.pool(address, number),
+            _ => (0, 0),
+        };
+        let stream = self.stream(event.stream, pool)?;
         let (kind, slot) = match event.action {
             Action::Alloc => {
                 let slot = self.slot()?;

@@ -341,6 +341,10 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
         self.complete_block(retired)
     }
 
+    fn draw_from(&mut self, pool: (u64, u64)) {
+        self.capture_all(PoolId(pool.0, pool.1));
+    }
+
     fn empty_cache(&mut self) -> Result<Bytes, Failure> {
         let before = self.counters.now(Metric::ReservedBytes);
         self.release_cached()?;

@@ -57,6 +57,13 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
+    /// Takes all that is asked for from a pool, in place of all captures that are under way.
+    pub(super) fn capture_all(&mut self, id: PoolId) {
+        self.captures.clear();
+        // It fails for the common pool alone, which nothing has to be captured for.
+        let _ = self.begin_capture(id, None);
+    }
+
     /// Says that a graph that used a pool is gone. What a pool without graphs holds and nobody uses
     /// goes back to the device when the cache is emptied.
     ///

@@ -95,3 +95,31 @@ fn a_cache_emptied_by_hand_is_foretold() {
     assert!(agreement.is_complete(), "{agreement:?}");
     assert_eq!((agreement.segments_freed.of, agreement.retries), (1, 0));
 }
+
+#[test]
+fn what_a_graph_captured_is_taken_from_its_pool() {
+    let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
+    recorder.allocate(30 << 20, 0);
+    recorder.free(0, true);
+    recorder.draw_from((0, 1));
+    recorder.allocate(12 << 20, 0);
+    recorder.begin();
+    // The common pool has 30 MiB in its cache, of which a capture takes nothing.
+    recorder.allocate(14 << 20, 0);
+    recorder.draw_from((0, 0));
+    recorder.allocate(16 << 20, 0);
+    let mut trace = recorder.snapshot(false);
+    for segment in trace.segments.iter_mut().flatten().filter(|segment| segment.size < 20 << 20) {
+        segment.pool = (0, 1);
+    }
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    assert_eq!(workload.pools, [(0, 1), (0, 0)]);
+    let agreement = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    assert!(agreement.is_complete(), "{agreement:?}");
+    assert_eq!((agreement.addresses.of, agreement.segments.of), (2, 1));
+
+    trace.segments.iter_mut().flatten().for_each(|segment| segment.pool = (0, 0));
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let common = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    assert!(!common.is_complete(), "from the common pool it would have come out otherwise");
+}

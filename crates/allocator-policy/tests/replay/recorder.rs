@@ -168,6 +168,11 @@ impl Recorder {
         self.allocate(1, 0);
     }
 
+    /// Takes what follows from a private pool, or from the common one.
+    pub(crate) fn draw_from(&mut self, pool: (u64, u64)) {
+        self.policy.draw_from(pool);
+    }
+
     pub(crate) fn retries(&self) -> u64 {
         self.policy.statistics().num_alloc_retries
     }
