@@ -156,30 +156,49 @@ impl Search<'_> {
 ///
 /// Jobs are taken to have their peaks at the same time.
 pub fn together(needs: &[Bytes], total: Bytes) -> Vec<Vec<usize>> {
-    /// How many sets are returned at most.
+    let mut sets = Sets { needs, set: Vec::new(), found: Vec::new(), looks: 0 };
+    sets.extend(total.0, 0, u64::MAX);
+    sets.found
+}
+
+struct Sets<'a> {
+    needs: &'a [Bytes],
+    set: Vec<usize>,
+    found: Vec<Vec<usize>>,
+    looks: usize,
+}
+
+impl Sets<'_> {
+    /// How many sets are returned at most, and how many are looked at.
     const MOST: usize = 64;
-    fn extend(
-        needs: &[Bytes],
-        left: u64,
-        from: usize,
-        set: &mut Vec<usize>,
-        found: &mut Vec<Vec<usize>>,
-    ) {
-        for job in from..needs.len() {
-            if needs[job].0 <= left && found.len() < MOST {
-                set.push(job);
-                extend(needs, left - needs[job].0, job + 1, set, found);
-                set.pop();
+    const LOOKS: usize = 1_000_000;
+
+    /// Adds jobs from a number on; `skipped` is the least that a job before it needs that was left
+    /// out.
+    fn extend(&mut self, left: u64, from: usize, mut skipped: u64) {
+        self.looks += 1;
+        let mut rest = self.needs[from..].iter().map(|need| need.0).fold(0, u64::saturating_add);
+        for job in from..self.needs.len() {
+            // Even with all the others, there would be room for one that was left out.
+            if skipped <= left.saturating_sub(rest)
+                || self.found.len() >= Self::MOST
+                || self.looks > Self::LOOKS
+            {
+                return;
             }
+            let need = self.needs[job].0;
+            if need <= left {
+                self.set.push(job);
+                self.extend(left - need, job + 1, skipped);
+                self.set.pop();
+            }
+            skipped = skipped.min(need);
+            rest = self.needs[job + 1..].iter().map(|need| need.0).fold(0, u64::saturating_add);
         }
-        let full = (0..needs.len()).all(|job| set.contains(&job) || needs[job].0 > left);
-        if full && !set.is_empty() && found.len() < MOST {
-            found.push(set.clone());
+        if skipped > left && !self.set.is_empty() && self.found.len() < Self::MOST {
+            self.found.push(self.set.clone());
         }
     }
-    let mut found = Vec::new();
-    extend(needs, total.0, 0, &mut Vec::new(), &mut found);
-    found
 }
 
 impl From<Failure> for Error {

@@ -71,6 +71,15 @@ proptest! {
                 prop_assert!(sum(set) + needs[job].0 > total);
             }
         }
+        // No set is missing: each of those that could be is looked at.
+        for wanted in 1u32..1 << needs.len() {
+            let set: Vec<_> = (0..needs.len()).filter(|job| wanted >> job & 1 == 1).collect();
+            let is_full = sum(&set) <= total
+                && (0..needs.len()).all(|job| {
+                    set.contains(&job) || sum(&set) + needs[job].0 > total
+                });
+            prop_assert_eq!(sets.contains(&set), is_full, "{:?}", set);
+        }
         let fits = needs.iter().any(|need| need.0 <= total);
         prop_assert_eq!(sets.is_empty(), !fits);
     }
@@ -84,4 +93,13 @@ fn a_job_of_one_piece_needs_its_segment() {
     assert_eq!((found.least, found.replays), (Bytes::from_mib(20), 3));
     let expandable = Choice::named("expandable").expect("there is one");
     assert_eq!(need(&workload, &expandable).map(|need| need.least).ok(), Some(Bytes::from_mib(20)));
+}
+
+#[test]
+fn many_jobs_that_all_fit_are_one_set_at_once() {
+    let needs = vec![Bytes(1); 60];
+    assert_eq!(together(&needs, Bytes(60)), [(0..60).collect::<Vec<_>>()]);
+    assert_eq!(together(&needs, Bytes(59)).len(), 60);
+    assert_eq!(together(&needs, Bytes(30)).len(), 64);
+    assert_eq!(together(&[Bytes(0), Bytes(5)], Bytes(3)), [[0]]);
 }
