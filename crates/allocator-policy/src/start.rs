@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 
 /// How long a PyTorch segment of the small pool is.
 const SMALL_SEGMENT: u64 = 2 << 20;
+/// How much longer than its request a block of PyTorch's large pool can be and stay whole: 1 MiB,
+/// and what the request was rounded up by.
+const UNSPLIT: u64 = (1 << 20) + 511;
 
 /// What a recording contradicts itself in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +57,58 @@ pub fn start(trace: &DeviceTrace) -> Result<Start, Contradiction> {
         };
         undone.map_err(|what| Contradiction { event: number, what, address })?;
     }
-    Ok(back.finish())
+    let mut start = back.finish();
+    find_lengths(&mut start, trace);
+    Ok(start)
+}
+
+/// Finds how long blocks are that are longer than what was asked for and were freed before the end.
+///
+/// What remains of a block of the large pool is split off only if it is more than 1 MiB, so no
+/// block of that pool is shorter: memory that is handed out at most so much above the end of a
+/// request begins where the block of that request ends.
+fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
+    let unknown = |segment: &Segment, block: &RecordedBlock| {
+        segment.kind == SegmentKind::Large
+            && !segment.expandable
+            && block.requested == Some(block.size)
+    };
+    // Live memory, and where its block is if how long that is must be found.
+    let mut live: BTreeMap<u64, Option<(usize, usize)>> = BTreeMap::new();
+    for (place, segment) in start.segments.iter().enumerate() {
+        let blocks = segment.blocks.iter().enumerate();
+        live.extend(blocks.map(|(number, block)| {
+            (block.address, unknown(segment, block).then_some((place, number)))
+        }));
+    }
+    let mut left = live.values().flatten().count();
+    for event in &trace.events {
+        if left == 0 {
+            return;
+        }
+        match event.action {
+            Action::Alloc => {
+                if let Some((_, below)) = live.range_mut(..event.address).next_back()
+                    && let Some((place, number)) = *below
+                {
+                    let segment = &mut start.segments[place];
+                    let block = &mut segment.blocks[number];
+                    let length = event.address - block.address;
+                    let inside = event.address - segment.address < segment.size;
+                    if inside && length >= block.size && length - block.size <= UNSPLIT {
+                        block.size = length;
+                        *below = None;
+                        left -= 1;
+                    }
+                }
+                live.insert(event.address, None);
+            }
+            Action::FreeCompleted => {
+                left -= usize::from(live.remove(&event.address).flatten().is_some());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The state of an allocator, while it is walked back.
@@ -235,6 +289,25 @@ mod tests {
         let small = segment(0, 2 << 20, vec![held(0, 512, 4), held(1024, 100, 100)]);
         assert_eq!(start.segments, [small, segment(100 << 20, 30 << 20, vec![])]);
         assert!(start.loose.is_empty());
+    }
+
+    #[test]
+    fn the_length_of_a_block_shows_where_the_next_one_begins() {
+        let asked = 5 << 20;
+        let length_with_next_at = |next: u64| {
+            let events = vec![
+                event(Action::Alloc, next, 3 << 20),
+                event(Action::FreeRequested, next, 3 << 20),
+                event(Action::FreeCompleted, next, 3 << 20),
+                event(Action::FreeCompleted, 0, asked),
+            ];
+            let end = vec![segment(0, 20 << 20, vec![])];
+            let start = start(&trace(end, events)).expect("it is consistent");
+            start.segments[0].blocks[0].size
+        };
+        assert_eq!(length_with_next_at(asked + 512), asked + 512);
+        assert_eq!(length_with_next_at(6 << 20), 6 << 20);
+        assert_eq!(length_with_next_at((6 << 20) + 512), asked, "what lies between was split off");
     }
 
     #[test]
