@@ -56,10 +56,12 @@ impl<M: DeviceMemory> Direct<M> {
 
     /// Returns the block of an allocation that is in this state.
     fn own(&self, allocation: &Allocation, state: BlockState) -> Result<BlockId, Failure> {
-        let id = self.held.get(&allocation.address).copied();
-        let id = id.filter(|id| *id == allocation.block && self.blocks[*id].state == state);
-        id.filter(|_| allocation.owner == self.owner)
-            .ok_or(Failure::Foreign { address: allocation.address })
+        let Allocation { address, block, owner, .. } = *allocation;
+        let its = self.blocks.get(block).filter(|its| its.address == address && its.state == state);
+        match its {
+            Some(_) if owner == self.owner => Ok(block),
+            _ => Err(Failure::Foreign { address }),
+        }
     }
 
     fn take_back(&mut self, id: BlockId, state: BlockState) {

@@ -1,19 +1,22 @@
 //! A device of plain data, on which a job is replayed.
 
-use crate::blocks::NONE;
-use crate::free_set::{Free, FreeSet};
+mod addresses;
+mod mapped;
+
+use crate::blocks::BlockId;
+use addresses::Addresses;
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
 };
+use mapped::Mapped;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the driver rounds a `cudaMalloc` of 1 MiB and more up to, and the size of a page.
 const PAGE: u64 = 2 << 20;
 /// What it rounds anything up to.
 const UNIT: u64 = 512;
-/// Where addresses begin.
-const BASE: u64 = 0x7f00_0000_0000;
 
 /// The memory of a device that exists as numbers only: so many bytes, each region in the smallest
 /// gap of addresses that suffices and, among equal ones, in the lowest.
@@ -34,27 +37,17 @@ struct State {
     peak: u64,
     least_refused: Option<u64>,
     given_back: u64,
-    /// Regions and ranges of addresses: where they begin, how long they are.
+    /// Regions and ranges of addresses, by where they begin.
     taken: BTreeMap<u64, Taken>,
     addresses: Addresses,
-}
-
-/// Which addresses are taken, counted from [`BASE`].
-#[derive(Debug, Default)]
-struct Addresses {
-    /// Gaps below `end`: where they begin, how long they are.
-    gaps: BTreeMap<u64, u64>,
-    /// The same gaps in the order of best fit.
-    by_size: FreeSet,
-    end: u64,
 }
 
 #[derive(Debug)]
 struct Taken {
     size: u64,
-    charged: u64,
-    /// Which pages have memory, for a range of addresses.
-    mapped: Option<BTreeMap<u64, u64>>,
+    block: BlockId,
+    /// What has memory, for a range of addresses.
+    mapped: Option<Mapped>,
 }
 
 impl ModelMemory {
@@ -121,53 +114,10 @@ impl State {
         }
     }
 
-    fn range(&mut self, part: Region) -> Option<&mut BTreeMap<u64, u64>> {
+    fn range(&mut self, part: Region) -> Option<&mut Mapped> {
         let (start, taken) = self.taken.range_mut(..=part.address).next_back()?;
         let inside = part.address.checked_add(part.size.0)? <= start + taken.size;
         taken.mapped.as_mut().filter(|_| inside)
-    }
-}
-
-impl Addresses {
-    /// Finds addresses where `size` bytes fit.
-    fn place(&mut self, size: u64) -> Option<u64> {
-        if let Some(gap) = self.by_size.best_fit(size) {
-            self.remove_gap(gap.address);
-            if gap.size > size {
-                self.add_gap(gap.address + size, gap.size - size);
-            }
-            return Some(BASE + gap.address);
-        }
-        let start = self.end;
-        self.end = start.checked_add(size).filter(|end| *end <= u64::MAX - BASE)?;
-        Some(BASE + start)
-    }
-
-    fn vacate(&mut self, address: u64, size: u64) {
-        let (mut start, mut length) = (address - BASE, size);
-        if let Some((&below, &its)) = self.gaps.range(..start).next_back()
-            && below + its == start
-        {
-            self.remove_gap(below);
-            (start, length) = (below, length + its);
-        }
-        length += self.remove_gap(start + length).unwrap_or(0);
-        if start + length == self.end {
-            self.end = start;
-        } else {
-            self.add_gap(start, length);
-        }
-    }
-
-    fn add_gap(&mut self, start: u64, length: u64) {
-        self.gaps.insert(start, length);
-        self.by_size.insert(Free { size: length, address: start, block: NONE });
-    }
-
-    fn remove_gap(&mut self, start: u64) -> Option<u64> {
-        let length = self.gaps.remove(&start)?;
-        self.by_size.remove(length, start);
-        Some(length)
     }
 }
 
@@ -177,11 +127,6 @@ fn invalid(what: String) -> Error {
 
 fn whole_pages(part: Region) -> bool {
     part.size.0 > 0 && part.size.0.is_multiple_of(PAGE) && part.address.is_multiple_of(PAGE)
-}
-
-/// Returns the pages of a part by where they begin.
-fn pages(part: Region) -> impl Iterator<Item = u64> {
-    (0..part.size.0 / PAGE).map(move |number| part.address + number * PAGE)
 }
 
 impl DeviceMemory for ModelMemory {
@@ -200,23 +145,23 @@ impl DeviceMemory for ModelMemory {
         let charged = driver_rounded(size.0).ok_or_else(none)?;
         let mut state = self.lock();
         state.take(charged, self.total, what)?;
-        let Some(address) = state.addresses.place(charged) else {
+        let Some((block, address)) = state.addresses.take(charged) else {
             state.used -= charged;
             return Err(none());
         };
-        state.taken.insert(address, Taken { size: size.0, charged, mapped: None });
+        state.taken.insert(address, Taken { size: size.0, block, mapped: None });
         Ok(Region { address, size })
     }
 
     fn release(&self, region: Region) -> Result<()> {
-        let mut state = self.lock();
-        match state.taken.get(&region.address) {
-            Some(taken) if taken.mapped.is_none() && taken.size == region.size.0 => {
-                let charged = taken.charged;
-                state.taken.remove(&region.address);
+        let state = &mut *self.lock();
+        match state.taken.entry(region.address) {
+            Entry::Occupied(its)
+                if its.get().mapped.is_none() && its.get().size == region.size.0 =>
+            {
+                let charged = state.addresses.vacate(its.remove().block);
                 state.used -= charged;
                 state.given_back += charged;
-                state.addresses.vacate(region.address, charged);
                 Ok(())
             }
             _ => Err(invalid(format!("release the region at {:#x}", region.address))),
@@ -229,56 +174,55 @@ impl DeviceMemory for ModelMemory {
             return Err(invalid(what()));
         }
         let mut state = self.lock();
-        let address = state
+        let (block, address) = state
             .addresses
-            .place(size.0)
+            .take(size.0)
             .ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
-        let mapped = Some(BTreeMap::new());
-        state.taken.insert(address, Taken { size: size.0, charged: size.0, mapped });
+        let mapped = Some(Mapped::default());
+        state.taken.insert(address, Taken { size: size.0, block, mapped });
         Ok(Region { address, size })
     }
 
     fn map(&self, part: Region) -> Result<()> {
         let what = || format!("map {} bytes at {:#x}", part.size.0, part.address);
         let mut state = self.lock();
-        let taken = state.range(part).filter(|_| whole_pages(part));
-        if taken.is_none_or(|taken| pages(part).any(|page| taken.contains_key(&page))) {
+        let (start, end) = (part.address, part.address.saturating_add(part.size.0));
+        let range = state.range(part).filter(|_| whole_pages(part));
+        if range.is_none_or(|mapped| !mapped.is_vacant(start, end)) {
             return Err(invalid(what()));
         }
         state.take(part.size.0, self.total, what)?;
-        if let Some(taken) = state.range(part) {
-            taken.extend(pages(part).map(|page| (page, PAGE)));
+        if let Some(mapped) = state.range(part) {
+            mapped.add(start, end);
         }
         Ok(())
     }
 
     fn unmap(&self, part: Region) -> Result<()> {
         let mut state = self.lock();
-        match state.range(part).filter(|_| whole_pages(part)) {
-            Some(taken) if pages(part).all(|page| taken.contains_key(&page)) => {
-                for page in pages(part) {
-                    taken.remove(&page);
-                }
-                state.used -= part.size.0;
-                state.given_back += part.size.0;
-                Ok(())
-            }
-            _ => Err(invalid(format!("unmap {} bytes at {:#x}", part.size.0, part.address))),
+        let range = state.range(part).filter(|_| whole_pages(part));
+        if !range.is_some_and(|mapped| mapped.remove(part.address, part.address + part.size.0)) {
+            return Err(invalid(format!("unmap {} bytes at {:#x}", part.size.0, part.address)));
         }
+        state.used -= part.size.0;
+        state.given_back += part.size.0;
+        Ok(())
     }
 
     fn release_addresses(&self, range: Region) -> Result<()> {
-        let mut state = self.lock();
-        let mapped = match state.taken.get(&range.address) {
-            Some(Taken { size, mapped: Some(mapped), .. }) if *size == range.size.0 => {
-                mapped.values().sum::<u64>()
+        let state = &mut *self.lock();
+        match state.taken.entry(range.address) {
+            Entry::Occupied(its)
+                if its.get().mapped.is_some() && its.get().size == range.size.0 =>
+            {
+                let taken = its.remove();
+                let mapped = taken.mapped.map_or(0, |mapped| mapped.bytes());
+                state.used -= mapped;
+                state.addresses.vacate(taken.block);
+                Ok(())
             }
-            _ => return Err(invalid(format!("release the addresses at {:#x}", range.address))),
-        };
-        state.taken.remove(&range.address);
-        state.used -= mapped;
-        state.addresses.vacate(range.address, range.size.0);
-        Ok(())
+            _ => Err(invalid(format!("release the addresses at {:#x}", range.address))),
+        }
     }
 
     fn page(&self) -> Result<Bytes> {

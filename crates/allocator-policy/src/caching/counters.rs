@@ -199,13 +199,9 @@ impl Counters {
     /// Counts memory that is handed out.
     #[inline]
     pub(super) fn hand_out(&mut self, kind: SegmentKind, size: u64, requested: u64) {
-        let tally = self.of(kind);
-        for (place, amount) in [1, size, requested].into_iter().enumerate() {
-            tally.add(place, amount);
-        }
-        for place in 0..3 {
-            self.note_peak(place);
-        }
+        self.add(kind, Metric::Allocation, 1);
+        self.add(kind, Metric::AllocatedBytes, size);
+        self.add(kind, Metric::RequestedBytes, requested);
         if self.small.waiting.current[0] + self.large.waiting.current[0] > 0 {
             self.note_active();
         }
@@ -243,10 +239,9 @@ impl Counters {
     /// Counts memory that the program gave back and that nothing uses.
     #[inline]
     pub(super) fn give_back(&mut self, kind: SegmentKind, size: u64, requested: u64) {
-        let tally = self.of(kind);
-        for (place, amount) in [1, size, requested].into_iter().enumerate() {
-            tally.current[place] -= amount;
-        }
+        self.take(kind, Metric::Allocation, 1);
+        self.take(kind, Metric::AllocatedBytes, size);
+        self.take(kind, Metric::RequestedBytes, requested);
     }
 
     pub(super) fn reset_peaks(&mut self) {
