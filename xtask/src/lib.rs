@@ -1,5 +1,5 @@
-//! Checks of the repository itself, which no compiler and no lint makes, and two errands that need
-//! more than the repository: the tools of others, and machines with a GPU.
+//! Checks of the repository itself, which no compiler and no lint makes, and three errands that need
+//! more than the repository: the tools of others, machines with a GPU, and what a bench measured.
 //!
 //! The main decision is that a check is a function from plain data to violations: from the tree of
 //! files, or from the figures that a tool showed. So each check is shown to fail by a few lines of
@@ -10,11 +10,13 @@ mod code;
 mod hw;
 pub mod layering;
 mod peers;
+mod plot;
 mod tidy;
 mod tree;
 
 pub use hw::hw;
 pub use peers::peers;
+pub use plot::plot;
 pub use tidy::{Report, tidy};
 pub use tree::Tree;
 

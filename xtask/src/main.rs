@@ -1,11 +1,12 @@
-//! `cargo xtask tidy | peers | hw`: prints every violation or difference, then fails.
+//! `cargo xtask tidy | peers | hw | plot`: prints every violation or difference, then fails.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask peers [--install-only]
-       cargo xtask hw";
+       cargo xtask hw
+       cargo xtask plot FOLDER-OF-CRITERION";
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
@@ -25,6 +26,7 @@ fn run() -> io::Result<ExitCode> {
         ["peers"] => xtask::peers(root, false, &mut out)?,
         ["peers", "--install-only"] => xtask::peers(root, true, &mut out)?,
         ["hw"] => xtask::hw(root, &mut out)?,
+        ["plot", criterion] => xtask::plot(root, criterion.as_ref(), &mut out)?,
         _ => {
             writeln!(io::stderr(), "{USAGE}")?;
             return Ok(ExitCode::from(2));

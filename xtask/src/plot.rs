@@ -1,0 +1,239 @@
+//! How the time of a replay grows with its job, drawn from what Criterion measured.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::Path;
+
+/// Where the drawing is kept.
+const DRAWING: &str = "docs/replay-growth.svg";
+/// The group of benches that is drawn.
+const GROUP: &str = "growth";
+
+/// The left, upper, right and lower edge of the axes.
+const EDGES: [f64; 4] = [70.0, 30.0, 590.0, 350.0];
+const COLORS: [&str; 4] = ["#1f77b4", "#d95f02", "#1b9e77", "#7570b3"];
+
+/// What was measured of one policy: events and nanoseconds, the shortest job first.
+#[derive(Clone, Debug, PartialEq)]
+struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+/// Draws what Criterion left in a folder, `target/criterion` as a rule; tells whether there was
+/// anything to draw.
+///
+/// # Errors
+/// When a file is not as Criterion writes it, or the drawing cannot be written.
+pub fn plot(root: &Path, criterion: &Path, out: &mut dyn Write) -> io::Result<bool> {
+    let all = read(&criterion.join(GROUP))?;
+    if all.iter().all(|series| series.points.len() < 2) {
+        writeln!(out, "plot: two sizes of a job at least must have been measured")?;
+        return Ok(false);
+    }
+    for Series { name, points } in &all {
+        for (events, time) in points {
+            writeln!(out, "{name}: {events} events in {:.3} ms", time / 1e6)?;
+        }
+    }
+    fs::write(root.join(DRAWING), draw(&all))?;
+    writeln!(out, "plot: {DRAWING}")?;
+    Ok(true)
+}
+
+fn read(group: &Path) -> io::Result<Vec<Series>> {
+    let mut all = Vec::new();
+    for (name, folder) in folders(group)? {
+        let mut points = Vec::new();
+        for (events, folder) in folders(&folder)? {
+            // Beside the sizes Criterion keeps a folder of its report.
+            let Ok(events) = events.parse() else { continue };
+            let path = folder.join("new/estimates.json");
+            let text = fs::read_to_string(&path)?;
+            let time = median(&text)
+                .ok_or_else(|| Error::other(format!("{}: it has no median", path.display())))?;
+            points.push((events, time));
+        }
+        points.sort_by(|(a, _), (b, _): &(f64, f64)| a.total_cmp(b));
+        if !points.is_empty() {
+            all.push(Series { name, points });
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the folders in a folder by name.
+fn folders(folder: &Path) -> io::Result<Vec<(String, std::path::PathBuf)>> {
+    let entries = fs::read_dir(folder)
+        .map_err(|error| Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Returns the median of Criterion's estimates, in nanoseconds.
+fn median(estimates: &str) -> Option<f64> {
+    let estimates: serde_json::Value = serde_json::from_str(estimates).ok()?;
+    estimates["median"]["point_estimate"].as_f64().filter(|time| *time > 0.0)
+}
+
+/// The powers of ten between which something lies.
+#[derive(Clone, Copy)]
+struct Decades {
+    first: i32,
+    last: i32,
+}
+
+impl Decades {
+    fn around(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let least = values.clone().fold(f64::INFINITY, f64::min);
+        let most = values.fold(1.0, f64::max);
+        let first = least.log10().floor() as i32;
+        Decades { first, last: (most.log10().ceil() as i32).max(first + 1) }
+    }
+
+    /// Returns where a value lies, from 0 to 1.
+    fn place(self, value: f64) -> f64 {
+        (value.log10() - f64::from(self.first)) / f64::from(self.last - self.first)
+    }
+}
+
+fn draw(all: &[Series]) -> String {
+    let [left, top, right, bottom] = EDGES;
+    let points = || all.iter().flat_map(|series| series.points.iter().copied());
+    let events = Decades::around(points().map(|(events, _)| events));
+    let times = Decades::around(points().map(|(_, time)| time));
+    let x = |value: f64| left + events.place(value) * (right - left);
+    let y = |value: f64| bottom - times.place(value) * (bottom - top);
+    let mut svg = String::from(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 400\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n\
+         <title>Time of a replay over the events of its job</title>\n\
+         <rect width=\"640\" height=\"400\" fill=\"white\"/>\n",
+    );
+    // A text takes all that is written.
+    for power in events.first..=events.last {
+        let x = x(10f64.powi(power));
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{x:.1} {top}V{bottom}\" stroke=\"#ddd\"/>\
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            bottom + 20.0,
+            ten_to(power)
+        );
+    }
+    for power in times.first..=times.last {
+        let y = y(10f64.powi(power));
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{left} {y:.1}H{right}\" stroke=\"#ddd\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 8.0,
+            y + 4.0,
+            duration(power)
+        );
+    }
+    for (number, Series { name, points }) in all.iter().enumerate() {
+        let color = COLORS[number % COLORS.len()];
+        let place = |&(events, time): &(f64, f64)| (x(events), y(time));
+        let line: Vec<_> =
+            points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>",
+            line.join(" ")
+        );
+        for (x, y) in points.iter().map(place) {
+            let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{color}\"/>");
+        }
+        if let (Some(&(first, time)), Some(&(last, _))) = (points.first(), points.last()) {
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{color}\" stroke-dasharray=\"2 4\"/>",
+                x(first),
+                y(time),
+                x(last),
+                y(time * last / first)
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\" fill=\"{color}\">{name}</text>",
+            left + 14.0,
+            top + 20.0 + 18.0 * number as f64
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{}\" y=\"390\" text-anchor=\"middle\">events; dotted: as the shortest job, \
+         times the events</text>\n</svg>",
+        (left + right) / 2.0
+    );
+    svg
+}
+
+fn ten_to(power: i32) -> String {
+    format!("10<tspan dy=\"-5\" font-size=\"10\">{power}</tspan>")
+}
+
+/// Spells a power of ten of nanoseconds.
+fn duration(power: i32) -> String {
+    let (unit, power) = match power {
+        ..3 => ("ns", power),
+        3..6 => ("µs", power - 3),
+        6..9 => ("ms", power - 6),
+        _ => ("s", power - 9),
+    };
+    format!("{} {unit}", 10f64.powi(power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(folder: &Path, policy: &str, events: &str, median: &str) {
+        let folder = folder.join(GROUP).join(policy).join(events).join("new");
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        let text = format!(r#"{{"mean":{{"point_estimate":1}},"median":{{{median}}}}}"#);
+        fs::write(folder.join("estimates.json"), text).expect("a file can be written");
+    }
+
+    #[test]
+    fn what_was_measured_is_drawn_by_policy_and_size() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        for (events, median) in [("10000", 1e5), ("1000000", 1e7), ("100000", 1e6)] {
+            measured(folder.path(), "bfc", events, &format!(r#""point_estimate":{median}"#));
+        }
+        fs::create_dir_all(folder.path().join("growth/bfc/report")).expect("a folder can be made");
+        let all = read(&folder.path().join(GROUP)).expect("it is as Criterion writes it");
+        let points = vec![(1e4, 1e5), (1e5, 1e6), (1e6, 1e7)];
+        assert_eq!(all, [Series { name: "bfc".to_owned(), points }]);
+
+        fs::create_dir(folder.path().join("docs")).expect("a folder can be made");
+        let mut told = Vec::new();
+        assert!(plot(folder.path(), folder.path(), &mut told).expect("it can be written"));
+        let svg = fs::read_to_string(folder.path().join(DRAWING)).expect("it was written");
+        assert!(svg.contains(r#"points="70.0,350.0 330.0,190.0 590.0,30.0""#), "{svg}");
+        assert!(svg.contains(r#"stroke-dasharray"#) && svg.contains(">100 µs<"), "{svg}");
+        assert!(String::from_utf8_lossy(&told).contains("bfc: 10000 events in 0.100 ms"));
+    }
+
+    #[test]
+    fn what_is_not_criterions_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        assert!(plot(folder.path(), folder.path(), &mut Vec::new()).is_err(), "there is nothing");
+        measured(folder.path(), "bfc", "10000", r#""point_estimate":7.5"#);
+        let drawn = plot(folder.path(), folder.path(), &mut Vec::new());
+        assert!(!drawn.expect("it is as Criterion writes it"), "one point is no line");
+        measured(folder.path(), "bfc", "100000", r#""point_estimate":"long""#);
+        let error = plot(folder.path(), folder.path(), &mut Vec::new()).expect_err("no number");
+        assert!(error.to_string().ends_with("it has no median"), "{error}");
+    }
+}
