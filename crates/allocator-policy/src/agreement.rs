@@ -4,11 +4,11 @@ use crate::caching::{Adopted, Caching, Misfit, Settings};
 use crate::policy::Allocation;
 use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
 use crate::replay::{Level, Outcome, Replay, Witness};
-use crate::trace::{DeviceTrace, Segment};
+use crate::trace::{Action, DeviceTrace, Segment, SegmentKind};
 use crate::workload::{Step, StepKind, Workload};
 use gpu_core::{Bytes, Error, Region};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// How long a range of addresses is taken to be of which a recording tells only the mapped parts.
 const RANGE: u64 = 1 << 40;
@@ -36,7 +36,8 @@ impl Agreement {
     /// Tells whether every decision was foretold.
     pub fn is_complete(&self) -> bool {
         let tallies = [self.addresses, self.segments, self.segments_freed];
-        self.unrecorded == 0
+        self.first.is_none()
+            && self.unrecorded == 0
             && self.outcome.survived()
             && self.outcome.failures_avoided == 0
             && tallies.iter().all(|tally| tally.is_complete())
@@ -67,10 +68,15 @@ pub fn compare(
     if trace.segments.is_none() {
         return Err(incomparable("it does not tell which regions were held").into());
     }
+    if settings.per_process_memory_fraction().is_some() && trace.total.is_none() {
+        return Err(
+            incomparable("it does not tell of what its allocator could take a share").into()
+        );
+    }
     let memory = RecordedMemory::new(trace, workload);
     let mut policy = Caching::new(memory.clone(), settings.clone())?;
     let mut replay = Replay::new(workload);
-    adopt(&mut policy, workload, &mut replay)?;
+    adopt(&mut policy, trace, workload, &mut replay)?;
     let mut comparison =
         Comparison { trace, workload, memory: &memory, addresses: Tally::default() };
     let outcome = replay.run(&mut policy, &mut comparison)?;
@@ -90,6 +96,7 @@ pub fn compare(
 /// Lets the policy and the job begin with what they had when the recording began.
 fn adopt(
     policy: &mut Caching<RecordedMemory>,
+    trace: &DeviceTrace,
     workload: &Workload,
     replay: &mut Replay<'_>,
 ) -> Result<(), CompareError> {
@@ -107,28 +114,65 @@ fn adopt(
             }
         }
     };
-    let mut ranges: BTreeMap<_, Vec<Segment>> = BTreeMap::new();
-    for segment in &workload.start.segments {
-        if segment.expandable {
-            let key =
-                (segment.stream, segment.kind == crate::trace::SegmentKind::Small, segment.pool);
-            ranges.entry(key).or_default().push(segment.clone());
-        } else {
-            give(policy.adopt(segment)?);
-        }
+    for segment in workload.start.segments.iter().filter(|segment| !segment.expandable) {
+        give(policy.adopt(segment)?);
     }
-    // Ranges lie apart from one another, so each reaches up to the next thing that is held.
-    let starts: Vec<u64> = workload.start.segments.iter().map(|segment| segment.address).collect();
-    for parts in ranges.into_values() {
-        let (first, last) = (parts[0].address, &parts[parts.len() - 1]);
-        let last_end = last.address.saturating_add(last.size);
-        let page = if last.kind == crate::trace::SegmentKind::Small { 2 << 20 } else { 20 << 20 };
-        let next = starts.iter().copied().filter(|start| *start >= last_end).min();
-        let room = next.unwrap_or(u64::MAX).min(first.saturating_add(RANGE)) - first;
-        let size = Bytes((room / page * page).max(last_end - first));
-        give(policy.adopt_range(Region { address: first, size }, &parts)?);
+    for (range, parts) in ranges(&workload.start.segments, trace) {
+        give(policy.adopt_range(range, &parts)?);
     }
     Ok(())
+}
+
+/// Returns the pages of which the expandable segments of a kind are made.
+fn page_of(kind: SegmentKind) -> u64 {
+    match kind {
+        SegmentKind::Small => 2 << 20,
+        SegmentKind::Large => 20 << 20,
+    }
+}
+
+/// Returns the ranges of addresses of expandable segments, of which a recording tells only the
+/// mapped parts: each from the lowest pages that are mapped in it up to what lies above.
+fn ranges(held: &[Segment], trace: &DeviceTrace) -> Vec<(Region, Vec<Segment>)> {
+    // Parts that follow one another belong to one range.
+    let alike = |a: &Segment, b: &Segment| {
+        let key = |segment: &Segment| (segment.stream, segment.kind, segment.pool);
+        a.expandable && b.expandable && key(a) == key(b)
+    };
+    let groups: Vec<&[Segment]> = held.chunk_by(alike).collect();
+    let end =
+        |group: &[Segment]| group.last().map_or(0, |last| last.address.saturating_add(last.size));
+    let mut starts = Vec::new();
+    for (number, group) in groups.iter().enumerate() {
+        let lowest = &group[0];
+        let below = number.checked_sub(1).map_or(0, |below| end(groups[below]));
+        let page = page_of(lowest.kind);
+        let is_own = |address: u64, size: u64| {
+            address >= below.max(lowest.address.saturating_sub(RANGE))
+                && address < lowest.address
+                && (lowest.address - address).is_multiple_of(page)
+                && size.is_multiple_of(page_of(SegmentKind::Large))
+                    == (lowest.kind == SegmentKind::Large)
+        };
+        let mapped = trace
+            .events
+            .iter()
+            .filter(|event| lowest.expandable && event.action == Action::SegmentMap)
+            .filter(|event| event.stream == lowest.stream && is_own(event.address, event.size))
+            .map(|event| event.address);
+        starts.push(mapped.min().unwrap_or(lowest.address));
+    }
+    let ranges = groups.iter().enumerate().filter(|(_, group)| group[0].expandable);
+    ranges
+        .map(|(number, group)| {
+            let first = starts[number];
+            let above = starts.get(number + 1).copied().unwrap_or(u64::MAX);
+            let room = above.min(first.saturating_add(RANGE)) - first;
+            let page = page_of(group[0].kind);
+            let size = (room / page * page).max(end(group) - first);
+            (Region { address: first, size: Bytes(size) }, group.to_vec())
+        })
+        .collect()
 }
 
 struct Comparison<'a> {

@@ -7,7 +7,11 @@ use crate::failure::Failure;
 use crate::model::ModelMemory;
 use crate::policy::Policy;
 use crate::stream_ordered::{self, StreamOrdered};
-use gpu_core::{Bytes, DeviceMemory};
+use gpu_core::{Bytes, DeviceMemory, MemoryInfo, Region, Result};
+use std::sync::Arc;
+
+/// More memory than any device has.
+pub(crate) const ENDLESS: Bytes = Bytes(1 << 50);
 
 /// Which policy a job is run under.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,9 +171,50 @@ impl Choice {
     pub(crate) fn model(
         &self,
         total: Bytes,
-    ) -> Result<(std::sync::Arc<ModelMemory>, Box<dyn Policy>), Failure> {
-        let memory = std::sync::Arc::new(ModelMemory::new(total));
-        let policy = self.on(total).build(memory.clone())?;
+    ) -> Result<(Arc<ModelMemory>, Box<dyn Policy>), Failure> {
+        let memory = Arc::new(ModelMemory::new(total));
+        let policy = match self.sees_only_grants() {
+            true => self.build(Unsized(memory.clone()))?,
+            false => self.on(total).build(memory.clone())?,
+        };
         Ok((memory, policy))
+    }
+}
+
+/// A modelled device that does not tell how large it is, so that what a policy lays out by that
+/// (the ranges of expandable segments) is the same for every size.
+struct Unsized(Arc<ModelMemory>);
+
+impl DeviceMemory for Unsized {
+    fn info(&self) -> Result<MemoryInfo> {
+        Ok(MemoryInfo { total: Ok(ENDLESS), ..self.0.info()? })
+    }
+
+    fn reserve(&self, size: Bytes) -> Result<Region> {
+        self.0.reserve(size)
+    }
+
+    fn release(&self, region: Region) -> Result<()> {
+        self.0.release(region)
+    }
+
+    fn reserve_addresses(&self, size: Bytes) -> Result<Region> {
+        self.0.reserve_addresses(size)
+    }
+
+    fn map(&self, part: Region) -> Result<()> {
+        self.0.map(part)
+    }
+
+    fn unmap(&self, part: Region) -> Result<()> {
+        self.0.unmap(part)
+    }
+
+    fn release_addresses(&self, range: Region) -> Result<()> {
+        self.0.release_addresses(range)
+    }
+
+    fn page(&self) -> Result<Bytes> {
+        self.0.page()
     }
 }

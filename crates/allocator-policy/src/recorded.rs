@@ -44,7 +44,10 @@ pub struct Divergence {
 
 /// The memory of a device as a recording tells of it; a copy is the same device.
 #[derive(Clone, Debug)]
-pub(crate) struct RecordedMemory(Arc<Mutex<Tape>>);
+pub(crate) struct RecordedMemory {
+    total: Bytes,
+    tape: Arc<Mutex<Tape>>,
+}
 
 #[derive(Debug)]
 struct Tape {
@@ -100,7 +103,7 @@ impl RecordedMemory {
             windows.push(from.min(to)..to);
             from = to;
         }
-        RecordedMemory(Arc::new(Mutex::new(Tape {
+        let tape = Tape {
             events,
             windows,
             left: Vec::new(),
@@ -108,7 +111,11 @@ impl RecordedMemory {
             fails: false,
             elsewhere: ELSEWHERE,
             found: Found::default(),
-        })))
+        };
+        RecordedMemory {
+            total: trace.total.unwrap_or(Bytes(ELSEWHERE)),
+            tape: Arc::new(Mutex::new(tape)),
+        }
     }
 
     /// Turns to what the recording says of a step.
@@ -153,7 +160,7 @@ impl RecordedMemory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tape> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -183,22 +190,40 @@ impl Tape {
         self.differ(step, || format!("{}, of which the recording says nothing", what()));
     }
 
-    /// Takes what is asked if the recording goes on with it; `None` where it says something else.
-    fn take(&mut self, action: Action, size: u64) -> Result<Option<u64>> {
+    /// Takes what is asked if the recording goes on with it, of pages only where they are asked
+    /// for; `None` where it says something else.
+    fn take(&mut self, action: Action, size: u64, at: Option<u64>) -> Result<Option<u64>> {
+        let same = |event: &Event| {
+            event.action == action && event.size == size && at.is_none_or(|at| event.address == at)
+        };
         match self.left.last().copied() {
             // The device refuses where the recording goes on with regions given back.
             Some((_, event)) if gives_back(event.action) => Err(refused(size)),
             None if self.fails => Err(refused(size)),
-            Some((_, event)) if event.action == action && event.size == size => {
+            Some((_, event)) if same(&event) => {
                 self.left.pop();
                 self.found.taken.count(true);
                 Ok(Some(event.address))
             }
             _ => {
-                self.undecided(|| format!("{size} bytes are taken of the device"));
+                self.undecided(|| match at {
+                    Some(at) => format!("{size} bytes are mapped at {at:#x}"),
+                    None => format!("{size} bytes are taken of the device"),
+                });
                 Ok(None)
             }
         }
+    }
+
+    /// Takes a part off the beginning of a recorded event, where that is of several pages.
+    fn take_off(&mut self, action: Action, part: Region) -> bool {
+        let begins = |(_, event): &&mut (usize, Event)| {
+            event.action == action && event.address == part.address && event.size > part.size.0
+        };
+        let Some((_, event)) = self.left.iter_mut().rev().find(begins) else { return false };
+        event.address += part.size.0;
+        event.size -= part.size.0;
+        true
     }
 
     fn give_back(&mut self, action: Action, region: Region) {
@@ -224,12 +249,12 @@ fn refused(size: u64) -> Error {
 impl DeviceMemory for RecordedMemory {
     fn info(&self) -> Result<MemoryInfo> {
         let unknown = Err(Absent::NotSupported);
-        Ok(MemoryInfo { total: Ok(Bytes(ELSEWHERE)), used: unknown, reserved: unknown })
+        Ok(MemoryInfo { total: Ok(self.total), used: unknown, reserved: unknown })
     }
 
     fn reserve(&self, size: Bytes) -> Result<Region> {
         let mut tape = self.lock();
-        match tape.take(Action::SegmentAlloc, size.0)? {
+        match tape.take(Action::SegmentAlloc, size.0, None)? {
             Some(address) => Ok(Region { address, size }),
             None => tape.place_elsewhere(size.0),
         }
@@ -252,29 +277,18 @@ impl DeviceMemory for RecordedMemory {
 
     fn map(&self, part: Region) -> Result<()> {
         let mut tape = self.lock();
-        if let Some((_, event)) = tape.left.last_mut()
-            && event.action == Action::SegmentMap
-            && event.address == part.address
-            && event.size > part.size.0
-        {
-            // One recorded event may be several pages.
-            event.address += part.size.0;
-            event.size -= part.size.0;
+        let next = tape.left.last().map(|(_, event)| event.action);
+        if next == Some(Action::SegmentMap) && tape.take_off(Action::SegmentMap, part) {
             return Ok(());
         }
-        if let Some(address) = tape.take(Action::SegmentMap, part.size.0)?
-            && address != part.address
-        {
-            let step = tape.step;
-            tape.differ(step, || {
-                format!("pages are mapped at {:#x}, in the recording at {address:#x}", part.address)
-            });
-        }
-        Ok(())
+        tape.take(Action::SegmentMap, part.size.0, Some(part.address)).map(drop)
     }
 
     fn unmap(&self, part: Region) -> Result<()> {
-        self.lock().give_back(Action::SegmentUnmap, part);
+        let mut tape = self.lock();
+        if !tape.take_off(Action::SegmentUnmap, part) {
+            tape.give_back(Action::SegmentUnmap, part);
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! A job under another policy, and what would have saved it.
 
-use crate::choice::Choice;
+use crate::choice::{Choice, ENDLESS};
 use crate::failure::Failure;
 use crate::policy::Usage;
 use crate::replay::{Outcome, Replay, Witness};
@@ -32,9 +32,6 @@ pub fn trial(
     let outcome = Replay::new(workload).run(policy.as_mut(), witness)?;
     Ok(Trial { outcome, end: policy.usage() })
 }
-
-/// More than any device has.
-pub(crate) const ENDLESS: Bytes = Bytes(1 << 50);
 
 /// Returns the settings, one change each, with which a job comes to its end where it did not: what
 /// is changed, and how the job fares then.

@@ -129,26 +129,29 @@ impl Workload {
         Ok(reading.workload)
     }
 
-    /// Returns the most that the job had at once, as it asked for it: no allocator can do with less.
+    /// Returns the most that the program had at once, as it asked for it: no allocator can do with
+    /// less. What it gave back and work on the device still uses does not count, since an allocator
+    /// may wait for that work.
     pub fn peak_requested(&self) -> u64 {
         let mut sizes = vec![0; self.slots as usize];
         let mut now = 0u64;
-        for held in &self.held {
+        for held in self.held.iter().filter(|held| !held.retired) {
             sizes[held.slot as usize] = held.size;
             now = now.saturating_add(held.size);
         }
         let mut most = now;
         for step in &self.steps {
+            let size = &mut sizes[step.slot as usize];
             match step.kind {
                 StepKind::Allocate => {
-                    sizes[step.slot as usize] = step.size;
+                    *size = step.size;
                     now = now.saturating_add(step.size);
                     most = most.max(now);
                 }
-                StepKind::Free | StepKind::Complete => {
-                    now = now.saturating_sub(sizes[step.slot as usize]);
+                StepKind::Free | StepKind::Retire => {
+                    now = now.saturating_sub(std::mem::take(size));
                 }
-                StepKind::Retire | StepKind::EmptyCache | StepKind::Fail => {}
+                StepKind::Complete | StepKind::EmptyCache | StepKind::Fail => {}
             }
         }
         most
@@ -161,6 +164,8 @@ struct Reading {
     vacant: Vec<u32>,
     /// The slots of memory that was found free while the present request waited for all work.
     found_waiting: Vec<u32>,
+    /// Where the present row of ended uses ends, and whether it was found while waiting.
+    ended: (usize, bool),
     streams: HashMap<(u64, (u64, u64)), u16>,
     private: Private,
     /// Which slot memory at an address has now.
@@ -239,11 +244,16 @@ impl Reading {
             }
             Action::FreeCompleted => match self.retired.remove(&address) {
                 Some(u32::MAX) => return Ok(()),
-                Some(slot) if is_found_when_waiting(trace, stacks, number) => {
-                    self.found_waiting.push(slot);
-                    return Ok(());
+                Some(slot) => {
+                    if number >= self.ended.0 {
+                        self.ended = row_of_ended_uses(trace, stacks, number);
+                    }
+                    if self.ended.1 {
+                        self.found_waiting.push(slot);
+                        return Ok(());
+                    }
+                    (StepKind::Complete, slot)
                 }
-                Some(slot) => (StepKind::Complete, slot),
                 // Formats without a first event free at once.
                 None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
             },
@@ -281,19 +291,18 @@ fn is_completed_next(trace: &DeviceTrace, number: usize) -> bool {
     })
 }
 
-/// Tells whether the end of a use was found when the allocator waited for all work, because the
-/// device had refused a request: what was found then does not serve that request any more, so it
-/// counts as found after it.
-fn is_found_when_waiting(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> bool {
-    let after = trace.events[number..]
-        .iter()
-        .position(|event| event.action != Action::FreeCompleted)
-        .map(|further| number + further);
-    after.is_some_and(|after| match trace.events[after].action {
+/// Returns where a row of ended uses ends, and whether they were found when the allocator waited for
+/// all work, because the device had refused a request: what was found then does not serve that
+/// request any more, so it counts as found after it.
+fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (usize, bool) {
+    let row = trace.events[number..].iter();
+    let after = number + row.take_while(|event| event.action == Action::FreeCompleted).count();
+    let found_waiting = trace.events.get(after).is_some_and(|event| match event.action {
         Action::OutOfMemory => true,
         Action::SegmentFree | Action::SegmentUnmap => !is_emptied_by_hand(trace, stacks, after),
         _ => false,
-    })
+    });
+    (after, found_waiting)
 }
 
 /// Tells whether the event is the first of a row in which the program had the cache emptied.
@@ -359,7 +368,7 @@ mod tests {
             kinds(&workload),
             [(allocate, 0), (free, 0), (allocate, 0), (retire, 0), (allocate, 1), (complete, 0)]
         );
-        assert_eq!((workload.streams.len(), workload.peak_requested()), (1, 50));
+        assert_eq!((workload.streams.len(), workload.peak_requested()), (1, 30));
         assert_eq!(workload.events, [0, 1, 3, 4, 5, 6]);
     }
 
@@ -384,7 +393,7 @@ mod tests {
             workload.held.iter().map(|held| (held.address, held.size, held.retired)).collect();
         assert_eq!(held, [(0, 5, false), (1024, 6, true), (2048, 9, true)]);
         assert_eq!(kinds(&workload), [(StepKind::Complete, 2)]);
-        assert_eq!(workload.peak_requested(), 20);
+        assert_eq!(workload.peak_requested(), 5, "what work still uses is not the program's");
     }
 
     #[test]

@@ -7,6 +7,9 @@ use gpu_allocator_policy::{Workload, compare};
 use gpu_core::Bytes;
 use proptest::prelude::*;
 
+const SETTINGS: [&str; 4] =
+    ["", "max_split_size_mb:20", "roundup_power2_divisions:4", "expandable_segments:True"];
+
 fn size() -> impl Strategy<Value = u64> {
     prop_oneof![
         3 => 1u64..4_096,
@@ -23,7 +26,7 @@ proptest! {
     fn a_job_is_foretold_from_the_middle_of_its_recording(
         before in proptest::collection::vec((0u8..5, size(), 0usize..1000, 0u64..3), 0..60),
         after in proptest::collection::vec((0u8..5, size(), 0usize..1000, 0u64..3), 1..150),
-        setting in proptest::sample::select(vec!["", "max_split_size_mb:20", "roundup_power2_divisions:4"]),
+        setting in proptest::sample::select(SETTINGS.to_vec()),
     ) {
         let settings: Settings = setting.parse().expect("PyTorch takes it");
         let mut recorder = Recorder::new(&settings, Bytes::from_mib(240));
@@ -43,7 +46,7 @@ proptest! {
         recorder.begin();
         let retries = recorder.retries();
         run(&mut recorder, &after);
-        let trace = recorder.snapshot(false);
+        let trace = recorder.snapshot(settings.expandable_segments());
         let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
         let agreement = compare(&trace, &workload, &settings).expect("it tells all");
         prop_assert!(agreement.is_complete(), "{agreement:?}");

@@ -3,50 +3,55 @@
 use crate::recorder::Recorder;
 use gpu_allocator_policy::caching::Settings;
 use gpu_allocator_policy::trace::Stacks;
-use gpu_allocator_policy::{Choice, ModelMemory, Need, Replay, Workload, need, together};
+use gpu_allocator_policy::{Choice, Need, Workload, need, together, trial};
 use gpu_core::Bytes;
 use proptest::prelude::*;
-use std::sync::Arc;
 
 fn survives(workload: &Workload, choice: &Choice, total: u64) -> bool {
-    let memory = Arc::new(ModelMemory::new(Bytes(total)));
-    let mut policy = choice.build(memory).expect("the device answers");
-    let outcome = Replay::new(workload).run(policy.as_mut(), &mut ()).expect("no faults");
-    outcome.survived()
+    let trial = trial(workload, choice, Some(Bytes(total)), &mut ()).expect("no faults");
+    trial.outcome.survived()
 }
 
-/// Returns the job that asks for memory (a positive number of 64 KiB) or frees what it has.
-fn job(steps: &[i32]) -> Workload {
+/// Returns the job that asks for memory (a positive number of 64 KiB) or gives it back, at once or
+/// in two steps.
+fn job(steps: &[(i32, u8)]) -> Workload {
     let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
-    for &step in steps {
-        match u64::try_from(step) {
-            Ok(size) => recorder.allocate((size << 16) + 1, 0),
-            Err(_) => recorder.free(step.unsigned_abs() as usize, true),
+    for &(step, kind) in steps {
+        let place = step.unsigned_abs() as usize;
+        match (u64::try_from(step), kind) {
+            (Ok(size), stream) => recorder.allocate((size << 16) + 1, u64::from(stream)),
+            (Err(_), 0) => recorder.free(place, true),
+            (Err(_), 1) => recorder.free(place, false),
+            (Err(_), _) => recorder.complete(place),
         }
     }
     Workload::of(&recorder.snapshot(false), &Stacks::default()).expect("it is consistent")
+}
+
+fn steps() -> impl Strategy<Value = Vec<(i32, u8)>> {
+    proptest::collection::vec((-80i32..200, 0u8..3), 1..40)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn no_smaller_device_does(steps in proptest::collection::vec(-40i32..200, 1..40)) {
+    fn no_smaller_device_does(steps in steps()) {
         let workload = job(&steps);
-        for name in ["caching", "expandable"] {
+        for name in ["caching", "expandable", "stream-ordered", "direct"] {
             let choice = Choice::named(name).expect("there is one");
             let Need { least, exact, .. } = need(&workload, &choice).expect("memory is endless");
             prop_assert!(exact);
             prop_assert!(survives(&workload, &choice, least.0), "{name}: {least:?}");
-            // Regions are of whole pages of 2 MiB, so that no size between two of them matters.
-            for total in (0..least.0).step_by(2 << 20) {
+            // Nearly all that is taken of a device is of whole pages of 2 MiB.
+            for total in (0..least.0).step_by(2 << 20).chain(least.0.checked_sub(512)) {
                 prop_assert!(!survives(&workload, &choice, total), "{name}: {total} of {least:?}");
             }
         }
     }
 
     #[test]
-    fn what_is_bisected_suffices(steps in proptest::collection::vec(-40i32..200, 1..40)) {
+    fn what_is_bisected_suffices(steps in steps()) {
         let workload = job(&steps);
         for name in ["bfc", "bfc-all-at-once"] {
             let choice = Choice::named(name).expect("there is one");
@@ -87,7 +92,7 @@ proptest! {
 
 #[test]
 fn a_job_of_one_piece_needs_its_segment() {
-    let workload = job(&[48]);
+    let workload = job(&[(48, 0)]);
     let caching = Choice::named("caching").expect("there is one");
     let found = need(&workload, &caching).expect("memory is endless");
     assert_eq!((found.least, found.replays), (Bytes::from_mib(20), 3));
@@ -102,4 +107,21 @@ fn many_jobs_that_all_fit_are_one_set_at_once() {
     assert_eq!(together(&needs, Bytes(59)).len(), 60);
     assert_eq!(together(&needs, Bytes(30)).len(), 64);
     assert_eq!(together(&[Bytes(0), Bytes(5)], Bytes(3)), [[0]]);
+}
+
+#[test]
+fn what_work_still_uses_may_be_waited_for() {
+    // 20 MiB are given back while work still uses them, then 20 MiB are asked for again.
+    let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
+    recorder.allocate(20 << 20, 0);
+    recorder.free(0, false);
+    recorder.allocate(20 << 20, 0);
+    recorder.complete(0);
+    let trace = recorder.snapshot(false);
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let least = |name| need(&workload, &Choice::named(name).expect("there is one"));
+    for (name, mib) in [("caching", 20), ("expandable", 20), ("direct", 40)] {
+        let found = least(name).expect("memory is endless");
+        assert_eq!((found.least, found.exact), (Bytes::from_mib(mib), true), "{name}");
+    }
 }

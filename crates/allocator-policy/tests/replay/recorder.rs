@@ -3,11 +3,14 @@
 use gpu_allocator_policy::caching::{Caching, Settings};
 use gpu_allocator_policy::trace::{Action, DeviceTrace, Event};
 use gpu_allocator_policy::{
-    Allocation, BlockState, Failure, ModelMemory, Policy, Retired, Stream, trace,
+    Allocation, BlockMap, BlockState, Failure, ModelMemory, Policy, Retired, Stream, trace,
 };
 use gpu_core::{Bytes, DeviceMemory, MemoryInfo, Region, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+
+/// How long the pages of the small pool are; those of the large one are ten times as long.
+const PAGE: usize = 2 << 20;
 
 /// A device that notes what it gives and takes back.
 #[derive(Clone)]
@@ -17,6 +20,8 @@ pub(crate) struct Noting {
     stream: Arc<Mutex<u64>>,
     /// For which stream each region was taken.
     owners: Arc<Mutex<HashMap<u64, u64>>>,
+    /// Which pages were mapped as those of the small pool are.
+    small: Arc<Mutex<HashSet<u64>>>,
 }
 
 impl Noting {
@@ -27,7 +32,15 @@ impl Noting {
             Action::SegmentAlloc => {
                 owners.insert(address, stream);
             }
-            Action::SegmentFree => stream = owners.remove(&address).expect("it was taken"),
+            Action::SegmentMap => {
+                for page in (address..address + size).step_by(PAGE) {
+                    owners.insert(page, stream);
+                }
+            }
+            Action::SegmentFree | Action::SegmentUnmap => {
+                stream = owners[&address];
+                owners.retain(|start, _| *start < address || *start >= address + size);
+            }
             _ => {}
         }
         let event = Event { action, address, size, stream, time_us: 0 };
@@ -62,6 +75,9 @@ impl DeviceMemory for Noting {
 
     fn map(&self, part: Region) -> Result<()> {
         self.memory.map(part)?;
+        if part.size.0 == PAGE as u64 {
+            self.small.lock().expect("nobody panicked").insert(part.address);
+        }
         self.note(Action::SegmentMap, part.address, part.size.0);
         Ok(())
     }
@@ -97,6 +113,7 @@ impl Recorder {
             events: Arc::default(),
             stream: Arc::default(),
             owners: Arc::default(),
+            small: Arc::default(),
         };
         let policy = Caching::new(device.clone(), settings.clone()).expect("the device answers");
         Recorder { device, policy, live: Vec::new(), retired: Vec::new(), failures: 0 }
@@ -184,31 +201,48 @@ impl Recorder {
 
     /// Returns what a snapshot would tell now.
     pub(crate) fn snapshot(&self, expandable: bool) -> DeviceTrace {
-        let segments = self.policy.segments().into_iter().map(|segment| trace::Segment {
-            address: segment.address,
-            size: segment.size.0,
-            stream: segment.stream.map_or(0, |stream| stream.0),
-            kind: match segment.size.0 {
-                0x20_0000 => trace::SegmentKind::Small,
-                _ => trace::SegmentKind::Large,
-            },
-            pool: (0, 0),
-            expandable,
-            blocks: segment
-                .blocks
-                .iter()
-                .map(|block| trace::RecordedBlock {
-                    address: block.address,
-                    size: block.size.0,
-                    requested: Some(block.requested.0).filter(|_| block.state != BlockState::Free),
-                    state: block.state,
-                })
-                .collect(),
-        });
+        let mut segments = Vec::new();
+        for segment in self.policy.segments() {
+            // An expandable segment is told by its mapped parts.
+            let touch = |a: &BlockMap, b: &BlockMap| a.address + a.size.0 == b.address;
+            for blocks in segment.blocks.chunk_by(touch) {
+                let size = blocks.iter().map(|block| block.size.0).sum();
+                segments.push(self.part(segment.stream, blocks, size, expandable));
+            }
+        }
         DeviceTrace {
-            segments: Some(segments.collect()),
+            segments: Some(segments),
             events: self.device.events.lock().expect("nobody panicked").clone(),
             ..DeviceTrace::default()
+        }
+    }
+
+    fn part(
+        &self,
+        stream: Option<Stream>,
+        blocks: &[BlockMap],
+        size: u64,
+        expandable: bool,
+    ) -> trace::Segment {
+        let address = blocks[0].address;
+        let is_small = match expandable {
+            true => self.device.small.lock().expect("nobody panicked").contains(&address),
+            false => size == PAGE as u64,
+        };
+        let recorded = |block: &BlockMap| trace::RecordedBlock {
+            address: block.address,
+            size: block.size.0,
+            requested: Some(block.requested.0).filter(|_| block.state != BlockState::Free),
+            state: block.state,
+        };
+        trace::Segment {
+            address,
+            size,
+            stream: stream.map_or(0, |stream| stream.0),
+            kind: if is_small { trace::SegmentKind::Small } else { trace::SegmentKind::Large },
+            pool: (0, 0),
+            expandable,
+            blocks: blocks.iter().map(recorded).collect(),
         }
     }
 }
