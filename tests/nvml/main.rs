@@ -3,4 +3,5 @@
 mod contract;
 mod events;
 mod faults;
+mod groups;
 mod stage;

@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
-use gpu_core::{DeviceId, DeviceState, Fault, Pid, ProcessInfo, Reading, Snapshot, Timestamp};
+use gpu_core::{
+    DeviceId, DeviceState, Fault, OperationMode, Pid, ProcessInfo, Reading, Snapshot, Timestamp,
+};
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -39,6 +41,15 @@ pub(crate) fn short(kind: FindingKind) -> &'static str {
         | FindingKind::ForeignNamespace
         | FindingKind::DeviceFault
         | FindingKind::BlockedReset => "",
+    }
+}
+
+/// What a device is set up to be good at, in nvidia-smi's words.
+pub(crate) fn operation_mode(mode: OperationMode) -> &'static str {
+    match mode {
+        OperationMode::AllOn => "All On",
+        OperationMode::Compute => "Compute",
+        OperationMode::LowDoublePrecision => "Low Double Precision",
     }
 }
 

@@ -34,25 +34,28 @@ use std::process::{Command, Stdio};
 const FIELDS: &str = "driver_version,count,name,serial,uuid,pci.bus_id,pci.domain,pci.bus,\
     pci.device,pci.device_id,pci.sub_device_id,pcie.link.gen.current,pcie.link.gen.gpucurrent,\
     pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max,index,display_mode,\
-    display_active,persistence_mode,accounting.mode,accounting.buffer_size,vbios_version,fan.speed,\
+    display_active,persistence_mode,accounting.mode,accounting.buffer_size,vbios_version,\
+    inforom.img,gom.current,gom.pending,fan.speed,\
     pstate,clocks_event_reasons.active,clocks_event_reasons.gpu_idle,\
     clocks_event_reasons.applications_clocks_setting,clocks_event_reasons.sw_power_cap,\
     clocks_event_reasons.hw_slowdown,clocks_event_reasons.hw_thermal_slowdown,\
     clocks_event_reasons.hw_power_brake_slowdown,clocks_event_reasons.sw_thermal_slowdown,\
     clocks_event_reasons.sync_boost,memory.total,memory.used,memory.free,\
     compute_mode,compute_cap,utilization.gpu,utilization.memory,utilization.encoder,\
-    utilization.decoder,encoder.stats.sessionCount,encoder.stats.averageFps,\
+    utilization.decoder,utilization.jpeg,utilization.ofa,encoder.stats.sessionCount,encoder.stats.averageFps,\
     encoder.stats.averageLatency,ecc.mode.current,ecc.mode.pending,\
     ecc.errors.corrected.volatile.total,ecc.errors.corrected.aggregate.total,\
     ecc.errors.uncorrected.volatile.total,ecc.errors.uncorrected.aggregate.total,\
     retired_pages.single_bit_ecc.count,retired_pages.double_bit.count,retired_pages.pending,\
-    temperature.gpu,temperature.memory,power.draw,power.limit,\
+    temperature.gpu,temperature.memory,power.management,power.draw,power.draw.average,\
+    power.draw.instant,power.limit,\
     power.default_limit,power.min_limit,power.max_limit,clocks.current.graphics,clocks.current.sm,\
     clocks.current.memory,clocks.current.video,clocks.max.graphics,clocks.max.sm,\
     clocks.max.memory,mig.mode.current,mig.mode.pending";
 
 /// Every other name of a field.
-const OTHER_NAMES: &str = "gpu_name,gpu_serial,gpu_uuid,gpu_bus_id,\
+const OTHER_NAMES: &str = "gpu_name,gpu_serial,gpu_uuid,gpu_bus_id,inforom.image,\
+    gpu_operation_mode.current,gpu_operation_mode.pending,\
     clocks_throttle_reasons.active,clocks_throttle_reasons.gpu_idle,\
     clocks_throttle_reasons.sw_power_cap,clocks_throttle_reasons.hw_slowdown,retired_pages.sbe,\
     retired_pages.dbe,clocks.gr,clocks.sm,clocks.mem,clocks.video,clocks.max.gr,clocks.max.mem";
@@ -128,6 +131,34 @@ fn without_doubt(rows: &str) -> String {
     };
     let (rows, code) = rows.rsplit_once("=> ").expect("a code");
     rows.lines().map(|line| row(line) + "\n").collect::<String>() + code
+}
+
+/// What none of the shipped machines tells, or not twice the same.
+#[test]
+fn what_few_devices_tell_is_in_the_words_of_nvidia_smi() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = "description = 'made: a device with every choice, and one with none'\n\
+        clock = 2025-03-03T10:00:00Z\n\
+        [[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
+        power_draw_mw = 250000\npower_limit_mw = 300000\n\
+        details.product = { compute_capability = [8, 6] }\n\
+        details.inforom = { image = 'G001.0000.03.07' }\n\
+        details.operation_modes = { current = 'low-double-precision', pending = 'compute' }\n\
+        details.engines = { jpeg_percent = 12, ofa_percent = 3 }\n\
+        details.power_readings = { instant_mw = 241505 }\n\
+        [[gpu]]\nindex = 1\nmemory_total_mib = 100\n\
+        details.operation_modes = { current = 'all-on' }\n\
+        details.power_readings = { managed = false }\n\
+        [[gpu]]\nindex = 2\nmemory_total_mib = 100\n\
+        unsupported = ['power-draw', 'power-limit']\n";
+    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
+    let machine = folder.path().to_str().unwrap();
+    let fields = "--query-gpu=inforom.img,gom.current,gom.pending,utilization.jpeg,\
+        utilization.ofa,power.management,power.draw,power.draw.average,power.draw.instant";
+    let words = [fields, "--format=csv"];
+    let kept = tool("GPUWS_NVIDIA_SMI", machine, &words, "few-devices.query-gpu.csv");
+    let ours = printed(&mut gpuws(&[&["--sim", machine, "query"][..], &words].concat()));
+    hold(&ours, &kept, &machine);
 }
 
 #[test]

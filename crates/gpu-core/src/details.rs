@@ -13,12 +13,20 @@ pub enum Group {
     Product,
     /// [`Modes`]
     Modes,
+    /// [`Inforom`]
+    Inforom,
+    /// [`OperationModes`]
+    OperationModes,
     /// [`Activity`]
     Activity,
+    /// [`Engines`]
+    Engines,
     /// [`Clocks`]
     Clocks,
     /// [`Power`]
     Power,
+    /// [`PowerReadings`]
+    PowerReadings,
     /// [`Thermal`]
     Thermal,
     /// [`Pcie`]
@@ -67,12 +75,16 @@ impl FromIterator<Group> for Groups {
 
 impl Group {
     /// Every group, in the order of `nvidia-smi -q`.
-    pub const ALL: [Group; 11] = [
+    pub const ALL: [Group; 15] = [
         Group::Product,
         Group::Modes,
+        Group::Inforom,
+        Group::OperationModes,
         Group::Activity,
+        Group::Engines,
         Group::Clocks,
         Group::Power,
+        Group::PowerReadings,
         Group::Thermal,
         Group::Pcie,
         Group::PcieThroughput,
@@ -179,6 +191,20 @@ groups! {
         accounting: bool,
     }
 
+    /// What is written into the memory of the board that holds its own settings.
+    Inforom {
+        /// Version of the image as a whole.
+        image: String,
+    }
+
+    /// What the device was set up to be good at.
+    OperationModes {
+        /// From the last reset on.
+        current: OperationMode,
+        /// From the next reset on.
+        pending: OperationMode,
+    }
+
     /// How busy the parts of the device are.
     Activity {
         /// Share of the sample window in which memory was read or written.
@@ -197,6 +223,14 @@ groups! {
         encoder_fps: u32,
         /// Mean latency of the encoder.
         encoder_latency as "encoder_latency_us": u32,
+    }
+
+    /// How busy the engines for pictures are, in share of the sample window.
+    Engines {
+        /// The decoder of JPEG.
+        jpeg as "jpeg_percent": Percent,
+        /// What finds the movement between two pictures (optical flow accelerator).
+        ofa as "ofa_percent": Percent,
     }
 
     /// Clocks, in MHz.
@@ -231,6 +265,16 @@ groups! {
         limit_max as "limit_max_mw": Milliwatts,
         /// Energy used since the driver was loaded.
         energy as "energy_mj": u64,
+    }
+
+    /// What is read of power beside the draw in the sample, which is of the one kind or the other.
+    PowerReadings {
+        /// The device keeps to a limit.
+        managed: bool,
+        /// Drawn at this moment.
+        instant as "instant_mw": Milliwatts,
+        /// Drawn over the last second.
+        average as "average_mw": Milliwatts,
     }
 
     /// Fans and temperatures; that of the chip is in the sample.
@@ -362,11 +406,19 @@ pub struct DeviceDetails {
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub modes: Option<Modes>,
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub inforom: Option<Inforom>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub operation_modes: Option<OperationModes>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub activity: Option<Activity>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub engines: Option<Engines>,
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub clocks: Option<Clocks>,
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub power: Option<Power>,
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub power_readings: Option<PowerReadings>,
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub thermal: Option<Thermal>,
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
@@ -398,7 +450,8 @@ impl DeviceDetails {
                 }
             )* };
         }
-        each!(product modes activity clocks power thermal pcie pcie_throughput memory_health);
+        each!(product modes inforom operation_modes activity engines clocks power power_readings
+            thermal pcie pcie_throughput memory_health);
         if told.nvlinks.is_some() {
             self.nvlinks.clone_from(&told.nvlinks);
         }
@@ -414,7 +467,8 @@ impl DeviceDetails {
         macro_rules! each {
             ($($group:ident)*) => { $( self.$group.iter_mut().for_each(|g| g.restate(from, to)); )* };
         }
-        each!(product modes activity clocks power thermal pcie pcie_throughput memory_health);
+        each!(product modes inforom operation_modes activity engines clocks power power_readings
+            thermal pcie pcie_throughput memory_health);
         self.nvlinks.iter_mut().flatten().for_each(|link| link.restate(from, to));
         if let Some(accounting) = &mut self.accounting {
             restate(&mut accounting.buffer_size, from, to);
@@ -434,9 +488,13 @@ impl DeviceDetails {
         }
         drop_unless(groups.has(Group::Product), &mut self.product);
         drop_unless(groups.has(Group::Modes), &mut self.modes);
+        drop_unless(groups.has(Group::Inforom), &mut self.inforom);
+        drop_unless(groups.has(Group::OperationModes), &mut self.operation_modes);
         drop_unless(groups.has(Group::Activity), &mut self.activity);
+        drop_unless(groups.has(Group::Engines), &mut self.engines);
         drop_unless(groups.has(Group::Clocks), &mut self.clocks);
         drop_unless(groups.has(Group::Power), &mut self.power);
+        drop_unless(groups.has(Group::PowerReadings), &mut self.power_readings);
         drop_unless(groups.has(Group::Thermal), &mut self.thermal);
         drop_unless(groups.has(Group::Pcie), &mut self.pcie);
         drop_unless(groups.has(Group::PcieThroughput), &mut self.pcie_throughput);
@@ -460,6 +518,19 @@ pub enum ComputeMode {
     Prohibited,
     /// One process.
     ExclusiveProcess,
+}
+
+/// What a device is set up to be good at (GPU operation mode), on the few that can choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum OperationMode {
+    /// Everything.
+    AllOn,
+    /// Computing: graphics are off.
+    Compute,
+    /// Graphics, which need little double precision.
+    LowDoublePrecision,
 }
 
 /// Reasons for clocks below what was asked for: a set of bits with NVML's meaning
@@ -521,9 +592,13 @@ mod tests {
         DeviceDetails {
             product: Some(Product::absent(reason)),
             modes: Some(Modes::absent(reason)),
+            inforom: Some(Inforom::absent(reason)),
+            operation_modes: Some(OperationModes::absent(reason)),
             activity: Some(Activity::absent(reason)),
+            engines: Some(Engines::absent(reason)),
             clocks: Some(Clocks::absent(reason)),
             power: Some(Power::absent(reason)),
+            power_readings: Some(PowerReadings::absent(reason)),
             thermal: Some(Thermal::absent(reason)),
             pcie: Some(Pcie::absent(reason)),
             pcie_throughput: Some(PcieThroughput::absent(reason)),

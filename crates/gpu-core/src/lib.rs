@@ -41,8 +41,8 @@ pub use backend::GpuBackend;
 pub use clock::{Clock, Timestamp};
 pub use details::{
     AccountedProcess, Accounting, Activity, Clocks, ComputeMode, DeviceDetails, DeviceEvent,
-    DeviceEventKind, Group, Groups, MemoryHealth, Modes, NvLink, Pcie, PcieThroughput, Power,
-    Product, Thermal, ThrottleReasons,
+    DeviceEventKind, Engines, Group, Groups, Inforom, MemoryHealth, Modes, NvLink, OperationMode,
+    OperationModes, Pcie, PcieThroughput, Power, PowerReadings, Product, Thermal, ThrottleReasons,
 };
 pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,

@@ -166,8 +166,13 @@ functions! {
     nvmlDeviceGetEccMode: GetTwo<c_uint>, "for its ECC mode";
     nvmlDeviceGetAccountingMode: Get<c_uint>, "for its accounting mode";
 
+    nvmlDeviceGetInforomImageVersion: Text, "for the version of its infoROM";
+    nvmlDeviceGetGpuOperationMode: GetTwo<c_uint>, "for its operation mode";
+
     nvmlDeviceGetEncoderUtilization: GetTwo<c_uint>, "for the use of its encoder";
     nvmlDeviceGetDecoderUtilization: GetTwo<c_uint>, "for the use of its decoder";
+    nvmlDeviceGetJpgUtilization: GetTwo<c_uint>, "for the use of its JPEG decoder";
+    nvmlDeviceGetOfaUtilization: GetTwo<c_uint>, "for the use of its optical flow accelerator";
     nvmlDeviceGetPerformanceState: Get<c_uint>, "for its performance state";
     nvmlDeviceGetCurrentClocksEventReasons: Get<c_ulonglong>, "why its clocks are low";
     nvmlDeviceGetCurrentClocksThrottleReasons: Get<c_ulonglong>, "why its clocks are low";
@@ -176,6 +181,7 @@ functions! {
     nvmlDeviceGetClockInfo: Pick<c_uint>, "for a clock";
     nvmlDeviceGetMaxClockInfo: Pick<c_uint>, "for the highest value of a clock";
 
+    nvmlDeviceGetPowerManagementMode: Get<c_uint>, "whether it keeps to a power limit";
     nvmlDeviceGetPowerManagementLimit: Get<c_uint>, "for its power limit";
     nvmlDeviceGetPowerManagementDefaultLimit: Get<c_uint>, "for its default power limit";
     nvmlDeviceGetPowerManagementLimitConstraints: GetTwo<c_uint>, "for the range of its power limit";
@@ -184,7 +190,7 @@ functions! {
     nvmlDeviceGetFanSpeed: Get<c_uint>, "for its fan speed";
     nvmlDeviceGetFanSpeed_v2: Pick<c_uint>, "for its fan speed";
     nvmlDeviceGetTemperatureThreshold: Pick<c_uint>, "for a limit of its temperature";
-    nvmlDeviceGetFieldValues: Fields, "for the temperature of its memory";
+    nvmlDeviceGetFieldValues: Fields, "for a value by its number";
 
     nvmlDeviceGetCurrPcieLinkGeneration: Get<c_uint>, "for the generation of its PCIe link";
     nvmlDeviceGetMaxPcieLinkGeneration: Get<c_uint>, "for the highest generation of its PCIe link";

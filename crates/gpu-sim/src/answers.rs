@@ -46,9 +46,13 @@ impl Device {
         let details = &mut self.details;
         details.product.get_or_insert_default();
         details.modes.get_or_insert_default();
+        details.inforom.get_or_insert_default();
+        details.operation_modes.get_or_insert_default();
         details.activity.get_or_insert_default();
+        details.engines.get_or_insert_default();
         details.clocks.get_or_insert_default();
         details.power.get_or_insert_default();
+        details.power_readings.get_or_insert_default();
         details.thermal.get_or_insert_default();
         details.pcie.get_or_insert_default();
         details.pcie_throughput.get_or_insert_default();
@@ -60,6 +64,9 @@ impl Device {
             // NVML tells what is and what will be after a reset in one answer.
             modes.ecc_pending = modes.ecc_pending.or(modes.ecc);
             modes.mig_pending = modes.mig_pending.or(self.info.mig_enabled);
+        }
+        if let Some(modes) = &mut details.operation_modes {
+            modes.pending = modes.pending.or(modes.current);
         }
     }
 }

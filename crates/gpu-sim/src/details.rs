@@ -12,6 +12,20 @@ pub(crate) fn complete(device: &mut Device) {
     modes.display_attached = modes.display_attached.or(info.display_active);
     let power = device.details.power.get_or_insert_default();
     power.limit = power.limit.or(device.power_limit);
+    let averages = averages(&device.details);
+    let readings = device.details.power_readings.get_or_insert_default();
+    readings.managed = readings.managed.or(device.power_limit.map(|_| true));
+    readings.instant = readings.instant.or(device.power_draw);
+    if averages {
+        readings.average = readings.average.or(device.power_draw);
+    }
+}
+
+/// Tells whether what a device is said to draw is the average of a second: of Ampere on, but for
+/// its first chip, the GA100.
+fn averages(details: &DeviceDetails) -> bool {
+    let product = details.product.as_ref();
+    product.is_some_and(|product| product.compute_capability.is_ok_and(|is| is > (8, 0)))
 }
 
 /// Says what in a device's details contradicts the rest of it, if anything does.

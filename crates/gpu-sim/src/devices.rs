@@ -122,7 +122,7 @@ impl State {
             let half = Percent::new(self.load(device).min(100) / 2).ok_or(Absent::Implausible);
             activity.memory = activity.memory.or(half);
         }
-        self.drift(device).details(&mut details, device.power_draw);
+        self.drift(device).details(&mut details, device);
         if let Some(Accounting { processes: Ok(kept), .. }) = &mut details.accounting {
             for process in kept {
                 let lives = |pid| self.held_by(pid, device.info.id.index) > Bytes(0);

@@ -95,10 +95,14 @@ impl Drift {
         if !self.moves() {
             return;
         }
-        let limit = sample.power_limit.unwrap_or(Milliwatts(u64::MAX));
-        let power = |draw: Milliwatts| Milliwatts(self.scaled("power", draw.0, POWER));
-        sample.power_draw = sample.power_draw.map(|draw| power(draw).min(limit));
+        sample.power_draw = self.draws(sample.power_draw, sample.power_limit);
         sample.temperature = self.warmth(sample.temperature, "temperature");
+    }
+
+    /// Moves a power drawn, up to the limit in force.
+    fn draws(self, told: Reading<Milliwatts>, limit: Reading<Milliwatts>) -> Reading<Milliwatts> {
+        let limit = limit.unwrap_or(Milliwatts(u64::MAX));
+        told.map(|draw| Milliwatts(self.scaled("power", draw.0, POWER)).min(limit))
     }
 
     fn warmth(self, told: Reading<Celsius>, name: &str) -> Reading<Celsius> {
@@ -106,9 +110,9 @@ impl Drift {
         told.map(|degrees| Celsius(degrees.0.saturating_add(sway)))
     }
 
-    /// Moves what the details tell; `power` is what the device is described to draw.
-    pub(crate) fn details(self, details: &mut DeviceDetails, power: Reading<Milliwatts>) {
-        if let (Some(told), Ok(power)) = (&mut details.power, power) {
+    /// Moves what the details of a device tell.
+    pub(crate) fn details(self, details: &mut DeviceDetails, device: &Device) {
+        if let (Some(told), Ok(power)) = (&mut details.power, device.power_draw) {
             let used = power.0.saturating_mul(self.second);
             told.energy = told.energy.map(|energy| energy.saturating_add(used));
         }
@@ -132,6 +136,10 @@ impl Drift {
             };
             clocks.graphics = clocks.graphics.map(slower);
             clocks.sm = clocks.sm.map(slower);
+        }
+        if let Some(readings) = &mut details.power_readings {
+            readings.instant = self.draws(readings.instant, device.power_limit);
+            readings.average = self.draws(readings.average, device.power_limit);
         }
         if let Some(thermal) = &mut details.thermal {
             thermal.fan_speed = thermal.fan_speed.map(|told| match told {

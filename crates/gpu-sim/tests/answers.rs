@@ -33,7 +33,7 @@ fn told(simulation: &Simulation) -> String {
     let details = look.devices.iter().filter_map(|device| device.details.as_ref().ok());
     for details in details {
         let told = serde_json::to_value(details).unwrap();
-        assert_eq!(told.as_object().unwrap().len(), 11, "every group is there");
+        assert_eq!(told.as_object().unwrap().len(), 15, "every group is there");
     }
     format!(
         "{}{}",

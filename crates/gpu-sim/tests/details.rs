@@ -69,9 +69,13 @@ fn a_recorded_machine_tells_what_its_recording_prints_and_what_belongs_to_it() {
             let bare = DeviceDetails {
                 product: Some(Default::default()),
                 modes: Some(Default::default()),
+                inforom: Some(Default::default()),
+                operation_modes: Some(Default::default()),
                 activity: Some(Default::default()),
+                engines: Some(Default::default()),
                 clocks: Some(Default::default()),
                 power: Some(Default::default()),
+                power_readings: Some(Default::default()),
                 thermal: Some(Default::default()),
                 pcie: Some(Default::default()),
                 pcie_throughput: Some(Default::default()),
@@ -123,6 +127,9 @@ fn what_follows_from_the_rest_is_told_too() {
         assert_eq!(modes.display_attached, Ok(false));
         let sample = simulation.sample(&device.id).unwrap();
         assert_eq!(power.limit, sample.power_limit);
+        let readings = details.power_readings.unwrap();
+        assert_eq!((readings.managed, readings.instant), (Ok(true), sample.power_draw));
+        assert_eq!(readings.average, Err(Absent::NotSupported), "an A100 tells the moment");
     }
     let states: Vec<_> =
         (0..4).map(|gpu| details(&simulation, gpu).clocks.unwrap().sm.unwrap()).collect();

@@ -117,6 +117,10 @@ proptest! {
                     prop_assert!(draw <= limit || draw == recorded, "{}", machine.name);
                 }
                 let details = device.details.as_ref().unwrap();
+                let readings = details.power_readings.as_ref().unwrap();
+                for same in [readings.instant, readings.average] {
+                    prop_assert!(same.is_err() || same == sample.power_draw, "{}", machine.name);
+                }
                 let clocks = details.clocks.as_ref().unwrap();
                 if let (Ok(sm), Ok(most)) = (clocks.sm, clocks.sm_max) {
                     prop_assert!(0 < sm && sm <= most);

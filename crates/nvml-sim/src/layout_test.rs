@@ -195,6 +195,7 @@ fn numbers_of_fields_and_events_are_those_of_the_header() {
         (id::NVLINK_ERROR_DL_CRC, f::NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
         (id::NVLINK_GET_STATE, f::NVML_FI_DEV_NVLINK_GET_STATE),
         (id::NVLINK_GET_VERSION, f::NVML_FI_DEV_NVLINK_GET_VERSION),
+        (id::POWER_AVERAGE, f::NVML_FI_DEV_POWER_AVERAGE),
         (id::POWER_INSTANT, f::NVML_FI_DEV_POWER_INSTANT),
         (id::POWER_MIN_LIMIT, f::NVML_FI_DEV_POWER_MIN_LIMIT),
         (id::POWER_MAX_LIMIT, f::NVML_FI_DEV_POWER_MAX_LIMIT),

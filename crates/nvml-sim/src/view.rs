@@ -4,9 +4,10 @@
 use crate::code::{Answer, Code};
 use crate::pointer::Handle;
 use gpu_core::{
-    Accounting, Activity, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver, Fault,
-    GpuBackend, Groups, MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink, Pcie, PcieThroughput,
-    Power, Product, Reading, Result, Thermal, Topology,
+    Accounting, Activity, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver, Engines, Fault,
+    GpuBackend, Groups, Inforom, MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink,
+    OperationModes, Pcie, PcieThroughput, Power, PowerReadings, Product, Reading, Result, Thermal,
+    Topology,
 };
 use gpu_sim::Simulation;
 
@@ -103,9 +104,13 @@ impl<'a> Subject<'a> {
     groups! {
         product: Product,
         modes: Modes,
+        inforom: Inforom,
+        operation_modes: OperationModes,
         activity: Activity,
+        engines: Engines,
         clocks: Clocks,
         power: Power,
+        power_readings: PowerReadings,
         thermal: Thermal,
         pcie: Pcie,
         pcie_throughput: PcieThroughput,

@@ -1,13 +1,17 @@
 //! What the device is and how it is set up.
 
 use super::{Entry, enabled, group, group_of, known, value};
-use gpu_core::{DeviceState, Modes, Product};
+use crate::words;
+use gpu_core::{DeviceState, Inforom, Modes, OperationModes, Product};
 
 /// Returns the entries from the name of the product on.
 pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let info = &device.info;
     let product = group_of(device, |details| details.product.as_ref(), Product::absent);
     let modes = group_of(device, |details| details.modes.as_ref(), Modes::absent);
+    let inforom = group_of(device, |details| details.inforom.as_ref(), Inforom::absent);
+    let operation =
+        group_of(device, |details| details.operation_modes.as_ref(), OperationModes::absent);
     let buffer = match &device.details {
         Ok(details) => details.accounting.as_ref().ok_or(gpu_core::Absent::NotRecorded),
         Err(fault) => Err(fault.kind.absent()),
@@ -37,6 +41,14 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         value("Minor Number", info.id.minor),
         value("VBIOS Version", product.vbios),
         value("Board Part Number", product.part_number),
+        group("Inforom Version", [value("Image Version", inforom.image)]),
+        group(
+            "GPU Operation Mode",
+            [
+                value("Current", operation.current.map(words::operation_mode)),
+                value("Pending", operation.pending.map(words::operation_mode)),
+            ],
+        ),
         value("Memory Bus Width", super::unit(product.memory_bus_width, "bit")),
         value("NUMA Node", product.numa_node),
     ]

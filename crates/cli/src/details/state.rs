@@ -2,8 +2,8 @@
 
 use super::{Entry, enabled, group, group_of, mib, unit, value, watts, yes};
 use gpu_core::{
-    Activity, Clocks, ComputeMode, DeviceSample, DeviceState, MemoryHealth, MemoryInfo, Modes,
-    Pcie, Power, Reading, Thermal, ThrottleReasons,
+    Activity, Clocks, ComputeMode, DeviceSample, DeviceState, Engines, MemoryHealth, MemoryInfo,
+    Modes, Pcie, Power, PowerReadings, Reading, Thermal, ThrottleReasons,
 };
 
 /// Returns the groups from the fan to the clocks.
@@ -11,6 +11,7 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let sample =
         device.sample.clone().unwrap_or_else(|fault| DeviceSample::absent(fault.kind.absent()));
     let activity = group_of(device, |details| details.activity.as_ref(), Activity::absent);
+    let engines = group_of(device, |details| details.engines.as_ref(), Engines::absent);
     let thermal = group_of(device, |details| details.thermal.as_ref(), Thermal::absent);
     let modes = group_of(device, |details| details.modes.as_ref(), Modes::absent);
     let pcie = group_of(device, |details| details.pcie.as_ref(), Pcie::absent);
@@ -32,6 +33,8 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
                 value("Memory", activity.memory),
                 value("Encoder", activity.encoder),
                 value("Decoder", activity.decoder),
+                value("JPEG", engines.jpeg),
+                value("OFA", engines.ofa),
             ],
         ),
         group(
@@ -146,6 +149,8 @@ fn health(device: &DeviceState) -> [Entry; 3] {
 
 fn heat_and_power(device: &DeviceState, sample: &DeviceSample, thermal: &Thermal) -> [Entry; 2] {
     let power = group_of(device, |details| details.power.as_ref(), Power::absent);
+    let readings =
+        group_of(device, |details| details.power_readings.as_ref(), PowerReadings::absent);
     let celsius = |reading: Reading<gpu_core::Celsius>| reading.map(|at| format!("{} C", at.0));
     let energy = power.energy.map(|millijoules| format!("{:.1} kJ", millijoules as f64 / 1e6));
     [
@@ -161,7 +166,10 @@ fn heat_and_power(device: &DeviceState, sample: &DeviceSample, thermal: &Thermal
         group(
             "GPU Power Readings",
             [
+                value("Power Management", enabled(readings.managed)),
                 value("Power Draw", watts(sample.power_draw)),
+                value("Average Power Draw", watts(readings.average)),
+                value("Instantaneous Power Draw", watts(readings.instant)),
                 value("Current Power Limit", watts(sample.power_limit)),
                 value("Requested Power Limit", watts(power.limit)),
                 value("Default Power Limit", watts(power.default_limit)),

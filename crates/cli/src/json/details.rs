@@ -2,8 +2,8 @@
 
 use super::status::known;
 use gpu_core::{
-    Absent, ComputeMode, DeviceDetails, DeviceState, MemoryHealth, NvLink as Link, Reading,
-    ThrottleReasons,
+    Absent, ComputeMode, DeviceDetails, DeviceState, MemoryHealth, NvLink as Link, OperationMode,
+    Reading, ThrottleReasons,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,9 +14,13 @@ use std::collections::BTreeMap;
 pub(super) struct Details {
     product: Option<Product>,
     modes: Option<Modes>,
+    inforom: Option<Inforom>,
+    operation_modes: Option<OperationModes>,
     activity: Option<Activity>,
+    engines: Option<Engines>,
     clocks: Option<Clocks>,
     power: Option<Power>,
+    power_readings: Option<PowerReadings>,
     thermal: Option<Thermal>,
     pcie: Option<Pcie>,
     pcie_throughput: Option<PcieThroughput>,
@@ -50,6 +54,17 @@ struct Modes {
 }
 
 #[derive(Serialize)]
+struct Inforom {
+    image: Option<String>,
+}
+
+#[derive(Serialize)]
+struct OperationModes {
+    current: Option<OperationMode>,
+    pending: Option<OperationMode>,
+}
+
+#[derive(Serialize)]
 struct Activity {
     memory_percent: Option<u8>,
     encoder_percent: Option<u8>,
@@ -62,6 +77,12 @@ struct Activity {
     encoder_session_count: Option<u32>,
     encoder_frames_per_s: Option<u32>,
     encoder_latency_us: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Engines {
+    jpeg_percent: Option<u8>,
+    ofa_percent: Option<u8>,
 }
 
 #[derive(Serialize)]
@@ -83,6 +104,13 @@ struct Power {
     limit_min_mw: Option<u64>,
     limit_max_mw: Option<u64>,
     energy_mj: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct PowerReadings {
+    managed: Option<bool>,
+    instant_mw: Option<u64>,
+    average_mw: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -189,7 +217,27 @@ impl Details {
                     }
                 )
             }),
+            inforom: details
+                .inforom
+                .map(|group| view!(noted, "inforom", Inforom { image: group.image })),
+            operation_modes: details.operation_modes.map(|group| {
+                view!(
+                    noted,
+                    "operation_modes",
+                    OperationModes { current: group.current, pending: group.pending }
+                )
+            }),
             activity: details.activity.map(|group| activity(noted, group)),
+            engines: details.engines.map(|group| {
+                view!(
+                    noted,
+                    "engines",
+                    Engines {
+                        jpeg_percent: group.jpeg.map(gpu_core::Percent::get),
+                        ofa_percent: group.ofa.map(gpu_core::Percent::get),
+                    }
+                )
+            }),
             clocks: details.clocks.map(|group| {
                 view!(
                     noted,
@@ -216,6 +264,17 @@ impl Details {
                         limit_min_mw: group.limit_min.map(|power| power.0),
                         limit_max_mw: group.limit_max.map(|power| power.0),
                         energy_mj: group.energy,
+                    }
+                )
+            }),
+            power_readings: details.power_readings.map(|group| {
+                view!(
+                    noted,
+                    "power_readings",
+                    PowerReadings {
+                        managed: group.managed,
+                        instant_mw: group.instant.map(|power| power.0),
+                        average_mw: group.average.map(|power| power.0),
                     }
                 )
             }),

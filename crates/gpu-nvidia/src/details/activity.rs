@@ -3,7 +3,7 @@
 use crate::call::reading;
 use crate::device::Device;
 use crate::value::{number, percent};
-use gpu_core::{Absent, Activity, Clocks, Reading, Result, ThrottleReasons};
+use gpu_core::{Absent, Activity, Clocks, Engines, Percent, Reading, Result, ThrottleReasons};
 use nvml_wrapper_sys::bindings::nvmlUtilization_t;
 
 /// Kinds of clocks (`nvmlClockType_t`).
@@ -27,7 +27,6 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
         }
         answer => answer,
     };
-    let share = |(share, _period): (u32, u32)| percent(share);
     let sessions = encoder_sessions(device)?;
     Ok(Activity {
         memory: rates.and_then(|rates: nvmlUtilization_t| percent(rates.memory)),
@@ -39,6 +38,18 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
         encoder_fps: sessions.and_then(|(_, fps, _)| number(fps)),
         encoder_latency: sessions.and_then(|(_, _, latency)| number(latency)),
     })
+}
+
+/// Reads the share of time that an engine worked; beside it stands how long it was looked at.
+fn share((share, _period): (u32, u32)) -> Reading<Percent> {
+    percent(share)
+}
+
+pub(super) fn engines(device: Device<'_>) -> Result<Engines> {
+    let functions = &device.caller.functions;
+    let jpeg = reading(device.get_two(&functions.nvmlDeviceGetJpgUtilization))?;
+    let ofa = reading(device.get_two(&functions.nvmlDeviceGetOfaUtilization))?;
+    Ok(Engines { jpeg: jpeg.and_then(share), ofa: ofa.and_then(share) })
 }
 
 /// Returns the number of sessions, their frames per second and their latency.

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod activity;
+mod fields;
 mod memory_health;
 mod modes;
 mod nvlink;
@@ -29,9 +30,15 @@ impl Opened<'_> {
             match group {
                 Group::Product => details.product = Some(product::product(device)?),
                 Group::Modes => details.modes = Some(self.modes(device)?),
+                Group::Inforom => details.inforom = Some(product::inforom(device)?),
+                Group::OperationModes => {
+                    details.operation_modes = Some(modes::operation_modes(device)?);
+                }
                 Group::Activity => details.activity = Some(activity::activity(device)?),
+                Group::Engines => details.engines = Some(activity::engines(device)?),
                 Group::Clocks => details.clocks = Some(activity::clocks(device)?),
                 Group::Power => details.power = Some(power::power(device)?),
+                Group::PowerReadings => details.power_readings = Some(power::readings(device)?),
                 Group::Thermal => details.thermal = Some(power::thermal(device)?),
                 Group::Pcie => details.pcie = Some(self.pcie(device)?),
                 Group::PcieThroughput => details.pcie_throughput = Some(pcie::throughput(device)?),

@@ -4,7 +4,7 @@ use crate::call::reading;
 use crate::device::Device;
 use crate::session::Opened;
 use crate::value::switch;
-use gpu_core::{Absent, ComputeMode, Modes, Reading, Result};
+use gpu_core::{Absent, ComputeMode, Modes, OperationMode, OperationModes, Reading, Result};
 
 impl Opened<'_> {
     pub(super) fn modes(self, device: Device<'_>) -> Result<Modes> {
@@ -22,6 +22,25 @@ impl Opened<'_> {
             accounting: accounting.and_then(switch),
         })
     }
+}
+
+pub(super) fn operation_modes(device: Device<'_>) -> Result<OperationModes> {
+    let function = &device.caller.functions.nvmlDeviceGetGpuOperationMode;
+    let modes = reading(device.get_two(function))?;
+    Ok(OperationModes {
+        current: modes.and_then(|(now, _): (u32, u32)| operation_mode(now)),
+        pending: modes.and_then(|(_, pending)| operation_mode(pending)),
+    })
+}
+
+/// Reads `nvmlGpuOperationMode_t`.
+fn operation_mode(number: u32) -> Reading<OperationMode> {
+    Ok(match number {
+        0 => OperationMode::AllOn,
+        1 => OperationMode::Compute,
+        2 => OperationMode::LowDoublePrecision,
+        _ => return Err(Absent::Implausible),
+    })
 }
 
 /// Reads `nvmlComputeMode_t`.
@@ -44,5 +63,8 @@ mod tests {
         assert_eq!(compute_mode(0), Ok(ComputeMode::Default));
         assert_eq!(compute_mode(3), Ok(ComputeMode::ExclusiveProcess));
         assert_eq!(compute_mode(4), Err(Absent::Implausible));
+        assert_eq!(operation_mode(0), Ok(OperationMode::AllOn));
+        assert_eq!(operation_mode(2), Ok(OperationMode::LowDoublePrecision));
+        assert_eq!(operation_mode(3), Err(Absent::Implausible));
     }
 }

@@ -1,10 +1,13 @@
 //! Power, temperatures and fans.
 
+use super::fields;
 use crate::call::reading;
-use crate::device::{Data, Device};
-use crate::value::{celsius, milliwatts, number};
-use gpu_core::{Absent, Celsius, Power, Reading, Result, Thermal};
-use nvml_wrapper_sys::bindings::{field_id::NVML_FI_DEV_MEMORY_TEMP, nvmlFieldValue_t};
+use crate::device::Device;
+use crate::value::{celsius, milliwatts, number, switch};
+use gpu_core::{Absent, Celsius, Power, PowerReadings, Reading, Result, Thermal};
+use nvml_wrapper_sys::bindings::field_id::{
+    NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_INSTANT,
+};
 
 /// Limits of the temperature (`nvmlTemperatureThresholds_t`).
 const SHUTDOWN: u32 = 0;
@@ -26,6 +29,18 @@ pub(super) fn power(device: Device<'_>) -> Result<Power> {
     })
 }
 
+pub(super) fn readings(device: Device<'_>) -> Result<PowerReadings> {
+    let managed = reading(device.get(&device.caller.functions.nvmlDeviceGetPowerManagementMode))?;
+    let draws = [NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_POWER_AVERAGE];
+    let [instant, average] = fields::values(device, draws)?;
+    let power = |draw: u64| milliwatts(small(draw)?);
+    Ok(PowerReadings {
+        managed: managed.and_then(switch),
+        instant: instant.and_then(power),
+        average: average.and_then(power),
+    })
+}
+
 pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {
     let functions = &device.caller.functions;
     let threshold = |which| -> Result<Reading<Celsius>> {
@@ -44,55 +59,12 @@ pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {
     })
 }
 
-/// Returns the temperature of the memory, which has a number but no function of its own; the
-/// answer carries a code of its own, too.
+/// Returns the temperature of the memory, which has a number but no function of its own.
 fn memory_temperature(device: Device<'_>) -> Result<Reading<Celsius>> {
-    let mut field = nvmlFieldValue_t { fieldId: NVML_FI_DEV_MEMORY_TEMP, ..Data::zeroed() };
-    let function = &device.caller.functions.nvmlDeviceGetFieldValues;
-    // SAFETY: there is one field, as is told.
-    let asked = device.call(function, |f, handle| match unsafe { f(handle, 1, &mut field) } {
-        0 => field.nvmlReturn,
-        code => code,
-    });
-    let value = reading(asked)?.and_then(|()| whole_number(&field).ok_or(Absent::Implausible));
-    Ok(value.and_then(|number| celsius(u32::try_from(number).map_err(|_| Absent::Implausible)?)))
+    let [value] = fields::values(device, [NVML_FI_DEV_MEMORY_TEMP])?;
+    Ok(value.and_then(|number| celsius(small(number)?)))
 }
 
-/// Reads a value that is a number without fraction, by its type (`nvmlValueType_t`).
-fn whole_number(field: &nvmlFieldValue_t) -> Option<u64> {
-    let value = field.value;
-    Some(match field.valueType {
-        // SAFETY: each is a number, and every pattern of bits is one.
-        1 => unsafe { value.uiVal }.into(),
-        // SAFETY: as above.
-        2 => unsafe { value.ulVal },
-        // SAFETY: as above.
-        3 => unsafe { value.ullVal },
-        // SAFETY: as above.
-        4 => u64::try_from(unsafe { value.sllVal }).ok()?,
-        // SAFETY: as above.
-        5 => u64::try_from(unsafe { value.siVal }).ok()?,
-        // SAFETY: as above.
-        6 => unsafe { value.usVal }.into(),
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nvml_wrapper_sys::bindings::nvmlValue_t;
-
-    #[test]
-    fn a_number_is_read_by_its_type() {
-        let read = |kind, value| {
-            whole_number(&nvmlFieldValue_t { valueType: kind, value, ..Data::zeroed() })
-        };
-        let beyond = nvmlValue_t { ullVal: 7 << 32 | 66 };
-        assert_eq!(read(1, beyond), Some(66));
-        assert_eq!(read(3, beyond), Some(7 << 32 | 66));
-        assert_eq!(read(6, beyond), Some(66));
-        assert_eq!(read(5, nvmlValue_t { siVal: -1 }), None);
-        assert_eq!(read(0, nvmlValue_t { dVal: 66.0 }), None);
-    }
+fn small(number: u64) -> Reading<u32> {
+    u32::try_from(number).map_err(|_| Absent::Implausible)
 }

@@ -4,7 +4,7 @@ use crate::call::{Answer, reading};
 use crate::device::Device;
 use crate::session::told;
 use crate::value::number;
-use gpu_core::{Absent, Product, Reading, Result};
+use gpu_core::{Absent, Inforom, Product, Reading, Result};
 use std::ffi::{c_uint, c_ulong};
 
 /// `NVML_DEVICE_SERIAL_BUFFER_SIZE`
@@ -13,6 +13,8 @@ const SERIAL_SIZE: usize = 30;
 const PART_NUMBER_SIZE: usize = 80;
 /// `NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE`
 const VBIOS_SIZE: usize = 32;
+/// `NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE`
+const INFOROM_SIZE: usize = 16;
 /// `NVML_AFFINITY_SCOPE_NODE`
 const SCOPE_NODE: c_uint = 0;
 /// Room for as many NUMA nodes as Linux can have (`MAX_NUMNODES`).
@@ -75,6 +77,11 @@ pub(super) fn product(device: Device<'_>) -> Result<Product> {
             .and_then(number),
         numa_node: numa_node(device)?,
     })
+}
+
+pub(super) fn inforom(device: Device<'_>) -> Result<Inforom> {
+    let function = &device.caller.functions.nvmlDeviceGetInforomImageVersion;
+    Ok(Inforom { image: reading(device.text::<INFOROM_SIZE>(function))?.and_then(told) })
 }
 
 /// Returns the name with a number. The driver has none for a number of 0, and this program none for

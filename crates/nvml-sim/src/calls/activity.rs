@@ -69,6 +69,14 @@ exports! {
         engine(gpu.activity()?.decoder, share, period)
     }
 
+    gpu [nvmlDeviceGetJpgUtilization](share: Out<c_uint>, period: Out<c_uint>) |gpu| {
+        engine(gpu.engines()?.jpeg, share, period)
+    }
+
+    gpu [nvmlDeviceGetOfaUtilization](share: Out<c_uint>, period: Out<c_uint>) |gpu| {
+        engine(gpu.engines()?.ofa, share, period)
+    }
+
     gpu [nvmlDeviceGetEncoderStats](sessions: Out<c_uint>, fps: Out<c_uint>, latency: Out<c_uint>)
         |gpu| {
         let activity = gpu.activity()?;

@@ -36,6 +36,7 @@ pub(crate) mod id {
     pub(crate) const NVLINK_ERROR_DL_CRC: u32 = 163;
     pub(crate) const NVLINK_GET_STATE: u32 = 165;
     pub(crate) const NVLINK_GET_VERSION: u32 = 166;
+    pub(crate) const POWER_AVERAGE: u32 = 185;
     pub(crate) const POWER_INSTANT: u32 = 186;
     pub(crate) const POWER_MIN_LIMIT: u32 = 187;
     pub(crate) const POWER_MAX_LIMIT: u32 = 188;
@@ -45,6 +46,9 @@ pub(crate) mod id {
     /// Every number is below.
     pub(crate) const END: u32 = 274;
 }
+
+/// Whose power is asked for: of the GPU, and not of its module or memory.
+const SCOPE_GPU: u32 = 0;
 
 /// The types of values (`nvmlValueType_t`).
 const UNSIGNED_INT: c_uint = 1;
@@ -81,7 +85,11 @@ fn read(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
         id::REMAPPED_UNC => Int(gpu.memory_health()?.remapped_uncorrected?),
         id::REMAPPED_PENDING => Int(gpu.memory_health()?.remapped_pending?.into()),
         id::REMAPPED_FAILURE => Int(gpu.memory_health()?.remapped_failure?.into()),
-        id::POWER_INSTANT => Int(power::milliwatts(gpu.sample()?.power_draw)?),
+        id::POWER_AVERAGE..=id::POWER_REQUESTED_LIMIT if scope != SCOPE_GPU => {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        id::POWER_AVERAGE => Int(power::milliwatts(gpu.power_readings()?.average)?),
+        id::POWER_INSTANT => Int(power::milliwatts(gpu.power_readings()?.instant)?),
         id::POWER_MIN_LIMIT => Int(power::milliwatts(gpu.power()?.limit_min)?),
         id::POWER_MAX_LIMIT => Int(power::milliwatts(gpu.power()?.limit_max)?),
         id::POWER_DEFAULT_LIMIT => Int(power::milliwatts(gpu.power()?.default_limit)?),

@@ -137,6 +137,10 @@ exports! {
         version.put_text(length, text(&subject.product()?.vbios)?)
     }
 
+    gpu [nvmlDeviceGetInforomImageVersion](version: Out<c_char>, length: c_uint) |gpu| {
+        version.put_text(length, text(&gpu.inforom()?.image)?)
+    }
+
     device [nvmlDeviceGetBrand](brand: Out<c_uint>) |subject| {
         let name = text(&subject.product()?.brand)?;
         brand.put(number(BRANDS, name).unwrap_or(BRAND_UNKNOWN))

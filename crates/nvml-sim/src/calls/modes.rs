@@ -3,12 +3,21 @@
 use crate::code::{Answer, Code};
 use crate::entry::exports;
 use crate::pointer::Out;
-use gpu_core::{ComputeMode, Reading};
+use gpu_core::{ComputeMode, OperationMode, Reading};
 use std::ffi::c_uint;
 
 /// Returns a switch as NVML shows it (`nvmlEnableState_t`).
 fn switch(on: Reading<bool>) -> Answer<c_uint> {
     Ok(on?.into())
+}
+
+/// Returns what a device is good at as NVML numbers it (`nvmlGpuOperationMode_t`).
+fn operation_mode(mode: Reading<OperationMode>) -> Answer<c_uint> {
+    Ok(match mode? {
+        OperationMode::AllOn => 0,
+        OperationMode::Compute => 1,
+        OperationMode::LowDoublePrecision => 2,
+    })
 }
 
 exports! {
@@ -31,6 +40,22 @@ exports! {
             ComputeMode::Prohibited => 2,
             ComputeMode::ExclusiveProcess => 3,
         })
+    }
+
+    gpu [nvmlDeviceGetGpuOperationMode](current: Out<c_uint>, pending: Out<c_uint>) |gpu| {
+        let modes = gpu.operation_modes()?;
+        let now = operation_mode(modes.current)?;
+        let next = operation_mode(modes.pending.or(modes.current))?;
+        if current.is_null() && pending.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        // nvidia-smi asks for one of the two at a time and has no place for the other.
+        for (place, mode) in [(current, now), (pending, next)] {
+            if !place.is_null() {
+                place.put(mode)?;
+            }
+        }
+        Ok(())
     }
 
     gpu [nvmlDeviceGetEccMode](current: Out<c_uint>, pending: Out<c_uint>) |gpu| {

@@ -42,8 +42,7 @@ exports! {
     }
 
     gpu [nvmlDeviceGetPowerManagementMode](mode: Out<c_uint>) |gpu| {
-        let told = gpu.power()?.limit.is_ok() || gpu.sample()?.power_limit.is_ok();
-        if told { mode.put(1) } else { Err(Code::NOT_SUPPORTED) }
+        mode.put(gpu.power_readings()?.managed?.into())
     }
 
     gpu [nvmlDeviceGetPowerManagementLimit](limit: Out<c_uint>) |gpu| {

@@ -228,6 +228,44 @@ fn values_are_told_by_number_each_with_its_own_code() {
 }
 
 #[test]
+fn a_draw_is_that_of_the_gpu_and_not_of_its_module_or_memory() {
+    let stage = Stage::begun(session("hgx-h100-x8"));
+    let (average, instant, of_gpu, of_module, of_memory) = (185, 186, 0, 1, 2);
+    for field in [average, instant] {
+        for (scope, code) in [(of_gpu, 0), (of_module, 3), (of_memory, 3)] {
+            let mut value: nvmlFieldValue_t = all_zero();
+            (value.fieldId, value.scopeId) = (field, scope);
+            // SAFETY: there is one of them.
+            let asked =
+                unsafe { stage.nvml.nvmlDeviceGetFieldValues(stage.device(0), 1, &mut value) };
+            assert_eq!((asked, value.nvmlReturn), (0, code), "{field} of {scope}");
+            // SAFETY: every pattern of bits is a number.
+            assert_eq!(unsafe { value.value.uiVal }, if code == 0 { 71_000 } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn an_operation_mode_may_be_asked_for_without_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
+        [[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
+        details.operation_modes = { current = 'compute', pending = 'low-double-precision' }\n\
+        [[gpu]]\nindex = 1\nmemory_total_mib = 100\n";
+    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
+    let stage = Stage::begun(session(folder.path().to_str().unwrap()));
+    let ask = |gpu, current: *mut u32, pending: *mut u32| {
+        // SAFETY: each place is null or lives during the call.
+        unsafe { stage.nvml.nvmlDeviceGetGpuOperationMode(stage.device(gpu), current, pending) }
+    };
+    let (mut current, mut pending) = (9, 9);
+    assert_eq!((ask(0, &mut current, null_mut()), current), (0, 1));
+    assert_eq!((ask(0, null_mut(), &mut pending), pending), (0, 2));
+    assert_eq!(ask(0, null_mut(), null_mut()), 2);
+    assert_eq!((ask(1, &mut current, &mut pending), current, pending), (3, 1, 2));
+}
+
+#[test]
 fn a_lost_device_says_so_to_everything_but_its_place() {
     let stage = Stage::begun(session("lost-gpu"));
     let simulation = Simulation::embedded("lost-gpu").unwrap();

@@ -1,7 +1,8 @@
 //! The columns of `--query-gpu`.
 
 use super::field::{Field, Row, detail, enabled, mib, plain, watts, yes};
-use gpu_core::{Absent, ComputeMode, Group, PciBusId, Reading, ThrottleReasons};
+use crate::words;
+use gpu_core::{Absent, ComputeMode, Group, OperationMode, PciBusId, Reading, ThrottleReasons};
 
 /// Makes a column of one reason for low clocks.
 macro_rules! reason {
@@ -14,8 +15,8 @@ macro_rules! reason {
 
 /// Makes a column of a share of time.
 macro_rules! percent {
-    ($name:literal, $about:literal, $value:ident) => {
-        detail!($name, $about, Activity: activity.$value, |share| plain(&share.get())).unit("%")
+    ($name:literal, $about:literal, $group:ident: $field:ident . $value:ident) => {
+        detail!($name, $about, $group: $field.$value, |share| plain(&share.get())).unit("%")
     };
 }
 
@@ -91,6 +92,18 @@ pub(super) const FIELDS: &[Field] = &[
         Accounting: accounting.buffer_size, plain
     ),
     detail!("vbios_version", "version of the video BIOS", Product: product.vbios, plain),
+    detail!("inforom.img", "version of the image in the infoROM", Inforom: inforom.image, plain)
+        .or(&["inforom.image"]),
+    detail!(
+        "gom.current", "what the device is set up to be good at",
+        OperationModes: operation_modes.current, operation_mode
+    )
+    .or(&["gpu_operation_mode.current"]),
+    detail!(
+        "gom.pending", "… from the next reset on",
+        OperationModes: operation_modes.pending, operation_mode
+    )
+    .or(&["gpu_operation_mode.pending"]),
     detail!(
         "fan.speed", "speed that the fan is meant to have",
         Thermal: thermal.fan_speed, plain
@@ -131,9 +144,26 @@ pub(super) const FIELDS: &[Field] = &[
         row.sample()?.utilization.map(|share| plain(&share.get()))
     })
     .unit("%"),
-    percent!("utilization.memory", "share of time in which memory was read or written", memory),
-    percent!("utilization.encoder", "share of time in which the encoder worked", encoder),
-    percent!("utilization.decoder", "share of time in which the decoder worked", decoder),
+    percent!(
+        "utilization.memory", "share of time in which memory was read or written",
+        Activity: activity.memory
+    ),
+    percent!(
+        "utilization.encoder", "share of time in which the encoder worked",
+        Activity: activity.encoder
+    ),
+    percent!(
+        "utilization.decoder", "share of time in which the decoder worked",
+        Activity: activity.decoder
+    ),
+    percent!(
+        "utilization.jpeg", "share of time in which the JPEG decoder worked",
+        Engines: engines.jpeg
+    ),
+    percent!(
+        "utilization.ofa", "share of time in which the optical flow accelerator worked",
+        Engines: engines.ofa
+    ),
     detail!(
         "encoder.stats.sessionCount", "encoder sessions",
         Activity: activity.encoder_sessions, plain
@@ -202,9 +232,23 @@ pub(super) const FIELDS: &[Field] = &[
         Thermal: thermal.memory, |at| plain(&at.0)
     )
     .bare(),
+    detail!(
+        "power.management", "whether the device keeps to a power limit",
+        PowerReadings: power_readings.managed, enabled
+    ),
     Field::new("power.draw", "power drawn", |row| {
         row.sample()?.power_draw.as_ref().map(watts).map_err(|absent| *absent)
     })
+    .unit("W"),
+    detail!(
+        "power.draw.average", "power drawn over the last second",
+        PowerReadings: power_readings.average, watts
+    )
+    .unit("W"),
+    detail!(
+        "power.draw.instant", "power drawn at this moment",
+        PowerReadings: power_readings.instant, watts
+    )
     .unit("W"),
     detail!("power.limit", "power limit that was asked for", Power: power.limit, watts).unit("W"),
     Field::new("enforced.power.limit", "power limit in force", |row| {
@@ -283,6 +327,10 @@ fn compute_mode(mode: &ComputeMode) -> String {
     .to_owned()
 }
 
+fn operation_mode(mode: &OperationMode) -> String {
+    words::operation_mode(*mode).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,9 +354,13 @@ mod tests {
         DeviceDetails {
             product: Some(Default::default()),
             modes: Some(Default::default()),
+            inforom: Some(Default::default()),
+            operation_modes: Some(Default::default()),
             activity: Some(Default::default()),
+            engines: Some(Default::default()),
             clocks: Some(Default::default()),
             power: Some(Default::default()),
+            power_readings: Some(Default::default()),
             thermal: Some(Default::default()),
             pcie: Some(Default::default()),
             pcie_throughput: Some(Default::default()),

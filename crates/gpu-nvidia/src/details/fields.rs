@@ -1,0 +1,106 @@
+//! Values that have a number (`NVML_FI_*`) and no function of their own.
+
+use crate::call::reading;
+use crate::code::Code;
+use crate::device::{Data, Device};
+use gpu_core::{Absent, Reach, Reading, Result};
+use nvml_wrapper_sys::bindings::nvmlFieldValue_t;
+use std::ffi::c_int;
+
+/// Returns the values with these numbers, asked for in one call: whole numbers of the device
+/// itself, not of its module or memory.
+///
+/// # Errors
+/// `Device` or `Machine` when the call, or one of its answers, tells that.
+pub(super) fn values<const N: usize>(
+    device: Device<'_>,
+    numbers: [u32; N],
+) -> Result<[Reading<u64>; N]> {
+    let mut fields = numbers.map(|number| nvmlFieldValue_t { fieldId: number, ..Data::zeroed() });
+    let function = &device.caller.functions.nvmlDeviceGetFieldValues;
+    let asked = device.call(function, |f, handle| {
+        // SAFETY: there are as many fields as is told.
+        match unsafe { f(handle, N as c_int, fields.as_mut_ptr()) } {
+            0 => spoils(&fields),
+            code => code,
+        }
+    });
+    let answered = reading(asked)?;
+    Ok(fields.map(|field| answered.and_then(|()| value(&field))))
+}
+
+/// Returns the first code of a field that reaches beyond it, or 0.
+fn spoils(fields: &[nvmlFieldValue_t]) -> u32 {
+    let codes = fields.iter().map(|field| field.nvmlReturn).filter(|code| *code != 0);
+    let mut far = codes.filter(|code| Code(*code).of_value().reach() != Reach::Field);
+    far.next().unwrap_or(0)
+}
+
+fn value(field: &nvmlFieldValue_t) -> Reading<u64> {
+    match field.nvmlReturn {
+        0 => whole_number(field).ok_or(Absent::Implausible),
+        code => Err(Code(code).of_value().absent()),
+    }
+}
+
+/// Reads a value that is a number without fraction, by its type (`nvmlValueType_t`).
+fn whole_number(field: &nvmlFieldValue_t) -> Option<u64> {
+    let value = field.value;
+    Some(match field.valueType {
+        // SAFETY: each is a number, and every pattern of bits is one.
+        1 => unsafe { value.uiVal }.into(),
+        // SAFETY: as above.
+        2 => unsafe { value.ulVal },
+        // SAFETY: as above.
+        3 => unsafe { value.ullVal },
+        // SAFETY: as above.
+        4 => u64::try_from(unsafe { value.sllVal }).ok()?,
+        // SAFETY: as above.
+        5 => u64::try_from(unsafe { value.siVal }).ok()?,
+        // SAFETY: as above.
+        6 => unsafe { value.usVal }.into(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvml_wrapper_sys::bindings::nvmlValue_t;
+
+    fn answered(code: u32) -> nvmlFieldValue_t {
+        let value = nvmlValue_t { ullVal: 66 };
+        nvmlFieldValue_t { nvmlReturn: code, valueType: 3, value, ..Data::zeroed() }
+    }
+
+    #[test]
+    fn each_value_is_absent_for_its_own_reason() {
+        let read = |code| value(&answered(code));
+        assert_eq!(read(0), Ok(66));
+        assert_eq!(read(3), Err(Absent::NotSupported));
+        assert_eq!(read(4), Err(Absent::NotPermitted));
+        assert_eq!(read(999), Err(Absent::Failed));
+        let typeless = nvmlFieldValue_t { valueType: 77, ..answered(0) };
+        assert_eq!(value(&typeless), Err(Absent::Implausible));
+    }
+
+    #[test]
+    fn a_code_that_reaches_beyond_its_value_is_that_of_the_call() {
+        assert_eq!(spoils(&[answered(0), answered(3), answered(999)]), 0);
+        assert_eq!(spoils(&[answered(3), answered(15), answered(16)]), 15);
+        assert_eq!(spoils(&[answered(18)]), 18);
+    }
+
+    #[test]
+    fn a_number_is_read_by_its_type() {
+        let read = |kind, value| {
+            whole_number(&nvmlFieldValue_t { valueType: kind, value, ..Data::zeroed() })
+        };
+        let beyond = nvmlValue_t { ullVal: 7 << 32 | 66 };
+        assert_eq!(read(1, beyond), Some(66));
+        assert_eq!(read(3, beyond), Some(7 << 32 | 66));
+        assert_eq!(read(6, beyond), Some(66));
+        assert_eq!(read(5, nvmlValue_t { siVal: -1 }), None);
+        assert_eq!(read(0, nvmlValue_t { dVal: 66.0 }), None);
+    }
+}
