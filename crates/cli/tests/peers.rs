@@ -14,6 +14,8 @@
 //! What differs, and is left out of the comparison:
 //! - time: the tools print the real one, gpuws that of the simulated machine;
 //! - a lost device: nvidia-smi ends at it, gpuws keeps its row and says `[GPU is lost]`;
+//! - what a driver no longer tells, as one of today `power.management`: nvidia-smi says
+//!   `[Requested functionality has been deprecated]`, gpuws `[N/A]`;
 //! - `remapped_rows.*`: fields of `--query-gpu` only since a later nvidia-smi;
 //! - what nvidia-smi 535 asks for by functions that the library does not export, and the simulated
 //!   one lacks: `enforced.power.limit`, and the processes of `--query-compute-apps`, of which only
