@@ -2,9 +2,9 @@
 
 use crate::caching::{Adopted, Caching, Misfit, Settings};
 use crate::policy::Allocation;
-use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
+use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable, kind_of_pages, page_of};
 use crate::replay::{Level, Outcome, Replay, Witness};
-use crate::trace::{Action, DeviceTrace, Segment, SegmentKind};
+use crate::trace::{Action, DeviceTrace, Event, Segment, SegmentKind};
 use crate::workload::{Step, StepKind, Workload};
 use gpu_core::{Bytes, Error, Region};
 use serde::Serialize;
@@ -119,16 +119,9 @@ fn adopt(
     }
     for (range, parts) in ranges(&workload.start.segments, trace) {
         give(policy.adopt_range(range, &parts)?);
+        policy.memory().hold_range(range);
     }
     Ok(())
-}
-
-/// Returns the pages of which the expandable segments of a kind are made.
-fn page_of(kind: SegmentKind) -> u64 {
-    match kind {
-        SegmentKind::Small => 2 << 20,
-        SegmentKind::Large => 20 << 20,
-    }
 }
 
 /// Returns the ranges of addresses of expandable segments, of which a recording tells only the
@@ -142,34 +135,34 @@ fn ranges(held: &[Segment], trace: &DeviceTrace) -> Vec<(Region, Vec<Segment>)> 
     let groups: Vec<&[Segment]> = held.chunk_by(alike).collect();
     let end =
         |group: &[Segment]| group.last().map_or(0, |last| last.address.saturating_add(last.size));
+    let maps = || trace.events.iter().filter(|event| event.action == Action::SegmentMap);
+    // Pages are told apart by their stream and by their length.
+    let is_alike = |event: &Event, segment: &Segment| {
+        (event.stream, kind_of_pages(event)) == (segment.stream, segment.kind)
+    };
     let mut starts = Vec::new();
     for (number, group) in groups.iter().enumerate() {
         let lowest = &group[0];
         let below = number.checked_sub(1).map_or(0, |below| end(groups[below]));
-        let page = page_of(lowest.kind);
-        let is_own = |address: u64, size: u64| {
-            address >= below.max(lowest.address.saturating_sub(RANGE))
-                && address < lowest.address
-                && (lowest.address - address).is_multiple_of(page)
-                && size.is_multiple_of(page_of(SegmentKind::Large))
-                    == (lowest.kind == SegmentKind::Large)
+        let floor = below.max(lowest.address.saturating_sub(RANGE));
+        let is_below = |address: &u64| {
+            let below = (floor..lowest.address).contains(address);
+            below && (lowest.address - address).is_multiple_of(page_of(lowest.kind))
         };
-        let mapped = trace
-            .events
-            .iter()
-            .filter(|event| lowest.expandable && event.action == Action::SegmentMap)
-            .filter(|event| event.stream == lowest.stream && is_own(event.address, event.size))
-            .map(|event| event.address);
-        starts.push(mapped.min().unwrap_or(lowest.address));
+        let mapped = maps().filter(|event| lowest.expandable && is_alike(event, lowest));
+        let first = mapped.map(|event| event.address).filter(is_below).min();
+        starts.push(first.unwrap_or(lowest.address));
     }
     let ranges = groups.iter().enumerate().filter(|(_, group)| group[0].expandable);
     ranges
         .map(|(number, group)| {
-            let first = starts[number];
-            let above = starts.get(number + 1).copied().unwrap_or(u64::MAX);
-            let room = above.min(first.saturating_add(RANGE)) - first;
+            let (first, end) = (starts[number], end(group));
+            let others = maps().filter(|event| !is_alike(event, &group[0]));
+            let other = others.map(|event| event.address).filter(|address| *address >= end).min();
+            let above = starts.get(number + 1).copied().into_iter().chain(other).min();
+            let room = above.unwrap_or(u64::MAX).min(first.saturating_add(RANGE)) - first;
             let page = page_of(group[0].kind);
-            let size = (room / page * page).max(end(group) - first);
+            let size = (room / page * page).max(end - first);
             (Region { address: first, size: Bytes(size) }, group.to_vec())
         })
         .collect()

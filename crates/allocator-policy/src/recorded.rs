@@ -1,6 +1,6 @@
 //! A device that answers as a recording says.
 
-use crate::trace::{Action, DeviceTrace, Event};
+use crate::trace::{Action, DeviceTrace, Event, SegmentKind};
 use crate::workload::{StepKind, Workload};
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
@@ -60,6 +60,10 @@ struct Tape {
     /// The event of the present step, and whether it failed.
     step: usize,
     fails: bool,
+    /// Where the events of later steps begin.
+    window_end: usize,
+    /// The ranges of addresses that are held.
+    ranges: Vec<Region>,
     /// Where the next region lies of which the recording says nothing.
     elsewhere: u64,
     found: Found,
@@ -109,6 +113,8 @@ impl RecordedMemory {
             left: Vec::new(),
             step: 0,
             fails: false,
+            window_end: 0,
+            ranges: Vec::new(),
             elsewhere: ELSEWHERE,
             found: Found::default(),
         };
@@ -118,12 +124,18 @@ impl RecordedMemory {
         }
     }
 
+    /// Notes a range of addresses that was held when the recording began.
+    pub(crate) fn hold_range(&self, range: Region) {
+        self.lock().ranges.push(range);
+    }
+
     /// Turns to what the recording says of a step.
     pub(crate) fn turn_to(&self, workload: &Workload, number: usize) {
         let mut tape = self.lock();
         tape.step = workload.events[number] as usize;
         tape.fails = workload.steps[number].kind == StepKind::Fail;
         let window = tape.windows[number].clone();
+        tape.window_end = window.end;
         let (left, events) = {
             let tape = &mut *tape;
             (&mut tape.left, &tape.events)
@@ -172,7 +184,43 @@ fn gives_back(action: Action) -> bool {
     matches!(action, Action::SegmentFree | Action::SegmentUnmap)
 }
 
+/// Returns of which kind pages are by their length, which is told of no page.
+pub(crate) fn kind_of_pages(event: &Event) -> SegmentKind {
+    match event.size.is_multiple_of(page_of(SegmentKind::Large)) {
+        true => SegmentKind::Large,
+        false => SegmentKind::Small,
+    }
+}
+
+/// Returns the pages of which the expandable segments of a kind are made.
+pub(crate) fn page_of(kind: SegmentKind) -> u64 {
+    match kind {
+        SegmentKind::Small => 2 << 20,
+        SegmentKind::Large => 20 << 20,
+    }
+}
+
 impl Tape {
+    /// Returns the range of addresses in which the recording first maps pages, from the present step
+    /// on, that are of no range that is held: up to where it maps pages of another kind.
+    fn next_range(&self) -> Option<Region> {
+        let later = &self.events[self.window_end.min(self.events.len())..];
+        let is_held = |address: u64| {
+            let inside =
+                |range: &Region| address >= range.address && address - range.address < range.size.0;
+            self.ranges.iter().any(inside)
+        };
+        let is_new = |event: &&Event| event.action == Action::SegmentMap && !is_held(event.address);
+        let first = self.left.iter().rev().chain(later).map(|(_, event)| event).find(is_new)?;
+        let others = self.events.iter().map(|(_, event)| event).filter(|event| {
+            event.action == Action::SegmentMap
+                && event.address > first.address
+                && (event.stream, kind_of_pages(event)) != (first.stream, kind_of_pages(first))
+        });
+        let end = others.map(|event| event.address).min().unwrap_or(u64::MAX);
+        Some(Region { address: first.address, size: Bytes(end - first.address) })
+    }
+
     fn differ(&mut self, event: usize, what: impl FnOnce() -> String) {
         self.found.first.get_or_insert_with(|| Divergence { event, what: what() });
     }
@@ -267,12 +315,12 @@ impl DeviceMemory for RecordedMemory {
 
     fn reserve_addresses(&self, size: Bytes) -> Result<Region> {
         let mut tape = self.lock();
-        match tape.left.last() {
-            Some((_, event)) if event.action == Action::SegmentMap => {
-                Ok(Region { address: event.address, size })
-            }
-            _ => tape.place_elsewhere(size.0),
-        }
+        let range = match tape.next_range() {
+            Some(range) => range,
+            None => tape.place_elsewhere(size.0)?,
+        };
+        tape.ranges.push(range);
+        Ok(Region { address: range.address, size })
     }
 
     fn map(&self, part: Region) -> Result<()> {
