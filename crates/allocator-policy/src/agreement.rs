@@ -138,7 +138,7 @@ fn ranges(held: &[Segment], trace: &DeviceTrace) -> Vec<(Region, Vec<Segment>)> 
     let maps = || trace.events.iter().filter(|event| event.action == Action::SegmentMap);
     // Pages are told apart by their stream and by their length.
     let is_alike = |event: &Event, segment: &Segment| {
-        (event.stream, kind_of_pages(event)) == (segment.stream, segment.kind)
+        (event.stream, kind_of_pages(event.size)) == (segment.stream, segment.kind)
     };
     let mut starts = Vec::new();
     for (number, group) in groups.iter().enumerate() {

@@ -60,6 +60,8 @@ struct Tape {
     /// The event of the present step, and whether it failed.
     step: usize,
     fails: bool,
+    /// For which stream and kind the present step asks.
+    asks: (u64, SegmentKind),
     /// Where the events of later steps begin.
     window_end: usize,
     /// The ranges of addresses that are held.
@@ -113,6 +115,7 @@ impl RecordedMemory {
             left: Vec::new(),
             step: 0,
             fails: false,
+            asks: (0, SegmentKind::Large),
             window_end: 0,
             ranges: Vec::new(),
             elsewhere: ELSEWHERE,
@@ -134,6 +137,9 @@ impl RecordedMemory {
         let mut tape = self.lock();
         tape.step = workload.events[number] as usize;
         tape.fails = workload.steps[number].kind == StepKind::Fail;
+        let step = workload.steps[number];
+        let kind = if step.size <= 1 << 20 { SegmentKind::Small } else { SegmentKind::Large };
+        tape.asks = (workload.streams[usize::from(step.stream)].0, kind);
         let window = tape.windows[number].clone();
         tape.window_end = window.end;
         let (left, events) = {
@@ -185,8 +191,8 @@ fn gives_back(action: Action) -> bool {
 }
 
 /// Returns of which kind pages are by their length, which is told of no page.
-pub(crate) fn kind_of_pages(event: &Event) -> SegmentKind {
-    match event.size.is_multiple_of(page_of(SegmentKind::Large)) {
+pub(crate) fn kind_of_pages(size: u64) -> SegmentKind {
+    match size.is_multiple_of(page_of(SegmentKind::Large)) {
         true => SegmentKind::Large,
         false => SegmentKind::Small,
     }
@@ -210,12 +216,17 @@ impl Tape {
                 |range: &Region| address >= range.address && address - range.address < range.size.0;
             self.ranges.iter().any(inside)
         };
-        let is_new = |event: &&Event| event.action == Action::SegmentMap && !is_held(event.address);
+        let is_new = |event: &&Event| {
+            event.action == Action::SegmentMap
+                && (event.stream, kind_of_pages(event.size)) == self.asks
+                && !is_held(event.address)
+        };
         let first = self.left.iter().rev().chain(later).map(|(_, event)| event).find(is_new)?;
         let others = self.events.iter().map(|(_, event)| event).filter(|event| {
             event.action == Action::SegmentMap
                 && event.address > first.address
-                && (event.stream, kind_of_pages(event)) != (first.stream, kind_of_pages(first))
+                && (event.stream, kind_of_pages(event.size))
+                    != (first.stream, kind_of_pages(first.size))
         });
         let end = others.map(|event| event.address).min().unwrap_or(u64::MAX);
         Some(Region { address: first.address, size: Bytes(end - first.address) })
@@ -340,7 +351,8 @@ impl DeviceMemory for RecordedMemory {
         Ok(())
     }
 
-    fn release_addresses(&self, _range: Region) -> Result<()> {
+    fn release_addresses(&self, range: Region) -> Result<()> {
+        self.lock().ranges.retain(|held| held.address != range.address);
         Ok(())
     }
 

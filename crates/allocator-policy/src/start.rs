@@ -5,6 +5,7 @@
 //! come and go the other way round.
 
 use crate::policy::BlockState;
+use crate::recorded::kind_of_pages;
 use crate::trace::{Action, DeviceTrace, RecordedBlock, Segment, SegmentKind};
 use std::collections::{BTreeMap, HashMap};
 
@@ -208,20 +209,24 @@ impl Backward {
     /// Puts pages back behind an expandable segment, which may grow together with its neighbours.
     fn map(&mut self, stream: u64, address: u64, size: u64) -> Result<(), &'static str> {
         let end = address.checked_add(size).ok_or("pages end beyond all addresses")?;
-        let mut whole = Segment { address, size, stream, expandable: true, ..Segment::default() };
+        let kind = kind_of_pages(size);
+        let mut whole =
+            Segment { address, size, stream, kind, expandable: true, ..Segment::default() };
         if let Some((&start, below)) = self.segments.range(..=address).next_back() {
             if start.saturating_add(below.size) > address {
                 return Err("pages were given back and are still held");
             }
-            if below.expandable && below.stream == stream && start + below.size == address {
+            if below.expandable
+                && (below.stream, below.kind) == (stream, kind)
+                && start + below.size == address
+            {
                 whole = Segment { size: below.size + size, ..below.clone() };
                 self.segments.remove(&start);
             }
         }
         if let Some(above) = self.segments.get(&end)
             && above.expandable
-            && above.stream == stream
-            && (whole.address == address || above.kind == whole.kind)
+            && (above.stream, above.kind) == (stream, kind)
         {
             whole =
                 Segment { address: whole.address, size: whole.size + above.size, ..above.clone() };
@@ -324,6 +329,7 @@ mod tests {
         let pages = |from: u64, count: u64| Segment {
             address: from * page,
             size: count * page,
+            kind: SegmentKind::Small,
             expandable: true,
             ..Segment::default()
         };

@@ -84,6 +84,16 @@ impl DeviceMemory for Noting {
 
     fn unmap(&self, part: Region) -> Result<()> {
         self.memory.unmap(part)?;
+        // What was mapped in vain, since not all pages were granted, PyTorch never tells.
+        let mut events = self.events.lock().expect("nobody panicked");
+        let mut mapped = events.iter().rev().take_while(|event| event.action == Action::SegmentMap);
+        let back = mapped.position(|event| event.address == part.address);
+        if let Some(back) = back {
+            let place = events.len() - 1 - back;
+            events.remove(place);
+            return Ok(());
+        }
+        drop(events);
         self.note(Action::SegmentUnmap, part.address, part.size.0);
         Ok(())
     }
