@@ -46,6 +46,7 @@ fn others(locks: &FileLocks, count: usize) -> Result<Vec<Box<dyn Held>>> {
             within: Vec::new(),
             claim: Claim::whole(1),
             devices: vec![DeviceUuid(format!("GPU-{number}"))],
+            parts_of: Vec::new(),
             command: "other".to_owned(),
             since: Timestamp(0),
         };

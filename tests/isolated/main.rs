@@ -136,6 +136,7 @@ fn one_that_still_waits_for_its_device_can_be_dropped() {
         within: Vec::new(),
         claim: Claim::whole(1),
         devices: vec![DeviceUuid("GPU-0".into())],
+        parts_of: Vec::new(),
         command: "somebody else's".into(),
         since: SystemClock::new().wall(),
     };

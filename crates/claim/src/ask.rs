@@ -24,6 +24,8 @@ pub struct Ask {
     /// The lease that devices are to be taken out of, as it was found; its owner must be the
     /// caller, or the caller root.
     pub within: Option<Entry>,
+    /// The whole devices of the MIG devices that it names ([`Entry::parts_of`]).
+    pub parts_of: Vec<DeviceUuid>,
     /// What it is for, in words.
     pub command: String,
     /// How long to wait.

@@ -117,6 +117,7 @@ fn as_one(owner: u32, leases: &[Entry]) -> Option<Entry> {
         within: Vec::new(),
         claim: Claim::whole(u32::try_from(devices.len()).unwrap_or(u32::MAX)),
         devices: devices.into_iter().cloned().collect(),
+        parts_of: Vec::new(),
         command: format!("{} more leases of this user", leases.len()),
         since: leases.iter().map(|lease| lease.since).min().unwrap_or(Timestamp(0)),
     })
@@ -157,6 +158,7 @@ mod tests {
             within: Vec::new(),
             claim: Claim::whole(1),
             devices: devices.iter().map(|name| DeviceUuid((*name).to_owned())).collect(),
+            parts_of: Vec::new(),
             command: String::new(),
             since: Timestamp(number),
         }

@@ -80,6 +80,7 @@ pub fn take<S>(
         within: ask.within.as_ref().map(Entry::nested).unwrap_or_default(),
         claim: ask.claim.clone(),
         devices: Vec::new(),
+        parts_of: ask.parts_of.clone(),
         command: ask.command.clone(),
         since: clock.wall(),
     };
@@ -297,7 +298,7 @@ impl<S> Taking<'_, S> {
         pool: Ledger,
     ) -> Result<Attempt<S>, NotTaken> {
         let entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
-        let held = self.locks.publish(EntryKind::Lease, &entry)?;
+        let (entry, held) = self.publish(entry)?;
         let leases = self.locks.entries(EntryKind::Lease)?;
         let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
         let mut beside = Ledger::new(leases, Vec::new()).pool(self.ask.within.as_ref());
@@ -325,6 +326,19 @@ impl<S> Taking<'_, S> {
         drop(table);
         let beside = beside.leases;
         Ok(Attempt::Taken(Box::new(Taken { entry, held, held_back, scene: seen.scene, beside })))
+    }
+
+    /// Publishes a lease. Its place in the queue has told its id to everybody, and anybody can have
+    /// taken the name by that: then it gets another, which nobody knows before it is published.
+    fn publish(&self, mut entry: Entry) -> Result<(Entry, Box<dyn Held>)> {
+        match self.locks.publish(EntryKind::Lease, &entry) {
+            Err(error) if error.kind() == ErrorKind::Io && self.place.is_some() => {
+                entry.id = self.locks.new_id()?;
+                let held = self.locks.publish(EntryKind::Lease, &entry)?;
+                Ok((entry, held))
+            }
+            published => Ok((entry, published?)),
+        }
     }
 
     /// Lets time pass after a conflict, so that those who were in it do not meet again.

@@ -88,6 +88,7 @@ mod tests {
             within: Vec::new(),
             claim,
             devices,
+            parts_of: Vec::new(),
             command: String::new(),
             since: Timestamp(0),
         }

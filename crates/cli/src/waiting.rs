@@ -174,6 +174,7 @@ mod tests {
             within: Vec::new(),
             claim,
             devices: (0..devices).map(uuid).collect(),
+            parts_of: Vec::new(),
             command: String::new(),
             since: Timestamp(0),
         }

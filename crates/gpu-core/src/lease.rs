@@ -127,6 +127,10 @@ pub struct Entry {
     /// What was granted; none while it waits.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub devices: Vec<DeviceUuid>,
+    /// The whole devices that the MIG devices it asked for are parts of, as it was before it was
+    /// granted; none where that was not known of each.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub parts_of: Vec<DeviceUuid>,
     /// What it is for, in words.
     pub command: String,
     /// When it was made.

@@ -7,10 +7,12 @@ use crate::preference;
 use crate::scene::{Scene, Wants};
 use gpu_claim::{Ask, Chosen, HeldUp, Ledger, NotTaken, Taken, Turn, Waiting};
 use gpu_core::{
-    Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Held, HeldBack, LeaseId, Result,
+    Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Groups, Held, HeldBack, LeaseId,
+    MigInstance, Result, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Passed, Refusal};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -185,6 +187,7 @@ pub fn take(
         claim: request.claim.clone(),
         root: request.root,
         within: parent.clone(),
+        parts_of: wholes(&request.claim, ports),
         command: request.command.clone(),
         wait: request.wait,
         beside_safe_gpu: parent.is_none(),
@@ -230,6 +233,24 @@ pub fn take(
     }
 }
 
+/// Returns the whole devices of the MIG devices that a claim names, so that a lease on one tells
+/// whose part it was where it is not seen any more; none where not each is seen.
+fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
+    let named: Vec<&DeviceUuid> =
+        claim.among.iter().chain(&claim.required).filter(|uuid| uuid.is_mig()).collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let machine = look_at_devices(ports.backend, ports.host, Groups::NONE).devices;
+    let whole = |uuid: &&DeviceUuid| {
+        let has = |mig: &MigInstance| mig.uuid.as_ref() == Ok(*uuid);
+        let whole = machine.iter().find(|device| device.mig.iter().flatten().any(has))?;
+        whole.id().uuid.clone().ok()
+    };
+    let wholes: Option<BTreeSet<DeviceUuid>> = named.iter().map(whole).collect();
+    wholes.unwrap_or_default().into_iter().collect()
+}
+
 /// What a request would get now.
 #[derive(Debug)]
 pub struct Preview {
@@ -263,6 +284,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         within: parent.as_ref().map(Entry::nested).unwrap_or_default(),
         claim: request.claim.clone(),
         devices: Vec::new(),
+        parts_of: Vec::new(),
         command: String::new(),
         since: scene.snapshot.taken_at,
     };

@@ -4,7 +4,7 @@ use crate::kin;
 use crate::scene::Scene;
 use gpu_core::{
     Absent, Bytes, Claim, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid,
-    Entry, LeaseId, Reading, Share,
+    Entry, ErrorKind, Fault, LeaseId, Reading, Share,
 };
 use gpu_placement::{Bar, Offer};
 use gpu_reaper::{Role, driver_reserve, silence};
@@ -67,8 +67,10 @@ fn bar(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -
     if let Some(fault) = fault {
         return Some(Bar::Faulty(fault.clone()));
     }
-    if device.info.mig_enabled == Ok(true) {
-        return Some(Bar::MigMode);
+    match is_divided(device) {
+        Ok(true) => return Some(Bar::MigMode),
+        Ok(false) => {}
+        Err(fault) => return Some(Bar::Faulty(fault)),
     }
     if uuid.is_mig() && claim.count > 1 {
         return Some(Bar::MigAlone);
@@ -79,7 +81,9 @@ fn bar(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -
     let divided = divided.and_then(|device| device.id().uuid.as_ref().ok());
     let excludes = |entry: &&Entry| {
         let has = |uuid: &DeviceUuid| entry.devices.contains(uuid);
-        divided.is_some_and(has) || has(uuid) && (whole(claim) || whole(&entry.claim))
+        divided.is_some_and(has)
+            || has_hidden_part(scene, device, uuid, entry)
+            || has(uuid) && (whole(claim) || whole(&entry.claim))
     };
     if let Some(entry) = beside.leases.iter().find(excludes) {
         let (id, owner) = (entry.id.clone(), entry.owner);
@@ -92,6 +96,36 @@ fn bar(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -
         true => None,
         false => others(scene, device, uuid, beside.leases),
     }
+}
+
+/// Tells whether MIG divides a device.
+///
+/// # Errors
+/// Where the device does not say: then it does not say either who has its parts.
+fn is_divided(device: &DeviceState) -> Result<bool, Fault> {
+    let has_parts = device.mig.iter().flatten().next().is_some();
+    match device.info.mig_enabled {
+        Ok(enabled) => Ok(enabled || has_parts),
+        Err(_) if has_parts => Ok(true),
+        Err(_) if !may_have_mig(device) => Ok(false),
+        Err(absent) => Err(Fault {
+            kind: ErrorKind::Field(absent),
+            text: format!("tell whether MIG divides it: {absent}"),
+        }),
+    }
+}
+
+/// Tells whether a device can be divided by MIG: a driver that does not know it divides nothing.
+fn may_have_mig(device: &DeviceState) -> bool {
+    !matches!(device.info.mig_enabled, Err(Absent::NotSupported | Absent::TooOld))
+}
+
+/// Tells whether a lease may be on a part of a whole device that is not seen: the driver did not
+/// tell of it, or MIG was switched off meanwhile.
+fn has_hidden_part(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, entry: &Entry) -> bool {
+    let is_hidden = |part: &DeviceUuid| part.is_mig() && scene.find(part).is_none();
+    let may_be_its = entry.parts_of.is_empty() || entry.parts_of.contains(uuid);
+    !uuid.is_mig() && may_be_its && may_have_mig(device) && entry.devices.iter().any(is_hidden)
 }
 
 /// Returns those of the devices that are used without a lease on them, and by what.

@@ -92,7 +92,7 @@ fn what_does_not_answer_or_has_no_name_cannot_be_had() {
 #[test]
 fn a_device_that_mig_divides_is_no_whole_one() {
     let world = World::new(2);
-    world.state().devices[0].mig_enabled = true;
+    world.state().devices[0].mig_enabled = Ok(true);
     world.state().devices[0].mig = vec![(1, 8_000, vec![])];
     for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
         let offers = offered(&world, &claim, None, &[]);
@@ -105,7 +105,7 @@ fn a_device_that_mig_divides_is_no_whole_one() {
 /// A machine whose first device is divided into two, and whose second is whole.
 fn divided() -> World {
     let world = World::new(2);
-    world.state().devices[0].mig_enabled = true;
+    world.state().devices[0].mig_enabled = Ok(true);
     world.state().devices[0].mig = vec![(1, 8_000, vec![200]), (2, 4_000, vec![])];
     world
 }
@@ -162,6 +162,59 @@ fn a_lease_on_a_mig_device_is_on_that_one_alone() {
     // One that was made before the device was divided.
     let before = lease("a", 1, 100, &[0]);
     assert_eq!(of_mig(&world, whole(), &[before]), [leased(), leased()]);
+}
+
+#[test]
+fn a_device_that_does_not_say_whether_mig_divides_it_is_barred() {
+    for (absent, barred) in [
+        (Absent::Failed, true),
+        (Absent::NoAnswer, true),
+        (Absent::NotPermitted, true),
+        (Absent::NotSupported, false),
+        (Absent::TooOld, false),
+    ] {
+        let world = World::new(2);
+        world.state().devices[0].mig_enabled = Err(absent);
+        for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
+            let offers = offered(&world, &claim, None, &[]);
+            let fault = match &offers[0].bar {
+                Some(Bar::Faulty(fault)) => Some(fault.to_string()),
+                bar => bar.as_ref().map(|bar| panic!("{bar:?}")),
+            };
+            let expected = format!("tell whether MIG divides it: {absent}");
+            assert_eq!(fault, barred.then_some(expected), "{absent:?}");
+            assert_eq!(offers[1].bar, None);
+        }
+        // Its parts are seen although the mode is not.
+        world.state().devices[0].mig = vec![(1, 8_000, vec![])];
+        assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
+    }
+}
+
+#[test]
+fn a_lease_on_a_part_that_is_not_seen_bars_the_whole() {
+    let world = World::new(4);
+    world.state().devices[2].mig_enabled = Err(Absent::NotSupported);
+    world.state().devices[3].mig_enabled = Ok(true);
+    world.state().devices[3].mig = vec![(1, 8_000, vec![])];
+    let on_part = |part: u32, of: &[u32]| Entry {
+        devices: vec![mig_uuid(part)],
+        parts_of: of.iter().map(|index| uuid(*index)).collect(),
+        ..lease("a", 1, 100, &[])
+    };
+    let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
+    for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
+        let bars = |lease: Entry| {
+            let offers = offered(&world, &claim, None, &[lease]);
+            offers.into_iter().map(|offer| offer.bar).collect::<Vec<_>>()
+        };
+        let mig = || Some(Bar::MigMode);
+        let whose = "it may be of any that can be divided";
+        assert_eq!(bars(on_part(9, &[])), [leased(), leased(), None, mig()], "{whose}");
+        assert_eq!(bars(on_part(9, &[1])), [None, leased(), None, mig()], "whose it was is told");
+        assert_eq!(bars(on_part(1, &[3])), [None, None, None, mig()], "it is seen");
+        assert_eq!(bars(on_part(1, &[])), [None, None, None, mig()], "it is seen");
+    }
 }
 
 #[test]

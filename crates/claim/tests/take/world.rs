@@ -165,6 +165,7 @@ pub(crate) fn entry(name: &str, ticket: u64, count: u32, names: &[&str]) -> Entr
         within: Vec::new(),
         claim: Claim::whole(count),
         devices: devices(names),
+        parts_of: Vec::new(),
         command: "other".into(),
         since: Timestamp(0),
     }
@@ -173,7 +174,15 @@ pub(crate) fn entry(name: &str, ticket: u64, count: u32, names: &[&str]) -> Entr
 pub(crate) fn ask(count: u32, wait: Wait) -> Ask {
     let root = ProcessKey { pid: Pid(1), start: None };
     let claim = Claim::whole(count);
-    Ask { claim, root, within: None, command: "own".into(), wait, beside_safe_gpu: false }
+    Ask {
+        claim,
+        root,
+        within: None,
+        parts_of: Vec::new(),
+        command: "own".into(),
+        wait,
+        beside_safe_gpu: false,
+    }
 }
 
 /// The first that are free; all claims are on whole devices.

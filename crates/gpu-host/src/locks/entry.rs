@@ -117,6 +117,7 @@ fn newer(newer: Newer) -> Option<Entry> {
         within: Vec::new(),
         claim: Claim::whole(count),
         devices: newer.devices,
+        parts_of: Vec::new(),
         command: "a newer gpuws".to_owned(),
         since: Timestamp(0),
     })
@@ -394,6 +395,7 @@ mod tests {
             within: vec![LeaseId::parse("inner").unwrap(), LeaseId::parse("outer").unwrap()],
             claim,
             devices: vec![DeviceUuid("GPU-1".into())],
+            parts_of: Vec::new(),
             command: "python".into(),
             since: Timestamp(1_795_223_083_000),
         }

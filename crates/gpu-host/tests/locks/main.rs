@@ -42,6 +42,7 @@ fn entry(locks: &FileLocks, devices: &[&str]) -> Entry {
         within: Vec::new(),
         claim: Claim::whole(1),
         devices: devices.iter().map(|&device| DeviceUuid(device.into())).collect(),
+        parts_of: Vec::new(),
         command: "test".into(),
         since: Timestamp(1_795_223_083_000),
     }

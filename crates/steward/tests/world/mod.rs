@@ -77,7 +77,7 @@ pub(crate) struct Device {
     pub(crate) uuid: Option<DeviceUuid>,
     /// GPU instance, MiB of it, and those of its processes.
     pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
-    pub(crate) mig_enabled: bool,
+    pub(crate) mig_enabled: Reading<bool>,
 }
 
 pub(crate) fn uuid(index: u32) -> DeviceUuid {
@@ -112,6 +112,7 @@ pub(crate) fn lease(id: &str, ticket: u64, root: u32, devices: &[u32]) -> Entry 
         within: Vec::new(),
         claim: Claim::whole(devices.len().max(1) as u32),
         devices: devices.iter().map(|index| uuid(*index)).collect(),
+        parts_of: Vec::new(),
         command: "train".into(),
         since: Timestamp(0),
     }
@@ -134,7 +135,7 @@ impl World {
             capability: (8, 0),
             uuid: Some(uuid(index)),
             mig: Vec::new(),
-            mig_enabled: false,
+            mig_enabled: Ok(false),
         };
         let processes =
             [process(1, 0, "systemd"), process(2, 1, "bash"), process(SELF, 2, "gpuws")];
@@ -320,7 +321,7 @@ impl GpuBackend for World {
             let mut id = DeviceId::from_index(index as u32);
             id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
             id.minor = Ok(index as u32);
-            let (name, mig_enabled) = (Ok("A100".into()), Ok(device.mig_enabled));
+            let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);
             DeviceInfo { name, mig_enabled, ..DeviceInfo::unknown(id) }
         };
         Ok(self.state().devices.iter().enumerate().map(info).collect())
