@@ -122,6 +122,11 @@ impl CudaMemory {
             let mapped = unsafe { (paging.map)(page, size, 0, handle, 0) };
             // SAFETY: the handle was created above. Memory that is mapped stays without it.
             let discarded = unsafe { (paging.discard)(handle) };
+            if mapped == 0 && discarded != 0 {
+                // A page that is told to have no memory has none.
+                // SAFETY: the page was mapped above.
+                unsafe { (paging.unmap)(page, size) };
+            }
             if mapped != 0 { mapped } else { discarded }
         })
     }
