@@ -1,12 +1,12 @@
 //! Memory straight from the device, as a program has that calls `cudaMalloc` each time.
 
 use crate::blocks::{Block, BlockId, Blocks};
-use crate::failure::{Failure, Shortage};
+use crate::failure::{Failure, Shortage, unless_refused};
 use crate::model::driver_rounded;
 use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use crate::sums::left;
-use gpu_core::{Bytes, DeviceFault, DeviceMemory, Region};
+use gpu_core::{Bytes, DeviceMemory, Region};
 use std::collections::BTreeMap;
 
 /// Asks the device for each allocation and gives each back at once.
@@ -95,12 +95,8 @@ impl<M: DeviceMemory> Policy for Direct<M> {
         let Some(rounded) = driver_rounded(size.0.max(1)) else {
             return Err(self.shortage(size.0, size.0));
         };
-        let region = match self.memory.reserve(Bytes(rounded)) {
-            Ok(region) => region,
-            Err(error) if error.kind() == DeviceFault::OutOfMemory.into() => {
-                return Err(self.shortage(size.0, rounded));
-            }
-            Err(error) => return Err(error.into()),
+        let Some(region) = unless_refused(self.memory.reserve(Bytes(rounded)))? else {
+            return Err(self.shortage(size.0, rounded));
         };
         let Region { address, size: Bytes(length) } = region;
         let state = BlockState::Active;

@@ -1,6 +1,6 @@
 //! Why memory could not be handed out or taken back.
 
-use gpu_core::{Bytes, Error};
+use gpu_core::{Bytes, DeviceFault, Error, ErrorKind};
 use serde::Serialize;
 
 /// Why a policy could not do what it was asked.
@@ -18,6 +18,24 @@ pub enum Failure {
         /// Where the allocation begins.
         address: u64,
     },
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Device(error) => error,
+            other => Error::new(ErrorKind::Invalid, other.to_string()),
+        }
+    }
+}
+
+/// Makes a device's lack of memory an answer.
+pub(crate) fn unless_refused<T>(given: Result<T, Error>) -> Result<Option<T>, Error> {
+    match given {
+        Ok(given) => Ok(Some(given)),
+        Err(error) if error.kind() == DeviceFault::OutOfMemory.into() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What there was when memory did not suffice, all in bytes.

@@ -11,7 +11,7 @@ use crate::choice::{Choice, ENDLESS};
 use crate::failure::Failure;
 use crate::replay::{Outcome, Replay};
 use crate::workload::Workload;
-use gpu_core::{Bytes, Error};
+use gpu_core::Bytes;
 use serde::Serialize;
 
 /// What sizes are tried where an allocator sees how large its device is.
@@ -197,15 +197,6 @@ impl Sets<'_> {
         }
         if skipped > left && !self.set.is_empty() && self.found.len() < Self::MOST {
             self.found.push(self.set.clone());
-        }
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Device(error) => error,
-            other => Error::new(gpu_core::ErrorKind::Invalid, other.to_string()),
         }
     }
 }

@@ -209,6 +209,8 @@ impl<'a> Replay<'a> {
                 }
             }
             StepKind::EmptyCache => {
+                // No capture was under way, or the cache would not have been emptied.
+                switch(policy, &mut self.pool, (0, 0));
                 policy.empty_cache()?;
             }
             StepKind::Fail => {
@@ -236,7 +238,10 @@ fn draw_from<P: Policy + ?Sized>(
     workload: &Workload,
     stream: u16,
 ) {
-    let pool = workload.pools[usize::from(stream)];
+    switch(policy, now, workload.pools[usize::from(stream)]);
+}
+
+fn switch<P: Policy + ?Sized>(policy: &mut P, now: &mut (u64, u64), pool: (u64, u64)) {
     if pool != *now {
         policy.draw_from(pool);
         *now = pool;

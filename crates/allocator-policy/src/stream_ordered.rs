@@ -15,12 +15,12 @@
 //! fails for fragmentation a driver may not.
 
 use crate::blocks::{Block, BlockId, Blocks, NONE};
-use crate::failure::{Failure, Shortage};
+use crate::failure::{Failure, Shortage, unless_refused};
 use crate::free_set::{Free, FreeSet};
 use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use crate::sums::left;
-use gpu_core::{Bytes, DeviceFault, DeviceMemory, Region};
+use gpu_core::{Bytes, DeviceMemory, Region};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -201,11 +201,8 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         if size > most.saturating_sub(self.usage.reserved).0 {
             return Ok(None);
         }
-        let region = match self.memory.reserve(Bytes(size)) {
-            Ok(region) => region,
-            Err(error) if error.kind() == DeviceFault::OutOfMemory.into() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let given = unless_refused(self.memory.reserve(Bytes(size)))?;
+        let Some(region) = given else { return Ok(None) };
         let Region { address, size: Bytes(size) } = region;
         let block = self.blocks.add(Block::whole(address, size, READY));
         self.held.insert(address, (size, block));

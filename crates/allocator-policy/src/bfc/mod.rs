@@ -305,7 +305,7 @@ impl<M: DeviceMemory> Policy for Bfc<M> {
             requested: Bytes(counts.requested),
             reserved: Bytes(counts.pool),
             peak_in_use: Bytes(counts.peak_in_use),
-            peak_reserved: Bytes(counts.peak_pool),
+            peak_reserved: Bytes(counts.recent_peak_pool),
             allocations: counts.handed_out - counts.returned,
             segments: self.regions.len() as u64,
             largest_free: Bytes(self.largest_free()),

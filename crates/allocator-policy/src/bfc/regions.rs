@@ -1,7 +1,8 @@
 //! What is held of the device.
 
 use crate::blocks::BlockId;
-use gpu_core::{Bytes, DeviceFault, DeviceMemory, Region, Result};
+use crate::failure::unless_refused;
+use gpu_core::{Bytes, DeviceMemory, Error, ErrorKind, Region, Result};
 
 /// A region that is held of the device.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ impl Regions {
         let range = match &mut self.range {
             Some(range) => range,
             None => {
-                let page = memory.page()?.0;
+                let page = page_of(memory)?;
                 // Whole pages of addresses, as far as there are any.
                 let size = limit.checked_next_multiple_of(page).unwrap_or(limit / page * page);
                 let Some(addresses) = unless_refused(memory.reserve_addresses(Bytes(size)))? else {
@@ -119,11 +120,13 @@ impl Regions {
     }
 }
 
-/// Makes a device's lack of memory an answer.
-pub(super) fn unless_refused<T>(given: Result<T>) -> Result<Option<T>> {
-    match given {
-        Ok(given) => Ok(Some(given)),
-        Err(error) if error.kind() == DeviceFault::OutOfMemory.into() => Ok(None),
-        Err(error) => Err(error),
+/// Returns how long the pages of a device are.
+fn page_of(memory: &impl DeviceMemory) -> Result<u64> {
+    match memory.page()?.0 {
+        0 => {
+            let error = Error::new(ErrorKind::Invalid, "ask for the size of pages");
+            Err(error.with_source("the device says that they have no bytes"))
+        }
+        page => Ok(page),
     }
 }

@@ -21,7 +21,8 @@ pub struct Statistics {
     pub bytes_reserved: Bytes,
     /// Held of the device.
     pub pool_bytes: Bytes,
-    /// The most that was held.
+    /// The most that was held since the start; [`reset_peaks`](crate::Policy::reset_peaks) leaves it,
+    /// as TensorFlow's `ClearStats` does.
     pub peak_pool_bytes: Bytes,
     /// The longest chunk that is not handed out.
     pub largest_free_block_bytes: Bytes,
@@ -40,6 +41,8 @@ pub(super) struct Counts {
     pub(super) largest: u64,
     pub(super) pool: u64,
     pub(super) peak_pool: u64,
+    /// The most that was held since the figures were last cleared.
+    pub(super) recent_peak_pool: u64,
     pub(super) retries: u64,
     pub(super) out_of_memory: u64,
     pub(super) device_allocations: u64,
@@ -69,6 +72,7 @@ impl Counts {
         self.device_allocations += 1;
         self.pool += size;
         self.peak_pool = self.peak_pool.max(self.pool);
+        self.recent_peak_pool = self.recent_peak_pool.max(self.pool);
     }
 
     pub(super) fn give_to_device(&mut self, size: u64) {
@@ -79,7 +83,7 @@ impl Counts {
     pub(super) fn reset_peaks(&mut self) {
         self.before = self.handed_out;
         self.peak_in_use = self.in_use;
-        self.peak_pool = self.pool;
+        self.recent_peak_pool = self.pool;
         self.largest = 0;
     }
 }

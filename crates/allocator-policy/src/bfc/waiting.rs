@@ -15,9 +15,20 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     set: FreeSet,
-    /// Which chunk each stamp lies in, oldest first.
-    stamps: BTreeMap<u64, BlockId>,
+    /// Which group each stamp is of, oldest first; a group is named by its first stamp.
+    stamps: BTreeMap<u64, u64>,
+    groups: BTreeMap<u64, Group>,
+    /// Which group each chunk waits for.
+    of: BTreeMap<BlockId, u64>,
     last: u64,
+}
+
+/// The stamps that a chunk waits for.
+#[derive(Debug)]
+struct Group {
+    chunk: BlockId,
+    /// Those that are complete may be among them.
+    stamps: Vec<u64>,
 }
 
 impl Waiting {
@@ -39,13 +50,15 @@ impl Waiting {
     /// Returns the chunks in the order in which they were given back; one that was merged may come
     /// several times.
     pub(super) fn in_order(&self) -> Vec<BlockId> {
-        self.stamps.values().copied().collect()
+        self.stamps.values().map(|group| self.groups[group].chunk).collect()
     }
 
     /// Adds a chunk and returns its stamp.
     pub(super) fn add(&mut self, blocks: &mut Blocks, id: BlockId) -> u64 {
         self.last += 1;
-        self.stamps.insert(self.last, id);
+        self.stamps.insert(self.last, self.last);
+        self.groups.insert(self.last, Group { chunk: id, stamps: vec![self.last] });
+        self.of.insert(id, self.last);
         blocks[id].list = 1;
         self.insert(blocks, id);
         self.last
@@ -53,9 +66,12 @@ impl Waiting {
 
     /// Forgets a stamp; returns the chunk, removed, if it waits for no other.
     pub(super) fn complete(&mut self, blocks: &mut Blocks, stamp: u64) -> Option<BlockId> {
-        let id = self.stamps.remove(&stamp)?;
+        let group = self.stamps.remove(&stamp)?;
+        let id = self.groups.get(&group)?.chunk;
         blocks[id].list -= 1;
         (blocks[id].list == 0).then(|| {
+            self.groups.remove(&group);
+            self.of.remove(&id);
             self.remove(blocks, id);
             id
         })
@@ -75,14 +91,38 @@ impl Waiting {
 
     /// Says that the stamps of one chunk lie in another from now on, or nowhere.
     pub(super) fn restamp(&mut self, from: BlockId, to: Option<BlockId>) {
-        match to {
-            None => self.stamps.retain(|_, id| *id != from),
-            Some(to) => {
-                for id in self.stamps.values_mut().filter(|id| **id == from) {
-                    *id = to;
-                }
+        let Some(group) = self.of.remove(&from) else { return };
+        let Some(to) = to else {
+            let forgotten = self.groups.remove(&group);
+            for stamp in forgotten.into_iter().flat_map(|group| group.stamps) {
+                self.stamps.remove(&stamp);
+            }
+            return;
+        };
+        let group = match self.of.get(&to) {
+            Some(&other) => self.join(group, other),
+            None => group,
+        };
+        self.of.insert(to, group);
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.chunk = to;
+        }
+    }
+
+    /// Joins two groups, the smaller one to the larger, and returns which that was.
+    fn join(&mut self, one: u64, other: u64) -> u64 {
+        let count = |group| self.groups.get(&group).map_or(0, |group| group.stamps.len());
+        let (small, large) = if count(one) < count(other) { (one, other) } else { (other, one) };
+        let moved = self.groups.remove(&small).map_or(Vec::new(), |group| group.stamps);
+        for stamp in &moved {
+            if let Some(group) = self.stamps.get_mut(stamp) {
+                *group = large;
             }
         }
+        if let Some(group) = self.groups.get_mut(&large) {
+            group.stamps.extend(moved);
+        }
+        large
     }
 }
 

@@ -1,7 +1,7 @@
 //! Beginning in the middle of a job: regions that an allocator held are taken over as they were.
 
 use super::counters::Metric;
-use super::rules::{Rules, page_of};
+use super::rules::Rules;
 use super::shelves::{EXPANDABLE, ShelfId, UNMAPPED, kind_of, list_of};
 use super::{Caching, Events, Held, PoolId};
 use crate::blocks::{Block, BlockId, NONE};
@@ -65,7 +65,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let pieces = pieces(segment, &self.rules)?;
         let shelf = self.shelf_for(segment);
         let id = self.blocks.add(Block::whole(segment.address, segment.size, list_of(shelf)));
-        let held = Held { size: segment.size, first: id, expandable: false };
+        let held = Held { size: segment.size, first: id, page: None };
         self.segments.insert(segment.address, held);
         self.count_segment(shelf, segment.size);
         let mut adopted = Adopted::default();
@@ -82,7 +82,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     pub fn adopt_range(&mut self, range: Region, parts: &[Segment]) -> Result<Adopted, Misfit> {
         self.check_place(range.address, range.size.0)?;
         let first = parts.first().ok_or(Misfit::Extent(range.address))?;
-        let page = page_of(first.kind);
+        let page = self.rules.page_of(first.kind);
         if !range.size.0.is_multiple_of(page) {
             return Err(Misfit::Pages(range.address));
         }
@@ -109,7 +109,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             above = Some(end);
         }
         let shelf = self.shelf_for(first);
-        let mut rest = self.add_addresses(shelf, range.address, range.size.0);
+        let mut rest = self.add_addresses(shelf, range, page);
         let mut adopted = Adopted::default();
         for (part, pieces) in parts.iter().zip(&all_pieces) {
             let below = part.address - self.blocks[rest].address;

@@ -2,12 +2,11 @@
 //! the device, behind whose lowest free addresses pages are put when they are needed.
 
 use super::counters::Metric;
-use super::miss::is_shortage;
-use super::rules::{page_of, total};
+use super::rules::total;
 use super::shelves::{EXPANDABLE, ShelfId, UNMAPPED, kind_of, list_of, shelf_of};
 use super::{Caching, Events, Held};
 use crate::blocks::{Block, BlockId, NONE};
-use crate::failure::Failure;
+use crate::failure::{Failure, unless_refused};
 use crate::free_set::Free;
 use crate::policy::BlockState;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
@@ -90,24 +89,28 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Takes a new range of addresses, of nine eighths of the device's memory.
     fn take_addresses(&mut self, shelf: ShelfId, size: u64) -> Result<Option<BlockId>, Failure> {
         let total = total(&self.memory)?;
-        let page = page_of(kind_of(shelf));
+        let page = self.rules.page_of(kind_of(shelf));
         let length = total.saturating_add(total / 8).checked_next_multiple_of(page);
         let Some(length) = length.filter(|length| *length >= size) else { return Ok(None) };
-        let range = match self.memory.reserve_addresses(Bytes(length)) {
-            Ok(range) => range,
-            Err(error) if is_shortage(&error) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        Ok(Some(self.add_addresses(shelf, range.address, length)))
+        let range = unless_refused(self.memory.reserve_addresses(Bytes(length)))?;
+        Ok(range.map(|range| self.add_addresses(shelf, range, page)))
     }
 
-    /// Adds a range of addresses without memory.
-    pub(super) fn add_addresses(&mut self, shelf: ShelfId, address: u64, size: u64) -> BlockId {
+    /// Adds a range of addresses without memory; what it has beyond whole pages is not used.
+    pub(super) fn add_addresses(&mut self, shelf: ShelfId, range: Region, page: u64) -> BlockId {
+        let Region { address, size: Bytes(size) } = range;
         let list = list_of(shelf) | EXPANDABLE | UNMAPPED;
-        let id = self.blocks.add(Block::whole(address, size, list));
-        self.segments.insert(address, Held { size, first: id, expandable: true });
+        let id = self.blocks.add(Block::whole(address, size / page * page, list));
+        self.segments.insert(address, Held { size, first: id, page: Some(page) });
         self.shelves[shelf].unmapped.insert(address, id);
         id
+    }
+
+    /// Returns the range of addresses that a block is of: where it begins, how long it is, and how
+    /// long its pages are.
+    fn range_of(&self, address: u64) -> Option<(Region, u64)> {
+        let (&base, held) = self.segments.range(..=address).next_back()?;
+        Some((Region { address: base, size: Bytes(held.size) }, held.page?))
     }
 
     /// Puts pages behind the lower part of an unmapped block, for at least `size` bytes or all of
@@ -115,7 +118,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// enough memory.
     fn map_pages(&mut self, id: BlockId, size: u64) -> Result<Option<BlockId>, Failure> {
         let block = self.blocks[id];
-        let page = page_of(kind_of(shelf_of(block.list)));
+        let Some((_, page)) = self.range_of(block.address) else { return Ok(None) };
         let pages = size.min(block.size).div_ceil(page);
         let part =
             |number: u64| Region { address: block.address + number * page, size: Bytes(page) };
@@ -136,11 +139,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             grown = self.note_mapped(id, mapped * page);
             self.counters.device_allocations += 1;
         }
-        match result {
-            Ok(()) => Ok(Some(grown)),
-            Err(error) if is_shortage(&error) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(unless_refused(result)?.map(|()| grown))
     }
 
     /// Notes that the lower part of an unmapped block has memory, and returns the free block that
@@ -175,10 +174,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     pub(super) fn shrink(&mut self, id: BlockId) -> Result<(), Error> {
         let block = self.blocks[id];
         let shelf = shelf_of(block.list);
-        let page = page_of(kind_of(shelf));
-        let Some((&base, &held)) = self.segments.range(..=block.address).next_back() else {
-            return Ok(());
-        };
+        let Some((range, page)) = self.range_of(block.address) else { return Ok(()) };
+        let base = range.address;
         let start = base + (block.address - base).next_multiple_of(page);
         let end = base + (block.end() - base) / page * page;
         if start >= end {
@@ -194,8 +191,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
         if unmapped > start {
             let whole = self.note_unmapped(id, start, unmapped - start);
-            if self.blocks[whole].size == held.size {
-                let range = Region { address: base, size: Bytes(held.size) };
+            if !self.blocks[whole].is_part() {
                 result = result.and_then(|()| self.memory.release_addresses(range));
                 if result.is_ok() {
                     self.shelves[shelf].unmapped.remove(&base);

@@ -2,18 +2,13 @@
 //! device, oversize blocks back to the device, all unsplit blocks back to the device.
 
 use super::counters::Metric;
-use super::rules::segment_for;
 use super::shelves::{EXPANDABLE, ShelfId, kind_of, list_of};
 use super::{Caching, Events, Held};
 use crate::blocks::{Block, BlockId};
-use crate::failure::{Failure, Shortage};
+use crate::failure::{Failure, Shortage, unless_refused};
+use crate::sums::left;
 use crate::trace::SegmentKind;
-use gpu_core::{Bytes, DeviceFault, DeviceMemory, Error};
-
-/// Tells whether an error of the device says that it has no memory left.
-pub(super) fn is_shortage(error: &Error) -> bool {
-    error.kind() == DeviceFault::OutOfMemory.into()
-}
+use gpu_core::{Bytes, DeviceMemory, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Returns a block for a request of `size` bytes that is on no shelf.
@@ -32,7 +27,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if let Some(threshold) = self.rules.garbage {
             self.collect_garbage(threshold)?;
         }
-        let segment = segment_for(size);
+        let segment = self.rules.segment_for(size);
         if let Some(id) = self.take_more(shelf, size, segment)? {
             return Ok(id);
         }
@@ -55,13 +50,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Says what there is, where that does not suffice.
     #[cold]
     pub(super) fn shortage(&self, asked: u64, segment: u64) -> Failure {
-        let left = self.memory.info().ok();
-        let left = left.and_then(|info| Some((info.total.ok()?, info.used.ok()?)));
         Failure::OutOfMemory(Box::new(Shortage {
             asked: Bytes(asked),
             segment: Bytes(segment),
             limit: Some(Bytes(self.rules.limit)).filter(|limit| limit.0 < u64::MAX),
-            device_free: left.map(|(total, used)| total.saturating_sub(used)),
+            device_free: self.memory.info().ok().and_then(left),
             reserved: Bytes(self.counters.now(Metric::ReservedBytes)),
             in_use: Bytes(self.counters.now(Metric::AllocatedBytes)),
             largest_free: Bytes(self.shelves.largest()),
@@ -94,15 +87,12 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if self.rules.expandable {
             return self.expand(shelf, size);
         }
-        let region = match self.memory.reserve(Bytes(segment)) {
-            Ok(region) => region,
-            Err(error) if is_shortage(&error) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let id = self.blocks.add(Block::whole(region.address, segment, list_of(shelf)));
-        let held = Held { size: segment, first: id, expandable: false };
-        self.segments.insert(region.address, held);
-        self.count_segment(shelf, segment);
+        let given = unless_refused(self.memory.reserve(Bytes(segment)))?;
+        // A device may give more than was asked for.
+        let Some(Region { address, size: Bytes(size) }) = given else { return Ok(None) };
+        let id = self.blocks.add(Block::whole(address, size, list_of(shelf)));
+        self.segments.insert(address, Held { size, first: id, page: None });
+        self.count_segment(shelf, size);
         self.counters.device_allocations += 1;
         Ok(Some(id))
     }

@@ -75,7 +75,8 @@ struct Held {
     size: u64,
     /// Its lowest block, which is the same as long as it is held.
     first: BlockId,
-    expandable: bool,
+    /// How long its pages are, where it is a range of addresses.
+    page: Option<u64>,
 }
 
 impl<M: DeviceMemory> Caching<M> {
@@ -346,6 +347,10 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
     }
 
     fn empty_cache(&mut self) -> Result<Bytes, Failure> {
+        // Giving back waits for work, which nobody can do in a capture.
+        if !self.captures.is_empty() {
+            return Ok(Bytes(0));
+        }
         let before = self.counters.now(Metric::ReservedBytes);
         self.release_cached()?;
         Ok(Bytes(before - self.counters.now(Metric::ReservedBytes)))
@@ -393,9 +398,13 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
 impl<M: DeviceMemory, E: Events> Drop for Caching<M, E> {
     /// Gives everything back. What the device does not take is left to it.
     fn drop(&mut self) {
+        // A device waits before it takes a region back, but not before it takes pages.
+        if self.segments.values().any(|held| held.page.is_some()) {
+            let _ = self.events.wait_all();
+        }
         for (&address, held) in &self.segments {
             let region = Region { address, size: Bytes(held.size) };
-            let _ = if held.expandable {
+            let _ = if held.page.is_some() {
                 self.memory.release_addresses(region)
             } else {
                 self.memory.release(region)

@@ -10,8 +10,6 @@ pub(super) const MIN_BLOCK: u64 = 512;
 pub(super) const SMALL: u64 = 1 << 20;
 /// The segments of the small pool.
 pub(super) const SMALL_SEGMENT: u64 = 2 << 20;
-/// The segments for requests of the large pool below [`MIN_LARGE`].
-pub(super) const LARGE_SEGMENT: u64 = 20 << 20;
 /// From here on a request gets a segment of its own size.
 const MIN_LARGE: u64 = 10 << 20;
 /// What such a segment's size is rounded up to.
@@ -28,6 +26,8 @@ pub(super) struct Rules {
     pub(super) max_rounding: u64,
     /// Whether new memory comes by mapped pages.
     pub(super) expandable: bool,
+    /// The segments for requests of the large pool below [`MIN_LARGE`], and the large pool's pages.
+    large_segment: u64,
     /// How much may be held of the device; `u64::MAX` where there is no limit.
     pub(super) limit: u64,
     /// From where on garbage is collected, where it is.
@@ -50,6 +50,7 @@ impl Rules {
             max_split: settings.max_split_size().map_or(u64::MAX, |size| size.0),
             max_rounding: settings.max_non_split_rounding().0,
             expandable: settings.expandable_segments(),
+            large_segment: settings.large_segment_size().0,
             limit: limit.unwrap_or(u64::MAX),
             garbage: garbage.map(|(threshold, limit)| (threshold * limit as f64) as u64),
             rounds_up: divisions.iter().any(|divisions| *divisions > 1),
@@ -86,6 +87,25 @@ impl Rules {
         }
     }
 
+    /// Returns what is asked of the device for a request of a rounded size.
+    pub(super) fn segment_for(&self, size: u64) -> u64 {
+        if size <= SMALL {
+            SMALL_SEGMENT
+        } else if size < MIN_LARGE {
+            self.large_segment
+        } else {
+            size.next_multiple_of(SEGMENT_STEP)
+        }
+    }
+
+    /// Returns the pages of which new expandable segments of a kind are made.
+    pub(super) fn page_of(&self, kind: SegmentKind) -> u64 {
+        match kind {
+            SegmentKind::Small => SMALL_SEGMENT,
+            SegmentKind::Large => self.large_segment,
+        }
+    }
+
     /// Tells whether the best block for a request may serve it.
     #[inline]
     pub(super) fn may_serve(&self, block: u64, size: u64) -> bool {
@@ -101,25 +121,6 @@ impl Rules {
 #[inline]
 pub(super) fn kind_for(size: u64) -> SegmentKind {
     if size <= SMALL { SegmentKind::Small } else { SegmentKind::Large }
-}
-
-/// Returns what is asked of the device for a request of a rounded size.
-pub(super) fn segment_for(size: u64) -> u64 {
-    if size <= SMALL {
-        SMALL_SEGMENT
-    } else if size < MIN_LARGE {
-        LARGE_SEGMENT
-    } else {
-        size.next_multiple_of(SEGMENT_STEP)
-    }
-}
-
-/// Returns the pages of which expandable segments of a kind are made.
-pub(super) fn page_of(kind: SegmentKind) -> u64 {
-    match kind {
-        SegmentKind::Small => SMALL_SEGMENT,
-        SegmentKind::Large => LARGE_SEGMENT,
-    }
 }
 
 /// Returns how much memory the device has.

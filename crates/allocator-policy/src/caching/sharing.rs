@@ -7,7 +7,7 @@ use super::{Caching, Events};
 use crate::blocks::BlockId;
 use crate::failure::Failure;
 use crate::policy::{Allocation, BlockState, Retired, Stream};
-use gpu_core::DeviceMemory;
+use gpu_core::{DeviceMemory, Error};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What is known of the use of blocks by other streams.
@@ -15,11 +15,13 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Sharing {
     /// The streams that use a block that is handed out or deferred.
     users: BTreeMap<BlockId, Users>,
-    /// Blocks that were given back and whose events are still to be recorded.
+    /// Blocks that were given back in a capture and whose events are still to be recorded.
     deferred: Vec<BlockId>,
+    /// Whether events could not be recorded, so that blocks wait until the device has no work.
+    stuck: bool,
     /// Recorded events and the blocks that wait for them, by stream.
     events: BTreeMap<Stream, VecDeque<(Event, BlockId)>>,
-    /// How many events a block waits for.
+    /// How many events a block waits for, those that could not be recorded among them.
     waiting: BTreeMap<BlockId, usize>,
     /// How many blocks wait for their caller.
     retired: usize,
@@ -67,41 +69,61 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Lets a block that was given back wait for the streams that use it.
+    ///
+    /// # Errors
+    /// When an event cannot be recorded: the block then waits until the device has no work.
     #[cold]
     pub(super) fn await_other_streams(&mut self, id: BlockId) -> Result<(), Failure> {
         self.await_end(id);
+        if self.captures.is_empty() {
+            return Ok(self.record_events(id)?);
+        }
+        if let Some(users) = self.sharing.users.get_mut(&id) {
+            let captured = std::mem::take(&mut users.captured);
+            users.streams.retain(|stream| !captured.contains(stream));
+        }
         self.sharing.deferred.push(id);
-        if self.captures.is_empty() { self.record_deferred() } else { Ok(()) }
+        Ok(())
     }
 
-    /// Records the events of blocks that were given back; what could not be recorded is tried again
-    /// later.
-    fn record_deferred(&mut self) -> Result<(), Failure> {
-        while let Some(&id) = self.sharing.deferred.first() {
-            if let Some(users) = self.sharing.users.get_mut(&id) {
-                let captured = std::mem::take(&mut users.captured);
-                users.streams.retain(|stream| !captured.contains(stream));
-                while let Some(&stream) = users.streams.first() {
-                    let event = self.events.record(stream)?;
-                    users.streams.remove(0);
+    /// Records the events that a block waits for from now on.
+    fn record_events(&mut self, id: BlockId) -> Result<(), Error> {
+        let users = self.sharing.users.remove(&id).unwrap_or_default();
+        self.blocks[id].list &= !SHARED;
+        let mut result = Ok(());
+        let mut waits = 0;
+        for stream in users.streams {
+            waits += 1;
+            match self.events.record(stream) {
+                Ok(event) => {
                     self.sharing.events.entry(stream).or_default().push_back((event, id));
-                    *self.sharing.waiting.entry(id).or_default() += 1;
+                }
+                Err(error) => {
+                    self.sharing.stuck = true;
+                    result = result.and(Err(error));
                 }
             }
-            self.sharing.deferred.remove(0);
-            self.sharing.users.remove(&id);
-            self.blocks[id].list &= !SHARED;
-            if !self.sharing.waiting.contains_key(&id) {
-                self.end(id);
-            }
         }
-        Ok(())
+        if waits == 0 {
+            self.end(id);
+        } else {
+            self.sharing.waiting.insert(id, waits);
+        }
+        result
+    }
+
+    /// Records the events of blocks that were given back in captures. One that cannot be recorded
+    /// keeps its block from use, and nobody else's.
+    fn record_deferred(&mut self) {
+        for id in std::mem::take(&mut self.sharing.deferred) {
+            let _ = self.record_events(id);
+        }
     }
 
     /// Frees the blocks whose events the work has come to.
     #[cold]
     pub(super) fn free_what_is_done(&mut self) -> Result<(), Failure> {
-        self.record_deferred()?;
+        self.record_deferred();
         let streams: Vec<_> = self.sharing.events.keys().copied().collect();
         for stream in streams {
             while let Some(&(event, _)) = self.next_event(stream) {
@@ -117,7 +139,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Waits for all work that blocks wait for, and frees them.
     pub(super) fn wait_for_all_work(&mut self) -> Result<(), Failure> {
         self.counters.synchronizations += 1;
-        self.record_deferred()?;
+        self.record_deferred();
         let streams: Vec<_> = self.sharing.events.keys().copied().collect();
         for stream in streams {
             while let Some(&(event, _)) = self.next_event(stream) {
@@ -125,8 +147,10 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 self.note_done(stream);
             }
         }
-        if self.sharing.retired > 0 {
+        if self.sharing.retired > 0 || self.sharing.stuck {
             self.events.wait_all()?;
+            self.sharing.waiting.clear();
+            self.sharing.stuck = false;
             let mut id = 0;
             while let Some(block) = self.blocks.get(id) {
                 if block.state == BlockState::AwaitingFree {

@@ -270,3 +270,17 @@ fn without_a_limit_it_leaves_what_tensorflow_leaves() {
     let bfc = Bfc::new(memory, Settings::default()).expect("the device answers");
     assert_eq!(bfc.limit(), Bytes::from_mib(16_000 - 1536));
 }
+
+/// As TensorFlow's `ClearStats`, which knows nothing of the pool.
+#[test]
+fn the_most_that_was_held_outlives_the_other_peaks() {
+    let settings = Settings { allow_growth: true, ..limited(64 << 20) };
+    let memory = ModelMemory::new(Bytes::from_mib(64));
+    let mut bfc = Bfc::new(memory, settings).expect("a limit is set");
+    let long = take(&mut bfc, 32 << 20);
+    bfc.free(long).expect("it is of this allocator");
+    let most = bfc.statistics().peak_pool_bytes;
+    assert_eq!(bfc.empty_cache().ok(), Some(most));
+    bfc.reset_peaks();
+    assert_eq!((bfc.statistics().peak_pool_bytes, bfc.usage().peak_reserved), (most, Bytes(0)));
+}

@@ -72,3 +72,28 @@ fn a_device_without_virtual_memory_refuses_adjacent_regions() {
     let mut bfc = Bfc::new(plain, settings).expect("a limit is set");
     assert!(matches!(bfc.allocate(Bytes(1), Stream(0)), Err(Failure::Device(_))));
 }
+
+#[test]
+fn pages_without_bytes_are_refused() {
+    /// A device that divides nothing.
+    struct Pageless(Arc<Faulty>);
+    impl gpu_core::DeviceMemory for Pageless {
+        fn info(&self) -> gpu_core::Result<gpu_core::MemoryInfo> {
+            self.0.info()
+        }
+        fn reserve(&self, size: Bytes) -> gpu_core::Result<gpu_core::Region> {
+            self.0.reserve(size)
+        }
+        fn release(&self, region: gpu_core::Region) -> gpu_core::Result<()> {
+            self.0.release(region)
+        }
+        fn page(&self) -> gpu_core::Result<Bytes> {
+            Ok(Bytes(0))
+        }
+    }
+    let settings = Settings { adjacent_regions: true, ..growing(64 << 20) };
+    let pageless = Pageless(Faulty::new(Bytes::from_mib(64)));
+    let mut bfc = Bfc::new(pageless, settings).expect("a limit is set");
+    let failure = bfc.allocate(Bytes(1), Stream(0)).expect_err("there are no pages");
+    assert_eq!(failure.to_string(), "ask for the size of pages");
+}

@@ -120,3 +120,28 @@ fn a_region_with_retired_memory_stays() {
     bfc.complete(retired).expect("it is of this allocator");
     assert!(bfc.allocate(Bytes(8 << 20), Stream(0)).is_ok());
 }
+
+/// With a look at every stamp for each chunk that is merged, this would not end in reasonable time.
+#[test]
+fn any_number_of_retired_chunks_is_merged_in_any_order() {
+    const CHUNKS: u64 = 1 << 16;
+    for descending in [false, true] {
+        let mut bfc = bfc(CHUNKS * 256);
+        let mut all = fill(&mut bfc, 256);
+        assert_eq!(all.len() as u64, CHUNKS);
+        if descending {
+            all.reverse();
+        }
+        let retire = |chunk| bfc.retire(chunk).expect("it is of this allocator");
+        let retired: Vec<_> = all.into_iter().map(retire).collect();
+        let whole = bfc.allocate_behind(Bytes(CHUNKS * 256)).expect("all of it waits");
+        assert_eq!(bfc.usage().largest_free, Bytes(0));
+        let again = bfc.retire(whole).expect("it is of this allocator");
+        for old in retired {
+            bfc.complete(old).expect("it is of this allocator");
+        }
+        assert!(bfc.allocate(Bytes(1), Stream(0)).is_err(), "the newer work has not ended");
+        bfc.complete(again).expect("it is of this allocator");
+        assert!(bfc.allocate(Bytes(CHUNKS * 256), Stream(0)).is_ok());
+    }
+}

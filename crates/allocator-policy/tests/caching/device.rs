@@ -120,6 +120,7 @@ struct WorkState {
     next: u64,
     pub(crate) waits: usize,
     refuse: bool,
+    destroyed: Option<Stream>,
 }
 
 impl Work {
@@ -141,6 +142,11 @@ impl Work {
     pub(crate) fn refuse(&self, refuse: bool) {
         self.lock().refuse = refuse;
     }
+
+    /// Says that a stream is gone.
+    pub(crate) fn destroy(&self, stream: Stream) {
+        self.lock().destroyed = Some(stream);
+    }
 }
 
 impl Events for Work {
@@ -148,6 +154,9 @@ impl Events for Work {
         let mut state = self.lock();
         if state.refuse {
             return Err(Error::new(DeviceFault::Lost, "record an event"));
+        }
+        if state.destroyed == Some(stream) {
+            return Err(Error::new(ErrorKind::Invalid, "record an event"));
         }
         state.next += 1;
         let event = state.next;

@@ -191,3 +191,50 @@ fn a_request_longer_than_any_range_takes_no_addresses() {
     assert!(out_of_memory(caching.allocate(Bytes(110 * MIB), STREAM)));
     assert_eq!(device.calls(), []);
 }
+
+#[test]
+fn of_equal_blocks_the_lowest_is_taken() {
+    let device = Device::new(800 * MIB);
+    let mut caching = caching(&device, EXPANDABLE);
+    let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("it is free");
+    let (a, b, c, d) = (take(15), take(5), take(15), take(5));
+    let lowest = a.address();
+    caching.free(c).expect("it is its own");
+    caching.free(a).expect("it is its own");
+    let again = caching.allocate(Bytes(10 * MIB), STREAM).expect("it is cached");
+    assert_eq!(again.address(), lowest);
+    drop((b, d));
+}
+
+#[test]
+fn all_work_is_waited_for_before_the_pages_of_a_range_go_at_the_end() {
+    for (settings, waits) in [("", 0), (EXPANDABLE, 1)] {
+        let (device, work) = (Device::new(800 * MIB), Work::default());
+        let settings: Settings = settings.parse().expect("they are settings");
+        let mut caching = Caching::with_events(device.clone(), settings, work.clone())
+            .expect("the device tells its memory");
+        let _used = caching.allocate(Bytes(40 * MIB), STREAM).expect("800 MiB are free");
+        drop(caching);
+        assert_eq!((work.waits(), device.model.used()), (waits, Bytes(0)));
+    }
+}
+
+#[test]
+fn pages_are_as_long_as_large_segments_were_when_their_range_was_taken() {
+    let device = Device::new(800 * MIB);
+    let mut caching = caching(&device, "expandable_segments:True,large_segment_size_mb:12");
+    let a = caching.allocate(Bytes(30 * MIB), STREAM).expect("800 MiB are free");
+    let taken = [Call::ReserveAddresses(900 * MIB), Call::Map(12 * MIB)];
+    let page = taken[1];
+    assert_eq!(device.calls(), [&taken[..], &[page; 2]].concat());
+    set(&mut caching, "expandable_segments:True,large_segment_size_mb:64");
+    let b = caching.allocate(Bytes(10 * MIB), STREAM).expect("764 MiB are free");
+    assert_eq!(device.calls(), [page]);
+    caching.free(a).expect("it is its own");
+    caching.free(b).expect("it is its own");
+    assert_eq!(caching.empty_cache().ok(), Some(Bytes(48 * MIB)));
+    assert_eq!(device.calls()[..4], [Call::Unmap(12 * MIB); 4]);
+    let _c = caching.allocate(Bytes(10 * MIB), STREAM).expect("800 MiB are free");
+    assert_eq!(device.calls(), [Call::ReserveAddresses(960 * MIB), Call::Map(64 * MIB)]);
+    check(&caching, false);
+}

@@ -92,3 +92,21 @@ fn free_blocks_of_expandable_segments_are_passed_over() {
     assert_eq!(caching.reserved(), Bytes(80 * MIB));
     check(&caching, false);
 }
+
+#[test]
+fn no_more_is_collected_than_was_too_much() {
+    let device = Device::new(200 * MIB);
+    let settings = "garbage_collection_threshold:0.5,per_process_memory_fraction:1.0";
+    let mut caching = caching(&device, settings);
+    let [old, _used] =
+        [20, 60].map(|mib| caching.allocate(Bytes(mib * MIB), STREAM).expect("200 MiB are free"));
+    caching.free(old).expect("it is its own");
+    for _ in 0..5 {
+        let young = caching.allocate(Bytes(40 * MIB), STREAM).expect("200 MiB are free");
+        caching.free(young).expect("it is its own");
+    }
+    assert_eq!(caching.reserved(), Bytes(120 * MIB), "20 MiB above the threshold");
+    device.calls();
+    let _new = caching.allocate(Bytes(70 * MIB), STREAM).expect("200 MiB are free");
+    assert_eq!(device.calls(), [Call::Release(20 * MIB), Call::Reserve(70 * MIB)]);
+}

@@ -5,6 +5,7 @@ mod device;
 mod expandable;
 mod faults;
 mod garbage;
+mod generous;
 mod invariants;
 mod naive;
 mod oversize;

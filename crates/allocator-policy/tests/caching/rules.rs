@@ -252,3 +252,15 @@ fn another_failure_than_a_shortage_is_passed_on() {
     assert_eq!(caching.statistics().num_ooms, 0);
     assert!(caching.allocate(Bytes(512), STREAM).is_ok());
 }
+
+#[test]
+fn large_segments_are_as_long_as_the_settings_say() {
+    for (mib, asked, segment) in
+        [(12, 5 * MIB, 12 * MIB), (1024, 5 * MIB, 1024 * MIB), (1024, 10 * MIB, 10 * MIB)]
+    {
+        let device = Device::new(1 << 40);
+        let mut caching = caching(&device, &format!("large_segment_size_mb:{mib}"));
+        let _taken = caching.allocate(Bytes(asked), STREAM).expect("1 TiB is free");
+        assert_eq!(device.calls(), [Call::Reserve(segment)], "for {asked} of {mib} MiB");
+    }
+}

@@ -25,6 +25,22 @@ fn a_text_of_settings_is_read() {
     assert_eq!(settings.others()["pinned_use_background_threads"], "True");
 }
 
+/// Also PyTorch's `allocator_config_test`, and what follows where the others are not given.
+#[test]
+fn large_segments_are_read_before_the_sizes_that_they_bound() {
+    let settings =
+        parse("max_split_size_mb:15,max_non_split_rounding_mb:40,large_segment_size_mb:15");
+    assert_eq!(settings.large_segment_size(), Bytes::from_mib(15));
+    assert_eq!(settings.max_split_size(), Some(Bytes::from_mib(15)));
+    assert_eq!(settings.max_non_split_rounding(), Bytes::from_mib(40));
+    let settings = parse("large_segment_size_mb:64");
+    assert_eq!(settings.max_non_split_rounding(), Bytes::from_mib(64));
+    assert!(settings.others().is_empty());
+    let default = Settings::default();
+    assert_eq!(default.large_segment_size(), Bytes::from_mib(20));
+    assert_eq!(default.max_non_split_rounding(), Bytes::from_mib(20));
+}
+
 #[test]
 fn one_division_counts_for_all_sizes_and_spaces_for_nothing() {
     assert_eq!(parse(" roundup_power2_divisions : 8 ,").roundup_power2_divisions(), &[8; 16]);
@@ -39,6 +55,8 @@ fn what_is_written_is_read_back() {
         "max_split_size_mb:128,garbage_collection_threshold:0.8,expandable_segments:True",
         "roundup_power2_divisions:[256:1,512:2,>:4]",
         "max_non_split_rounding_mb:64,per_process_memory_fraction:0.25,backend:native",
+        "max_split_size_mb:12,large_segment_size_mb:12",
+        "max_non_split_rounding_mb:20,large_segment_size_mb:20",
     ] {
         let settings = parse(text);
         assert_eq!(parse(&settings.to_string()), settings, "{settings}");
@@ -66,6 +84,10 @@ fn values_that_pytorch_would_not_take_are_refused() {
         "max_split_size_mb:many",
         "max_split_size_mb:-1",
         "max_non_split_rounding_mb:1",
+        "large_segment_size_mb:10",
+        "large_segment_size_mb:large",
+        "max_split_size_mb:40,large_segment_size_mb:41",
+        "large_segment_size_mb:41,max_non_split_rounding_mb:40",
         "garbage_collection_threshold:0",
         "garbage_collection_threshold:1.0",
         "garbage_collection_threshold:nan",
@@ -146,4 +168,20 @@ fn settings_are_stored_with_their_limit() {
     assert_eq!(text, r#"{"settings":"max_split_size_mb:128","limit_bytes":1000}"#);
     assert_eq!(serde_json::from_str::<Settings>(&text).ok(), Some(settings));
     assert!(serde_json::from_str::<Settings>(r#"{"settings":"max_split_size_mb:1"}"#).is_err());
+}
+
+#[test]
+fn a_recording_with_other_large_segments_is_obeyed() {
+    let text = "max_split_size_mb:12,large_segment_size_mb:12";
+    let settings = Settings::from_recording(&recorded(&[
+        ("PYTORCH_CUDA_ALLOC_CONF", text),
+        ("max_split_size", "12582912"),
+    ]))
+    .expect("they are valid");
+    assert_eq!(settings, parse(text));
+    let wrong = Settings::from_recording(&recorded(&[
+        ("PYTORCH_CUDA_ALLOC_CONF", "large_segment_size_mb:32"),
+        ("max_split_size", "20971520"),
+    ]));
+    assert!(matches!(wrong, Err(SettingError::Value { .. })));
 }

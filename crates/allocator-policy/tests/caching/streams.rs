@@ -95,22 +95,42 @@ fn emptying_the_cache_waits_for_other_streams() {
 }
 
 #[test]
-fn an_event_that_cannot_be_recorded_is_recorded_later() {
+fn a_block_whose_event_cannot_be_recorded_waits_for_all_work_and_keeps_nobody() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
-    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    let [a, b] = [(); 2].map(|()| caching.allocate(Bytes(512), OWN).expect("1 GiB is free"));
+    let at = [a.address(), b.address()];
+    for stream in [OTHER, Stream(9)] {
+        caching.record_stream(&a, stream).expect("it is its own");
+    }
+    caching.record_stream(&b, OTHER).expect("it is its own");
+    work.destroy(Stream(9));
+    assert!(matches!(caching.free(a), Err(Failure::Device(_))));
+    caching.free(b).expect("its stream is there");
+    check(&caching, true);
+    work.end(OTHER);
+    let again = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(again.address(), at[1], "what stream 9 may use is not handed out");
+    assert_eq!(caching.statistics().active.all.current, 2);
+    assert_eq!((caching.empty_cache().ok(), work.waits()), (Some(Bytes(0)), 1));
+    let first = caching.allocate(Bytes(512), OWN).expect("it is cached");
+    assert_eq!(first.address(), at[0], "the device had no work");
+    check(&caching, true);
+    caching.free(first).expect("nothing else uses it");
+    caching.free(again).expect("nothing else uses it");
+    assert_eq!(caching.empty_cache().ok(), Some(Bytes(2 * MIB)));
+}
+
+#[test]
+fn a_shortage_frees_a_block_whose_event_cannot_be_recorded() {
+    let (device, work) = (Device::new(100 * MIB), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(60 * MIB), OWN).expect("100 MiB are free");
     caching.record_stream(&a, OTHER).expect("it is its own");
     work.refuse(true);
-    assert!(matches!(caching.free(a), Err(Failure::Device(_))));
+    assert!(caching.free(a).is_err());
+    assert!(caching.allocate(Bytes(80 * MIB), OWN).is_ok());
     check(&caching, true);
-    assert!(matches!(caching.allocate(Bytes(512), OWN), Err(Failure::Device(_))));
-    work.refuse(false);
-    let b = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
-    assert_eq!(caching.statistics().active.all.current, 2, "the first still waits");
-    work.end(OTHER);
-    let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
-    assert_eq!(caching.statistics().active.all.current, 2);
-    assert!(c.address() < b.address());
 }
 
 #[test]
@@ -128,6 +148,41 @@ fn what_a_capture_used_needs_no_event_and_waits_for_its_end() {
     let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
     assert!(c.address() < b.address(), "the captured use is not waited for");
     check(&caching, true);
+}
+
+#[test]
+fn what_a_capture_used_is_waited_for_where_it_is_given_back_after_it() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let pool = PoolId(0, 1);
+    let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    let address = a.address();
+    caching.begin_capture(pool, Some(OTHER)).expect("it is free");
+    caching.record_stream(&a, OTHER).expect("it is its own");
+    caching.end_capture(pool).expect("it is under way");
+    caching.free(a).expect("it is its own");
+    let b = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_ne!(b.address(), address);
+    work.end(OTHER);
+    let c = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
+    assert_eq!(c.address(), address);
+}
+
+#[test]
+fn emptying_the_cache_in_a_capture_waits_for_nothing_and_gives_nothing_back() {
+    let (device, work) = (Device::new(1 << 30), Work::default());
+    let mut caching = sharing(&device, &work);
+    let a = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");
+    let b = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");
+    caching.record_stream(&a, OTHER).expect("it is its own");
+    caching.free(a).expect("it is its own");
+    caching.free(b).expect("it is its own");
+    caching.begin_capture(PoolId(0, 1), Some(OTHER)).expect("it is free");
+    assert_eq!(caching.empty_cache().ok(), Some(Bytes(0)));
+    assert_eq!((work.waits(), device.model.used()), (0, Bytes(60 * MIB)));
+    caching.end_capture(PoolId(0, 1)).expect("it is under way");
+    assert_eq!(caching.empty_cache().ok(), Some(Bytes(60 * MIB)));
+    assert_eq!(work.waits(), 1);
 }
 
 #[test]

@@ -12,19 +12,27 @@ use text::{divisions, in_force, mebibytes, number, pairs, plain, truth};
 
 /// How many sizes have divisions of their own: from 1 MiB to 32 GiB and more.
 const INTERVALS: usize = 16;
-/// The default of `max_non_split_rounding_mb`, and the least that both sizes may be.
-const LEAST_MIB: u64 = 20;
+/// The default of `large_segment_size_mb`.
+const LARGE_SEGMENT_MIB: u64 = 20;
+/// From here on a request gets a segment of its own size; large segments are longer.
+const ABOVE_MIB: u64 = 10;
 /// The variables that PyTorch reads its settings from; the later one counts.
 const VARIABLES: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
-const MEBIBYTES: &str = "a number of MiB from 20 on";
-const BYTES: &str = "a number of bytes, of at least 20 MiB, or -1 for none";
+const MEBIBYTES: &str = "a number of MiB, of at least large_segment_size_mb (20 by default)";
+const SEGMENT_MEBIBYTES: &str =
+    "a number of MiB above 10 and not above max_split_size_mb or max_non_split_rounding_mb";
+const BYTES: &str = "a number of bytes, of at least a large segment (20 MiB), or -1 for none";
 const DIVISIONS: &str = "a power of two, or a list such as [256:1,512:2,>:4] of powers of two";
 
+/// What PyTorch reads before all other settings, since it bounds them.
+const LARGE_SEGMENT: &str = "large_segment_size_mb";
+
 /// The settings that this allocator obeys.
-const OBEYED: [&str; 6] = [
+const OBEYED: [&str; 7] = [
     "max_split_size_mb",
     "max_non_split_rounding_mb",
+    LARGE_SEGMENT,
     "garbage_collection_threshold",
     "expandable_segments",
     "roundup_power2_divisions",
@@ -51,10 +59,12 @@ const PASSED_ON: [&str; 9] = [
 #[serde(try_from = "Written", into = "Written")]
 pub struct Settings {
     max_split_size: Option<Bytes>,
-    max_non_split_rounding: Bytes,
+    /// As long as a large segment, unless it is given.
+    max_non_split_rounding: Option<Bytes>,
+    large_segment_size: Bytes,
     garbage_collection_threshold: Option<f64>,
     expandable_segments: bool,
-    roundup_power2_divisions: [u64; INTERVALS],
+    roundup_power2_divisions: Box<[u64; INTERVALS]>,
     per_process_memory_fraction: Option<f64>,
     limit: Option<Bytes>,
     others: BTreeMap<String, String>,
@@ -93,10 +103,11 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             max_split_size: None,
-            max_non_split_rounding: Bytes::from_mib(LEAST_MIB),
+            max_non_split_rounding: None,
+            large_segment_size: Bytes::from_mib(LARGE_SEGMENT_MIB),
             garbage_collection_threshold: None,
             expandable_segments: false,
-            roundup_power2_divisions: [0; INTERVALS],
+            roundup_power2_divisions: Box::new([0; INTERVALS]),
             per_process_memory_fraction: None,
             limit: None,
             others: BTreeMap::new(),
@@ -119,21 +130,22 @@ impl Settings {
     pub fn from_recording(recorded: &BTreeMap<String, String>) -> Result<Self, SettingError> {
         let mut settings = Settings::default();
         for name in VARIABLES {
-            for (key, value) in pairs(recorded.get(name).map_or("", String::as_str))? {
+            for (key, value) in in_order(recorded.get(name).map_or("", String::as_str))? {
                 settings.set_or_keep(key, value)?;
             }
         }
+        let least = settings.large_segment_size;
         for (key, value) in recorded {
             let wrong =
                 |expected| SettingError::Value { key: plain(key), value: plain(value), expected };
             match key.as_str() {
                 name if VARIABLES.contains(&name) => {}
                 "max_split_size" => {
-                    settings.max_split_size = in_force(value).ok_or_else(|| wrong(BYTES))?;
+                    settings.max_split_size = in_force(value, least).ok_or_else(|| wrong(BYTES))?;
                 }
                 "max_non_split_rounding_size" => {
-                    let size = in_force(value).ok_or_else(|| wrong(BYTES))?;
-                    settings.max_non_split_rounding = size.unwrap_or(Bytes(u64::MAX));
+                    let size = in_force(value, least).ok_or_else(|| wrong(BYTES))?;
+                    settings.max_non_split_rounding = Some(size.unwrap_or(Bytes(u64::MAX)));
                 }
                 "garbage_collection_threshold" if number(value) == Some(0.0) => {
                     settings.garbage_collection_threshold = None;
@@ -175,10 +187,18 @@ impl Settings {
             |expected| SettingError::Value { key: plain(key), value: plain(value), expected };
         match key {
             "max_split_size_mb" => {
-                self.max_split_size = Some(mebibytes(value).ok_or_else(|| wrong(MEBIBYTES))?);
+                let size = mebibytes(value).filter(|size| *size >= self.large_segment_size);
+                self.max_split_size = Some(size.ok_or_else(|| wrong(MEBIBYTES))?);
             }
             "max_non_split_rounding_mb" => {
-                self.max_non_split_rounding = mebibytes(value).ok_or_else(|| wrong(MEBIBYTES))?;
+                let size = mebibytes(value).filter(|size| *size >= self.large_segment_size);
+                self.max_non_split_rounding = Some(size.ok_or_else(|| wrong(MEBIBYTES))?);
+            }
+            LARGE_SEGMENT => {
+                let most = self.max_split_size.into_iter().chain(self.max_non_split_rounding).min();
+                let size = mebibytes(value).filter(|size| *size > Bytes::from_mib(ABOVE_MIB));
+                let size = size.filter(|size| most.is_none_or(|most| *size <= most));
+                self.large_segment_size = size.ok_or_else(|| wrong(SEGMENT_MEBIBYTES))?;
             }
             "garbage_collection_threshold" => {
                 let share = number(value).filter(|share| 0.0 < *share && *share < 1.0);
@@ -194,7 +214,7 @@ impl Settings {
                 self.expandable_segments = truth(value).ok_or_else(|| wrong("True or False"))?;
             }
             "roundup_power2_divisions" => {
-                self.roundup_power2_divisions = divisions(value).ok_or_else(|| wrong(DIVISIONS))?;
+                *self.roundup_power2_divisions = divisions(value).ok_or_else(|| wrong(DIVISIONS))?;
             }
             _ if PASSED_ON.contains(&key) => {
                 self.others.insert(key.to_owned(), plain(value));
@@ -214,7 +234,13 @@ impl Settings {
 
     /// Returns how much longer than a request that is not split its block may be.
     pub fn max_non_split_rounding(&self) -> Bytes {
-        self.max_non_split_rounding
+        self.max_non_split_rounding.unwrap_or(self.large_segment_size)
+    }
+
+    /// Returns how long the segments for large requests below 10 MiB are, and the pages of
+    /// expandable segments for large requests.
+    pub fn large_segment_size(&self) -> Bytes {
+        self.large_segment_size
     }
 
     /// Returns the share of the limit from which on garbage is collected, where it is.
@@ -259,7 +285,7 @@ impl FromStr for Settings {
 
     fn from_str(text: &str) -> Result<Self, SettingError> {
         let mut settings = Settings::default();
-        for (key, value) in pairs(text)? {
+        for (key, value) in in_order(text)? {
             settings.set(key, value)?;
         }
         Ok(settings)
@@ -275,9 +301,11 @@ impl fmt::Display for Settings {
         if let Some(size) = self.max_split_size {
             pairs.push(("max_split_size_mb", size.mib().to_string()));
         }
-        if self.max_non_split_rounding != default.max_non_split_rounding {
-            pairs
-                .push(("max_non_split_rounding_mb", self.max_non_split_rounding.mib().to_string()));
+        if let Some(size) = self.max_non_split_rounding {
+            pairs.push(("max_non_split_rounding_mb", size.mib().to_string()));
+        }
+        if self.large_segment_size != default.large_segment_size {
+            pairs.push((LARGE_SEGMENT, self.large_segment_size.mib().to_string()));
         }
         if let Some(threshold) = self.garbage_collection_threshold {
             pairs.push(("garbage_collection_threshold", threshold.to_string()));
@@ -323,12 +351,19 @@ impl TryFrom<Written> for Settings {
 
     fn try_from(written: Written) -> Result<Self, SettingError> {
         let mut settings = Settings::default();
-        for (key, value) in pairs(&written.settings)? {
+        for (key, value) in in_order(&written.settings)? {
             settings.set_or_keep(key, value)?;
         }
         settings.limit = written.limit;
         Ok(settings)
     }
+}
+
+/// Divides a text into settings, in the order in which PyTorch reads them.
+fn in_order(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
+    let mut pairs = pairs(text)?;
+    pairs.sort_by_key(|(key, _)| *key != LARGE_SEGMENT);
+    Ok(pairs)
 }
 
 fn hint(nearest: Option<&str>) -> String {

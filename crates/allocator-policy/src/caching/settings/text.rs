@@ -1,6 +1,6 @@
 //! The text of settings, piece by piece.
 
-use super::{INTERVALS, LEAST_MIB, SettingError};
+use super::{INTERVALS, SettingError};
 use gpu_core::Bytes;
 
 /// The longest name or value that is kept.
@@ -40,16 +40,16 @@ pub(super) fn number(value: &str) -> Option<f64> {
 }
 
 pub(super) fn mebibytes(value: &str) -> Option<Bytes> {
-    value.parse().ok().filter(|mib| *mib >= LEAST_MIB).map(Bytes::from_mib)
+    value.parse().ok().map(Bytes::from_mib)
 }
 
-/// Reads a size in force; the inner `None` stands for none.
-pub(super) fn in_force(value: &str) -> Option<Option<Bytes>> {
+/// Reads a size in force of at least so much; the inner `None` stands for none.
+pub(super) fn in_force(value: &str, least: Bytes) -> Option<Option<Bytes>> {
     match value.parse::<i128>().ok()? {
         -1 => Some(None),
         size => {
-            let size = u64::try_from(size).ok().filter(|size| *size >= LEAST_MIB * Bytes::MIB)?;
-            Some(Some(Bytes(size)).filter(|size| size.0 < u64::MAX))
+            let size = u64::try_from(size).ok().map(Bytes).filter(|size| *size >= least)?;
+            Some(Some(size).filter(|size| size.0 < u64::MAX))
         }
     }
 }
