@@ -112,6 +112,60 @@ pub trait Policy: Send {
     fn summary(&self) -> String;
 }
 
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn allocate(&mut self, size: Bytes, stream: Stream) -> Result<Allocation, Failure> {
+        (**self).allocate(size, stream)
+    }
+
+    fn free(&mut self, allocation: Allocation) -> Result<(), Failure> {
+        (**self).free(allocation)
+    }
+
+    fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure> {
+        (**self).retire(allocation)
+    }
+
+    fn complete(&mut self, retired: Retired) -> Result<(), Failure> {
+        (**self).complete(retired)
+    }
+
+    fn draw_from(&mut self, pool: (u64, u64)) {
+        (**self).draw_from(pool);
+    }
+
+    fn empty_cache(&mut self) -> Result<Bytes, Failure> {
+        (**self).empty_cache()
+    }
+
+    fn usage(&self) -> Usage {
+        (**self).usage()
+    }
+
+    fn in_use(&self) -> Bytes {
+        (**self).in_use()
+    }
+
+    fn reserved(&self) -> Bytes {
+        (**self).reserved()
+    }
+
+    fn reset_peaks(&mut self) {
+        (**self).reset_peaks();
+    }
+
+    fn segments(&self) -> Vec<SegmentMap> {
+        (**self).segments()
+    }
+
+    fn summary(&self) -> String {
+        (**self).summary()
+    }
+}
+
 /// The sums that every policy keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {

@@ -78,6 +78,18 @@ impl<P: Policy> Buffer<P> {
         self.size
     }
 
+    /// Does something with the policy and this memory of it while nobody else uses the policy, as
+    /// [`record_stream`](crate::Caching::record_stream). As with [`Shared::with`], the work must
+    /// not drop a buffer.
+    ///
+    /// # Errors
+    /// `Invalid` after a panic in the policy or in such work.
+    pub fn with<T>(&self, work: impl FnOnce(&mut P, &Allocation) -> T) -> Result<T, Failure> {
+        let allocation = self.allocation.as_ref();
+        let allocation = allocation.ok_or(Failure::Foreign { address: self.address })?;
+        Ok(work(&mut *lock(&self.policy)?, allocation))
+    }
+
     /// Gives it back, and says whether that went well, as dropping it cannot.
     ///
     /// # Errors

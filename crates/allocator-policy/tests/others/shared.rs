@@ -2,7 +2,10 @@
 
 use crate::stage::Faulty;
 use gpu_allocator_policy::bfc::Settings;
-use gpu_allocator_policy::{Bfc, Buffer, Direct, Failure, ModelMemory, Policy, Shared, Stream};
+use gpu_allocator_policy::caching::{self, Caching, Event, Events};
+use gpu_allocator_policy::{
+    Bfc, Buffer, Choice, Direct, Failure, ModelMemory, Policy, Shared, Stream,
+};
 use gpu_core::{Bytes, DeviceFault};
 use std::sync::Arc;
 use std::thread;
@@ -105,4 +108,77 @@ fn after_a_panic_nothing_moves_and_all_goes_back_in_the_end() {
     assert!(shared.with(|bfc| bfc.usage()).is_err());
     drop((shared, kept));
     assert_eq!(memory.used(), Bytes(0));
+}
+
+#[test]
+fn a_policy_by_name_is_shared_as_any_other() {
+    let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
+    for name in Choice::NAMES {
+        let choice = Choice::named(name).expect("it is a name");
+        let policy: Box<dyn Policy> =
+            choice.build(Arc::clone(&memory)).expect("it tells its memory");
+        let name = policy.name();
+        let shared = Shared::new(policy);
+        let buffer = shared.allocate(Bytes::from_mib(3), Stream(0)).expect("64 MiB are free");
+        let (usage, held) = shared
+            .with(|policy| {
+                policy.draw_from((0, 0));
+                assert_eq!(policy.name(), name);
+                assert_eq!((policy.in_use(), policy.reserved()), {
+                    let usage = policy.usage();
+                    (usage.in_use, usage.reserved)
+                });
+                assert!(!policy.summary().is_empty());
+                (policy.usage(), policy.segments().iter().map(|segment| segment.size).sum())
+            })
+            .expect("nothing panicked");
+        assert_eq!((usage.allocations, usage.reserved), (1, held), "of {name}");
+        let retired = buffer.retire().expect("it is of this policy");
+        shared.complete(retired).expect("it is of this policy");
+        let emptied = shared.with(|policy| {
+            policy.reset_peaks();
+            policy.empty_cache().expect("the device takes it");
+            policy.usage()
+        });
+        assert_eq!(emptied.expect("nothing panicked").peak_in_use, Bytes(0), "of {name}");
+        drop(shared);
+        assert_eq!(memory.used(), Bytes(0), "of {name}");
+    }
+}
+
+/// Streams whose work never ends.
+#[derive(Debug)]
+struct Endless;
+
+impl Events for Endless {
+    fn record(&mut self, _: Stream) -> gpu_core::Result<Event> {
+        Ok(Event(1))
+    }
+
+    fn is_done(&mut self, _: Event) -> gpu_core::Result<bool> {
+        Ok(false)
+    }
+
+    fn wait(&mut self, _: Event) -> gpu_core::Result<()> {
+        Ok(())
+    }
+
+    fn wait_all(&mut self) -> gpu_core::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_policy_is_told_more_of_a_buffer() {
+    let memory = ModelMemory::new(Bytes::from_mib(64));
+    let settings = caching::Settings::default();
+    let policy = Caching::with_events(memory, settings, Endless).expect("no limit is set");
+    let shared = Shared::new(policy);
+    let buffer = shared.allocate(Bytes(512), Stream(0)).expect("64 MiB are free");
+    let address = buffer.address();
+    let recorded = buffer.with(|policy, memory| policy.record_stream(memory, Stream(7)));
+    recorded.expect("nothing panicked").expect("it is of this policy");
+    drop(buffer);
+    let next = shared.allocate(Bytes(512), Stream(0)).expect("64 MiB are free");
+    assert_ne!(next.address(), address, "stream 7 may use it");
 }
