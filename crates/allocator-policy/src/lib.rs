@@ -66,7 +66,7 @@ pub use need::{Need, need, together};
 pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 pub use recorded::{Divergence, Tally};
 pub use replay::{Level, Outcome, Replay, Stop, Witness};
-pub use shared::{Buffer, Shared};
+pub use shared::{Aside, Buffer, Shared};
 pub use start::{Contradiction, Start, start};
 pub use stream_ordered::StreamOrdered;
 pub use timeline::{Timeline, page};

@@ -26,6 +26,15 @@ pub struct Buffer<P: Policy> {
     size: Bytes,
 }
 
+/// Memory that was given back while work may still use it: the work has ended when this is dropped.
+#[must_use = "memory that is dropped counts as no longer used"]
+pub struct Aside<P: Policy> {
+    policy: Arc<Mutex<P>>,
+    /// There until it is completed.
+    retired: Option<Retired>,
+    address: u64,
+}
+
 impl<P: Policy> Shared<P> {
     /// Shares a policy.
     pub fn new(policy: P) -> Self {
@@ -110,6 +119,34 @@ impl<P: Policy> Buffer<P> {
         let allocation = self.allocation.take().ok_or(foreign)?;
         lock(&self.policy)?.retire(allocation)
     }
+
+    /// Gives it back while work on the device may still use it, until what is returned is dropped:
+    /// it can go to whatever is called when the work has ended.
+    ///
+    /// # Errors
+    /// As [`retire`](Buffer::retire).
+    pub fn set_aside(self) -> Result<Aside<P>, Failure> {
+        let (policy, address) = (Arc::clone(&self.policy), self.address);
+        Ok(Aside { policy, retired: Some(self.retire()?), address })
+    }
+}
+
+impl<P: Policy> Aside<P> {
+    /// Returns where it begins, in the device's address space.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl<P: Policy> Drop for Aside<P> {
+    fn drop(&mut self) {
+        if let Some(retired) = self.retired.take()
+            && let Ok(mut policy) = lock(&self.policy)
+        {
+            // What the device does not take now the policy keeps and gives back at its end.
+            let _ = policy.complete(retired);
+        }
+    }
 }
 
 impl<P: Policy> Drop for Buffer<P> {
@@ -133,6 +170,13 @@ impl<P: Policy> fmt::Debug for Buffer<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = format_args!("{:#x}", self.address);
         f.debug_struct("Buffer").field("address", &address).field("size", &self.size).finish()
+    }
+}
+
+impl<P: Policy> fmt::Debug for Aside<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = format_args!("{:#x}", self.address);
+        f.debug_struct("Aside").field("address", &address).finish_non_exhaustive()
     }
 }
 

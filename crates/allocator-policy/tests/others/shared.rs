@@ -79,6 +79,24 @@ fn retired_buffers_are_completed_by_the_handle() {
 }
 
 #[test]
+fn what_is_set_aside_is_complete_when_it_is_dropped() {
+    let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
+    let shared = bfc(Arc::clone(&memory));
+    let all = shared.allocate(Bytes::from_mib(64), Stream(0)).expect("64 MiB are free");
+    let address = all.address();
+    let aside = all.set_aside().expect("it is of this policy");
+    assert_eq!((aside.address(), memory.used()), (address, Bytes::from_mib(64)));
+    assert!(shared.allocate(Bytes(1), Stream(0)).is_err());
+    thread::spawn(move || drop(aside)).join().expect("it ends");
+    let again = shared.allocate(Bytes(1), Stream(0)).expect("the work has ended");
+    let aside = again.set_aside().expect("it is of this policy");
+    drop(shared);
+    assert_eq!(memory.used(), Bytes::from_mib(64), "something is still aside");
+    drop(aside);
+    assert_eq!(memory.used(), Bytes(0));
+}
+
+#[test]
 fn a_free_that_fails_is_told_and_made_good_at_the_end() {
     let memory = Faulty::new(Bytes::from_mib(64));
     let shared = Shared::new(Direct::new(Arc::clone(&memory)));
