@@ -143,6 +143,11 @@ impl Choice {
         limited
     }
 
+    /// Tells whether the policy takes all that it may take at its first request.
+    pub fn takes_all(&self) -> bool {
+        matches!(self, Choice::Bfc(settings) if !settings.allow_growth)
+    }
+
     /// Tells whether the policy sees nothing of its device but what that grants and refuses.
     pub(crate) fn sees_only_grants(&self) -> bool {
         match self {

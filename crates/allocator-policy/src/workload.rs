@@ -4,6 +4,7 @@ use crate::policy::{BlockState, Stream};
 use crate::private::Private;
 use crate::start::{Contradiction, Start, start};
 use crate::trace::{Action, DeviceTrace, Stacks};
+use gpu_core::Bytes;
 use std::collections::HashMap;
 
 /// Something that a job does, or that its recording shows of its allocator.
@@ -155,6 +156,34 @@ impl Workload {
             }
         }
         most
+    }
+}
+
+impl Workload {
+    /// Returns the job as it is where memory suffices, and what the request asked for with which it
+    /// ended when it was recorded.
+    ///
+    /// A request that failed and without which the program went on is left out; one after which it
+    /// asked for nothing more is where it ended, so that is granted.
+    pub fn granted(&self) -> (Self, Option<Bytes>) {
+        let mut granted = Workload { steps: Vec::new(), events: Vec::new(), ..self.clone() };
+        let last = self
+            .steps
+            .iter()
+            .rposition(|step| matches!(step.kind, StepKind::Allocate | StepKind::Fail));
+        let ended = last.filter(|last| self.steps[*last].kind == StepKind::Fail);
+        for (number, (step, event)) in self.steps.iter().zip(&self.events).enumerate() {
+            let mut step = *step;
+            if Some(number) == ended {
+                (step.kind, step.slot) = (StepKind::Allocate, granted.slots);
+                granted.slots = granted.slots.saturating_add(1);
+            }
+            if step.kind != StepKind::Fail {
+                granted.steps.push(step);
+                granted.events.push(*event);
+            }
+        }
+        (granted, ended.map(|ended| Bytes(self.steps[ended].size)))
     }
 }
 
@@ -426,6 +455,22 @@ mod tests {
         let refused = [(SegmentFree, 0, 9), (SegmentAlloc, 9, 9), (Alloc, 64, 1)];
         assert_eq!(last(&refused), [allocate, complete]);
         assert_eq!(last(&[(SegmentAlloc, 9, 9), (Alloc, 64, 1)]), [complete, allocate]);
+    }
+
+    #[test]
+    fn the_request_with_which_a_job_ended_is_granted_and_others_are_left_out() {
+        use Action::*;
+        let begun =
+            [(Alloc, 0, 20), (OutOfMemory, 99, 5000), (Alloc, 64, 30), (OutOfMemory, 99, 1000)];
+        let recorded = of(&trace(&[&begun[..], &[(FreeCompleted, 0, 20)]].concat()));
+        let (granted, ended) = recorded.expect("it is consistent").granted();
+        let (allocate, free) = (StepKind::Allocate, StepKind::Free);
+        assert_eq!(kinds(&granted), [(allocate, 0), (allocate, 1), (allocate, 2), (free, 0)]);
+        assert_eq!((&granted.events[..], granted.slots), (&[0, 2, 3, 4][..], 3));
+        assert_eq!((granted.peak_requested(), ended), (1050, Some(Bytes(1000))));
+
+        let (whole, ended) = of(&trace(&begun[..3])).expect("it is consistent").granted();
+        assert_eq!((kinds(&whole).len(), ended), (2, None));
     }
 
     #[test]

@@ -226,6 +226,31 @@ fn before_2_1_blocks_have_a_history_and_no_address() {
 }
 
 #[test]
+fn spans_among_the_events_are_annotations() {
+    let span = |stage: &'static str| {
+        let frame = dict([
+            ("name", "Optimizer.step#Adam".into()),
+            ("filename", stage.into()),
+            ("line", Py::Int(0)),
+        ]);
+        dict([
+            ("action", "user_defined".into()),
+            ("addr", 0.into()),
+            ("size", 0.into()),
+            ("time_us", 5.into()),
+            ("frames", Py::List(vec![frame])),
+        ])
+    };
+    let events = vec![span("START"), event("alloc", "addr", BASE, 8), span("END")];
+    let recording = read(&dict([("device_traces", vec![events.into()].into())])).unwrap();
+    let trace = &recording.devices[0];
+    let spans: Vec<_> =
+        trace.annotations.iter().map(|span| (&*span.name, span.begins, span.time_us)).collect();
+    assert_eq!(spans, [("Optimizer.step#Adam", true, 5), ("Optimizer.step#Adam", false, 5)]);
+    assert_eq!(trace.events.len(), 1);
+}
+
+#[test]
 fn without_segments_it_is_not_known_what_was_held() {
     let traces =
         dict([("device_traces", vec![vec![event("alloc", "addr", BASE, 8)].into()].into())]);

@@ -53,6 +53,8 @@ pub(crate) struct Recorded<'a> {
     device_index: u32,
     event_count: usize,
     live_bytes: Bytes,
+    /// What the request asked for with which the recorded job ended; it is granted here.
+    refused_bytes: Option<Bytes>,
     /// Null where the recording was not compared.
     as_recorded: Option<AsRecorded<'a>>,
     replays: Vec<Tried<'a>>,
@@ -78,7 +80,8 @@ impl<'a> Recorded<'a> {
         Recorded {
             device_index: replays.job.trace.device,
             event_count: replays.job.trace.events.len(),
-            live_bytes: Bytes(replays.job.workload.peak_requested()),
+            live_bytes: Bytes(replays.job.granted.peak_requested()),
+            refused_bytes: replays.job.refused,
             as_recorded: agreement.map(|agreement| AsRecorded {
                 addresses: agreement.addresses,
                 segments: agreement.segments,
@@ -132,7 +135,7 @@ impl<'a> Tried<'a> {
     fn of(run: &'a Run, replays: &Replays<'_>) -> Self {
         let (outcome, end) = (&run.trial.outcome, &run.trial.end);
         let ended = |stop: Stop| Ended {
-            event_index: stop.step.and_then(|step| replays.job.workload.events.get(step).copied()),
+            event_index: stop.step.and_then(|step| replays.job.granted.events.get(step).copied()),
             shortage: stop.shortage,
             fragmented: stop.shortage.is_fragmented(),
             saved_by: run
@@ -203,6 +206,8 @@ pub(crate) struct Fit<'a> {
     device_index: u32,
     event_count: usize,
     live_bytes: Bytes,
+    /// What the request asked for with which the recorded job ended; it is counted.
+    refused_bytes: Option<Bytes>,
     /// What the first allocator needs, with the CUDA context, in whole MiB: for `run --mem`.
     mem_mib: u64,
     policies: Vec<Least<'a>>,
@@ -240,7 +245,8 @@ impl<'a> Fit<'a> {
             device_index: needs.device,
             event_count: needs.events,
             live_bytes: needs.live,
-            mem_mib: needs.with_context(args.context).mib(),
+            refused_bytes: needs.refused,
+            mem_mib: needs.with_context(args).mib(),
             policies: needs.by_policy.iter().map(least).collect(),
         }
     }

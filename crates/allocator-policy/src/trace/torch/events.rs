@@ -2,7 +2,7 @@
 
 use super::super::error::{TraceError, shown};
 use super::super::pickle::Ref;
-use super::super::{Action, Event, StackId};
+use super::super::{Action, Annotation, Event, StackId};
 use super::Reader;
 use super::entry::{Spot, fits};
 
@@ -19,7 +19,8 @@ impl Reader<'_> {
             let mut events = Vec::with_capacity(entries.len());
             let mut stacks = Vec::with_capacity(entries.len());
             for (index, &entry) in entries.iter().enumerate() {
-                let (event, stack, both) = self.event(entry, Spot::Event(device, index))?;
+                let spot = Spot::Event(device, index);
+                let Some((event, stack, both)) = self.event(entry, number, spot)? else { continue };
                 if both {
                     events.push(Event { action: Action::FreeRequested, ..event });
                     stacks.push(stack);
@@ -37,12 +38,14 @@ impl Reader<'_> {
     }
 
     /// Reads an event, where in the program it happened, and whether it stands for both the request
-    /// to free and the completion, as in the first version that had traces.
+    /// to free and the completion, as in the first version that had traces; `None` for the begin or
+    /// the end of a span, which is noted.
     fn event(
         &mut self,
         entry: Ref,
+        device: u32,
         spot: Spot,
-    ) -> Result<(Event, Option<StackId>, bool), TraceError> {
+    ) -> Result<Option<(Event, Option<StackId>, bool)>, TraceError> {
         let (mut action, mut address, mut size) = (None, None, None);
         let (mut stream, mut time_us, mut frames) = (0, 0, None);
         for (key, value) in self.entries.dict(entry, spot)? {
@@ -71,6 +74,10 @@ impl Reader<'_> {
             b"segment_unmap" => Action::SegmentUnmap,
             b"oom" => Action::OutOfMemory,
             b"snapshot" => Action::Snapshot,
+            b"user_defined" => {
+                self.span(frames, device, time_us, spot)?;
+                return Ok(None);
+            }
             other => return Err(spot.wrong(format!("the action '{}' is unknown", shown(other)))),
         };
         let address = address.ok_or_else(|| spot.without("addr"))?;
@@ -84,6 +91,38 @@ impl Reader<'_> {
             None => None,
         };
         let event = Event { action, address, size, stream, time_us };
-        Ok((event, stack, named == b"free"))
+        Ok(Some((event, stack, named == b"free")))
+    }
+
+    /// Notes the begin or the end of a span that a program marked, as versions before
+    /// `external_annotations` tell it: a frame whose function is the span and whose file is the
+    /// stage.
+    fn span(
+        &mut self,
+        frames: Option<Ref>,
+        device: u32,
+        time_us: u64,
+        spot: Spot,
+    ) -> Result<(), TraceError> {
+        let Some(frames) = frames else { return Ok(()) };
+        let Some(&frame) = self.entries.list(frames, spot)?.first() else { return Ok(()) };
+        let (mut name, mut begins) = (None, None);
+        for (key, value) in self.entries.dict(frame, spot)? {
+            match self.entries.key(key) {
+                b"name" => name = self.frames.text(self.entries.pickle, value),
+                b"filename" => {
+                    begins = match self.entries.pickle.bytes(value) {
+                        Some(b"START") => Some(true),
+                        Some(b"END") => Some(false),
+                        _ => None,
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let (Some(name), Some(begins)) = (name, begins) {
+            self.device(device).annotations.push(Annotation { name, begins, time_us });
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! `gpuws mem fit`: the least memory that recorded jobs need.
 
 use super::jobs::{Job, choices, file_name, without_settings};
+use super::replay::show_refused;
 use super::spark::Spark;
 use crate::args::{FitArgs, Global};
 use crate::exit::Exit;
@@ -18,6 +19,9 @@ const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288
 /// How many events take long enough, replayed again and again, that somebody who waits is told.
 const MANY: usize = 5_000;
 
+/// More than any job takes, in GiB: an allocator that takes all at once took it.
+const MOST_GIB: f64 = 1_000_000.0;
+
 /// What a job needs on one device.
 pub(crate) struct Needs {
     pub(crate) file: String,
@@ -29,13 +33,21 @@ pub(crate) struct Needs {
     pub(crate) live: Bytes,
     /// What each allocator needs, by its title.
     pub(crate) by_policy: Vec<(String, Need, Spark)>,
+    /// What the request asked for with which the recorded job ended; it is counted.
+    pub(crate) refused: Option<Bytes>,
 }
 
+/// By how much a share of a device may be rounded down, where its size is not known: 1/10,000 of
+/// the largest.
+const ROUNDED: Bytes = Bytes(32 << 20);
+
 impl Needs {
-    /// Returns what it needs under the first allocator, with its CUDA context, in whole MiB.
-    pub(crate) fn with_context(&self, context: Bytes) -> Bytes {
+    /// Returns what it needs under the first allocator, with its CUDA context and with what a share
+    /// of the device is rounded down by, in whole MiB.
+    pub(crate) fn with_context(&self, args: &FitArgs) -> Bytes {
         let least = self.by_policy.first().map_or(self.live, |(_, need, _)| need.least);
-        whole_mib(least + context)
+        let rounded = args.device_memory.map_or(ROUNDED, |total| Bytes(total.0 / 10_000));
+        whole_mib(least + args.context + rounded)
     }
 }
 
@@ -55,19 +67,20 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
             }
             let by_policy = choices
                 .iter()
-                .map(|(title, choice)| needed(&on_device.workload, title, choice))
+                .map(|(title, choice)| needed(&on_device.granted, title, choice))
                 .collect::<Result<_, _>>()?;
             all.push(Needs {
                 file: path.display().to_string(),
                 name: file_name(path),
                 device: on_device.trace.device,
                 events: on_device.trace.events.len(),
-                live: Bytes(on_device.workload.peak_requested()),
+                live: Bytes(on_device.granted.peak_requested()),
+                refused: on_device.refused,
                 by_policy,
             });
         }
     }
-    let needs: Vec<_> = all.iter().map(|needs| needs.with_context(args.context)).collect();
+    let needs: Vec<_> = all.iter().map(|needs| needs.with_context(args)).collect();
     let sets = args.device_memory.map(|total| together(&needs, total));
     if global.json {
         let jobs = all.iter().map(|needs| Fit::of(needs, args)).collect();
@@ -127,7 +140,10 @@ fn show(
             Line::new().plain(format!("  {}", without_settings(title))),
             Line::new().accent(if need.exact { least } else { format!("≤ {least}") }),
             Line::new().plain(amount(need.tight.wasted())),
-            Line::new().plain(amount(need.unlimited.peak.reserved)),
+            Line::new().plain(match need.unlimited.peak.reserved {
+                all if all.gib() > MOST_GIB => "all".to_owned(),
+                reserved => amount(reserved),
+            }),
             Line::new().dim(spark.draw()),
         ]);
     }
@@ -136,16 +152,17 @@ fn show(
         words::flow(screen, Line::new().plain("  With "), &given)?;
     }
     table.print(screen)?;
-    let mem = needs.with_context(args.context);
+    show_refused(screen, needs.refused)?;
+    let mem = needs.with_context(args);
     let verdict = match args.device_memory {
         Some(total) if mem <= total => format!("fits {}", amount(total)),
         Some(total) => format!("does not fit {}", amount(total)),
-        None => devices_that_fit(needs, args.context),
+        None => devices_that_fit(needs, args),
     };
     let text =
         format!("{verdict}, with {} taken for the CUDA context (--context)", amount(args.context));
     words::flow(screen, Line::new(), &text)?;
-    if !global.quiet {
+    if !global.quiet && args.device_memory.is_none_or(|total| mem <= total) {
         let next = format!("gpuws run --mem {}MiB -- COMMAND", mem.mib());
         screen.print(&Line::new().dim("next: ").plain(next))?;
     }
@@ -153,12 +170,12 @@ fn show(
 }
 
 /// Says which devices suffice under the first allocator, and which under none.
-fn devices_that_fit(needs: &Needs, context: Bytes) -> String {
-    let mem = needs.with_context(context);
+fn devices_that_fit(needs: &Needs, args: &FitArgs) -> String {
+    let mem = needs.with_context(args);
     let best = needs.by_policy.iter().map(|(_, need, _)| need.least).min().unwrap_or(needs.live);
     let gib = |size: u64| Bytes(size << 30);
     let suffices = SIZES.iter().find(|size| mem <= gib(**size));
-    let too_small = SIZES.iter().rfind(|size| gib(**size) < best + context);
+    let too_small = SIZES.iter().rfind(|size| gib(**size) < best + args.context);
     match (suffices, too_small) {
         (Some(enough), Some(small)) => {
             format!("fits one {enough} GiB GPU; not one of {small} GiB under any allocator here")

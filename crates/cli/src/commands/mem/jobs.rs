@@ -8,6 +8,7 @@ use crate::words;
 use gpu_allocator_policy::caching::Settings;
 use gpu_allocator_policy::trace::{Action, DeviceTrace, Event, Format, Recording};
 use gpu_allocator_policy::{Choice, ChoiceError, Workload};
+use gpu_core::Bytes;
 use std::path::Path;
 
 /// The recording of a job.
@@ -20,7 +21,12 @@ pub(crate) struct Job {
 /// What a job did on one device.
 pub(crate) struct OnDevice<'a> {
     pub(crate) trace: &'a DeviceTrace,
+    /// The job as it was recorded.
     pub(crate) workload: Workload,
+    /// The job with memory enough.
+    pub(crate) granted: Workload,
+    /// What the request asked for with which the recorded job ended.
+    pub(crate) refused: Option<Bytes>,
 }
 
 impl Job {
@@ -66,7 +72,8 @@ impl Job {
                     let what = format!("replay '{}'", path.display());
                     Failure::new(Exit::Usage, what).with_source(error)
                 })?;
-                Ok(OnDevice { trace, workload })
+                let (granted, refused) = workload.granted();
+                Ok(OnDevice { trace, workload, granted, refused })
             })
             .collect()
     }

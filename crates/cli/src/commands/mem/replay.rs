@@ -105,13 +105,18 @@ fn replay(
     args: &ReplayArgs,
 ) -> Result<Run, Failure> {
     let (limited, device) = bounded(choice, args);
+    if device.is_none() && choice.takes_all() {
+        let failure = Failure::new(Exit::Usage, format!("replay under {title}"));
+        let failure = failure.with_source("it takes all memory of its device at once");
+        return Err(failure.with_hint("say how much that is: --device-memory 80GiB"));
+    }
     let failed =
         |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);
-    let mut spark = Spark::new(job.workload.steps.len());
-    let trial = trial(&job.workload, &limited, device, &mut spark).map_err(failed)?;
+    let mut spark = Spark::new(job.granted.steps.len());
+    let trial = trial(&job.granted, &limited, device, &mut spark).map_err(failed)?;
     let savers = match trial.outcome.survived() {
         true => Vec::new(),
-        false => savers(&job.workload, &limited, device).map_err(failed)?,
+        false => savers(&job.granted, &limited, device).map_err(failed)?,
     };
     Ok(Run { title: title.to_owned(), trial, spark, savers })
 }
@@ -124,7 +129,7 @@ fn show(
 ) -> Result<(), Failure> {
     let trace = replays.job.trace;
     let events = words::count(trace.events.len(), "event", "events");
-    let live = amount(Bytes(replays.job.workload.peak_requested()));
+    let live = amount(Bytes(replays.job.granted.peak_requested()));
     let name = file_name(&args.file);
     let head = Line::new().accent(name).plain(format!("  {events}, device {}", trace.device));
     screen.print(&head.dim(format!("  {live} live at once")))?;
@@ -134,6 +139,7 @@ fn show(
             "  Not compared decision by decision: no regions of PyTorch's allocator are recorded.",
         ))?,
     }
+    show_refused(screen, replays.job.refused)?;
     screen.print(&Line::new())?;
     let room = args.limit.into_iter().chain(args.device_memory).min().map(amount);
     let given: Vec<_> = room.into_iter().chain(args.policies.set.iter().cloned()).collect();
@@ -164,6 +170,13 @@ fn show(
         show_stop(screen, global, replays, run)?;
     }
     Ok(())
+}
+
+/// Says that the recorded job ended for lack of memory.
+pub(super) fn show_refused(screen: &mut Screen, refused: Option<Bytes>) -> Result<(), Failure> {
+    let Some(size) = refused else { return Ok(()) };
+    let text = format!("it ended when {} were refused; here they are granted", amount(size));
+    words::flow(screen, Line::new().plain("  "), &text)
 }
 
 fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Failure> {
@@ -200,7 +213,7 @@ fn show_stop(
 ) -> Result<(), Failure> {
     let Some(stop) = run.trial.outcome.stop else { return Ok(()) };
     screen.print(&Line::new())?;
-    let at = match stop.step.and_then(|step| replays.job.workload.events.get(step)) {
+    let at = match stop.step.and_then(|step| replays.job.granted.events.get(step)) {
         Some(event) => format!("at event {event} of {}", replays.job.trace.events.len()),
         None => "with what it had when the recording began".to_owned(),
     };
