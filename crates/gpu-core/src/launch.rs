@@ -1,7 +1,9 @@
 //! The port that starts programs in a tree of their own.
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::Pid;
 use crate::process::ProcessInfo;
+use crate::token::ActToken;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -83,6 +85,29 @@ pub trait Job {
     /// # Errors
     /// `Io` when the list of processes cannot be read.
     fn members(&self) -> Result<Vec<ProcessInfo>>;
+
+    /// Kills whoever of its tree is a child of the calling process and is not `spared`, waits for
+    /// those that have ended, and does so again, until there are none, or no others come, or the
+    /// time is over.
+    ///
+    /// Who loses its parent by that is a child next, so that all of the tree has its turn, even one
+    /// that forks faster than it can be looked through.
+    ///
+    /// # Errors
+    /// `Unsupported` where nobody keeps a list of children, `Io` when it cannot be read.
+    fn fell(&self, spared: &[Pid], at_most: Duration, token: &ActToken) -> Result<Felled> {
+        let _ = (spared, at_most, token);
+        Err(Error::new(ErrorKind::Unsupported, "kill a job by a list of children"))
+    }
+}
+
+/// What became of a tree that was killed from its top.
+#[derive(Clone, Debug, Default)]
+pub struct Felled {
+    /// Those who were killed, as they were when they had ended, and the time that they took.
+    pub killed: Vec<(ProcessInfo, Duration)>,
+    /// No child was left.
+    pub none_left: bool,
 }
 
 /// What a supervisor sent before it ended.
