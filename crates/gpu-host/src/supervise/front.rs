@@ -172,6 +172,25 @@ impl Front {
     /// `Io` when the kernel does not answer.
     pub fn wait(&mut self) -> Result<Ending> {
         self.watch(&Watched::Nobody)?;
+        self.ending()
+    }
+
+    /// Does what [`wait`](Self::wait) does, for another front in whose place this one is; `None`
+    /// when that one is gone. Then nobody waits for this one, and the supervisor is to see it end.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    pub fn wait_for(&mut self, roots: &Roots, other: ProcessKey) -> Result<Option<Ending>> {
+        let failed = |errno| fault::file("watch who started this", errno);
+        let root = ProcRoot::open(&roots.proc).map_err(failed)?;
+        let other = Watched::open(&root, other).map_err(failed)?;
+        match self.watch(&other)? {
+            true => self.ending().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn ending(&mut self) -> Result<Ending> {
         let status = self.child.wait().map_err(|error| {
             Error::new(ErrorKind::Io, "wait for the supervisor").with_source(error)
         })?;

@@ -1,5 +1,6 @@
 //! The port [`Job`]: one program that was started, and everything that comes of it.
 
+use super::felling::fell;
 use super::launcher::{Shared, Watched};
 use super::members::members;
 use super::signals::FREE;
@@ -8,7 +9,8 @@ use super::tree::{Tree, children, place};
 use super::{moment, pause, program};
 use crate::fault;
 use gpu_core::{
-    Ending, Error, ErrorKind, Job, JobEvent, Launch, ProcessFault, ProcessInfo, Result,
+    ActToken, Ending, Error, ErrorKind, Felled, Job, JobEvent, Launch, ProcessFault, ProcessInfo,
+    Result,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -290,6 +292,11 @@ impl Job for LinuxJob {
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         let Shared { root, users, .. } = &*self.shared;
         members(root, users, |key| self.shared.is_own(key))
+    }
+
+    fn fell(&self, spared: &[gpu_core::Pid], at_most: Duration, _: &ActToken) -> Result<Felled> {
+        let Shared { root, users, .. } = &*self.shared;
+        fell(root, users, |key| self.shared.is_own(key), Some(self.pid), spared, at_most)
     }
 }
 

@@ -22,7 +22,8 @@ use std::rc::Rc;
 /// Starts a job of which nothing leaves this process's tree.
 ///
 /// It is made by the supervisor, a process of its own that starts one job at a time. From then on
-/// the signals that ask for an end do not end it any more: it has to ask for them.
+/// the signals that ask for an end do not end it any more: it has to ask for them. They reach it
+/// also where it was started with them blocked; a job has the same signals blocked as it had.
 ///
 /// The children that this process has when it starts its first job are its own. Whoever is its
 /// child later is of a job: it is a member of it, and is waited for when it has ended.
@@ -133,6 +134,7 @@ impl LinuxLauncher {
         stop.add(Signal::SIGTTOU);
         let mask = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
         let mask = mask.map_err(|errno| failed(errno.into()))?;
+        Signals::let_through().map_err(|errno| failed(errno.into()))?;
         let front = front.unwrap_or(Watched::Nobody);
         let group = group.flatten().unwrap_or_else(getpgrp);
         Ok(LinuxLauncher {

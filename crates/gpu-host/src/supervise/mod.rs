@@ -18,6 +18,7 @@
 
 mod again;
 mod ending;
+mod felling;
 mod front;
 mod job;
 mod launcher;

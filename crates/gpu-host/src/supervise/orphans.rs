@@ -1,12 +1,15 @@
 //! What a killed supervisor leaves to the front.
 
+use super::felling::fell;
 use super::members::members;
 use super::{moment, pause};
 use crate::fault;
 use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
 use crate::users::Users;
-use gpu_core::{Error, ErrorKind, Job, JobEvent, ProcessInfo, ProcessKey, Result};
+use gpu_core::{
+    ActToken, Error, ErrorKind, Felled, Job, JobEvent, Pid, ProcessInfo, ProcessKey, Result,
+};
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
@@ -64,5 +67,10 @@ impl Job for Orphans<'_> {
 
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         members(&self.root, &self.users, |key| self.own_children.contains(key))
+    }
+
+    fn fell(&self, spared: &[Pid], at_most: Duration, _: &ActToken) -> Result<Felled> {
+        let is_own = |key: &ProcessKey| self.own_children.contains(key);
+        fell(&self.root, &self.users, is_own, None, spared, at_most)
     }
 }

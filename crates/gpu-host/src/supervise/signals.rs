@@ -2,6 +2,7 @@
 
 use super::moment;
 use crate::proc_dir::ProcRoot;
+use nix::sys::signal::{SigSet, Signal};
 use rustix::fd::{AsFd, BorrowedFd};
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
@@ -62,6 +63,15 @@ impl Signals {
             true => Ok(()),
             false => self.delivery.handle().add_signal(SIGTSTP),
         }
+    }
+
+    /// Lets through what is caught, for the calling thread, whatever it was started with blocked.
+    pub(crate) fn let_through() -> nix::Result<()> {
+        let mut caught = SigSet::empty();
+        for signal in ASKING.into_iter().chain(FREE).chain([SIGCHLD, SIGCONT, SIGTSTP]) {
+            caught.add(Signal::try_from(signal)?);
+        }
+        caught.thread_unblock()
     }
 
     /// Takes note of what has come.

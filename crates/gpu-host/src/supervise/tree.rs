@@ -6,7 +6,7 @@ use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 
 /// How much is read of a list of children.
-const CHILDREN_LIMIT: usize = 1 << 20;
+pub(crate) const CHILDREN_LIMIT: usize = 1 << 20;
 
 /// How often the processes are read at most, until two readings agree.
 const READINGS: usize = 5;
