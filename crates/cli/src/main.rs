@@ -28,9 +28,9 @@ mod words;
 
 use args::{Cli, Command, StatusArgs};
 use clap::Parser;
+use commands::front::Part;
 use exit::Exit;
 use failure::Failure;
-use gpu_core::ProcessKey;
 use std::io::Write;
 use std::process::ExitCode;
 use terminal::Screen;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     if let Some(exit) = other {
         return exit.into();
     }
-    let (front, words) = match commands::front::for_whom(std::env::args_os().collect()) {
+    let (part, words) = match commands::front::part(std::env::args_os().collect()) {
         Ok(found) => found,
         Err(failure) => return fail(&failure),
     };
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             return told.print().map_or(Exit::NotWritten, |()| code).into();
         }
     };
-    match fits(&cli).and_then(|()| run(&cli, front)) {
+    match fits(&cli).and_then(|()| run(&cli, part)) {
         Ok(exit) => exit.into(),
         Err(failure) => fail(&failure),
     }
@@ -98,8 +98,8 @@ fn fits(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
-/// Runs a command; `front` is who a supervisor works for.
-fn run(cli: &Cli, front: Option<ProcessKey>) -> Result<Exit, Failure> {
+/// Runs a command; `part` is what this program is to a run.
+fn run(cli: &Cli, part: Part) -> Result<Exit, Failure> {
     let mut screen = Screen::stdout(cli.global.color.into());
     let global = &cli.global;
     match &cli.command {
@@ -109,9 +109,10 @@ fn run(cli: &Cli, front: Option<ProcessKey>) -> Result<Exit, Failure> {
         Some(Command::Reset(args)) => commands::reset::run(args, global, &mut screen),
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
-        Some(Command::Run(args)) => match front {
-            None => commands::front::run(args, global),
-            Some(front) => commands::run::supervise(args, global, front),
+        Some(Command::Run(args)) => match part {
+            Part::Typed => commands::front::run(args, global, None),
+            Part::Beside(first) => commands::front::run(args, global, Some(first)),
+            Part::Supervisor(front) => commands::run::supervise(args, global, front),
         },
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
         Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),

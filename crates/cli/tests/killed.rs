@@ -121,3 +121,89 @@ fn a_run_within_a_run_goes_with_it() {
     );
     assert_eq!(out(&output), "137\ngone\nfree\n", "{output:?}");
 }
+
+#[test]
+fn a_front_that_has_children_already_is_watched_too() {
+    let output = script(
+        "twelve-gpus",
+        r#"sh -c 'sleep 60 & echo $! > before
+             exec "$0" run --gpu 7 --grace 2s -- sh -c "
+               setsid sleep 60 & echo \$! > pids; echo \$\$ >> pids; wait"' "$0" & front=$!
+           two() { [ "$(cat pids | wc -l)" = 2 ]; }
+           until_so two 2> /dev/null; kill -KILL $front
+           gone() { for pid in $(cat pids); do ! kill -0 $pid 2> /dev/null || return 1; done; }
+           until_so gone; kill -0 $(cat before) && echo lives; kill $(cat before)
+           "$0" run --gpu 7 --timeout 20s -- echo free"#,
+    );
+    assert_eq!(out(&output), "lives\nfree\n", "{output:?}");
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_keeps_nobody_alive() {
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "{START}start end; ln $GPUWS_SIM_SESSION/audit.jsonl twin; kill -KILL $supervisor\n\
+             wait $front; echo $?; gone && echo gone; rm twin\n\
+             \"$0\" run --gpu 7 --timeout 20s -- echo free"
+        ),
+    );
+    assert_eq!(out(&output), "137\ngone\nfree\n", "{output:?}");
+    let told = told(&output);
+    assert!(told.contains("3 processes ended"), "{told}");
+    assert!(told.contains("the audit log has not all of it: failed to open journal"), "{told}");
+}
+
+/// Forks, ends the parent, and leaves group and session, again and again for half a minute.
+const CHAIN: &str = "import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open('begun', 'w').close()
+end, pause = time.time() + 30, float(sys.argv[1])
+while time.time() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(pause)
+";
+
+#[test]
+fn who_forks_and_ends_again_and_again_comes_to_its_end_too() {
+    for pause in ["0.002", "0.0003", "0"] {
+        for (options, way) in [
+            ("--time-limit 1s", ":"),
+            ("", "kill -KILL $front"),
+            ("", "kill -KILL $(cat supervisor)"),
+        ] {
+            // It has inherited the lease.
+            let output = script(
+                "twelve-gpus",
+                &format!(
+                    "\"$0\" run --gpu 7 --grace 500ms {options} -- sh -c '\
+                     echo $PPID > supervisor; python3 -c \"$1\" {pause}; sleep 60' sh '{}' & \
+                     front=$!; until_so test -e begun; {way}\n\
+                     \"$0\" run --gpu 7 --timeout 15s -- echo free",
+                    CHAIN.replace('\'', "'\\''")
+                ),
+            );
+            assert_eq!(out(&output), "free\n", "{pause} {options} {way}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_parent_blocked_is_heard_and_stays_blocked_for_the_job() {
+    let output = script(
+        "twelve-gpus",
+        r#"python3 -c 'import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [15])
+os.execv(sys.argv[1], sys.argv[1:])' "$0" run --gpu 7 -- python3 -c 'import signal, sys
+print("blocked" if 15 in signal.pthread_sigmask(signal.SIG_BLOCK, []) else "not blocked")
+sys.stdout.flush()
+signal.signal(15, lambda *_: sys.exit(3))
+open("ready", "w").close()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [15])
+signal.pause()' & front=$!
+           until_so test -e ready; kill -TERM $front; wait $front; echo $?"#,
+    );
+    assert_eq!(out(&output), "blocked\n3\n", "{output:?}");
+}

@@ -7,7 +7,8 @@ use crate::plan::Target;
 use crate::report::{Action, Outcome};
 use crate::tree::{descends, plan_tree};
 use gpu_core::{
-    ActToken, Error, ErrorKind, Fault, ProcessHandle, ProcessInfo, ProcessKey, Result, Signal,
+    ActToken, Error, ErrorKind, Fault, Felled, ProcessHandle, ProcessInfo, ProcessKey, Result,
+    Signal,
 };
 use std::time::Duration;
 
@@ -33,25 +34,49 @@ pub struct Swept {
     pub unwritten: Option<Fault>,
 }
 
-/// Kills everybody whom `members` tells of as soon as it does, again and again, until it tells of
-/// nobody.
+/// A tree that is to end, all of which is the caller's.
+pub trait Falling {
+    /// Returns everybody of it who lives.
+    ///
+    /// # Errors
+    /// `Io` when the list of processes cannot be read.
+    fn members(&self) -> Result<Vec<ProcessInfo>>;
+
+    /// Kills it from its top; see [`Job::fell`](gpu_core::Job::fell).
+    ///
+    /// # Errors
+    /// `Unsupported` where that is not possible here.
+    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<Felled>;
+}
+
+/// Kills everybody of a tree from its top, and whom else it tells of as soon as it does, again and
+/// again, until it tells of nobody.
 ///
 /// They are of the caller's own tree, below `root`, and have been asked to end before. What is made
-/// sure of before each signal is as in [`execute`](crate::execute), but for the audit line, which
-/// is written after it: who forks and ends every few milliseconds has another number by the time
-/// that a line is on a disk.
+/// sure of before each signal to one that is not a child is as in [`execute`](crate::execute), but
+/// for the audit line, which is written after it: who forks and ends every few milliseconds has
+/// another number by the time that a line is on a disk.
 pub fn sweep(
     root: ProcessKey,
     why: &str,
     guard: &Guard,
     ports: Ports<'_>,
     token: &ActToken,
-    members: &mut dyn FnMut() -> Result<Vec<ProcessInfo>>,
+    tree: &dyn Falling,
 ) -> Swept {
-    let mut sweep = Sweep { root, guard, ports, token, killed: Vec::new(), unwritten: None };
-    let stopped = sweep.run(why, members).err().map(|error| error.fault());
-    let Sweep { killed, unwritten, .. } = sweep;
-    Swept { actions: killed.into_iter().map(|killed| killed.action).collect(), stopped, unwritten }
+    let mut sweep = Sweep {
+        root,
+        guard,
+        ports,
+        token,
+        killed: Vec::new(),
+        felled: Vec::new(),
+        unwritten: None,
+    };
+    let stopped = sweep.run(why, tree).err().map(|error| error.fault());
+    let Sweep { killed, felled: mut actions, unwritten, .. } = sweep;
+    actions.extend(killed.into_iter().map(|killed| killed.action));
+    Swept { actions, stopped, unwritten }
 }
 
 struct Sweep<'a> {
@@ -60,6 +85,7 @@ struct Sweep<'a> {
     ports: Ports<'a>,
     token: &'a ActToken,
     killed: Vec<Killed>,
+    felled: Vec<Action>,
     unwritten: Option<Fault>,
 }
 
@@ -71,18 +97,19 @@ struct Killed {
 }
 
 impl Sweep<'_> {
-    fn run(
-        &mut self,
-        why: &str,
-        members: &mut dyn FnMut() -> Result<Vec<ProcessInfo>>,
-    ) -> Result<()> {
+    fn run(&mut self, why: &str, tree: &dyn Falling) -> Result<()> {
         let start = self.ports.clock.monotonic();
         let mut quiet = 0;
         for _ in 0..LOOKS {
-            let found = members()?;
+            let spent = self.ports.clock.monotonic().saturating_sub(start);
+            let felled = tree.fell(PATIENCE.saturating_sub(spent), self.token);
+            // Where the kernel does not tell it, the looks do.
+            let none_left = felled.as_ref().is_ok_and(|felled| felled.none_left);
+            self.take(felled.unwrap_or_default(), why);
+            let found = tree.members()?;
             quiet = if found.is_empty() { quiet + 1 } else { 0 };
             let now = self.ports.clock.monotonic();
-            if quiet >= QUIET_LOOKS {
+            if quiet >= QUIET_LOOKS || (quiet > 0 && none_left) {
                 self.settle();
                 return Ok(());
             }
@@ -97,12 +124,33 @@ impl Sweep<'_> {
                 self.kill(target, now);
             }
             self.note(before);
-            if !found.is_empty() && before == self.killed.len() {
+            if before == self.killed.len() {
                 self.ports.clock.sleep(PAUSE);
             }
         }
         self.settle();
         Err(Error::new(ErrorKind::TimedOut, "end a tree that grows as fast as it is ended"))
+    }
+
+    /// Writes who was killed from the top.
+    fn take(&mut self, felled: Felled, why: &str) {
+        let origin = self.ports.backend.origin();
+        for (process, after) in felled.killed {
+            let members = [process];
+            let plan = plan_tree(self.root, &members, why, origin.clone(), self.guard, after);
+            for target in plan.targets {
+                let mut action = Action::new(&target);
+                action.signals.push(Signal::Kill);
+                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                action.outcome = Outcome::Ended { after_ms };
+                let written = audit::intent(self.ports, &target, Signal::Kill)
+                    .and_then(|()| audit::outcome(self.ports, &target, &action.outcome));
+                if let Err(error) = written {
+                    self.unwritten.get_or_insert_with(|| error.fault());
+                }
+                self.felled.push(action);
+            }
+        }
     }
 
     /// Kills one, once. Who cannot be opened or checked is told of by the next look, if it is

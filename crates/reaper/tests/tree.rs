@@ -123,10 +123,31 @@ fn still_clock() -> MockClock {
     clock
 }
 
+/// A tree of which each look shows the next of these; nobody after them. Its top can be felled
+/// where that is said.
+#[derive(Default)]
+struct Falls {
+    looks: Mutex<std::vec::IntoIter<Vec<ProcessInfo>>>,
+    count: AtomicU64,
+    felled: Option<Felled>,
+}
+
+impl Falling for Falls {
+    fn members(&self) -> Result<Vec<ProcessInfo>> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(self.looks.lock().unwrap().next().unwrap_or_default())
+    }
+
+    fn fell(&self, _: Duration, _: &ActToken) -> Result<Felled> {
+        self.felled.clone().ok_or_else(|| Error::new(ErrorKind::Unsupported, "fell a tree"))
+    }
+}
+
 /// Sweeps the tree of process 50, of which each look shows the next of these; nobody after them.
 fn swept(
     looks: Vec<Vec<ProcessInfo>>,
     seen: Vec<ProcessInfo>,
+    felled: Option<Felled>,
     journal: &MockJournal,
 ) -> (Swept, Vec<u32>, usize) {
     let signalled = Arc::new(Mutex::new(Vec::new()));
@@ -136,16 +157,12 @@ fn swept(
     let clock = still_clock();
     let guard = Guard::new(&host, vec![]).unwrap();
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal };
-    let (mut looks, mut count) = (looks.into_iter(), 0);
-    let mut members = || {
-        count += 1;
-        Ok(looks.next().unwrap_or_default())
-    };
+    let falls = Falls { looks: Mutex::new(looks.into_iter()), felled, ..Falls::default() };
     let root = process(50, "gpuws").key;
     let token = ActToken::the_user_asked();
-    let swept = sweep(root, "test", &guard, ports, &token, &mut members);
+    let swept = sweep(root, "test", &guard, ports, &token, &falls);
     let signalled = signalled.lock().unwrap().clone();
-    (swept, signalled, count)
+    (swept, signalled, falls.count.load(Ordering::Relaxed) as usize)
 }
 
 fn full() -> MockJournal {
@@ -169,7 +186,7 @@ fn a_sweep_goes_on_until_nobody_is_there_in_several_looks() {
         kept.lock().unwrap().push(line.to_owned());
         Ok(())
     });
-    let (swept, signalled, looks) = swept(looks, seen, &journal);
+    let (swept, signalled, looks) = swept(looks, seen, None, &journal);
     assert_eq!(signalled, (60..70).collect::<Vec<u32>>());
     assert_eq!(looks, 12 + 3);
     assert!(swept.stopped.is_none() && swept.unwritten.is_none(), "{swept:?}");
@@ -180,10 +197,29 @@ fn a_sweep_goes_on_until_nobody_is_there_in_several_looks() {
 }
 
 #[test]
+fn a_tree_that_was_felled_is_looked_at_once_more_and_written_down() {
+    let killed = (60..63).map(|pid| (child(pid, 50), Duration::from_millis(7))).collect();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = lines.clone();
+    let mut journal = MockJournal::new();
+    journal.expect_append().returning(move |line| {
+        kept.lock().unwrap().push(line.to_owned());
+        Ok(())
+    });
+    let felled = Felled { killed, none_left: true };
+    let (swept, signalled, looks) = swept(vec![], vec![], Some(felled), &journal);
+    assert_eq!((signalled.len(), looks), (0, 1));
+    assert!(swept.stopped.is_none(), "{swept:?}");
+    let ended = Outcome::Ended { after_ms: 7 };
+    assert!(swept.actions.iter().all(|action| action.outcome == ended), "{swept:?}");
+    assert_eq!((swept.actions.len(), lines.lock().unwrap().len()), (3, 6));
+}
+
+#[test]
 fn a_sweep_kills_nobody_who_is_not_of_the_tree() {
     let server = ProcessInfo { parent: Ok(Pid(2)), ..process(51, "server") };
     let seen = vec![server, process(2, "bash"), process(50, "gpuws")];
-    let (swept, signalled, _) = swept(vec![vec![child(51, 50)]], seen, &full());
+    let (swept, signalled, _) = swept(vec![vec![child(51, 50)]], seen, None, &full());
     assert!(signalled.is_empty() && swept.actions.is_empty(), "{swept:?}");
 }
 
@@ -191,7 +227,7 @@ fn a_sweep_kills_nobody_who_is_not_of_the_tree() {
 fn a_sweep_that_comes_to_no_end_is_given_up() {
     let worker = child(51, 50);
     let seen = vec![worker.clone(), process(50, "gpuws")];
-    let (swept, signalled, _) = swept(vec![vec![worker]; 10_000], seen, &full());
+    let (swept, signalled, _) = swept(vec![vec![worker]; 10_000], seen, None, &full());
     assert_eq!(signalled, [51], "once");
     assert!(swept.stopped.is_some() && swept.unwritten.is_some(), "{swept:?}");
 }

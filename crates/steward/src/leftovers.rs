@@ -1,11 +1,10 @@
 //! What a job leaves behind, and its end.
 
-use crate::ports::Ports;
 use gpu_core::{
-    ActToken, DeviceFileKind, DeviceId, Ending, Fault, Job, JobEvent, ProcessInfo, ProcessKey,
-    Result, Snapshot, observe,
+    ActToken, DeviceFileKind, DeviceId, Ending, ErrorKind, Fault, Felled, Job, JobEvent,
+    ProcessInfo, ProcessKey, Result, Snapshot, observe,
 };
-use gpu_reaper::{Action, Guard, plan_tree};
+use gpu_reaper::{Action, Falling, Guard, plan_tree};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -71,6 +70,8 @@ pub struct TakenOver {
     pub stopped: Option<Fault>,
     /// Why the audit log has not all of it.
     pub unwritten: Option<Fault>,
+    /// Somebody of them may be there, and with it their lease.
+    pub remains: bool,
 }
 
 /// Ends everybody of a job whose supervisor was killed, in the place of that one; `root` is the
@@ -80,20 +81,20 @@ pub struct TakenOver {
 pub fn take_over(
     job: &mut dyn Job,
     root: ProcessKey,
-    ports: &Ports<'_>,
+    ports: gpu_reaper::Ports<'_>,
     token: &ActToken,
     grace: Duration,
     watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
 ) -> TakenOver {
     let tree = Tree { ports, root, devices: &[], token };
     let cleaned = tree.end(job, Reach::Tree, grace, watch);
-    let Cleaned { actions, still_there, stopped, unwritten, .. } = cleaned;
-    TakenOver { actions, still_there, stopped, unwritten }
+    let Cleaned { actions, still_there, stopped, unwritten, remains, .. } = cleaned;
+    TakenOver { actions, still_there, stopped, unwritten, remains }
 }
 
 /// The tree of a job.
 pub(crate) struct Tree<'a> {
-    pub(crate) ports: &'a Ports<'a>,
+    pub(crate) ports: gpu_reaper::Ports<'a>,
     pub(crate) root: ProcessKey,
     pub(crate) devices: &'a [DeviceId],
     pub(crate) token: &'a ActToken,
@@ -136,8 +137,7 @@ impl Tree<'_> {
         watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
         cleaned: &mut Cleaned,
     ) -> Result<Option<Fault>> {
-        let Ports { backend, host, clock, journal, .. } = *self.ports;
-        let ports = gpu_reaper::Ports { backend, host, clock, journal };
+        let gpu_reaper::Ports { backend, host, .. } = self.ports;
         let why = match reach {
             Reach::Holders => "left behind by a job, on its device",
             Reach::Tree => "of a job that is to end whole",
@@ -157,20 +157,26 @@ impl Tree<'_> {
                 true => ControlFlow::Break(()),
                 false => watch(event),
             };
-            let report = gpu_reaper::execute(&plan, &guard, ports, self.token, &mut heed);
+            let report = gpu_reaper::execute(&plan, &guard, self.ports, self.token, &mut heed);
             let progress = report.actions.iter().any(|action| action.outcome.is_gone());
             cleaned.actions.extend(report.actions);
             cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);
-            if report.stopped.is_some() || !progress {
+            let interrupted =
+                report.stopped.as_ref().is_some_and(|fault| fault.kind == ErrorKind::Interrupted);
+            let stopped = report.stopped.is_some() || !progress;
+            if interrupted || (stopped && reach == Reach::Holders) {
                 return Ok(report.stopped);
+            }
+            if stopped {
+                break;
             }
         }
         if reach == Reach::Holders {
             return Ok(None);
         }
         let guard = Guard::new(host, Vec::new())?;
-        let mut members = || self.members(job);
-        let swept = gpu_reaper::sweep(self.root, why, &guard, ports, self.token, &mut members);
+        let falling = Whole { tree: self, job };
+        let swept = gpu_reaper::sweep(self.root, why, &guard, self.ports, self.token, &falling);
         cleaned.actions.extend(swept.actions);
         cleaned.unwritten = cleaned.unwritten.take().or(swept.unwritten);
         cleaned.remains = swept.stopped.is_some();
@@ -193,7 +199,7 @@ impl Tree<'_> {
         let mut members = self.members(job)?;
         let mut unseen = None;
         if reach == Reach::Holders && !members.is_empty() {
-            let Ports { backend, host, clock, .. } = *self.ports;
+            let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
             let look = observe(backend, host, clock);
             members.retain(|member| self.holds(&look, member));
             unseen = look.holders.err();
@@ -215,5 +221,21 @@ impl Tree<'_> {
                 });
             open || listed
         })
+    }
+}
+
+/// All of a tree, but those who work for this program.
+struct Whole<'a> {
+    tree: &'a Tree<'a>,
+    job: &'a dyn Job,
+}
+
+impl Falling for Whole<'_> {
+    fn members(&self) -> Result<Vec<ProcessInfo>> {
+        self.tree.members(self.job)
+    }
+
+    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<Felled> {
+        self.job.fell(&self.tree.ports.backend.helpers(), at_most, token)
     }
 }

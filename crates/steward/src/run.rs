@@ -233,7 +233,10 @@ fn carry_out(
         false => Reach::Holders,
     };
     let grace = if overstayed { Duration::ZERO } else { order.grace };
-    let tree = Tree { ports, root: order.request.root, devices: &grant.devices, token };
+    let Ports { backend, host, clock, journal, .. } = *ports;
+    let ports_of_tree = gpu_reaper::Ports { backend, host, clock, journal };
+    let tree =
+        Tree { ports: ports_of_tree, root: order.request.root, devices: &grant.devices, token };
     let Cleaned { actions, still_there, stopped, unwritten, remains, ending } =
         tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
     let ending = match followed {

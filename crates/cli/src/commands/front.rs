@@ -3,6 +3,9 @@
 //! Neither the supervisor's name nor its command line has the words in it by which people look for
 //! what they have started: who ends all that is called `gpuws`, or has `train.py` in its command
 //! line, ends the front, and the supervisor is there to end the rest.
+//!
+//! Where the one that was typed has children already, a second front stands between: it watches
+//! the first, and ends when that one is gone.
 
 use super::run::is_there;
 use crate::args::{Global, RunArgs};
@@ -12,19 +15,39 @@ use crate::failure::Failure;
 use crate::source::{Source, roots};
 use crate::terminal::Line;
 use crate::words;
-use gpu_core::{ActToken, Ending, Job, ProcessKey};
+use gpu_core::{ActToken, Ending, ErrorKind, Job, Journal, ProcessKey};
 use gpu_host::supervise::{Front, Stands, parse_words};
 use gpu_reaper::Outcome;
-use gpu_steward::{OnDeath, Ports, TakenOver, take_over};
+use gpu_steward::{OnDeath, TakenOver, take_over};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// What the supervisor of a run is called; nobody types it.
 const SUPERVISOR: &str = "run-supervisor";
 
+/// The word that makes a program the second front of a run; nobody types it.
+const BESIDE: &str = "run-beside";
+
+/// What a program is to a run, and for whom.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// It was typed.
+    Typed,
+    /// It is the front of a run in the place of another one, which has children of its own.
+    Beside(ProcessKey),
+    /// It is the supervisor, for a front.
+    Supervisor(ProcessKey),
+}
+
 /// Starts the supervisor, and ends as it does; where it is killed, what it leaves is ended here.
-pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
+/// `first` is the front in whose place this one is.
+pub(crate) fn run(
+    args: &RunArgs,
+    global: &Global,
+    first: Option<ProcessKey>,
+) -> Result<Exit, Failure> {
     let own = |failure: Failure| match failure.exit() {
         Exit::Usage => failure,
         _ => failure.ending(Exit::Own),
@@ -37,12 +60,15 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
         .map_err(|error| Failure::io("find this program", error).ending(Exit::Own))?;
     let typed: Vec<OsString> = std::env::args_os().collect();
     let keeps = args.on_death() == OnDeath::Keep;
-    let front = if !keeps && Front::has_children(&roots).map_err(failed)? {
+    let beside = !keeps && first.is_none() && Front::has_children(&roots).map_err(failed)?;
+    let front = if beside {
         // Whoever comes to the other has come from the supervisor.
         let (name, words) = typed
             .split_first()
             .map_or((OsStr::new(""), &[][..]), |(name, words)| (name.as_os_str(), words));
-        Front::start(&roots, &program, name, words, Stands::Beside)
+        let own = Front::words(&roots).map_err(failed)?;
+        let words = [&[BESIDE.into()], &own[..], words].concat();
+        Front::start(&roots, &program, name, &words, Stands::Beside)
     } else {
         let count = OsString::from(typed.len().to_string());
         let words = [&Front::words(&roots).map_err(failed)?[..], &[count]].concat();
@@ -50,9 +76,14 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
         Front::start(&roots, &program, SUPERVISOR.as_ref(), &words, stands)
     };
     let mut front = front.map_err(failed)?;
-    let ending = front.wait().map_err(failed)?;
+    let ending = match first {
+        None => Some(front.wait().map_err(failed)?),
+        Some(first) => front.wait_for(&roots, first).map_err(failed)?,
+    };
+    // Who could be told of it is gone; the supervisor sees this one's end.
+    let Some(ending) = ending else { return Ok(Exit::Own) };
     match (front.orphans(&roots, ending).map_err(failed)?, ending) {
-        (Some(mut orphans), _) => end(&mut orphans, args, global).map_err(own)?,
+        (Some(mut orphans), _) => end(&mut orphans, args.grace, global).map_err(own)?,
         (None, Ending::Signal(signal)) if keeps && Front::was_killed(ending) => {
             tell(
                 global,
@@ -67,27 +98,21 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
 }
 
 /// Ends what a killed supervisor has left.
-fn end(orphans: &mut dyn Job, args: &RunArgs, global: &Global) -> Result<(), Failure> {
+fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Failure> {
     if orphans.members()?.is_empty() {
         tell(global, "the supervisor was killed; nothing of the program is left");
         return Ok(());
     }
     tell(global, "the supervisor was killed; what it ran is ended");
     let source = Source::open(global)?;
-    let journal = source.journal()?;
-    let locks = source.locks(args.wanted.claims.as_deref())?;
-    let ports = Ports {
-        backend: &*source.backend,
-        host: &*source.host,
-        clock: &*source.clock,
-        journal: &*journal,
-        locks: &locks,
-    };
+    // Who started a job ends it, whatever can be written about that.
+    let journal = source.journal().unwrap_or_else(|failure| Box::new(Unopened::new(&failure)));
+    let ports = source.ports(&*journal);
     let root = source.host.own_line()?.first().copied();
     let root = root.ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
     let token = ActToken::the_user_asked();
-    let TakenOver { actions, still_there, stopped, unwritten } =
-        take_over(orphans, root, &ports, &token, args.grace, &mut |_| ControlFlow::Continue(()));
+    let TakenOver { actions, still_there, stopped, unwritten, remains } =
+        take_over(orphans, root, ports, &token, grace, &mut |_| ControlFlow::Continue(()));
     let ended = actions.iter().filter(|action| matches!(action.outcome, Outcome::Ended { .. }));
     let ended = words::count(ended.count(), "process", "processes");
     tell(global, &format!("{ended} ended"));
@@ -101,7 +126,27 @@ fn end(orphans: &mut dyn Job, args: &RunArgs, global: &Global) -> Result<(), Fai
     if let Some(fault) = unwritten {
         tell(global, &format!("mind: the audit log has not all of it: failed to {fault}"));
     }
+    if remains {
+        tell(global, "mind: the devices stay leased as long as somebody of them lives");
+    }
     Ok(())
+}
+
+/// The audit log where it cannot be opened.
+struct Unopened(String);
+
+impl Unopened {
+    fn new(why: &Failure) -> Self {
+        let text = why.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        Unopened(line.trim_start_matches("gpuws: failed to ").to_owned())
+    }
+}
+
+impl Journal for Unopened {
+    fn append(&self, _: &str) -> gpu_core::Result<()> {
+        Err(gpu_core::Error::new(ErrorKind::Io, self.0.clone()))
+    }
 }
 
 /// Says something in a line of its own; nobody is helped by a failure to say it.
@@ -112,23 +157,35 @@ fn tell(global: &Global, text: &str) {
     }
 }
 
-/// Tells whom this program is the supervisor for, and the command line that was typed there; for
-/// nobody, its own.
+/// Tells what this program is to a run, and the command line that was typed for it; any other
+/// program's is its own.
 ///
 /// # Errors
 /// When whom it works for is gone.
-pub(crate) fn for_whom(
-    words: Vec<OsString>,
-) -> Result<(Option<ProcessKey>, Vec<OsString>), Failure> {
-    let [name, pid, start, count] = &words[..] else { return Ok((None, words)) };
-    if name != SUPERVISOR {
-        return Ok((None, words));
-    }
+pub(crate) fn part(words: Vec<OsString>) -> Result<(Part, Vec<OsString>), Failure> {
     let failed = |error: gpu_core::Error| Failure::from(error).ending(Exit::Own);
-    let front = parse_words(pid, start).map_err(failed)?;
-    let count = count.to_str().and_then(|count| count.parse().ok()).unwrap_or_default();
-    let typed = Front::arguments(&roots(), front, count).map_err(failed)?;
-    // As it is called where people look for gpuws, too; that it has no other name harms nobody.
-    let _ = rustix::thread::set_name(c"run-supervisor");
-    Ok((Some(front), typed))
+    match &words[..] {
+        [name, pid, start, count] if name == SUPERVISOR => {
+            let front = parse_words(pid, start).map_err(failed)?;
+            let count = count.to_str().and_then(|count| count.parse().ok()).unwrap_or_default();
+            let words = Front::arguments(&roots(), front, count).map_err(failed)?;
+            // As it is called where people look for gpuws, too; that it has no other name harms
+            // nobody.
+            let _ = rustix::thread::set_name(c"run-supervisor");
+            Ok((Part::Supervisor(front), typed(words)))
+        }
+        [_, word, pid, start, ..] if word == BESIDE => {
+            let first = parse_words(pid, start).map_err(failed)?;
+            Ok((Part::Beside(first), typed(words)))
+        }
+        _ => Ok((Part::Typed, words)),
+    }
+}
+
+/// Returns what was typed, of the command line of a front.
+fn typed(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == BESIDE) {
+        words.drain(1..words.len().min(4));
+    }
+    words
 }
