@@ -151,7 +151,7 @@ fn open<'a>(
             reader.events.len() - 1
         }
         None => {
-            reader.is_cut = true;
+            (reader.is_cut, reader.is_full) = (true, true);
             return None;
         }
     };

@@ -33,7 +33,14 @@ pub enum Framework {
     Vllm,
     /// PaddlePaddle.
     Paddle,
-    /// The CUDA or HIP runtime or one of its libraries; whose program it is, the text does not say.
+    /// ONNX Runtime.
+    OnnxRuntime,
+    /// TensorRT.
+    TensorRt,
+    /// CUDA.jl, for Julia.
+    CudaJl,
+    /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; whose program it is,
+    /// the text does not say.
     Cuda,
 }
 
@@ -50,6 +57,9 @@ impl Framework {
             Framework::LlamaCpp => "llama.cpp",
             Framework::Vllm => "vllm",
             Framework::Paddle => "paddle",
+            Framework::OnnxRuntime => "onnxruntime",
+            Framework::TensorRt => "tensorrt",
+            Framework::CudaJl => "cuda.jl",
             Framework::Cuda => "cuda",
         }
     }
@@ -68,6 +78,8 @@ pub enum Wording {
     Torch21,
     /// PyTorch 2.2 and later say `total capacity`.
     Torch22,
+    /// PyTorch 2.9 and later say that and recommend `PYTORCH_ALLOC_CONF`.
+    Torch29,
     /// XLA's client for the processor of the host, whose memory it is that ran out.
     XlaHost,
     /// TensorFlow or XLA tried, went on without, and says that it is no failure.
@@ -109,6 +121,8 @@ pub struct Event {
     pub other: Option<Figure>,
     /// The most that the process or its allocator may take.
     pub limit: Option<Figure>,
+    /// What all of it would have come to with the request, where the text has one figure for it.
+    pub needed: Option<Figure>,
     /// Other processes on the device.
     pub processes: Vec<(u32, Figure)>,
     /// The allocator's name.
@@ -145,6 +159,7 @@ impl Event {
             this_process: None,
             other: None,
             limit: None,
+            needed: None,
             processes: Vec::new(),
             allocator: None,
             tensor: None,
@@ -160,7 +175,8 @@ impl Event {
         // Nothing is copied for it: a dump may be long.
         let Event { line: _, times: _, framework, wording, backend, gpu, tried, .. } = self;
         let Event { total, free, allocated, private_pools, reserved_unallocated, .. } = self;
-        let Event { reserved_total, cached, this_process, other, limit, processes, .. } = self;
+        let Event { reserved_total, cached, this_process, other, limit, needed, .. } = self;
+        let Event { processes, .. } = self;
         let Event { allocator, tensor, dump, ladder, rematerialization, .. } = self;
         (framework, wording, backend, gpu)
             == (&earlier.framework, &earlier.wording, &earlier.backend, &earlier.gpu)
@@ -170,8 +186,8 @@ impl Event {
                 == (&earlier.reserved_unallocated, &earlier.reserved_total)
             && (cached, this_process, other)
                 == (&earlier.cached, &earlier.this_process, &earlier.other)
-            && (limit, processes, allocator)
-                == (&earlier.limit, &earlier.processes, &earlier.allocator)
+            && (limit, needed) == (&earlier.limit, &earlier.needed)
+            && (processes, allocator) == (&earlier.processes, &earlier.allocator)
             && (tensor, ladder, rematerialization)
                 == (&earlier.tensor, &earlier.ladder, &earlier.rematerialization)
             && dump == &earlier.dump

@@ -41,6 +41,18 @@ impl Figure {
         Some((Figure { text: shown, bytes, slack }, &glued[unit_length..]))
     }
 
+    /// Reads the amount that a text begins with, or a bare number of bytes.
+    pub(super) fn or_count(text: &str) -> Option<(Figure, &str)> {
+        // A single letter after a blank is the next word of a log: `7 E tensorflow/…`.
+        let has_unit = |(figure, _): &(Figure, &str)| {
+            figure.text.rsplit_once(' ').is_none_or(|(_, unit)| unit.len() > 1)
+        };
+        Figure::at_start(text).filter(has_unit).or_else(|| {
+            let (bytes, rest) = integer(text)?;
+            Some((Figure::of_bytes(bytes.to_string(), bytes), rest))
+        })
+    }
+
     /// Reads the amount that a text ends with.
     pub(super) fn at_end(text: &str) -> Option<Figure> {
         let text = text.trim_end();

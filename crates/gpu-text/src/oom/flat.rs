@@ -1,5 +1,6 @@
 //! A log as one run of words.
 
+use super::wrap;
 use crate::text::Text;
 
 /// A text without line breaks, each run of blanks one blank.
@@ -18,8 +19,17 @@ impl Flat {
 
     /// Returns the number of the line in which a place of the text was.
     pub(super) fn line(&self, at: usize) -> usize {
+        self.line_of(at).1
+    }
+
+    /// Returns where the line of a place begins; a quoted line break begins one too.
+    pub(super) fn line_start(&self, at: usize) -> usize {
+        self.line_of(at).0
+    }
+
+    fn line_of(&self, at: usize) -> (usize, usize) {
         let after = self.lines.partition_point(|(start, _)| *start <= at);
-        after.checked_sub(1).and_then(|index| self.lines.get(index)).map_or(1, |line| line.1)
+        after.checked_sub(1).and_then(|index| self.lines.get(index)).copied().unwrap_or((0, 1))
     }
 }
 
@@ -27,26 +37,35 @@ impl Flat {
 /// escapes of line breaks in quoted text are left out.
 pub(super) fn flatten(text: &Text) -> Flat {
     let mut flat = Flat { text: String::with_capacity(text.as_str().len()), lines: Vec::new() };
-    for (number, line) in text.lines() {
-        let line = without_prefix(line);
+    let mut width = 0;
+    for (number, raw) in text.lines() {
+        let line = without_prefix(raw);
         if line.is_empty() {
             continue;
         }
-        if !flat.text.is_empty() {
+        let goes_on = width >= wrap::LEAST_WIDTH && wrap::is_within_word(&flat.text, line);
+        if !flat.text.is_empty() && !goes_on {
             blank(&mut flat.text);
         }
         flat.lines.push((flat.text.len(), number));
-        push(&mut flat.text, line);
+        push(&mut flat, line, number);
+        width = raw.chars().count();
     }
     flat
 }
 
 /// Leaves out what quotes, comments, tables and launchers put before a line.
 fn without_prefix(line: &str) -> &str {
+    const BARS: [char; 3] = ['|', '\u{2502}', '\u{2503}'];
     let mut line = line.trim();
+    if line.starts_with(BARS) {
+        // The other side of a panel.
+        line = line.trim_end_matches(BARS).trim_end();
+    }
     loop {
-        let bare = line.trim_start_matches(['>', '#', '|', '\u{2502}', ' ', '\t']);
-        let bare = without_rank(bare).unwrap_or(bare);
+        let bare = line.trim_start_matches(['>', '#', '|', '\u{2502}', '\u{2503}', ' ', '\t']);
+        let bare = without_rank(bare).or_else(|| without_label(bare)).unwrap_or(bare);
+        let bare = without_stamp(bare).unwrap_or(bare);
         if bare.len() == line.len() {
             return line;
         }
@@ -61,13 +80,34 @@ fn without_rank(line: &str) -> Option<&str> {
     is_rank.bytes().all(|byte| byte.is_ascii_digit()).then_some(rest)
 }
 
+/// Takes off `0: `, as `srun --label` puts the task before every line.
+fn without_label(line: &str) -> Option<&str> {
+    let (task, rest) = line.split_once(": ")?;
+    let is_task = (1..=5).contains(&task.len()) && task.bytes().all(|byte| byte.is_ascii_digit());
+    is_task.then_some(rest)
+}
+
+/// Takes off `2024-01-31T12:00:00.000000000Z stderr F `, as containers put it before every line.
+fn without_stamp(line: &str) -> Option<&str> {
+    let (stamp, rest) = line.split_once(' ')?;
+    let bytes = stamp.as_bytes();
+    let is_sign = |byte: &u8| b"-:.+TZ".contains(byte);
+    let is_stamp = (20..=40).contains(&bytes.len())
+        && bytes[10] == b'T'
+        && bytes.iter().all(|byte| byte.is_ascii_digit() || is_sign(byte));
+    let stream = ["stderr F ", "stdout F ", "stderr P ", "stdout P "];
+    let rest_of = |rest| stream.iter().find_map(|stream| str::strip_prefix(rest, stream));
+    is_stamp.then(|| rest_of(rest).unwrap_or(rest))
+}
+
 fn blank(out: &mut String) {
     if !out.ends_with(' ') {
         out.push(' ');
     }
 }
 
-fn push(out: &mut String, line: &str) {
+fn push(flat: &mut Flat, line: &str, number: usize) {
+    let Flat { text: out, lines } = flat;
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];
@@ -79,6 +119,7 @@ fn push(out: &mut String, line: &str) {
                     Some(b'n' | b't' | b'r') => {
                         rest = &after[1..];
                         blank(out);
+                        lines.push((out.len(), number));
                     }
                     _ => out.push(c),
                 }

@@ -6,12 +6,14 @@
 //! the figures that this wording gives. Figures are kept as printed, also where they make no sense.
 
 mod bfc;
+mod brief;
 mod event;
 mod figure;
 mod flat;
 mod plain;
 mod reader;
 mod torch;
+mod wrap;
 mod xla;
 
 pub use event::{
@@ -31,12 +33,34 @@ const MAX_ROWS: usize = 1 << 20;
 /// Reads every message about memory that ran out in a log.
 ///
 /// Total: whatever the bytes, it gives what there is to be understood, and no event where there
-/// is none. The same message printed again is one event with a higher [`Event::times`].
+/// is none. The same message printed again is one event with a higher [`Event::times`]. Of a log
+/// above 64 MiB the end is read, where such a message stands.
 pub fn read(bytes: &[u8]) -> Report {
-    let text = text::clean(bytes);
+    read_within(bytes, text::MAX_BYTES)
+}
+
+fn read_within(bytes: &[u8], most: usize) -> Report {
+    let (head, tail) = end_of(bytes, most);
+    let text = text::clean(tail);
     let mut report = reader::read(&flat::flatten(&text));
-    report.is_cut |= text.is_cut();
+    report.is_cut |= text.is_cut() || !head.is_empty();
+    let lines_before = head.iter().filter(|byte| **byte == b'\n').count();
+    for event in &mut report.events {
+        event.line += lines_before;
+    }
     report
+}
+
+/// Splits a log before the first whole line of its last bytes. UTF-16 is not split: its beginning
+/// tells what it is.
+fn end_of(bytes: &[u8], most: usize) -> (&[u8], &[u8]) {
+    let over = bytes.len().saturating_sub(most);
+    if over == 0 || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return (&[], bytes);
+    }
+    let (_, end) = bytes.split_at(over);
+    let rest_of_line = end.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    bytes.split_at(over + rest_of_line)
 }
 
 #[cfg(test)]

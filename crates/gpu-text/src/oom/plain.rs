@@ -1,6 +1,7 @@
 //! Messages of libraries and programs that print little: CuPy, RMM, llama.cpp, vLLM, PaddlePaddle,
 //! and the bare errors of the CUDA runtime.
 
+use super::brief;
 use super::event::{Event, Framework};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader};
@@ -27,6 +28,9 @@ pub(super) enum Bare {
 }
 
 const CUPY_OLD: &str = "ut of memory to allocate ";
+/// Within so many bytes after an error TensorFlow adds how much the device has.
+const MAX_BETWEEN: usize = 60;
+
 const ON_DEVICE: &str = " on device ";
 
 /// Returns the mark that a word is.
@@ -65,6 +69,15 @@ pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
         | "CUSPARSE_STATUS_ALLOC_FAILED"
         | "CUFFT_ALLOC_FAILED" => Some(CUDA),
         "hipErrorOutOfMemory" | "HIPBLAS_STATUS_ALLOC_FAILED" => Some(HIP),
+        "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY" => Some(Bare::Code(Framework::Cuda, Some("xpu"))),
+        "Error" if rest.starts_with("Error Code 2: OutOfMemory") => {
+            Some(Bare::Code(Framework::TensorRt, Some("cuda")))
+        }
+        "unable" => brief::buffer(rest.strip_prefix("unable to allocate ")?)
+            .map(|buffer| Bare::Code(Framework::LlamaCpp, buffer.backend)),
+        "failed" if rest.starts_with("failed to allocate memory [Op:") => {
+            Some(Bare::Code(Framework::TensorFlow, None))
+        }
         "Dst" if rest.starts_with("Dst tensor is not initialized") => {
             Some(Bare::Code(Framework::TensorFlow, None))
         }
@@ -161,8 +174,8 @@ fn rmm_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     Some(())
 }
 
-/// `allocating 590.07 MiB on device 0: cudaMalloc failed: out of memory`, and the buffer's exact
-/// size on the next line.
+/// `allocating 590.07 MiB on device 0: cudaMalloc failed: out of memory`; the buffer's exact size
+/// follows in a message of its own.
 fn llama(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (tried, rest) = Figure::at_start(passage.after("allocating ")?)?;
     let (gpu, rest) = integer(rest.strip_prefix(ON_DEVICE)?)?;
@@ -170,11 +183,7 @@ fn llama(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
         return None;
     }
     let mut event = Event::new(Framework::LlamaCpp, passage.line);
-    let exact = rest.split_once("buffer of size ").and_then(|(_, rest)| integer(rest));
-    event.tried = Some(match exact {
-        Some((bytes, _)) => Figure { text: tried.text, ..Figure::of_bytes("", bytes) },
-        None => tried,
-    });
+    event.tried = Some(tried);
     event.gpu = u32::try_from(gpu).ok();
     event.backend = Some(if rest.contains("ROCm") { "hip" } else { "cuda" }.to_owned());
     reader.add(event);
@@ -223,8 +232,9 @@ fn paddle(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 /// 3.2GB`, as XGBoost adds it to the error of the runtime.
 fn xgboost(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let mut event = Event::new(Framework::Cuda, passage.line);
-    event.free = figure_after(passage.text, "Free memory: ");
-    event.tried = Some(figure_after(passage.text, "Requested memory: ")?);
+    let after = |phrase| Figure::or_count(passage.after(phrase)?).map(|(figure, _)| figure);
+    event.free = after("Free memory: ");
+    event.tried = Some(after("Requested memory: ")?);
     event.backend = Some("cuda".to_owned());
     reader.add(event);
     Some(())
@@ -240,7 +250,22 @@ pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
     let framework = if framework == Framework::Cuda { owner(near) } else { framework };
     let mut event = Event::new(framework, passage.line);
     event.backend = backend.map(str::to_owned);
+    if let Some((between, rest)) = passage.text.split_once("; total memory reported: ")
+        && between.len() <= MAX_BETWEEN
+    {
+        event.total = Figure::or_count(rest).map(|(total, _)| total);
+    }
     Some(event)
+}
+
+/// Tells whether the words are a line of a program, as a traceback shows it, or of a hint where to
+/// read about them, from what stands before them on the line and after.
+pub(super) fn is_source(before: &str, after: &str) -> bool {
+    const STATEMENTS: [&str; 6] = ["raise ", "if ", "elif ", "assert ", "return ", "throw "];
+    let is_tested = ["out of memory\" in ", "out of memory' in "];
+    STATEMENTS.iter().any(|statement| before.trim_start().starts_with(statement))
+        || is_tested.iter().any(|test| after.starts_with(test))
+        || before.trim_end_matches(['\'', '"']).ends_with("Search for ")
 }
 
 /// Returns the end of a text, at most so many bytes.
@@ -254,6 +279,10 @@ fn last(text: &str, most: usize) -> &str {
 
 /// Returns the backend where the words before `out of memory` are those of its failure.
 fn backend_of_failure(before: &str) -> Option<&'static str> {
+    if before.ends_with("(error code ") {
+        // As NVIDIA's samples end their messages.
+        return Some("cuda");
+    }
     let fails = ["rror", "fail", "assert", "xception", "ERROR"].iter().any(|w| before.contains(w));
     let backend = [("HIP", "hip"), ("hip", "hip"), ("XPU", "xpu"), ("MPS", "mps")]
         .into_iter()
@@ -274,6 +303,7 @@ fn owner(before: &str) -> Framework {
         ("RuntimeError: HIP", Framework::PyTorch),
         ("cupy", Framework::CuPy),
         ("tensorflow", Framework::TensorFlow),
+        ("cuDevicePrimaryCtxRetain", Framework::TensorFlow),
         ("rmm", Framework::Rmm),
         ("ggml", Framework::LlamaCpp),
     ];

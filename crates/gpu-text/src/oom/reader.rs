@@ -3,7 +3,7 @@
 use super::event::{Event, Framework, Report};
 use super::flat::Flat;
 use super::plain::Bare;
-use super::{MAX_EVENTS, bfc, plain, torch, xla};
+use super::{MAX_EVENTS, bfc, brief, plain, torch, xla};
 use std::ops::Range;
 
 /// How much of the text after a mark is read for it, in bytes.
@@ -20,9 +20,11 @@ const NEAR: usize = 600;
 enum Mark {
     Torch,
     HostTorch,
+    DriverPoolTorch,
     Bfc(bfc::Mark),
     Xla(xla::Mark),
     Plain(plain::Mark),
+    Brief(brief::Mark),
 }
 
 /// What stands around a mark.
@@ -54,6 +56,8 @@ pub(super) struct Reader {
     /// A complaint of the compiler that no message has followed yet.
     pub(super) complaint: Option<Event>,
     pub(super) is_cut: bool,
+    /// There is no room for another event: nothing more is read.
+    pub(super) is_full: bool,
 }
 
 impl Reader {
@@ -66,7 +70,7 @@ impl Reader {
         if self.events.len() < MAX_EVENTS {
             self.events.push(event);
         } else {
-            self.is_cut = true;
+            (self.is_cut, self.is_full) = (true, true);
         }
         self.events.len() - 1
     }
@@ -84,27 +88,42 @@ pub(super) fn read(flat: &Flat) -> Report {
     let mut reader = Reader::default();
     let mut with_figures = Vec::new();
     for (index, (at, mark)) in marks.iter().enumerate() {
+        if reader.is_full {
+            break;
+        }
         let end = marks.get(index + 1).map_or(text.len(), |(next, _)| *next);
         let start = index.checked_sub(1).map_or(0, |before| marks[before].0);
         let passage = passage(*at, start, end);
         let found = match mark {
             Mark::Torch => torch::read(&mut reader, passage),
             Mark::HostTorch => torch::read_host(&mut reader, passage),
+            Mark::DriverPoolTorch => torch::read_driver_pool(&mut reader, passage),
             Mark::Bfc(mark) => bfc::read(&mut reader, *mark, passage),
             Mark::Xla(mark) => xla::read(&mut reader, *mark, passage),
             Mark::Plain(mark) => plain::read(&mut reader, *mark, passage),
+            Mark::Brief(mark) => brief::read(&mut reader, *mark, passage),
         };
         if found {
             with_figures.push(*at);
         }
     }
+    // The last place that made an event: a library's code and its words are one message.
+    let mut told: Option<usize> = None;
     for (at, what) in bare_marks {
+        if reader.is_full {
+            break;
+        }
+        let is_same = told.is_some_and(|told| is_one_message(flat, told, at));
+        if is_same || plain::is_source(&text[flat.line_start(at)..at], &text[at..]) {
+            continue;
+        }
         let next = with_figures.partition_point(|known| *known < at);
         let is_near =
             |index: usize| with_figures.get(index).is_some_and(|n| n.abs_diff(at) <= NEAR);
         let is_part = is_near(next) || next.checked_sub(1).is_some_and(is_near);
         if !is_part && let Some(event) = plain::bare(what, passage(at, 0, text.len())) {
             reader.add(event);
+            told = Some(at);
         }
     }
     if let Some(complaint) = reader.complaint.take().filter(|_| reader.events.is_empty()) {
@@ -113,6 +132,16 @@ pub(super) fn read(flat: &Flat) -> Report {
     reader.events.sort_by_key(|event| event.line);
     merge_repeats(&mut reader.events);
     Report { events: reader.events, is_cut: reader.is_cut }
+}
+
+/// Tells whether two places of messages without figures are of one message: on one line and near,
+/// or with nothing but signs between.
+fn is_one_message(flat: &Flat, first: usize, second: usize) -> bool {
+    let Some(between) = flat.text().get(first..second) else { return false };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let after = between.trim_start_matches(is_word);
+    let is_near = between.len() <= MAX_BEFORE;
+    (is_near && flat.line_start(first) == flat.line_start(second)) || !after.contains(is_word)
 }
 
 /// Makes one of the events that turned out to be the same message when all of it was read.
@@ -160,12 +189,14 @@ fn marks(text: &str) -> (Marks<Mark>, Marks<Bare>) {
 fn mark(word: &str, rest: &str) -> Option<Mark> {
     match word {
         "Tried" if rest.starts_with("Tried to allocate ") => Some(Mark::Torch),
+        "Allocation" if torch::is_driver_pool(rest) => Some(Mark::DriverPoolTorch),
         "DefaultCPUAllocator" => Some(Mark::HostTorch),
         _ => None,
     }
     .or_else(|| bfc::mark(word, rest).map(Mark::Bfc))
     .or_else(|| xla::mark(word, rest).map(Mark::Xla))
     .or_else(|| plain::mark(word, rest).map(Mark::Plain))
+    .or_else(|| brief::mark(word, rest).map(Mark::Brief))
 }
 
 /// Iterates over the words of letters, digits and `_` that may begin a mark.

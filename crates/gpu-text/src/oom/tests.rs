@@ -72,6 +72,113 @@ fn the_message_is_the_same_however_a_log_mangles_it() {
 }
 
 #[test]
+fn the_message_is_the_same_in_panels_behind_labels_and_broken_at_the_edge() {
+    let want = Event { line: 0, ..one(TORCH_2) };
+    let words: Vec<&str> = TORCH_2.split(' ').collect();
+    let each = |before: &str, after: &str| {
+        let line = |words: &[&str]| format!("{before}{:<90}{after}\n", words.join(" "));
+        words.chunks(8).map(line).collect::<String>()
+    };
+    let panel = each("\u{2502} ", " \u{2502}");
+    let task = each("3: ", "");
+    let container = each("2024-02-03T04:05:06.000000007Z stderr F ", "");
+    for log in [panel, task, container] {
+        assert_eq!(Event { line: 0, ..one(&log) }, want, "{log}");
+    }
+    for width in 60..140 {
+        let letters: Vec<char> = TORCH_2.chars().collect();
+        let lines = letters.chunks(width).map(|line| line.iter().collect::<String>());
+        let log = lines.collect::<Vec<_>>().join("\n");
+        assert_eq!(Event { line: 0, ..one(&log) }, want, "{width}:\n{log}");
+    }
+}
+
+#[test]
+fn a_dump_is_the_same_wrapped_at_the_edge() {
+    let want = Event { line: 0, ..one(DUMP) };
+    let wrapped = |line: &str| {
+        let mut rows = vec![String::new()];
+        for word in line.split(' ') {
+            let row = rows.last_mut().unwrap();
+            if row.len() + word.len() >= 80 {
+                rows.push(word.to_owned());
+            } else {
+                row.push_str(if row.is_empty() { "" } else { " " });
+                row.push_str(word);
+            }
+        }
+        rows.join("\n")
+    };
+    let log: Vec<String> = DUMP.lines().map(wrapped).collect();
+    assert_eq!(Event { line: 0, ..one(&log.join("\n")) }, want);
+}
+
+#[test]
+fn pytorch_on_the_pool_of_the_driver() {
+    let message = "torch.OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of \
+        memory)\nCurrently allocated     : 5.25 GiB\nRequested               : 12.50 MiB\nDevice \
+        limit            : 12.00 GiB\nFree (according to CUDA): 0 bytes\nPyTorch limit (set by \
+        user-supplied memory fraction)\n                        : 17179869184.00 GiB";
+    for log in [message.to_owned(), message.replace('\n', " "), message.replace('\n', "\\n")] {
+        let event = one(&log);
+        assert_eq!((event.framework, event.gpu), (Framework::PyTorch, Some(1)), "{log}");
+        assert_eq!((text(&event.tried), text(&event.total)), ("12.50 MiB", "12.00 GiB"));
+        assert_eq!((text(&event.allocated), text(&event.free)), ("5.25 GiB", "0 bytes"));
+        assert_eq!(event.limit, None);
+    }
+    let limited = message.replace("17179869184.00 GiB", "6.00 GiB");
+    assert_eq!(text(&one(&limited).limit), "6.00 GiB");
+    let brief =
+        "torch.OutOfMemoryError: Allocation on device \nGot an OOM, unloading all loaded models.";
+    assert_eq!((one(brief).framework, one(brief).tried), (Framework::PyTorch, None));
+    assert_eq!(one("torch.OutOfMemoryError: Allocation on device").framework, Framework::PyTorch);
+    assert_eq!(all(&format!("{message}\n{brief}")).len(), 1);
+    assert_eq!(all("Allocation on device 3 went well"), []);
+}
+
+#[test]
+fn the_newest_pytorch_names_its_variable() {
+    let newest = one(&TORCH_2.replace("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"));
+    assert_eq!(newest.wording, Some(Wording::Torch29));
+}
+
+#[test]
+fn one_error_is_told_once_and_a_line_of_a_program_is_none() {
+    for log in [
+        "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory",
+        "failed to load: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "CudaAPIError: [CUresult.CUDA_ERROR_OUT_OF_MEMORY] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY",
+        "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
+        "CUDARuntimeError: cudaErrorMemoryAllocation:\nout of memory",
+        "    raise RuntimeError(\"CUDA error: out of memory\")\nRuntimeError: CUDA error: out of memory",
+        "  if \"CUDA out of memory\" in str(error):\n  raise Error(\"cuda: out of memory\")\nRuntimeError: \
+         CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in https://docs.example",
+    ] {
+        assert_eq!(one(log).times, 1, "{log}");
+    }
+    let twice =
+        one("RuntimeError: CUDA error: out of memory\nRuntimeError: CUDA error: out of memory\n");
+    assert_eq!(twice.times, 2);
+    let context = one(
+        "InternalError: Internal: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out \
+         of memory; total memory reported: 11721506817",
+    );
+    assert_eq!((context.framework, context.times), (Framework::TensorFlow, 1));
+    assert_eq!(count(&context.total), Some(11_721_506_817));
+}
+
+#[test]
+fn of_a_long_log_the_end_is_read() {
+    let log = format!("{}CUDA out of memory. Tried to allocate 2.00 GiB.\n", "step\n".repeat(1000));
+    let report = read_within(log.as_bytes(), 200);
+    assert!(report.is_cut);
+    let places: Vec<usize> = report.events.iter().map(|event| event.line).collect();
+    assert_eq!(places, [1001]);
+    assert!(!read_within(log.as_bytes(), log.len()).is_cut);
+    assert_eq!(read_within("x".repeat(300).as_bytes(), 200).events, []);
+}
+
+#[test]
 fn older_wordings_of_pytorch() {
     let cached =
         one("RuntimeError: CUDA out of memory. Tried to allocate 20.50 MiB (GPU 1; 11.00 GiB \

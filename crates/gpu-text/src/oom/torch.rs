@@ -4,6 +4,16 @@ use super::event::{Event, Framework, Wording};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader};
 
+const ON_DEVICE: &str = "Allocation on device ";
+
+/// So many lines after a message in full its beginning is of the same failure.
+const MAX_LINES_APART: usize = 100;
+
+/// Tells whether a message on the driver's own pool begins here.
+pub(super) fn is_driver_pool(rest: &str) -> bool {
+    rest.starts_with(ON_DEVICE) || rest.trim_end() == ON_DEVICE.trim_end()
+}
+
 /// Reads a message from its `Tried to allocate`.
 pub(super) fn read(reader: &mut Reader, passage: Passage<'_>) -> bool {
     let Some(tried) = passage.after("Tried to allocate ").and_then(tried) else { return false };
@@ -32,6 +42,43 @@ pub(super) fn read(reader: &mut Reader, passage: Passage<'_>) -> bool {
         event.other = after(passage.before, "other allocations: ");
         event.limit = after(passage.before, "max allowed: ").or(event.limit);
         event.wording = None;
+    }
+    reader.add(event);
+    true
+}
+
+/// Reads the message of PyTorch on the driver's own pool (`backend:cudaMallocAsync`) from its
+/// `Allocation on device`; ComfyUI prints no more than its beginning.
+pub(super) fn read_driver_pool(reader: &mut Reader, passage: Passage<'_>) -> bool {
+    let text = passage.text;
+    let is_long = text.contains("would exceed allowed memory");
+    if !is_long && !passage.before.trim_end().ends_with("OutOfMemoryError:") {
+        return false;
+    }
+    let labelled = |label: &str| {
+        let (_, rest) = text.split_once(label)?;
+        Figure::at_start(rest.trim_start().strip_prefix(':')?).map(|(figure, _)| figure)
+    };
+    let mut event = Event::new(Framework::PyTorch, passage.line);
+    event.backend = Some("cuda".to_owned());
+    event.allocator = Some("cudaMallocAsync".to_owned());
+    event.gpu = text
+        .strip_prefix(ON_DEVICE)
+        .and_then(integer)
+        .and_then(|(index, _)| u32::try_from(index).ok());
+    if is_long {
+        event.allocated = labelled("Currently allocated");
+        event.tried = labelled("Requested");
+        event.total = labelled("Device limit");
+        event.free = labelled("Free (according to CUDA)");
+        // Beyond what can be counted there is no limit.
+        event.limit = labelled("memory fraction)").filter(|limit| limit.bytes.is_some());
+    } else if let Some(known) = reader.events.last_mut()
+        && known.allocator == event.allocator
+        && passage.line.abs_diff(known.line) <= MAX_LINES_APART
+    {
+        // The same failure, told in full before.
+        return true;
     }
     reader.add(event);
     true
@@ -121,7 +168,8 @@ fn wording(text: &str, event: &Event) -> Option<Wording> {
     if text.contains("total capacty of") {
         Some(Wording::Torch21)
     } else if text.contains("total capacity of") {
-        Some(Wording::Torch22)
+        let is_new = text.contains(" PYTORCH_ALLOC_CONF");
+        Some(if is_new { Wording::Torch29 } else { Wording::Torch22 })
     } else if event.cached.is_some() {
         Some(Wording::Torch13)
     } else if event.reserved_total.is_some() {

@@ -1,0 +1,83 @@
+//! Words that a terminal broke at its edge.
+//!
+//! Such a break leaves no sign: it is known by what it broke. Two pieces are put together where
+//! they make a word of the messages that neither piece is, or the number before a unit.
+
+use super::figure::Figure;
+
+/// No terminal is narrower: a shorter line ends by itself.
+pub(super) const LEAST_WIDTH: usize = 40;
+
+/// Words of the messages that stand beside figures.
+const WORDS: &str = "memory Tried tried allocate allocated allocating total capacity capacty which free \
+    Process process Including non-PyTorch PyTorch has use this This out CUDA HIP GPU reserved already \
+    cached unallocated private pools allowed Allocator BFCAllocator Chunks chunks totalling size region \
+    InUse Total Limit MaxInUse bytes pool GiB MiB KiB rounded device \
+    in is of by with and available";
+
+/// Tells whether a line goes on within the word that the text before it ends with.
+pub(super) fn is_within_word(before: &str, line: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '-';
+    let head = &before[before.trim_end_matches(is_letter).len()..];
+    let tail = &line[..line.len() - line.trim_start_matches(is_letter).len()];
+    if !head.is_empty() && !tail.is_empty() {
+        let is_word = |word: &str| WORDS.split(' ').any(|known| known == word);
+        let whole = [head, tail].concat();
+        return whole.len() <= 16 && is_word(&whole) && !(is_word(head) && is_word(tail));
+    }
+    is_within_number(before, line)
+}
+
+/// A number goes on where a unit follows it and only both pieces have its point, or where it is the
+/// number of a process.
+fn is_within_number(before: &str, line: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let head = &before[before.trim_end_matches(is_digit).len()..];
+    let tail = &line[..line.len() - line.trim_start_matches(is_digit).len()];
+    if head.is_empty() || tail.is_empty() || head.len() + tail.len() > 24 {
+        return false;
+    }
+    let number = [head, tail].concat();
+    let is_number = number.matches('.').count() == 1 && !number.starts_with('.');
+    let rest = &line[tail.len()..];
+    let words_before = before[..before.len() - head.len()].trim_end();
+    let is_process = words_before.ends_with("Process") && rest.starts_with(" has ");
+    let has_unit =
+        || Figure::at_start(line).is_some() || Figure::at_start(&format!("0{line}")).is_some();
+    is_process || (is_number && has_unit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_word_or_number_goes_on_and_whole_ones_do_not() {
+        for (before, line) in [
+            ("GPU 0 ha", "s a total"),
+            ("a total capa", "city of"),
+            ("no", "n-PyTorch memory"),
+            ("of which 1.2", "5 GiB is free"),
+            ("of which 1", ".25 GiB is free"),
+            ("of which 1.", "25 GiB is free"),
+            ("of which 1.25 G", "iB is free"),
+            ("by PyTorch but unallocate", "d."),
+            ("Process 47", "11 has 2.00 GiB"),
+        ] {
+            assert!(is_within_word(before, line), "{before}|{line}");
+        }
+        for (before, line) in [
+            ("GPU 0 has", "a total"),
+            ("GPU", "0 has a total"),
+            ("total", "capacity of 8"),
+            ("non-PyTorch", "memory"),
+            ("of size 1879048960", "2024-01-01 10:00:00.1: I x"),
+            ("PeakReserved: 0", "12 Chunks of size 256"),
+            ("is", "free"),
+            ("", "x"),
+            ("x", ""),
+        ] {
+            assert!(!is_within_word(before, line), "{before}|{line}");
+        }
+    }
+}
