@@ -60,10 +60,11 @@ impl Account {
         let lacking = shown.asked.zip(shown.free).map(|(asked, free)| asked.saturating_sub(free));
         let lacking_after_cache =
             lacking.map(|lacking| lacking.saturating_sub(shown.unused.unwrap_or_default()));
-        let needed = shown
+        let summed = shown
             .in_use
             .zip(shown.asked)
             .map(|(in_use, asked)| in_use + asked + context.unwrap_or_default());
+        let needed = shown.needs.or(summed);
         Account { held, context, others, unnamed, lacking, lacking_after_cache, needed, itself }
     }
 }

@@ -55,9 +55,15 @@ impl Cause {
         if shown.needs_at_least.is_some() {
             return Cause::TooBig;
         }
+        if shown.needs.zip(shown.limit).is_some_and(|(needs, limit)| needs > limit) {
+            return Cause::Limit;
+        }
         let Some(asked) = shown.asked else { return Cause::NotTold };
         if shown.total.is_some_and(|total| shown.surely_more(asked, total)) {
             return Cause::LargerThanDevice;
+        }
+        if shown.left.is_some_and(|left| asked > left) {
+            return Cause::Limit;
         }
         if let Some(cause) = of_pool(shown, account, asked) {
             return cause;
@@ -65,11 +71,12 @@ impl Cause {
         let (Some(free), Some(lacking)) = (shown.free, account.lacking) else {
             return Cause::NotTold;
         };
-        if lacking == Bytes(0) && shown.surely_more(free, asked) {
+        if lacking == Bytes(0) {
             return Cause::FreeEnough;
         }
+        // Only these figures are in the sum: the total is printed more coarsely.
         let unused = shown.unused.unwrap_or_default();
-        if unused > Bytes(0) && !shown.surely_more(asked, free + unused) {
+        if unused > Bytes(0) && asked <= free + unused + shown.room_slack {
             return Cause::Fragmented;
         }
         of_device(shown, account)
@@ -168,10 +175,11 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
                 .to_owned(),
         ),
         Cause::FreeEnough => said.push(format!(
-            "{} were free when the message was written, more than it asked for: memory came back \
+            "{} were free when the message was written, and it asked for {}: memory came back \
              in between, or something else than the device's memory refuses (a limit of the \
              platform, of the container, or of the driver for one piece).",
-            amount(shown.free.unwrap_or_default())
+            amount(shown.free.unwrap_or_default()),
+            amount(asked)
         )),
         Cause::NotTold => said.push(not_told(shown, account)),
     }
@@ -307,6 +315,20 @@ fn unnamed(said: &mut Vec<String>, shown: &Shown, account: &Account) {
 }
 
 fn limit(shown: &Shown, account: &Account, asked: Bytes) -> String {
+    if let (Some(needs), Some(limit)) = (shown.needs, shown.limit) {
+        return format!(
+            "A limit: with the request it would hold {}, and may have {}.",
+            amount(needs),
+            amount(limit)
+        );
+    }
+    if let Some(left) = shown.left {
+        return format!(
+            "A limit: it asks for {}, and its limit leaves {}.",
+            amount(asked),
+            amount(left)
+        );
+    }
     let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
     let limit = shown.limit.unwrap_or_default();
     let free = match shown.free {

@@ -19,6 +19,15 @@ const JAX_DEFAULT_PERCENT: u64 = 75;
 /// The most that is sensible to give to JAX: the context needs some.
 const JAX_MOST_PERCENT: u64 = 95;
 
+/// What a limit leaves to the CUDA context and to libraries where nobody says how much.
+const CONTEXT: Bytes = Bytes::from_mib(512);
+
+/// A share of a device is written in parts of so many.
+const SHARES: u64 = 10_000;
+
+/// The part that is rounded away, of the largest device that there may be.
+const ROUNDED: Bytes = Bytes::from_mib(32);
+
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remedy {
@@ -153,10 +162,10 @@ fn smaller(list: &mut List, shown: &Shown) {
 
 /// What makes pieces of memory whole again.
 fn fragmented(list: &mut List, shown: &Shown) {
-    let variable = match shown.backend.as_deref() {
+    let variable = shown.variable.unwrap_or(match shown.backend.as_deref() {
         Some("hip") => "PYTORCH_HIP_ALLOC_CONF",
         _ => "PYTORCH_CUDA_ALLOC_CONF",
-    };
+    });
     match shown.speaker {
         Speaker::TorchExpandable => list.add(
             RemedyKind::Environment,
@@ -219,6 +228,11 @@ fn limit(list: &mut List, shown: &Shown, account: &Account) {
     let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
     let need = held + shown.asked.unwrap_or_default();
     match shown.speaker {
+        Speaker::Vllm => list.add(
+            RemedyKind::Option,
+            "--gpu-memory-utilization N",
+            "a larger share of the device leaves more for the cache",
+        ),
         Speaker::TorchMetal => list.add(
             RemedyKind::Environment,
             "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
@@ -284,7 +298,7 @@ fn elsewhere(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now
     let Some(needed) = account.needed.filter(|needed| is_cuda && *needed > Bytes(0)) else {
         return;
     };
-    let gib = needed.0.div_ceil(1 << 30);
+    let needed = limit_for(needed, account, shown);
     let why = match now {
         None => "waits for a GPU with so much free".to_owned(),
         Some(now) => {
@@ -298,5 +312,15 @@ fn elsewhere(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now
             }
         }
     };
-    list.add(RemedyKind::Command, format!("gpuws run --mem {gib}GiB -- COMMAND"), why);
+    list.add(RemedyKind::Command, format!("gpuws run --mem {}MiB -- COMMAND", needed.mib()), why);
+}
+
+/// Returns the limit within which all of it fits, in whole MiB: what an allocator may take of a
+/// limit is less by the context, and its share of the device is rounded down.
+fn limit_for(needed: Bytes, account: &Account, shown: &Shown) -> Bytes {
+    let told = account.context.unwrap_or_default();
+    let context = if shown.needs.is_some() { CONTEXT } else { told.max(CONTEXT) };
+    let rounded = Bytes(shown.total.unwrap_or_default().0 / SHARES).max(ROUNDED);
+    let all = needed.saturating_sub(told) + context + rounded;
+    Bytes::from_mib(all.0.div_ceil(1 << 20))
 }

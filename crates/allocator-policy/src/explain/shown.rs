@@ -83,8 +83,16 @@ pub struct Shown {
     pub needs_at_least: Option<Bytes>,
     /// The program says itself that it went on without.
     pub went_on: bool,
+    /// What its limit leaves, where the message tells this and not the limit.
+    pub left: Option<Bytes>,
+    /// What all of it would come to with the request, where the message has one figure for it.
+    pub needs: Option<Bytes>,
+    /// The variable with the settings of its allocator, where the message names it.
+    pub variable: Option<&'static str>,
     /// How far a printed figure may be from the real one.
     pub slack: Bytes,
+    /// How far what is free and what is held unused, less what was asked for, may be from it.
+    pub room_slack: Bytes,
 }
 
 impl Shown {
@@ -107,7 +115,11 @@ impl Shown {
             ladder: None,
             needs_at_least: None,
             went_on: false,
+            left: None,
+            needs: None,
+            variable: None,
             slack: Bytes(0),
+            room_slack: Bytes(0),
         }
     }
 

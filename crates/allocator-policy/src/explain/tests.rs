@@ -18,6 +18,7 @@ fn torch(asked: f64, total: f64, free: f64, in_use: f64, unused: f64) -> Shown {
         in_use: gib(in_use),
         unused: gib(unused),
         slack: Bytes((0.005 * GIB) as u64),
+        room_slack: Bytes((0.015 * GIB) as u64),
         ..Shown::by(Speaker::TorchExpandable)
     }
 }
@@ -105,6 +106,66 @@ fn a_setting_is_recommended_to_versions_that_know_it() {
         set("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512")
     );
     assert_eq!(with(Speaker::TorchWithoutSettings, "cuda"), None);
+}
+
+#[test]
+fn the_variable_is_the_one_that_the_message_names() {
+    let shown = Shown { variable: Some("PYTORCH_ALLOC_CONF"), ..torch(2.0, 24.0, 1.5, 20.0, 1.5) };
+    assert_eq!(sets(&explain(&shown, None))[0], "PYTORCH_ALLOC_CONF=expandable_segments:True");
+}
+
+#[test]
+fn only_figures_of_a_sum_are_as_wide_as_they_were_rounded() {
+    let mib = |value: f64| gib(value / 1024.0);
+    let others = [other(1, 1.0), other(2, 1.0), other(3, 1.0)];
+    // The total is printed to 5 MiB, what is added up to 5 KiB each.
+    let shown = |free: f64, unused: f64| Shown {
+        asked: mib(20.0),
+        free: mib(free),
+        unused: mib(unused),
+        others: others.to_vec(),
+        process: gib(6.99),
+        room_slack: Bytes(3 * 5_243),
+        ..torch(0.0, 10.0, 0.0, 6.5, 0.0)
+    };
+    assert_eq!(explain(&shown(10.5, 5.0), None).cause, Cause::ManyContexts);
+    assert_eq!(explain(&shown(10.5, 9.5), None).cause, Cause::Fragmented);
+    assert_eq!(explain(&shown(10.5, 9.49), None).cause, Cause::Fragmented);
+    assert_eq!(explain(&shown(10.5, 9.4), None).cause, Cause::ManyContexts);
+    let enough = explain(&shown(24.06, 5.0), None);
+    assert_eq!(enough.cause, Cause::FreeEnough);
+    assert!(enough.reasons[0].contains("24.06 MiB were free"), "{enough:?}");
+}
+
+#[test]
+fn what_a_limit_leaves_and_what_all_would_come_to() {
+    let left = Shown { asked: gib(4.0), left: gib(1.25), ..Shown::by(Speaker::Vllm) };
+    let diagnosis = explain(&left, None);
+    assert_eq!(diagnosis.cause, Cause::Limit);
+    assert!(diagnosis.reasons[0].contains("leaves 1.25 GiB"), "{diagnosis:?}");
+    assert!(sets(&diagnosis).contains(&"--gpu-memory-utilization N"));
+    let all = Shown { needs: gib(10.0), limit: gib(9.5), ..Shown::by(Speaker::Other) };
+    let diagnosis = explain(&all, None);
+    assert_eq!((diagnosis.cause, diagnosis.account.needed), (Cause::Limit, gib(10.0)));
+}
+
+#[test]
+fn the_limit_to_run_with_suffices_when_the_context_and_the_rounding_are_taken_off() {
+    for (total, context) in [(24.0, None), (24.0, Some(0.3)), (141.0, Some(2.0)), (400.0, None)] {
+        let base = torch(total * 0.5, total, total * 0.3, total * 0.4, 0.0);
+        let process = context.and_then(|context| gib(total * 0.4 + context));
+        let shown = Shown { process, others: vec![other(7, total * 0.3)], ..base };
+        let diagnosis = explain(&shown, None);
+        let words =
+            sets(&diagnosis).into_iter().find_map(|set| set.strip_prefix("gpuws run --mem "));
+        let mib = words.and_then(|words| words.split_once("MiB")).unwrap().0.parse().unwrap();
+        let allocators = Bytes::from_mib(mib).saturating_sub(Bytes::from_mib(512)).0;
+        let device = shown.total.unwrap().0;
+        let share = u128::from(allocators) * 10_000 / u128::from(device);
+        let may_take = share * u128::from(device) / 10_000;
+        let needs = shown.in_use.unwrap() + shown.asked.unwrap();
+        assert!(may_take >= u128::from(needs.0), "{total} {context:?} {mib}");
+    }
 }
 
 #[test]
@@ -221,7 +282,7 @@ fn a_look_names_the_gpu_with_room_and_the_ghost() {
     let run = diagnosis
         .remedies
         .iter()
-        .find(|r| r.set.as_deref() == Some("gpuws run --mem 25GiB -- COMMAND"));
+        .find(|r| r.set.as_deref() == Some("gpuws run --mem 25120MiB -- COMMAND"));
     assert!(run.is_some_and(|run| run.why.contains("GPU 1")), "{diagnosis:?}");
     // No device here could ever hold it.
     let small = Now { devices: vec![device(0, 8.0, 8.0, None)], residents: vec![] };

@@ -41,6 +41,10 @@ pub(super) fn shown(event: &Event) -> Shown {
             .rematerialization
             .as_ref()
             .and_then(|complaint| complaint.reduced.as_ref()?.bytes),
+        needs: bytes(&event.needed),
+        left: dump.pool.filter(|pool| pool.held.is_none()).and_then(|pool| pool.available),
+        variable: (event.wording == Some(Wording::Torch29)).then_some("PYTORCH_ALLOC_CONF"),
+        room_slack: room_slack(event),
         went_on: event.wording == Some(Wording::NoFailure),
         slack: slack(event),
         ..Shown::by(speaker(event))
@@ -55,9 +59,11 @@ fn speaker(event: &Event) -> Speaker {
             Speaker::TorchWithoutSettings
         }
         (Framework::PyTorch, Some(Wording::Torch110), _) => Speaker::TorchWithSplit,
-        (Framework::PyTorch, Some(Wording::Torch21 | Wording::Torch22), Some("cuda" | "hip")) => {
-            Speaker::TorchExpandable
-        }
+        (
+            Framework::PyTorch,
+            Some(Wording::Torch21 | Wording::Torch22 | Wording::Torch29),
+            Some("cuda" | "hip"),
+        ) => Speaker::TorchExpandable,
         (Framework::PyTorch, ..) => Speaker::Torch,
         (Framework::TensorFlow, ..) => Speaker::TensorFlow,
         (Framework::Xla | Framework::Jax, ..) => Speaker::Xla,
@@ -65,7 +71,14 @@ fn speaker(event: &Event) -> Speaker {
         (Framework::Rmm, ..) => Speaker::Rmm,
         (Framework::LlamaCpp, ..) => Speaker::LlamaCpp,
         (Framework::Vllm, ..) => Speaker::Vllm,
-        (Framework::Paddle | Framework::Cuda, ..) => Speaker::Other,
+        (
+            Framework::Paddle
+            | Framework::OnnxRuntime
+            | Framework::TensorRt
+            | Framework::CudaJl
+            | Framework::Cuda,
+            ..,
+        ) => Speaker::Other,
     }
 }
 
@@ -97,4 +110,15 @@ fn slack(event: &Event) -> Bytes {
     let of_processes = event.processes.iter().map(|(_, memory)| memory.slack);
     let all = figures.into_iter().flatten().map(|figure| figure.slack).chain(of_processes);
     all.max().unwrap_or_default()
+}
+
+/// Returns the rounding of what was asked for, of what is free and of what is held unused, together.
+fn room_slack(event: &Event) -> Bytes {
+    let unused = match (&event.reserved_unallocated, &event.reserved_total) {
+        (None, Some(_)) => [&event.reserved_total, &event.allocated],
+        (None, None) => [&event.cached, &None],
+        (unused, _) => [unused, &None],
+    };
+    let figures = [&event.tried, &event.free].into_iter().chain(unused);
+    figures.flatten().map(|figure| figure.slack).sum()
 }

@@ -73,6 +73,7 @@ fn name(event: &Event) -> String {
         (Framework::PyTorch, Some(Wording::Torch110)) => "PyTorch 1.10–2.0",
         (Framework::PyTorch, Some(Wording::Torch21)) => "PyTorch 2.1",
         (Framework::PyTorch, Some(Wording::Torch22)) => "PyTorch 2.2 or later",
+        (Framework::PyTorch, Some(Wording::Torch29)) => "PyTorch 2.9 or later",
         (Framework::PyTorch, _) => "PyTorch",
         (Framework::TensorFlow, _) => "TensorFlow",
         (Framework::Xla, _) => "XLA's allocator",
@@ -83,6 +84,12 @@ fn name(event: &Event) -> String {
         (Framework::LlamaCpp, _) => "llama.cpp",
         (Framework::Vllm, _) => "vLLM",
         (Framework::Paddle, _) => "PaddlePaddle",
+        (Framework::OnnxRuntime, _) => "ONNX Runtime",
+        (Framework::TensorRt, _) => "TensorRT",
+        (Framework::CudaJl, _) => "CUDA.jl",
+        (Framework::Cuda, _) if event.backend.as_deref() == Some("xpu") => {
+            return "Level Zero".to_owned();
+        }
         (Framework::Cuda, _) if event.backend.as_deref() == Some("hip") => return "HIP".to_owned(),
         (Framework::Cuda, _) => "CUDA",
     };
@@ -102,7 +109,10 @@ fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
         request.push(format!("for a tensor [{}]{kind}{bytes}", shape.join(",")));
     }
     named(&mut request, "free on the device", &event.free);
+    named(&mut request, "all of it", &event.needed);
     named(&mut request, "may have", &event.limit);
+    let left = event.dump.pool.filter(|pool| pool.held.is_none()).and_then(|pool| pool.available);
+    request.extend(left.map(|left| format!("left of its limit {}", amount(left))));
     if let Some(complaint) = &event.rematerialization {
         request.push(format!("the program was to stay within {}", complaint.limit.text));
     }
