@@ -214,7 +214,8 @@ impl Settings {
                 self.expandable_segments = truth(value).ok_or_else(|| wrong("True or False"))?;
             }
             "roundup_power2_divisions" => {
-                *self.roundup_power2_divisions = divisions(value).ok_or_else(|| wrong(DIVISIONS))?;
+                *self.roundup_power2_divisions =
+                    divisions(value).ok_or_else(|| wrong(DIVISIONS))?;
             }
             _ if PASSED_ON.contains(&key) => {
                 self.others.insert(key.to_owned(), plain(value));
