@@ -141,16 +141,15 @@ fn uuids(
     if named.is_empty() {
         return Ok(Vec::new());
     }
-    let parts: Vec<DeviceUuid> = devices.iter().flat_map(mig_uuids).collect();
-    let part = |selector: &Selector| match selector {
-        Selector::Uuid(name) => parts.iter().find(|uuid| uuid.0 == *name).cloned(),
-        Selector::Index(_) | Selector::Bus(_) => None,
-    };
-    let mut found: Vec<DeviceUuid> = named.iter().filter_map(part).collect();
-    let named: Vec<Selector> =
-        named.iter().filter(|selector| part(selector).is_none()).cloned().collect();
-    if !named.is_empty() {
-        let devices = crate::selector::select(devices.to_vec(), &named)?;
+    let (mut found, mut whole) = (Vec::new(), Vec::new());
+    for selector in named {
+        match crate::selector::part(devices, selector)? {
+            Some(uuid) => found.push(uuid),
+            None => whole.push(selector.clone()),
+        }
+    }
+    if !whole.is_empty() {
+        let devices = crate::selector::select(devices.to_vec(), &whole)?;
         if mig {
             found.extend(devices.iter().flat_map(mig_uuids));
         }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::source::roots;
-use gpu_core::{Access, Entry, Host, ProcessHandle, ProcessInfo};
+use gpu_core::{Access, Entry, Host, Pid, ProcessHandle, ProcessInfo};
 use gpu_host::{FileLocks, LinuxHost, resolve};
 use rustix::process::geteuid;
 
@@ -10,8 +10,11 @@ use rustix::process::geteuid;
 pub(crate) enum Keepers {
     /// Programs of gpuws that are there for nothing else.
     Holders(Vec<Box<dyn ProcessHandle>>),
-    /// A run, or what is left of one.
-    Run,
+    /// The supervisor of a run, which lives, and those that it started.
+    Run(Pid),
+    /// Programs of which it is not known what they are there for: what is left of a run, another
+    /// gpuws, or whoever has a file of the lease open for writing.
+    Others(Vec<ProcessInfo>),
     /// They cannot be seen.
     Unseen,
 }
@@ -27,13 +30,17 @@ impl Keepers {
     /// When the list of processes cannot be read.
     pub(crate) fn of(entry: &Entry, locks: &FileLocks) -> Result<Keepers, Failure> {
         let caller = geteuid().as_raw();
-        let paths = locks.files(entry)?;
-        if paths.is_empty() || entry.owner != caller {
+        // To find the files costs as much as there are leases.
+        let paths = match entry.owner == caller {
+            true => locks.files(entry)?,
+            false => Vec::new(),
+        };
+        if paths.is_empty() {
             return Ok(Keepers::Unseen);
         }
         let host = LinuxHost::new(roots());
         let files = paths.iter().map(resolve).collect::<gpu_core::Result<Vec<_>>>()?;
-        let mut holders = Vec::new();
+        let (mut holders, mut others) = (Vec::new(), Vec::new());
         for holder in host.holders(&files)?.holders {
             // Whoever has ended meanwhile keeps nothing.
             let Ok(opened) = host.open(holder.process.pid) else { continue };
@@ -44,17 +51,20 @@ impl Keepers {
             if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
                 continue;
             }
-            // The root of a run's lease keeps that itself.
-            let is_run = info.key.surely_same(&entry.root) && !is_claim(&host, &info);
-            if is_run || info.uid != Ok(caller) || !is_gpuws(&*opened) {
-                return Ok(Keepers::Run);
+            if info.uid != Ok(caller) || !is_gpuws(&*opened) {
+                others.push(info);
+            } else if info.key.surely_same(&entry.root) && !is_claim(&host, &info) {
+                // The root of a run's lease keeps that itself.
+                return Ok(Keepers::Run(info.key.pid));
+            } else {
+                holders.push(opened);
             }
-            holders.push(opened);
         }
-        match holders.is_empty() {
-            true => Ok(Keepers::Unseen),
-            false => Ok(Keepers::Holders(holders)),
-        }
+        Ok(match (others.is_empty(), holders.is_empty()) {
+            (false, _) => Keepers::Others(others),
+            (true, false) => Keepers::Holders(holders),
+            (true, true) => Keepers::Unseen,
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::words;
-use gpu_core::{DeviceId, DeviceState, PciBusId};
+use gpu_core::visible::{Numbering, VisibleList};
+use gpu_core::{DeviceId, DeviceState, DeviceUuid, PciBusId};
 use std::fmt;
 use std::str::FromStr;
 
@@ -101,10 +102,41 @@ pub(crate) fn indexes(devices: &[DeviceState], asked: &[Selector]) -> Result<Vec
     asked.iter().map(find).collect()
 }
 
+/// Returns the MIG device that is named: by its UUID, by a beginning of it that no other MIG device
+/// has, or by its parts, as drivers up to R460 name it (`MIG-GPU-…/6/0`).
+///
+/// # Errors
+/// When several have a UUID that begins so.
+pub(crate) fn part(
+    devices: &[DeviceState],
+    asked: &Selector,
+) -> Result<Option<DeviceUuid>, Failure> {
+    let Selector::Uuid(name) = asked else { return Ok(None) };
+    if !name.starts_with("MIG-") {
+        return Ok(None);
+    }
+    let listed = VisibleList::parse(Some(name)).resolve(devices, Numbering::ByAddress);
+    if let Some(uuid) = listed.ok().and_then(|listed| listed.uuids().into_iter().next()) {
+        return Ok(Some(uuid));
+    }
+    let parts = devices.iter().flat_map(|device| device.mig.iter().flatten());
+    let uuids = parts.filter_map(|part| part.uuid.as_ref().ok());
+    let begun: Vec<&DeviceUuid> = uuids.filter(|uuid| uuid.0.starts_with(name)).collect();
+    match begun[..] {
+        [] => Ok(None),
+        [uuid] => Ok(Some(uuid.clone())),
+        _ => {
+            let count = words::count(begun.len(), "MIG device", "MIG devices");
+            Err(Failure::new(Exit::Usage, format!("find MIG device {name} on this machine"))
+                .with_source(format!("the UUIDs of {count} begin so"))
+                .with_hint("write more of it"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::DeviceUuid;
 
     #[test]
     fn a_device_has_three_names() {
@@ -125,5 +157,39 @@ mod tests {
         for wrong in ["", "x", "-1", "gpu-8ae3", "4294967296"] {
             assert!(wrong.parse::<Selector>().is_err(), "{wrong}");
         }
+    }
+    #[test]
+    fn a_mig_device_has_a_uuid_a_beginning_of_it_and_an_old_name() {
+        let mut info = gpu_core::DeviceInfo::unknown(DeviceId::from_index(0));
+        info.id.uuid = Ok(DeviceUuid("GPU-8ae3".into()));
+        let fault = gpu_core::Fault { kind: gpu_core::ErrorKind::TimedOut, text: String::new() };
+        let mut device = DeviceState::unanswered(info, gpu_core::Groups::NONE, &fault);
+        let absent = Err(gpu_core::Absent::NotRecorded);
+        let mig = |uuid: &str, gpu_instance| gpu_core::MigInstance {
+            index: gpu_instance,
+            uuid: Ok(DeviceUuid(uuid.into())),
+            gpu_instance: Some(gpu_instance),
+            compute_instance: Some(0),
+            memory: gpu_core::MemoryInfo { total: absent, used: absent, reserved: absent },
+        };
+        device.mig = Ok(vec![mig("MIG-41a7-b2", 6), mig("MIG-41a7", 7), mig("MIG-41b8", 8)]);
+        let part = |name: &str| {
+            let found = super::part(std::slice::from_ref(&device), &name.parse().unwrap());
+            found.map(|found| found.map(|uuid| uuid.0))
+        };
+        for (name, uuid) in [
+            ("MIG-41a7-b2", Some("MIG-41a7-b2")),
+            ("MIG-41a7", Some("MIG-41a7")),
+            ("MIG-41a7-", Some("MIG-41a7-b2")),
+            ("MIG-41b", Some("MIG-41b8")),
+            ("MIG-GPU-8ae3/8/0", Some("MIG-41b8")),
+            ("MIG-GPU-8ae3/8/1", None),
+            ("MIG-5", None),
+            ("GPU-8ae3", None),
+            ("0", None),
+        ] {
+            assert_eq!(part(name).unwrap().as_deref(), uuid, "{name}");
+        }
+        assert!(part("MIG-41a").unwrap_err().to_string().contains("MIG-41a"));
     }
 }

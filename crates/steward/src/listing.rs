@@ -6,7 +6,10 @@ use crate::offers::Beside;
 use crate::ports::Ports;
 use crate::scene::{Scene, Wants};
 use gpu_claim::Ledger;
-use gpu_core::{Bytes, DeviceId, DeviceUuid, Entry, Pid, ProcessInfo, Reading, Result, ask};
+use gpu_core::{
+    Bytes, DeviceId, DeviceUuid, Entry, LeaseId, Pid, ProcessInfo, Reading, Result, ask,
+};
+use std::collections::BTreeMap;
 
 /// All leases and everybody who waits.
 #[derive(Clone, Debug)]
@@ -76,6 +79,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
         let info = ask(|| ports.host.process(entry.root.pid)).ok()?;
         kin::is_root_of(&info, entry).then(|| Box::new(info))
     };
+    let mut used = users(&scene, &ledger.leases);
     let mut leases: Vec<Leased> = ledger
         .leases
         .iter()
@@ -87,7 +91,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
                 .map(|uuid| (uuid.clone(), scene.device(uuid).cloned()))
                 .collect(),
             root: root(entry),
-            users: users(&scene, &ledger.leases, entry),
+            users: used.remove(&(&entry.id, entry.owner)).unwrap_or_default(),
             entry: entry.clone(),
         })
         .collect();
@@ -109,23 +113,22 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     Ok(Listing { leases, queue, scene })
 }
 
-/// The processes that use the devices of a lease under it. What is used under a lease that was
-/// taken out of it is used under that one.
-fn users(scene: &Scene, leases: &[Entry], lease: &Entry) -> Vec<LeaseUser> {
-    let mut users = Vec::new();
+/// The processes that use devices under leases, by the lease and its owner. What is used under a
+/// lease that was taken out of another is used under that one.
+fn users<'e>(scene: &Scene, leases: &'e [Entry]) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
+    let mut users: BTreeMap<_, Vec<LeaseUser>> = BTreeMap::new();
     for device in scene.devices() {
         let Ok(uuid) = &device.id().uuid else { continue };
         for process in device.processes.iter().flatten() {
             let under = kin::lease_of(&scene.snapshot, process.pid, uuid, leases);
-            if under.is_some_and(|under| under.id == lease.id && under.owner == lease.owner) {
-                let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
-                users.push(LeaseUser {
-                    device: uuid.clone(),
-                    pid: process.pid,
-                    name: known.or_else(|_| process.name.clone()).ok(),
-                    memory: process.memory,
-                });
-            }
+            let Some(under) = under else { continue };
+            let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
+            users.entry((&under.id, under.owner)).or_default().push(LeaseUser {
+                device: uuid.clone(),
+                pid: process.pid,
+                name: known.or_else(|_| process.name.clone()).ok(),
+                memory: process.memory,
+            });
         }
     }
     users

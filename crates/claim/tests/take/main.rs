@@ -79,6 +79,27 @@ fn a_wait_ends_with_the_devices_of_whoever_ended() {
 }
 
 #[test]
+fn who_waited_gets_another_name_where_somebody_took_the_one_that_was_told() {
+    let made = Made::default();
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    let taken = take_while(&made, &ask(1, Wait::Ever), |_| {
+        let waiters = made.entries(EntryKind::Waiter).unwrap();
+        made.with(|world| world.spoiled = waiters.into_iter().map(|entry| entry.id).collect());
+        made.end(&id("x"));
+        ControlFlow::Continue(())
+    });
+    let taken = taken.ok().unwrap();
+    let spoiled = made.with(|world| world.spoiled.clone());
+    assert_eq!((spoiled.len(), spoiled.contains(&taken.entry.id)), (1, false));
+    assert_eq!(made.entries(EntryKind::Lease).unwrap(), [taken.entry.clone()]);
+    assert_eq!(made.waiters(), 0);
+    // Nobody knows the name of who does not wait: then the folder is at fault.
+    let own = id(&format!("own-{}", made.with(|world| world.ids) + 1));
+    made.with(|world| world.spoiled = vec![own]);
+    assert!(matches!(take_now(&made, &ask(1, Wait::No)), Err(NotTaken::Failed(_))));
+}
+
+#[test]
 fn of_two_at_one_moment_who_sees_the_other_withdraws() {
     let made = Made::default();
     made.with(|world| world.met = vec![entry("y", 1, 1, &["b"]), entry("x", 1, 1, &["a"])]);

@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) tables: u32,
     /// Somebody has the table and keeps it.
     pub(crate) is_table_kept: bool,
+    /// Names of leases that a stranger has taken.
+    pub(crate) spoiled: Vec<LeaseId>,
 }
 
 #[derive(Clone, Default)]
@@ -113,6 +115,9 @@ impl Locks for Made {
         Ok(self.with(|world| world.entries.iter().filter_map(of_kind).collect()))
     }
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        if kind == EntryKind::Lease && self.with(|world| world.spoiled.contains(&entry.id)) {
+            return Err(Error::new(ErrorKind::Io, format!("write lease '{}'", entry.id)));
+        }
         self.add(kind, entry.clone());
         if kind == EntryKind::Lease
             && let Some(met) = self.with(|world| world.met.pop())

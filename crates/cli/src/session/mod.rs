@@ -19,7 +19,6 @@ use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
-use tempfile::TempDir;
 
 /// The simulated NVML, as cargo names it.
 const LIBRARY: &str = "libnvml_sim.so";
@@ -36,7 +35,7 @@ pub(crate) fn named() -> Option<PathBuf> {
 /// A session's folder, closed to others and gone at the end: the simulated NVML under NVIDIA's
 /// names, `session.json`, and stand-ins of the device files where real processes hold them.
 pub(crate) struct Folder {
-    folder: TempDir,
+    folder: PathBuf,
     library: PathBuf,
     /// Says that it is in use, for whoever clears up after those that were killed.
     _alive: OwnedFd,
@@ -62,16 +61,17 @@ impl Folder {
             .tempdir_in(place)
             .map_err(|error| Failure::io("make a private folder", error))?;
         let alive = leftovers::begin(folder.path())?;
+        let made = Folder { folder: folder.keep(), library, _alive: alive };
         for name in NVML {
-            symlink(&library, folder.path().join(name))
+            symlink(&made.library, made.path().join(name))
                 .map_err(|error| Failure::io("link the simulated NVML", error))?;
         }
-        Ok(Folder { folder, library, _alive: alive })
+        Ok(made)
     }
 
     /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        &self.folder
     }
 
     /// Returns where the stand-in of a device file such as `/dev/nvidia0` lies; `None` for a path
@@ -105,6 +105,12 @@ impl Folder {
             path.push(before);
         }
         [("LD_LIBRARY_PATH", path), (Session::VARIABLE, self.path().as_os_str().to_owned())]
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        leftovers::remove(&self.folder);
     }
 }
 

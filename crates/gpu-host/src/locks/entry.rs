@@ -272,8 +272,20 @@ impl Published {
     ) -> Result<Self> {
         let text = write(entry)?;
         let name = format!("{}{}{}", folder.prefix, beginning(kind), entry.id);
-        let (file, stat) = make_locked(&folder, &name, &text, chance)?;
-        let (id, chance, kept) = (entry.id.clone(), chance.to_owned(), OnceCell::new());
+        let kept = match kind {
+            EntryKind::Lease => keepable(&folder, entry, chance)?,
+            EntryKind::Waiter => OnceCell::new(),
+        };
+        let (file, stat) = match make_locked(&folder, &name, &text, chance) {
+            Ok(made) => made,
+            Err(error) => {
+                if let Some((_, stat)) = kept.get() {
+                    folder.remove(&format!("{}{KEPT}{}", folder.prefix, entry.id), stat);
+                }
+                return Err(error);
+            }
+        };
+        let (id, chance) = (entry.id.clone(), chance.to_owned());
         Ok(Published { file, stat, folder, kind, id, chance, kept, left: false })
     }
 
@@ -301,6 +313,21 @@ impl Published {
             rustix::fs::futimens(kept, &times)?;
         }
         rustix::fs::futimens(&self.file, &times)
+    }
+}
+
+/// Makes the file that others can inherit, before the lease tells everybody its name: anybody could
+/// make it first from then on. The caller's own may be left from when the lease had its name before.
+fn keepable(folder: &Folder, entry: &Entry, chance: &str) -> Result<OnceCell<(OwnedFd, Stat)>> {
+    let name = format!("{}{KEPT}{}", folder.prefix, entry.id);
+    let is_own = || {
+        let stat = rustix::fs::statat(&folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw())
+    };
+    match make_locked(folder, &name, &[], chance) {
+        Ok(made) => Ok(OnceCell::from(made)),
+        Err(_) if is_own() => Ok(OnceCell::new()),
+        Err(error) => Err(error),
     }
 }
 

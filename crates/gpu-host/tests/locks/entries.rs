@@ -2,7 +2,7 @@
 
 use crate::stranger::Stranger;
 use crate::{LEASE, WAITER, entry, eventually, lease, locks};
-use gpu_core::{Clock, DeviceUuid, Locks, Pid};
+use gpu_core::{Clock, DeviceUuid, Entry, Locks, Pid};
 use gpu_host::SystemClock;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -144,6 +144,33 @@ fn a_file_of_another_user_keeps_no_lease_alive() {
 }
 
 #[test]
+fn what_is_inherited_has_its_name_before_the_lease_has() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (first, held) = lease(&locks, &["GPU-1"]);
+    let kept = |entry: &Entry| folder.path().join(format!("kept-{}", entry.id));
+    assert!(kept(&first).exists(), "nobody else can make it any more");
+    drop(held);
+    assert!(!kept(&first).exists());
+
+    // The caller's own, of a lease that had its name before.
+    let again = entry(&locks, &["GPU-1"]);
+    std::fs::write(kept(&again), "").unwrap();
+    drop(locks.publish(LEASE, &again).unwrap());
+
+    if !rustix::process::geteuid().is_root() {
+        return crate::skip("what_is_inherited_has_its_name_before_the_lease_has", "needs root");
+    }
+    let spoiled = entry(&locks, &["GPU-1"]);
+    std::fs::write(kept(&spoiled), "stranger").unwrap();
+    std::os::unix::fs::chown(kept(&spoiled), Some(crate::stranger::NOBODY), None).unwrap();
+    assert!(locks.publish(LEASE, &spoiled).is_err());
+    assert_eq!(locks.entries(LEASE).unwrap(), []);
+    assert_eq!(std::fs::read_to_string(kept(&spoiled)).unwrap(), "stranger");
+    assert_eq!((names(folder.path(), "lease-"), names(folder.path(), "new-")), (0, 0));
+}
+
+#[test]
 fn one_that_is_left_ends_with_those_who_inherited_it() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
@@ -261,5 +288,6 @@ fn everybody_reads_an_entry_whatever_the_umask() {
         })
         .collect();
     modes.sort();
-    assert_eq!(modes, [("lease".to_owned(), 0o644), ("table".to_owned(), 0o666)]);
+    let expected = [("kept-", 0o644), ("lease", 0o644), ("table", 0o666)];
+    assert_eq!(modes, expected.map(|(name, mode)| (name.to_owned(), mode)));
 }

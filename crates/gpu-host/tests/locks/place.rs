@@ -88,7 +88,8 @@ fn root_makes_the_folder_and_what_was_before_it_still_counts() {
     let (before, after) = (machine.locks(), machine.locks());
     // Nobody has taken the table yet, so nobody has made the folder.
     let (old, _held) = lease(&before, &["GPU-1"]);
-    assert_eq!(machine.names("tmp"), [format!(".gpuws-lease-{}", old.id)]);
+    let files = ["kept", "lease"].map(|kind| format!(".gpuws-{kind}-{}", old.id));
+    assert_eq!(machine.names("tmp"), files);
 
     let old_umask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let table = after.table(Duration::ZERO);
@@ -98,7 +99,8 @@ fn root_makes_the_folder_and_what_was_before_it_still_counts() {
     assert_eq!(made & 0o7777, 0o1777);
     let (new, _held) = lease(&after, &["GPU-2"]);
     assert_eq!(machine.names("run"), ["gpuws"]);
-    assert_eq!(machine.names("run/gpuws"), [format!("lease-{}", new.id), "table".to_owned()]);
+    let [kept, lease] = ["kept", "lease"].map(|kind| format!("{kind}-{}", new.id));
+    assert_eq!(machine.names("run/gpuws"), [kept, lease, "table".to_owned()]);
     for locks in [&before, &after] {
         assert_eq!(locks.entries(LEASE).unwrap(), [new.clone(), old.clone()]);
     }

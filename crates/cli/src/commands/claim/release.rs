@@ -9,7 +9,7 @@ use crate::keepers::Keepers;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::waiting::owner;
-use gpu_core::{ActToken, EntryKind, Groups, LeaseId, Locks, ProcessFault, Signal};
+use gpu_core::{ActToken, EntryKind, Groups, LeaseId, Locks, ProcessFault, ProcessInfo, Signal};
 use gpu_host::FileLocks;
 use rustix::process::geteuid;
 use std::time::Duration;
@@ -17,6 +17,9 @@ use std::time::Duration;
 /// A holder ends at once; a machine that is busy may let it wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// So many programs are named.
+const NAMED: usize = 4;
 
 /// Ends the programs that keep a lease of the caller, and sees that it is gone.
 ///
@@ -52,10 +55,17 @@ pub(super) fn run(
     }
     let holders = match Keepers::of(lease, locks)? {
         Keepers::Holders(holders) => holders,
-        Keepers::Run => {
+        Keepers::Run(supervisor) => {
             return Err(refused(Exit::Usage)
                 .with_source("it is a run's, and ends with that")
-                .with_hint(format!("kill {} ends the run", lease.root.pid)));
+                .with_hint(format!("kill {supervisor} ends the run")));
+        }
+        Keepers::Others(others) => {
+            let who =
+                format!("it is kept by {}, which this gpuws did not start", programs(&others));
+            return Err(refused(Exit::Usage).with_source(who).with_hint(
+                "it ends with the last program that keeps it; look at each before you end it",
+            ));
         }
         Keepers::Unseen => {
             return Err(refused(Exit::CannotObserve)
@@ -95,4 +105,18 @@ pub(super) fn run(
     let what = if indexes.is_empty() { String::new() } else { format!(": {}", gpus(&indexes)) };
     screen.print(&Line::new().plain(format_args!("released lease {id}{what}")))?;
     Ok(Exit::Done)
+}
+
+/// `4711 python and 4712 sh`, and how many more.
+fn programs(processes: &[ProcessInfo]) -> String {
+    let name = |info: &ProcessInfo| format!("{} {}", info.key.pid, info.name);
+    let mut names: Vec<String> = processes.iter().take(NAMED).map(name).collect();
+    if processes.len() > NAMED {
+        names.push(format!("{} more", processes.len() - NAMED));
+    }
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
