@@ -7,6 +7,10 @@ use crate::trace::{Action, DeviceTrace, Stacks};
 use gpu_core::Bytes;
 use std::collections::HashMap;
 
+/// How many streams a job may use, each pool counted apart: an allocator keeps free blocks for each,
+/// and PyTorch's own pools of streams have 96.
+const MOST_STREAMS: usize = 1 << 10;
+
 /// Something that a job does, or that its recording shows of its allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -205,12 +209,15 @@ struct Reading {
 
 impl Reading {
     fn stream(&mut self, stream: u64, pool: (u64, u64)) -> Result<u16, WorkloadError> {
-        let next = u16::try_from(self.streams.len())
-            .map_err(|_| WorkloadError::TooMany { what: "streams", most: 1 << 16 })?;
+        let next = self.streams.len();
+        if next == MOST_STREAMS && !self.streams.contains_key(&(stream, pool)) {
+            let most = MOST_STREAMS as u64;
+            return Err(WorkloadError::TooMany { what: "streams", most });
+        }
         Ok(*self.streams.entry((stream, pool)).or_insert_with(|| {
             self.workload.streams.push(Stream(stream));
             self.workload.pools.push(pool);
-            next
+            next as u16
         }))
     }
 
@@ -471,6 +478,18 @@ mod tests {
 
         let (whole, ended) = of(&trace(&begun[..3])).expect("it is consistent").granted();
         assert_eq!((kinds(&whole).len(), ended), (2, None));
+    }
+
+    #[test]
+    fn a_flood_of_streams_is_refused() {
+        let mut flood = trace(&vec![(Action::Alloc, 0, 1); MOST_STREAMS + 1]);
+        for (number, event) in flood.events.iter_mut().enumerate() {
+            (event.stream, event.address) = (number as u64, number as u64 * 512);
+        }
+        let error = of(&flood).expect_err("there are too many");
+        assert_eq!(error, WorkloadError::TooMany { what: "streams", most: 1024 });
+        flood.events.pop();
+        assert!(of(&flood).is_ok());
     }
 
     #[test]
