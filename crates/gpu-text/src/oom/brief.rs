@@ -206,7 +206,7 @@ fn buffer_of_size(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
         return Some(());
     }
     let mut event = Event::new(Framework::LlamaCpp, passage.line);
-    event.tried = Some(Figure::of_bytes(size.to_string(), size));
+    event.tried = Some(Figure::of_bytes(format!("{size} bytes"), size));
     event.gpu = Some(buffer.gpu);
     event.backend = buffer.backend.map(str::to_owned);
     reader.add(event);

@@ -49,7 +49,7 @@ impl Figure {
         };
         Figure::at_start(text).filter(has_unit).or_else(|| {
             let (bytes, rest) = integer(text)?;
-            Some((Figure::of_bytes(bytes.to_string(), bytes), rest))
+            Some((Figure::of_bytes(format!("{bytes} bytes"), bytes), rest))
         })
     }
 

@@ -37,26 +37,48 @@ impl Flat {
 /// escapes of line breaks in quoted text are left out.
 pub(super) fn flatten(text: &Text) -> Flat {
     let mut flat = Flat { text: String::with_capacity(text.as_str().len()), lines: Vec::new() };
+    let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::of).collect();
+    // Processes that write at once write a line each in turn.
+    for together in lines.chunk_by_mut(|a, b| a.label.is_some() && b.label.is_some()) {
+        together.sort_by_key(|line| line.label);
+    }
     let mut width = 0;
-    for (number, raw) in text.lines() {
-        let line = without_prefix(raw);
-        if line.is_empty() {
-            continue;
-        }
+    for Line { number, width: own, line, .. } in lines {
         let goes_on = width >= wrap::LEAST_WIDTH && wrap::is_within_word(&flat.text, line);
         if !flat.text.is_empty() && !goes_on {
             blank(&mut flat.text);
         }
         flat.lines.push((flat.text.len(), number));
         push(&mut flat, line, number);
-        width = raw.chars().count();
+        width = own;
     }
     flat
 }
 
-/// Leaves out what quotes, comments, tables and launchers put before a line.
-fn without_prefix(line: &str) -> &str {
+/// A line of a log.
+struct Line<'a> {
+    number: usize,
+    /// How many characters it has in the log.
+    width: usize,
+    /// Which of several processes wrote it, where a launcher says so.
+    label: Option<&'a str>,
+    /// What is left of it without what stands before every line.
+    line: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line; an empty one is none.
+    fn of((number, raw): (usize, &'a str)) -> Option<Self> {
+        let (label, line) = without_prefix(raw);
+        (!line.is_empty()).then(|| Line { number, width: raw.chars().count(), label, line })
+    }
+}
+
+/// Leaves out what quotes, comments, tables and launchers put before a line, and returns the
+/// launcher's label.
+fn without_prefix(line: &str) -> (Option<&str>, &str) {
     const BARS: [char; 3] = ['|', '\u{2502}', '\u{2503}'];
+    let mut label = None;
     let mut line = line.trim();
     if line.starts_with(BARS) {
         // The other side of a panel.
@@ -64,27 +86,33 @@ fn without_prefix(line: &str) -> &str {
     }
     loop {
         let bare = line.trim_start_matches(['>', '#', '|', '\u{2502}', '\u{2503}', ' ', '\t']);
-        let bare = without_rank(bare).or_else(|| without_label(bare)).unwrap_or(bare);
-        let bare = without_stamp(bare).unwrap_or(bare);
+        let labelled = without_rank(bare).or_else(|| without_task(bare));
+        let bare = match labelled {
+            Some((of, rest)) => {
+                label = Some(of);
+                rest
+            }
+            None => without_stamp(bare).unwrap_or(bare),
+        };
         if bare.len() == line.len() {
-            return line;
+            return (label, line);
         }
         line = bare;
     }
 }
 
 /// Takes off `[rank0]:`, as torchrun puts it before every line.
-fn without_rank(line: &str) -> Option<&str> {
+fn without_rank(line: &str) -> Option<(&str, &str)> {
     let (inside, rest) = line.strip_prefix('[')?.split_once("]:")?;
     let is_rank = inside.strip_prefix("rank").or_else(|| inside.strip_prefix("default"))?;
-    is_rank.bytes().all(|byte| byte.is_ascii_digit()).then_some(rest)
+    is_rank.bytes().all(|byte| byte.is_ascii_digit()).then_some((inside, rest))
 }
 
 /// Takes off `0: `, as `srun --label` puts the task before every line.
-fn without_label(line: &str) -> Option<&str> {
+fn without_task(line: &str) -> Option<(&str, &str)> {
     let (task, rest) = line.split_once(": ")?;
     let is_task = (1..=5).contains(&task.len()) && task.bytes().all(|byte| byte.is_ascii_digit());
-    is_task.then_some(rest)
+    is_task.then_some((task, rest))
 }
 
 /// Takes off `2024-01-31T12:00:00.000000000Z stderr F `, as containers put it before every line.

@@ -94,6 +94,23 @@ fn the_message_is_the_same_in_panels_behind_labels_and_broken_at_the_edge() {
 }
 
 #[test]
+fn what_several_processes_write_at_once_is_told_apart_by_their_labels() {
+    let other = TORCH_2.replace("GPU 2", "GPU 5").replace("3.25 GiB", "3.50 GiB");
+    let rows = |text: &str| {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        words.chunks(9).map(|row| row.join(" ")).collect::<Vec<_>>()
+    };
+    for (first, second) in [("0: ", "1: "), ("[rank0]: ", "[rank1]: ")] {
+        let pairs = rows(TORCH_2).into_iter().zip(rows(&other));
+        let log: String = pairs.map(|(a, b)| format!("{first}{a}\n{second}{b}\n")).collect();
+        let mut found = all(&log);
+        found.iter_mut().for_each(|event| event.line = 0);
+        let want = [one(TORCH_2), one(&other)].map(|event| Event { line: 0, ..event });
+        assert_eq!(found, want, "{log}");
+    }
+}
+
+#[test]
 fn a_dump_is_the_same_wrapped_at_the_edge() {
     let want = Event { line: 0, ..one(DUMP) };
     let wrapped = |line: &str| {

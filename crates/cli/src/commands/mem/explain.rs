@@ -1,11 +1,11 @@
 //! `gpuws mem explain`: what a message about memory that ran out says, why it came, what to set.
 
 mod figures;
+mod log;
 pub(super) mod machine;
 mod page;
 
 use crate::args::{ExplainArgs, Global};
-use crate::commands::parse;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
@@ -22,7 +22,12 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let report = oom::read(&parse::read(&args.file)?);
+    let log = log::read(&args.file)?;
+    let mut report = oom::read(&log.bytes);
+    report.is_cut |= log.lines_before > 0;
+    for event in &mut report.events {
+        event.line += log.lines_before;
+    }
     let none = report.events.is_empty();
     let look = if none || args.no_live { None } else { machine::look(global)? };
     let now = look.as_ref().map(machine::now);
@@ -67,7 +72,7 @@ fn show(
         screen.print(&Line::new().dim(format!("{more}; --json has all")))?;
     }
     if report.is_cut {
-        screen.print(&Line::new().dim("the log goes on beyond what is read"))?;
+        screen.print(&Line::new().dim("the log has more than was read"))?;
     }
     Ok(())
 }

@@ -1,0 +1,77 @@
+//! A log of any length: its end is kept, where the message about memory stands.
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// At least so many of the last bytes are kept, and at most twice as many held.
+const KEPT: usize = 64 << 20;
+
+/// More than this is not read through.
+const MOST: u64 = 16 << 30;
+
+/// The end of a log.
+pub(super) struct Log {
+    pub(super) bytes: Vec<u8>,
+    /// How many lines before it were left out.
+    pub(super) lines_before: usize,
+}
+
+/// Reads a file, or standard input for `-`.
+pub(super) fn read(path: &Path) -> Result<Log, Failure> {
+    let what = || format!("read '{}'", path.display());
+    let log = if path.as_os_str() == "-" {
+        end(io::stdin().lock(), KEPT, MOST)
+    } else {
+        File::open(path).and_then(|file| end(file, KEPT, MOST))
+    };
+    log.map_err(|error| Failure::io(what(), error))?.ok_or_else(|| {
+        Failure::new(Exit::Usage, what())
+            .with_source(format!("it is larger than {} GiB", MOST >> 30))
+            .with_hint("tail -c 60M LOG | gpuws mem explain -")
+    })
+}
+
+/// Reads to the end and keeps the last bytes; `None` where there are more than `most`.
+fn end(mut from: impl Read, kept: usize, most: u64) -> io::Result<Option<Log>> {
+    let mut log = Log { bytes: Vec::new(), lines_before: 0 };
+    let mut all = 0;
+    loop {
+        let room = kept.saturating_mul(2).saturating_sub(log.bytes.len());
+        let more = from.by_ref().take(room as u64).read_to_end(&mut log.bytes)?;
+        all += more as u64;
+        if more < room {
+            return Ok(Some(log));
+        }
+        if all > most {
+            return Ok(None);
+        }
+        let dropped = log.bytes.drain(..log.bytes.len().saturating_sub(kept));
+        log.lines_before += dropped.filter(|byte| *byte == b'\n').count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_kept_with_the_number_of_the_lines_before() {
+        let text: String = (0..1000).map(|line| format!("line {line}\n")).collect();
+        for kept in [1, 7, 100, 1000, 10_000, 100_000] {
+            let log = end(text.as_bytes(), kept, 1 << 20).unwrap().unwrap();
+            assert!(text.as_bytes().ends_with(&log.bytes) && log.bytes.len() <= 2 * kept);
+            assert!(log.bytes.len() >= kept.min(text.len()), "{kept}");
+            let here = log.bytes.iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!(log.lines_before + here, 1000, "{kept}");
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_refused() {
+        assert!(end(io::repeat(b'x'), 10, 1000).unwrap().is_none());
+        assert_eq!(end(io::empty(), 10, 1000).unwrap().unwrap().bytes, b"");
+    }
+}
