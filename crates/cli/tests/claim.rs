@@ -47,6 +47,29 @@ fn a_lease_of_a_run_is_not_given_back_but_by_its_end() {
 }
 
 #[test]
+fn who_keeps_a_lease_that_no_gpuws_holds_is_named_and_nobody_else() {
+    let output = script(
+        "twelve-gpus",
+        "GPUWS_CLAIMS=$PWD/claims; export GPUWS_CLAIMS; mkdir claims\n\
+         id() { leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4; }\n\
+         sleep 300 & shell=$!\n\
+         \"$0\" claim --gpu 6 --export --for $shell > /dev/null; lease=$(id)\n\
+         sh -c 'exec 9>> \"claims/lease-$1\"; touch opened; exec sleep 301' sh $lease & other=$!\n\
+         until_so test -e opened; \"$0\" claim --release $lease 2> refused; echo $?\n\
+         grep -c \"kept by $other sleep,\" refused; grep -c \"$shell\" refused\n\
+         kill $other; wait $other; \"$0\" claim --release $lease > /dev/null; echo $?\n\
+         kill $shell; wait $shell\n\
+         \"$0\" run --gpu 7 --on-death keep -- sh -c 'touch runs; exec sleep 300' & front=$!\n\
+         until_so test -e runs; lease=$(id)\n\
+         root=$(leases | grep -o '\"pid\":[0-9]*' | head -1 | cut -d: -f2); kill -9 $root\n\
+         wait $front; \"$0\" claim --release $lease 2> left; echo $?\n\
+         job=$(sed -n 's/.*kept by \\([0-9]*\\) sleep.*/\\1/p' left); kill $job; echo $?\n\
+         grep -c \"kill $root\" left",
+    );
+    assert_eq!(out(&output), "2\n1\n0\n0\n2\n0\n0\n", "{output:?}");
+}
+
+#[test]
 fn what_others_were_taken_out_of_is_not_given_back_before_them() {
     let output = script(
         "twelve-gpus",

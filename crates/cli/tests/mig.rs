@@ -38,13 +38,18 @@ mig_enabled = false
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB` is a program that uses
 /// so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
 fn script(machine: &str, script: &str) -> Output {
+    script_with(&[machine], script)
+}
+
+/// As [`script`], in a session of these words.
+fn script_with(session: &[&str], script: &str) -> Output {
     let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1; }\n\
                  until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
                  sleep 0.05; done; }\n\
                  visible() { \"$0\" run \"$@\" -- sh -c 'echo $CUDA_VISIBLE_DEVICES'; }\n\
                  shows() { \"$0\" status --json | tr -d ' \\n' | grep -q \"$1\"; }\n";
     let mut command = Command::new(GPUWS);
-    command.args(["sim", machine, "--live", "--", "sh", "-c"]);
+    command.arg("sim").args(session).args(["--live", "--", "sh", "-c"]);
     command.arg(format!("{begin}{script}")).arg(GPUWS);
     for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
         command.env_remove(name);
@@ -104,6 +109,48 @@ fn a_lease_is_on_one_part_alone() {
     let told = told(&output);
     assert!(told.contains("MIG-a of GPU 0: leased by"), "{told}");
     assert!(told.contains("GPU 0: is divided by MIG; --mig takes a part of one"), "{told}");
+}
+
+#[test]
+fn a_part_is_named_by_a_beginning_of_its_uuid_or_by_its_old_name() {
+    let output = script(
+        "mig-a100",
+        "\"$0\" status --json | tr -d ' \\n' > all\n\
+         mig=$(grep -o 'MIG-[0-9a-f-]*' all | tail -1); visible --gpu \"${mig%-*}\"; echo $mig\n\
+         visible --gpu MIG-; echo $?; visible --gpu MIG-zz; echo $?",
+    );
+    let said = out(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [taken, named, several, none] = lines[..] else { panic!("{output:?}") };
+    assert!(named.starts_with("MIG-") && taken == named, "{output:?}");
+    assert_eq!((several, none), ("2", "2"), "{output:?}");
+    assert!(told(&output).contains("begin so"), "{output:?}");
+    let old = "MIG-GPU-whole/1/0";
+    let output = script_divided(&format!("visible --gpu {old}; echo $?"));
+    assert_eq!(out(&output), "2\n", "it has no parts: {output:?}");
+}
+
+#[test]
+fn a_device_whose_mode_is_not_told_is_not_granted_while_a_part_of_it_is_leased() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("divided");
+    std::fs::create_dir(&machine).unwrap();
+    std::fs::write(machine.join("machine.toml"), DIVIDED).unwrap();
+    let machine = machine.to_str().unwrap();
+    let fault = "\"$0\" sim --fault nvmlDeviceGetMigMode=999 --live \"$MACHINE\" --";
+    let output = script(
+        machine,
+        &format!(
+            "MACHINE={machine}; GPUWS_CLAIMS=$PWD; export GPUWS_CLAIMS\n\
+             \"$0\" run --gpu MIG-a -- sh -c 'echo > runs; sleep 300' & held=$!\n\
+             until_so test -e runs; grep -o '\"parts_of\":\\[\"GPU-[^]]*' lease-* | wc -l\n\
+             {fault} \"$0\" run --no-wait --accept-used -- true; echo $?\n\
+             {fault} \"$0\" run --no-wait --gpu 0 --mem 1GiB -- true; echo $?\n\
+             kill $held; wait $held",
+        ),
+    );
+    assert_eq!(out(&output), "1\n2\n2\n", "{output:?}");
+    assert!(told(&output).contains("tell whether MIG divides it"), "{output:?}");
 }
 
 #[test]

@@ -397,3 +397,27 @@ fn what_a_killed_session_left_is_removed_by_the_next_once_nobody_uses_it() {
     }
     panic!("{} is still there", session.display());
 }
+
+#[test]
+fn a_copy_of_a_session_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let run = |script: &str| {
+        let mut command = command(&["sim", "labbox", "--", "sh", "-c", script]);
+        command.env("XDG_RUNTIME_DIR", place.path()).output().unwrap()
+    };
+    let output = run("cp -r $GPUWS_SIM_SESSION $XDG_RUNTIME_DIR/gpuws-sim-saved");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(run("true").status.code(), Some(0));
+    let left: Vec<_> = fs::read_dir(place.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].path().join("session.json").exists(), "{left:?}");
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_no_hindrance() {
+    let own = env!("CARGO_BIN_EXE_gpuws");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 90; exec \"$0\" sim labbox -- echo ran", own]);
+    let output = shell.env_remove("GPUWS_SIM_SESSION").output().unwrap();
+    assert_eq!(text(&output.stdout), "ran\n", "{output:?}");
+}
