@@ -22,6 +22,7 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid) -> usiz
         claim: Claim::whole(1),
         root: ProcessKey { pid: Pid(std::process::id()), start: None },
         within: None,
+        parts_of: Vec::new(),
         command: "bench".to_owned(),
         wait: Wait::No,
         beside_safe_gpu: false,

@@ -52,6 +52,7 @@ fn main() {
             claim: claim(&mut chance, &devices),
             root: own.key,
             within: None,
+            parts_of: Vec::new(),
             command: "contender".to_owned(),
             // Those in the queue keep each other from meeting; the others meet.
             wait: match chance.below(if locks.excludes { 10 } else { 2 }) {

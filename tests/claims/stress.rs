@@ -120,6 +120,7 @@ impl Stage {
             claim: gpu_core::Claim::whole(DEVICES),
             root: ProcessKey { pid: Pid(std::process::id()), start: None },
             within: None,
+            parts_of: Vec::new(),
             command: "everything".to_owned(),
             wait: Wait::No,
             beside_safe_gpu: false,
