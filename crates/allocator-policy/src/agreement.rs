@@ -4,7 +4,7 @@ use crate::caching::{Adopted, Caching, Misfit, Settings};
 use crate::policy::Allocation;
 use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable, kind_of_pages, page_of};
 use crate::replay::{Level, Outcome, Replay, Witness};
-use crate::trace::{Action, DeviceTrace, Event, Segment, SegmentKind};
+use crate::trace::{Action, DeviceTrace, Event, Segment};
 use crate::workload::{Step, StepKind, Workload};
 use gpu_core::{Bytes, Error, Region};
 use serde::Serialize;
@@ -67,6 +67,12 @@ pub fn compare(
 ) -> Result<Agreement, CompareError> {
     if trace.segments.is_none() {
         return Err(incomparable("it does not tell which regions were held").into());
+    }
+    let expandable = workload.start.segments.iter().any(|segment| segment.expandable);
+    if (expandable || settings.expandable_segments())
+        && settings.large_segment_size() != Settings::default().large_segment_size()
+    {
+        return Err(incomparable("its expandable segments have pages of another size").into());
     }
     if settings.per_process_memory_fraction().is_some() && trace.total.is_none() {
         return Err(
