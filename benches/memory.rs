@@ -15,6 +15,7 @@ use gpu_allocator_policy::{
 use gpu_core::Bytes;
 use offset_allocator::Allocator;
 use std::hint::black_box;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -88,7 +89,8 @@ fn made(events: usize) -> Job {
 
 fn job() -> Job {
     recorded().unwrap_or_else(|| {
-        eprintln!("skipped: GPUWS_TRACES names no folder of real snapshots; a made job instead");
+        let why = "skipped: GPUWS_TRACES names no folder of real snapshots; a made job instead";
+        writeln!(std::io::stderr(), "{why}").expect("stderr can be written");
         made(20_000)
     })
 }

@@ -215,6 +215,8 @@ fn inherited(heir: &Heir) -> ExitCode {
     if let Some(mut orphans) = heir.orphans().expect("they can be looked for") {
         let own = LinuxHost::new(roots()).own_line().expect("this process is there")[0];
         with_ports(|ports, token| {
+            let Ports { backend, host, clock, journal, .. } = *ports;
+            let ports = gpu_reaper::Ports { backend, host, clock, journal };
             let grace = Duration::from_secs(1);
             take_over(&mut orphans, own, ports, token, grace, &mut |_| ControlFlow::Continue(()))
         });
