@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const LOGS: [&str; 5] = ["too-big", "fragmented", "somebody-else", "tensorflow", "others"];
+const LOGS: [&str; 6] =
+    ["too-big", "fragmented", "somebody-else", "tensorflow", "others", "programs"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/oom")

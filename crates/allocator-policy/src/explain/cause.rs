@@ -142,7 +142,6 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
     let lacking = amount(account.lacking.unwrap_or_default());
     let after_cache = amount(account.lacking_after_cache.unwrap_or_default());
     let total = shown.total.unwrap_or_default();
-    let unused = shown.unused.unwrap_or_default();
     match cause {
         Cause::LargerThanDevice => said.push(format!(
             "It asks for {} at once, more than the {} of the whole device; no setting helps.",
@@ -184,7 +183,11 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
         Cause::NotTold => said.push(not_told(shown, account)),
     }
     let of_cache = matches!(cause, Cause::OtherProcesses | Cause::ManyContexts | Cause::TooBig);
-    if of_cache && account.lacking.is_some() && shown.speaker.is_torch() {
+    if of_cache
+        && account.lacking.is_some()
+        && shown.speaker.is_torch()
+        && let Some(unused) = shown.unused
+    {
         said.push(match unused {
             Bytes(0) => "Nothing is cached, so emptying the cache gives nothing.".to_owned(),
             unused => format!(

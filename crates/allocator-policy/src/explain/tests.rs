@@ -109,6 +109,14 @@ fn a_setting_is_recommended_to_versions_that_know_it() {
 }
 
 #[test]
+fn of_a_cache_that_the_message_does_not_tell_nothing_is_said() {
+    let told = Shown { process: gib(18.3), ..torch(6.0, 24.0, 5.2, 18.0, 0.0) };
+    let says = |shown: &Shown| explain(shown, None).reasons.iter().any(|r| r.contains("cache"));
+    assert!(says(&told));
+    assert!(!says(&Shown { unused: None, ..told }));
+}
+
+#[test]
 fn the_variable_is_the_one_that_the_message_names() {
     let shown = Shown { variable: Some("PYTORCH_ALLOC_CONF"), ..torch(2.0, 24.0, 1.5, 20.0, 1.5) };
     assert_eq!(sets(&explain(&shown, None))[0], "PYTORCH_ALLOC_CONF=expandable_segments:True");
