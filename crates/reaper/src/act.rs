@@ -1,4 +1,4 @@
-//! The sender of signals; [`sweep`](crate::sweep) is the other one.
+//! The sender of signals; [`sweep`](crate::sweep) is the other one, and lets a tree be felled.
 
 use crate::audit;
 use crate::guard::Guard;
