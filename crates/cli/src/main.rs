@@ -6,6 +6,7 @@
 //! alone asks for the token to act.
 
 mod args;
+mod bare;
 mod blockers;
 mod claiming;
 mod commands;

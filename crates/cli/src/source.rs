@@ -3,6 +3,7 @@
 //! session and no others.
 
 use crate::args::{Global, Looks, shell_word};
+use crate::bare::NoDevices;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::session::{self, SessionDevices, SessionHost};
@@ -103,6 +104,19 @@ impl Source {
         match &global.sim {
             Some(machine) => Ok(Source::simulated(Simulation::named(machine)?)),
             None => Source::live(global, prepare),
+        }
+    }
+
+    /// Returns the processes of this machine, without a device.
+    pub(crate) fn bare() -> Self {
+        Source {
+            backend: Box::new(NoDevices),
+            host: Box::new(LinuxHost::new(roots())),
+            clock: Arc::new(SystemClock::new()),
+            simulation: None,
+            session: None,
+            can_end_processes: true,
+            nowhere: OnceCell::new(),
         }
     }
 

@@ -154,6 +154,20 @@ fn a_log_that_cannot_be_opened_keeps_nobody_alive() {
     assert!(told.contains("the audit log has not all of it: failed to open journal"), "{told}");
 }
 
+#[test]
+fn a_machine_that_cannot_be_opened_keeps_nobody_alive() {
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "{START}start end; mv $GPUWS_SIM_SESSION aside; kill -KILL $supervisor\n\
+             wait $front; echo $?; gone && echo gone; mv aside $GPUWS_SIM_SESSION\n\
+             \"$0\" run --gpu 7 --timeout 20s -- echo free"
+        ),
+    );
+    assert_eq!(out(&output), "137\ngone\nfree\n", "{output:?}");
+    assert!(told(&output).contains("3 processes ended"), "{output:?}");
+}
+
 /// Forks, ends the parent, and leaves group and session, again and again for half a minute.
 const CHAIN: &str = "import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

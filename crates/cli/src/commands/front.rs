@@ -9,13 +9,14 @@
 
 use super::run::is_there;
 use crate::args::{Global, RunArgs};
+use crate::bare::NoJournal;
 use crate::claiming;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{Source, roots};
 use crate::terminal::Line;
 use crate::words;
-use gpu_core::{ActToken, Ending, ErrorKind, Job, Journal, ProcessKey};
+use gpu_core::{ActToken, Ending, Job, Journal, ProcessKey};
 use gpu_host::supervise::{Front, Stands, parse_words};
 use gpu_reaper::Outcome;
 use gpu_steward::{OnDeath, TakenOver, take_over};
@@ -104,9 +105,14 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
         return Ok(());
     }
     tell(global, "the supervisor was killed; what it ran is ended");
-    let source = Source::open(global)?;
-    // Who started a job ends it, whatever can be written about that.
-    let journal = source.journal().unwrap_or_else(|failure| Box::new(Unopened::new(&failure)));
+    // Who started a job ends it, whatever can be asked of its devices and written about that.
+    let (source, journal) = match Source::open(global) {
+        Ok(source) => {
+            let journal = source.journal().unwrap_or_else(|why| Box::new(NoJournal::new(&why)));
+            (source, journal)
+        }
+        Err(why) => (Source::bare(), Box::new(NoJournal::new(&why)) as Box<dyn Journal>),
+    };
     let ports = source.ports(&*journal);
     let root = source.host.own_line()?.first().copied();
     let root = root.ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
@@ -130,23 +136,6 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
         tell(global, "mind: the devices stay leased as long as somebody of them lives");
     }
     Ok(())
-}
-
-/// The audit log where it cannot be opened.
-struct Unopened(String);
-
-impl Unopened {
-    fn new(why: &Failure) -> Self {
-        let text = why.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        Unopened(line.trim_start_matches("gpuws: failed to ").to_owned())
-    }
-}
-
-impl Journal for Unopened {
-    fn append(&self, _: &str) -> gpu_core::Result<()> {
-        Err(gpu_core::Error::new(ErrorKind::Io, self.0.clone()))
-    }
 }
 
 /// Says something in a line of its own; nobody is helped by a failure to say it.
