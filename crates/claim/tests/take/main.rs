@@ -91,7 +91,7 @@ fn who_waited_gets_another_name_where_somebody_took_the_one_that_was_told() {
     let taken = taken.ok().unwrap();
     let spoiled = made.with(|world| world.spoiled.clone());
     assert_eq!((spoiled.len(), spoiled.contains(&taken.entry.id)), (1, false));
-    assert_eq!(made.entries(EntryKind::Lease).unwrap(), [taken.entry.clone()]);
+    assert_eq!(made.entries(EntryKind::Lease).unwrap(), std::slice::from_ref(&taken.entry));
     assert_eq!(made.waiters(), 0);
     // Nobody knows the name of who does not wait: then the folder is at fault.
     let own = id(&format!("own-{}", made.with(|world| world.ids) + 1));
