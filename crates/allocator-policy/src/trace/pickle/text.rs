@@ -14,9 +14,8 @@ pub(super) fn float(line: &[u8]) -> Option<f64> {
     std::str::from_utf8(line).ok()?.trim_ascii().parse().ok()
 }
 
-/// Undoes the escapes of a text as `UNICODE` has it: Latin-1 with `\u` and four, `\U` and eight hexadecimal
-/// digits.
-/// Half a surrogate pair, which is no character, becomes U+FFFD.
+/// Undoes the escapes of a text as `UNICODE` has it: Latin-1 with `\u` and four, `\U` and eight
+/// hexadecimal digits. Half a surrogate pair, which is no character, becomes U+FFFD.
 pub(super) fn raw_unicode(line: &[u8]) -> Option<Box<[u8]>> {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
