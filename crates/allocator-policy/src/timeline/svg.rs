@@ -26,28 +26,10 @@ pub(super) fn escape(text: &str, most: usize) -> String {
     safe
 }
 
-/// Tells whether a character acts instead of being shown: controls, line and paragraph separators,
-/// Unicode's format characters, and what is no character.
+/// Tells whether a character must not be in a picture: it acts instead of being shown, or is none.
 fn is_harmful(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}'
-                | '\u{600}'..='\u{605}'
-                | '\u{61c}'
-                | '\u{6dd}'
-                | '\u{70f}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{fdd0}'..='\u{fdef}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{ffff}'
-                | '\u{1bca0}'..='\u{1bca3}'
-                | '\u{1d173}'..='\u{1d17a}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
+    gpu_core::acts(character)
+        || matches!(character, '\u{fdd0}'..='\u{fdef}' | '\u{fff9}'..='\u{ffff}')
         || u32::from(character) & 0xfffe == 0xfffe
 }
 

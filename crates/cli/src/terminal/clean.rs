@@ -1,5 +1,6 @@
 //! Text from outside made harmless.
 
+use gpu_core::acts;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -7,7 +8,7 @@ use std::fmt::Write;
 /// show text in another order than it has: `\n`, `\x1b`, `\u{202e}`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     let printable = |byte: u8| matches!(byte, b' '..=b'~');
-    if text.bytes().all(printable) || !text.contains(is_harmful) {
+    if text.bytes().all(printable) || !text.contains(acts) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
@@ -16,7 +17,7 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
             '\n' => safe.push_str("\\n"),
             '\t' => safe.push_str("\\t"),
             '\r' => safe.push_str("\\r"),
-            c if !is_harmful(c) => safe.push(c),
+            c if !acts(c) => safe.push(c),
             c if c.is_ascii() => {
                 let _ = write!(safe, "\\x{:02x}", u32::from(c));
             }
@@ -26,30 +27,6 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
-}
-
-/// Tells whether a character acts instead of being shown: controls (C0, DEL, C1), line and
-/// paragraph separators, and Unicode's format characters, among them those that override the
-/// direction of text, take no space, or hide text in tags.
-pub(crate) fn is_harmful(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}'
-                | '\u{600}'..='\u{605}'
-                | '\u{61c}'
-                | '\u{6dd}'
-                | '\u{70f}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{1bca0}'..='\u{1bca3}'
-                | '\u{1d173}'..='\u{1d17a}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! JSON that is harmless on a terminal too.
 
-use super::clean::is_harmful;
+use gpu_core::acts;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     // Kept together, so that a reader never sees a part of an object that then fails.
     let mut bytes = Vec::new();
-    let harmless = Harmless { inner: PrettyFormatter::new(), escapes: is_harmful };
+    let harmless = Harmless { inner: PrettyFormatter::new(), escapes: acts };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, harmless))?;
     bytes.push(b'\n');
     out.write_all(&bytes)
