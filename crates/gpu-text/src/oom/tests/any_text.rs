@@ -1,0 +1,60 @@
+//! What holds for any text.
+
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn the_bounds_hold() {
+    let many: String =
+        (0..1500).map(|n| format!("CUDA out of memory. Tried to allocate {n}.00 MiB.\n")).collect();
+    let report = read(many.as_bytes());
+    assert_eq!((report.events.len(), report.is_cut), (MAX_EVENTS, true));
+    let long = format!(
+        "{}CUDA out of memory. Tried to allocate 2.00 GiB.{}",
+        "x".repeat(1 << 20),
+        " y".repeat(1 << 20)
+    );
+    assert_eq!(text(&one(&long).tried), "2.00 GiB");
+    let digits = format!("Tried to allocate {} GiB", "9".repeat(1 << 20));
+    assert_eq!(all(&digits), []);
+    let again = TORCH_2.repeat(2_000);
+    assert_eq!(one(&again).times, 2_000);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_give_the_same_bounded_report(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let report = read(&bytes);
+        prop_assert!(report.events.len() <= bytes.len());
+        prop_assert_eq!(read(&bytes), report);
+    }
+
+    #[test]
+    fn pieces_of_messages_in_any_order_are_safe(
+        pieces in prop::collection::vec((0usize..4, 0usize..3000, 0usize..400), 0..12),
+    ) {
+        let sources = [TORCH_2, DUMP, "RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes (total", "(\u{e9}\u{20ac} 9.9.9 GiB * \\n"];
+        let log: String = pieces
+            .iter()
+            .filter_map(|(source, from, length)| {
+                let source = sources[*source];
+                let from = from % source.len();
+                source.get(from..(from + length).min(source.len()))
+            })
+            .collect();
+        let report = read(log.as_bytes());
+        for event in &report.events {
+            prop_assert!(event.times >= 1 && event.line >= 1);
+        }
+    }
+
+    #[test]
+    fn figures_of_pytorch_come_back_as_printed(asked in 1u64..1 << 20, free in 0u64..1 << 20, pid in any::<u32>()) {
+        let log = format!("CUDA out of memory. Tried to allocate {asked}.25 MiB. GPU 0 has a total capacity of \
+            80.00 GiB of which {free}.50 MiB is free. Process {pid} has 1.00 GiB memory in use.");
+        let event = one(&log);
+        prop_assert_eq!(text(&event.tried), format!("{asked}.25 MiB"));
+        prop_assert_eq!(text(&event.free), format!("{free}.50 MiB"));
+        prop_assert_eq!(event.processes[0].0, pid);
+    }
+}

@@ -1,0 +1,77 @@
+//! Libraries and programs that print a line or two.
+
+use super::*;
+
+#[test]
+fn cupy() {
+    let cupy = one(
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,600,000 bytes (allocated so \
+        far: 3,600,000,000 bytes, limit set to: 4,000,000,000 bytes).",
+    );
+    assert_eq!((cupy.framework, count(&cupy.tried)), (Framework::CuPy, Some(25_600_000)));
+    assert_eq!(
+        (count(&cupy.allocated), count(&cupy.limit)),
+        (Some(3_600_000_000), Some(4_000_000_000))
+    );
+    let old = one(
+        "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1000 bytes (total 5000 bytes)",
+    );
+    assert_eq!((count(&old.tried), count(&old.allocated)), (Some(1000), Some(4000)));
+}
+
+#[test]
+fn rmm() {
+    let rmm = one(
+        "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 576000000 bytes) at: \
+        /x/rmm/mr/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory",
+    );
+    assert_eq!((rmm.framework, count(&rmm.tried)), (Framework::Rmm, Some(576_000_000)));
+    let bare = one(
+        "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /x/rmm/x.hpp:70: cudaErrorMemoryAllocation out of memory",
+    );
+    assert_eq!((bare.framework, bare.tried), (Framework::Rmm, None));
+    let pool = one(
+        "std::bad_alloc: out_of_memory: RMM failure at:/x/rmm/pool_memory_resource.hpp:276: Maximum pool size exceeded",
+    );
+    assert_eq!((pool.framework, pool.allocator.as_deref()), (Framework::Rmm, Some("pool")));
+}
+
+#[test]
+fn llama_cpp() {
+    let llama = one(
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 590.50 MiB on device 1: cudaMalloc failed: \
+        out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 619184128\n",
+    );
+    assert_eq!((llama.framework, llama.gpu), (Framework::LlamaCpp, Some(1)));
+    assert_eq!((text(&llama.tried), count(&llama.tried)), ("590.50 MiB", Some(619_184_128)));
+}
+
+#[test]
+fn vllm() {
+    let vllm = one(
+        "ValueError: Free memory on device cuda:1 (12.25/24.00 GiB) on startup is less than desired GPU \
+        memory utilization (0.92, 22.08 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+    );
+    assert_eq!((vllm.framework, vllm.gpu), (Framework::Vllm, Some(1)));
+    assert_eq!(
+        (text(&vllm.free), text(&vllm.total), text(&vllm.tried)),
+        ("12.25 GiB", "24.00 GiB", "22.08 GiB")
+    );
+}
+
+#[test]
+fn paddle() {
+    let paddle = one(
+        "Out of memory error on GPU 0. Cannot allocate 1.500000GB memory on GPU 0, 7.000000GB memory has \
+        been allocated and available memory is only 716.750000MB.",
+    );
+    assert_eq!((paddle.framework, text(&paddle.allocated)), (Framework::Paddle, "7.000000GB"));
+    assert_eq!(text(&paddle.free), "716.750000MB");
+}
+
+#[test]
+fn xgboost() {
+    let boost = one("xgboost.core.XGBoostError: Memory allocation error on worker 0: bad_alloc: \
+        cudaErrorMemoryAllocation: out of memory\n- Free memory: 2.50GB\n- Requested memory: 3.25GB\n");
+    assert_eq!((text(&boost.free), text(&boost.tried)), ("2.50GB", "3.25GB"));
+}

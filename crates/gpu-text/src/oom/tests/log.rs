@@ -1,0 +1,119 @@
+//! What a log does to a message: wraps, marks, repeats, mixes and cuts it.
+
+use super::*;
+
+#[test]
+fn the_message_is_the_same_however_a_log_mangles_it() {
+    let want = Event { line: 0, ..one(TORCH_2) };
+    let words: Vec<&str> = TORCH_2.split(' ').collect();
+    let wrapped = |before: &str, width: usize| {
+        words.chunks(width).map(|line| format!("{before}{}\n", line.join(" "))).collect::<String>()
+    };
+    for (how, log) in [
+        ("a word a line", wrapped("", 1)),
+        ("wrapped and indented", wrapped("        ", 7)),
+        ("commented out", wrapped("    # ", 9)),
+        ("quoted", wrapped("> ", 5)),
+        ("quoted twice", wrapped("> > ", 5)),
+        ("by rank", wrapped("[rank3]: ", 11)),
+        ("behind a progress bar", format!("  3%|#  | 1/9 [00:01<?]\r 9%|## | 2/9\r{TORCH_2}\n")),
+        ("coloured", format!("\x1b[31m{}\x1b[0m", TORCH_2.replace("free", "\x1b[1mfree\x1b[0m"))),
+        ("as JSON", format!("{{\"error\":\"{}\"}}", wrapped("", 8).replace('\n', "\\n"))),
+        (
+            "with emphasis",
+            TORCH_2.replace("3.25 GiB", "**3.25 GiB**").replace("40.00 GiB", "<u>40.00 GiB</u>"),
+        ),
+        ("with Windows line ends", wrapped("", 6).replace('\n', "\r\n")),
+    ] {
+        assert_eq!(Event { line: 0, ..one(&log) }, want, "{how}:\n{log}");
+    }
+}
+
+#[test]
+fn the_message_is_the_same_in_panels_behind_labels_and_broken_at_the_edge() {
+    let want = Event { line: 0, ..one(TORCH_2) };
+    let words: Vec<&str> = TORCH_2.split(' ').collect();
+    let each = |before: &str, after: &str| {
+        let line = |words: &[&str]| format!("{before}{:<90}{after}\n", words.join(" "));
+        words.chunks(8).map(line).collect::<String>()
+    };
+    let panel = each("\u{2502} ", " \u{2502}");
+    let task = each("3: ", "");
+    let container = each("2024-02-03T04:05:06.000000007Z stderr F ", "");
+    for log in [panel, task, container] {
+        assert_eq!(Event { line: 0, ..one(&log) }, want, "{log}");
+    }
+    for width in 60..140 {
+        let letters: Vec<char> = TORCH_2.chars().collect();
+        let lines = letters.chunks(width).map(|line| line.iter().collect::<String>());
+        let log = lines.collect::<Vec<_>>().join("\n");
+        assert_eq!(Event { line: 0, ..one(&log) }, want, "{width}:\n{log}");
+    }
+}
+
+#[test]
+fn what_several_processes_write_at_once_is_told_apart_by_their_labels() {
+    let other = TORCH_2.replace("GPU 2", "GPU 5").replace("3.25 GiB", "3.50 GiB");
+    let rows = |text: &str| {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        words.chunks(9).map(|row| row.join(" ")).collect::<Vec<_>>()
+    };
+    for (first, second) in [("0: ", "1: "), ("[rank0]: ", "[rank1]: ")] {
+        let pairs = rows(TORCH_2).into_iter().zip(rows(&other));
+        let log: String = pairs.map(|(a, b)| format!("{first}{a}\n{second}{b}\n")).collect();
+        let mut found = all(&log);
+        found.iter_mut().for_each(|event| event.line = 0);
+        let want = [one(TORCH_2), one(&other)].map(|event| Event { line: 0, ..event });
+        assert_eq!(found, want, "{log}");
+    }
+}
+
+#[test]
+fn a_dump_is_the_same_wrapped_at_the_edge() {
+    let want = Event { line: 0, ..one(DUMP) };
+    let wrapped = |line: &str| {
+        let mut rows = vec![String::new()];
+        for word in line.split(' ') {
+            let row = rows.last_mut().unwrap();
+            if row.len() + word.len() >= 80 {
+                rows.push(word.to_owned());
+            } else {
+                row.push_str(if row.is_empty() { "" } else { " " });
+                row.push_str(word);
+            }
+        }
+        rows.join("\n")
+    };
+    let log: Vec<String> = DUMP.lines().map(wrapped).collect();
+    assert_eq!(Event { line: 0, ..one(&log.join("\n")) }, want);
+}
+
+#[test]
+fn several_messages_are_several_events_and_a_repeated_one_is_not() {
+    let other = TORCH_2.replace("GPU 2 has", "GPU 3 has");
+    let events = all(&format!("{TORCH_2}\n{other}\nDuring handling of the above\n{TORCH_2}\n"));
+    let seen: Vec<_> = events.iter().map(|event| (event.gpu, event.times, event.line)).collect();
+    assert_eq!(seen, [(Some(2), 2, 1), (Some(3), 1, 2)]);
+}
+
+#[test]
+fn a_cut_message_gives_what_is_left() {
+    let cut =
+        one("Tried to allocate 2.00 GiB (GPU 0; 4.00 GiB total capacity; 3.00 GiB already alloc");
+    assert_eq!((text(&cut.tried), text(&cut.total), cut.allocated), ("2.00 GiB", "4.00 GiB", None));
+    for length in 0..TORCH_2.len() {
+        let Some(part) = TORCH_2.get(..length) else { continue };
+        assert!(all(part).len() <= 1, "{part}");
+    }
+}
+
+#[test]
+fn of_a_long_log_the_end_is_read() {
+    let log = format!("{}CUDA out of memory. Tried to allocate 2.00 GiB.\n", "step\n".repeat(1000));
+    let report = read_within(log.as_bytes(), 200);
+    assert!(report.is_cut);
+    let places: Vec<usize> = report.events.iter().map(|event| event.line).collect();
+    assert_eq!(places, [1001]);
+    assert!(!read_within(log.as_bytes(), log.len()).is_cut);
+    assert_eq!(read_within("x".repeat(300).as_bytes(), 200).events, []);
+}

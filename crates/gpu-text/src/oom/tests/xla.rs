@@ -1,0 +1,43 @@
+//! The errors of XLA and JAX.
+
+use super::*;
+
+#[test]
+fn errors_of_xla() {
+    let error = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate \
+        6000000000 bytes.\n";
+    let twice = one(&format!("{error}The above exception\n{error}"));
+    assert_eq!(
+        (twice.framework, twice.times, count(&twice.tried)),
+        (Framework::Jax, 2, Some(6_000_000_000))
+    );
+    let newer = one(
+        "JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 19.50GiB. [executable_name='jit_f']",
+    );
+    assert_eq!(text(&newer.tried), "19.50GiB");
+    let older = one(
+        "RuntimeError: Resource exhausted: Out of memory while trying to allocate 12884901888 bytes.",
+    );
+    assert_eq!(count(&older.tried), Some(12_884_901_888));
+    let request = one(
+        "RESOURCE_EXHAUSTED: Failed to allocate request for 1.50GiB (1610612736B) on device ordinal 3",
+    );
+    assert_eq!((request.gpu, count(&request.tried)), (Some(3), Some(1_610_612_736)));
+    let host =
+        one("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 80000000000 bytes.");
+    assert_eq!((host.framework, host.wording), (Framework::Jax, Some(Wording::XlaHost)));
+}
+
+#[test]
+fn what_the_compiler_complained_of_goes_with_the_error() {
+    let complaint = "W hlo_rematerialization.cc:2941] Can't reduce memory use below 22.25GiB (23890755584 bytes) by \
+        rematerialization; only reduced to 37.00GiB (39728447488 bytes), down from 38.00GiB originally\n";
+    let alone = one(complaint);
+    assert_eq!(alone.wording, Some(Wording::NoFailure));
+    let event = one(&format!(
+        "{complaint}RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7000000000 bytes.\n"
+    ));
+    let said = event.rematerialization.unwrap();
+    assert_eq!(said.limit.bytes.map(|bytes| bytes.0), Some(23_890_755_584));
+    assert_eq!(count(&said.reduced), Some(39_728_447_488));
+}
