@@ -1,0 +1,82 @@
+//! How busy a device is, and what holds it back.
+
+use super::readings::groups;
+use crate::units::Percent;
+
+groups! {
+    /// How busy the parts of the device are.
+    Activity {
+        /// Share of the sample window in which memory was read or written.
+        memory as "memory_percent": Percent,
+        /// Share in which the video encoder worked.
+        encoder as "encoder_percent": Percent,
+        /// Share in which the video decoder worked.
+        decoder as "decoder_percent": Percent,
+        /// Performance state: 0 is the fastest, 15 the slowest.
+        performance_state: u8,
+        /// Reasons for clocks below what was asked for.
+        throttle: ThrottleReasons,
+        /// Encoder sessions.
+        encoder_sessions: u32,
+        /// Frames per second over all encoder sessions.
+        encoder_fps: u32,
+        /// Mean latency of the encoder.
+        encoder_latency as "encoder_latency_us": u32,
+    }
+
+    /// How busy the engines for pictures are, in share of the sample window.
+    Engines {
+        /// The decoder of JPEG.
+        jpeg as "jpeg_percent": Percent,
+        /// What finds the movement between two pictures (optical flow accelerator).
+        ofa as "ofa_percent": Percent,
+    }
+
+    /// Clocks, in MHz.
+    Clocks {
+        /// Graphics (shader) clock.
+        graphics as "graphics_mhz": u32,
+        /// Streaming multiprocessors.
+        sm as "sm_mhz": u32,
+        /// Memory.
+        memory as "memory_mhz": u32,
+        /// Video engines.
+        video as "video_mhz": u32,
+        /// Highest graphics clock.
+        graphics_max as "graphics_max_mhz": u32,
+        /// Highest clock of the multiprocessors.
+        sm_max as "sm_max_mhz": u32,
+        /// Highest memory clock.
+        memory_max as "memory_max_mhz": u32,
+        /// Highest clock of the video engines.
+        video_max as "video_max_mhz": u32,
+    }
+}
+
+/// Reasons for clocks below what was asked for: a set of bits with NVML's meaning
+/// (`nvmlClocksThrottleReasons`, later `nvmlClocksEventReasons`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct ThrottleReasons(pub u64);
+
+impl ThrottleReasons {
+    /// The reasons that have a name, each with its bit and the name that nvidia-smi gives it.
+    pub const NAMED: [(u64, &'static str); 9] = [
+        (0x001, "idle"),
+        (0x002, "applications clocks setting"),
+        (0x004, "software power cap"),
+        (0x008, "hardware slowdown"),
+        (0x010, "sync boost"),
+        (0x020, "software thermal slowdown"),
+        (0x040, "hardware thermal slowdown"),
+        (0x080, "hardware power brake slowdown"),
+        (0x100, "display clock setting"),
+    ];
+
+    /// Returns the names of the reasons in force; a bit without a name is left out.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let named = Self::NAMED.into_iter();
+        named.filter(move |(bit, _)| self.0 & bit != 0).map(|(_, name)| name)
+    }
+}

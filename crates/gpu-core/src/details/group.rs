@@ -1,0 +1,91 @@
+//! Which values of a device are asked for.
+
+/// A group of values that is asked for as a whole.
+///
+/// Each costs calls of its own, and some take their time: a throughput is measured for 20 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// [`Product`]
+    Product,
+    /// [`Modes`]
+    Modes,
+    /// [`Inforom`]
+    Inforom,
+    /// [`OperationModes`]
+    OperationModes,
+    /// [`Activity`]
+    Activity,
+    /// [`Engines`]
+    Engines,
+    /// [`Clocks`]
+    Clocks,
+    /// [`Power`]
+    Power,
+    /// [`PowerReadings`]
+    PowerReadings,
+    /// [`Thermal`]
+    Thermal,
+    /// [`Pcie`]
+    Pcie,
+    /// [`PcieThroughput`]
+    PcieThroughput,
+    /// [`MemoryHealth`]
+    MemoryHealth,
+    /// [`NvLink`]s
+    NvLinks,
+    /// [`Accounting`]
+    Accounting,
+}
+
+impl Group {
+    /// Every group, in the order of `nvidia-smi -q`.
+    pub const ALL: [Group; 15] = [
+        Group::Product,
+        Group::Modes,
+        Group::Inforom,
+        Group::OperationModes,
+        Group::Activity,
+        Group::Engines,
+        Group::Clocks,
+        Group::Power,
+        Group::PowerReadings,
+        Group::Thermal,
+        Group::Pcie,
+        Group::PcieThroughput,
+        Group::MemoryHealth,
+        Group::NvLinks,
+        Group::Accounting,
+    ];
+}
+
+/// A set of groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Groups(u16);
+
+impl Groups {
+    /// No group: a look costs what the plain view needs.
+    pub const NONE: Groups = Groups(0);
+
+    /// Returns every group.
+    pub fn all() -> Self {
+        Group::ALL.into_iter().collect()
+    }
+
+    /// Tells whether a group is in the set.
+    pub const fn has(self, group: Group) -> bool {
+        self.0 & (1 << group as u16) != 0
+    }
+
+    /// Tells whether no group is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<Group> for Groups {
+    fn from_iter<I: IntoIterator<Item = Group>>(groups: I) -> Self {
+        Groups(groups.into_iter().fold(0, |set, group| set | (1 << group as u16)))
+    }
+}

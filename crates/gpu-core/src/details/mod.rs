@@ -1,0 +1,153 @@
+//! Everything that a device tells beyond a sample, in groups that are asked for one by one.
+
+mod accounting;
+mod activity;
+mod event;
+mod group;
+mod health;
+mod links;
+mod modes;
+mod power;
+mod product;
+mod readings;
+
+pub use accounting::{AccountedProcess, Accounting};
+pub use activity::{Activity, Clocks, Engines, ThrottleReasons};
+pub use event::{DeviceEvent, DeviceEventKind};
+pub use group::{Group, Groups};
+pub use health::MemoryHealth;
+pub use links::{NvLink, Pcie, PcieThroughput};
+pub use modes::{ComputeMode, Modes, OperationMode, OperationModes};
+pub use power::{Power, PowerReadings, Thermal};
+pub use product::{Inforom, Product};
+
+use crate::absent::Absent;
+use readings::Readings;
+
+/// Defines the details of a device by their groups: the set's name of each, and its field.
+macro_rules! details {
+    ($( $(#[$doc:meta])* $group:ident => $field:ident: $readings:ty, )*) => {
+        /// The groups that were asked for; `None` for one that was not.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+        #[allow(missing_docs)] // Each is documented at its type.
+        pub struct DeviceDetails {
+            $(
+                $(#[$doc])*
+                #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+                pub $field: Option<$readings>,
+            )*
+        }
+
+        impl DeviceDetails {
+            /// Tells whether no group was asked for.
+            pub fn is_empty(&self) -> bool {
+                *self == DeviceDetails::default()
+            }
+
+            /// Takes what `told` tells: its values, and its reasons of absence but
+            /// `NotSupported`; its NVLinks all together.
+            pub fn overlay(&mut self, told: &DeviceDetails) {
+                $(
+                    if let Some(told) = &told.$field {
+                        self.$field.get_or_insert_default().overlay(told);
+                    }
+                )*
+            }
+
+            /// Gives `to` as the reason of absence wherever it is `from`, in the groups that
+            /// are there.
+            pub fn restate(&mut self, from: Absent, to: Absent) {
+                $( self.$field.iter_mut().for_each(|readings| readings.restate(from, to)); )*
+            }
+
+            /// Keeps the groups of a set.
+            #[must_use]
+            pub fn only(mut self, groups: Groups) -> Self {
+                $(
+                    if !groups.has(Group::$group) {
+                        self.$field = None;
+                    }
+                )*
+                self
+            }
+        }
+    };
+}
+
+details! {
+    Product => product: Product,
+    Modes => modes: Modes,
+    Inforom => inforom: Inforom,
+    OperationModes => operation_modes: OperationModes,
+    Activity => activity: Activity,
+    Engines => engines: Engines,
+    Clocks => clocks: Clocks,
+    Power => power: Power,
+    PowerReadings => power_readings: PowerReadings,
+    Thermal => thermal: Thermal,
+    Pcie => pcie: Pcie,
+    PcieThroughput => pcie_throughput: PcieThroughput,
+    MemoryHealth => memory_health: MemoryHealth,
+    /// By number of the link; empty where there are none.
+    NvLinks => nvlinks: Vec<NvLink>,
+    Accounting => accounting: Accounting,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn untold(reason: Absent) -> DeviceDetails {
+        DeviceDetails {
+            product: Some(Product::absent(reason)),
+            modes: Some(Modes::absent(reason)),
+            inforom: Some(Inforom::absent(reason)),
+            operation_modes: Some(OperationModes::absent(reason)),
+            activity: Some(Activity::absent(reason)),
+            engines: Some(Engines::absent(reason)),
+            clocks: Some(Clocks::absent(reason)),
+            power: Some(Power::absent(reason)),
+            power_readings: Some(PowerReadings::absent(reason)),
+            thermal: Some(Thermal::absent(reason)),
+            pcie: Some(Pcie::absent(reason)),
+            pcie_throughput: Some(PcieThroughput::absent(reason)),
+            memory_health: Some(MemoryHealth::absent(reason)),
+            nvlinks: Some(vec![NvLink::absent(reason)]),
+            accounting: Some(Accounting {
+                buffer_size: Err(reason),
+                processes: Ok(vec![AccountedProcess::absent(reason)]),
+            }),
+        }
+    }
+
+    #[test]
+    fn what_is_told_goes_before_what_is_not_supported() {
+        let (not, old) = (untold(Absent::NotSupported), untold(Absent::TooOld));
+        for (below, above, expected) in [
+            (&not, &old, &old),
+            (&not, &DeviceDetails::default(), &not),
+            (&DeviceDetails::default(), &old, &old),
+        ] {
+            let mut details = below.clone();
+            details.overlay(above);
+            assert_eq!(details, *expected);
+        }
+        let told = |mhz| Clocks { graphics: mhz, ..Clocks::default() };
+        let mut clocks = told(Ok(1410));
+        clocks.overlay(&told(Err(Absent::NotSupported)));
+        assert_eq!(clocks, told(Ok(1410)));
+        clocks.overlay(&told(Ok(210)));
+        assert_eq!(clocks, told(Ok(210)));
+    }
+
+    #[test]
+    fn a_reason_is_restated_in_every_group() {
+        let mut details = untold(Absent::NotRecorded);
+        details.restate(Absent::TooOld, Absent::Failed);
+        assert_eq!(details, untold(Absent::NotRecorded));
+        details.restate(Absent::NotRecorded, Absent::NotSupported);
+        assert_eq!(details, untold(Absent::NotSupported));
+    }
+}

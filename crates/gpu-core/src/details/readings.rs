@@ -1,0 +1,85 @@
+//! Groups of readings, each as a whole.
+
+use crate::absent::{Absent, Reading};
+
+/// What is done to all readings of a group.
+pub(super) trait Readings {
+    /// Takes what `told` tells: its values, and its reasons of absence but `NotSupported`.
+    fn overlay(&mut self, told: &Self);
+
+    /// Gives `to` as the reason of absence wherever it is `from`.
+    fn restate(&mut self, from: Absent, to: Absent);
+}
+
+impl<T: Clone> Readings for Reading<T> {
+    fn overlay(&mut self, told: &Self) {
+        if !matches!(told, Err(Absent::NotSupported)) {
+            self.clone_from(told);
+        }
+    }
+
+    fn restate(&mut self, from: Absent, to: Absent) {
+        if self.as_ref().is_err_and(|absent| *absent == from) {
+            *self = Err(to);
+        }
+    }
+}
+
+/// What is there several times is told all together.
+impl<T: Readings + Clone> Readings for Vec<T> {
+    fn overlay(&mut self, told: &Self) {
+        self.clone_from(told);
+    }
+
+    fn restate(&mut self, from: Absent, to: Absent) {
+        self.iter_mut().for_each(|readings| readings.restate(from, to));
+    }
+}
+
+/// Defines groups of readings: each field is absent with `NotSupported` until somebody says
+/// otherwise, and so is a field that a file leaves out.
+macro_rules! groups {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident {
+            $( $(#[$field_doc:meta])* $field:ident $(as $key:literal)? : $type:ty ),* $(,)?
+        }
+    )*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+        pub struct $name {
+            $(
+                $(#[$field_doc])*
+                #[cfg_attr(feature = "serde", serde(with = "crate::reading" $(, rename = $key)?))]
+                pub $field: $crate::absent::Reading<$type>,
+            )*
+        }
+
+        impl $name {
+            /// Returns the group with every value absent for `reason`.
+            pub fn absent(reason: $crate::absent::Absent) -> Self {
+                $name { $( $field: Err(reason), )* }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name::absent($crate::absent::Absent::NotSupported)
+            }
+        }
+
+        impl $crate::details::readings::Readings for $name {
+            fn overlay(&mut self, told: &Self) {
+                $( self.$field.overlay(&told.$field); )*
+            }
+
+            fn restate(&mut self, from: $crate::absent::Absent, to: $crate::absent::Absent) {
+                $( self.$field.restate(from, to); )*
+            }
+        }
+    )* };
+}
+
+pub(super) use groups;
