@@ -1,12 +1,13 @@
 //! The child as a copy of the program. That needs a program of one thread, which a test of the
 //! usual kind is not: this is a program of its own, and ends with 0 when all of it holds.
 
+mod conversation;
+
+use conversation::{endless_library, has_nothing_else, inheritable, with_last_words};
 use gpu_core::{ErrorKind, Fault, GpuBackend, Groups};
 use gpu_nvidia::{Helper, NvmlChild};
-use rustix::io::{FdFlags, fcntl_setfd};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -38,42 +39,21 @@ fn main() {
 
 /// The program that could be started instead does not exist.
 fn a_copy_answers(backend: &NvmlChild) {
-    let lease = tempfile::tempfile().unwrap();
-    fcntl_setfd(&lease, FdFlags::empty()).unwrap();
+    let lease = inheritable();
     assert_eq!(fault(backend).kind, ErrorKind::Invalid);
     assert_eq!(fault(backend).kind, ErrorKind::Invalid);
     let [child] = children()[..] else { panic!("one child: {:?}", children()) };
-    let mut links: Vec<(u32, String)> = fs::read_dir(format!("/proc/{child}/fd"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| {
-            let number = path.file_name().unwrap().to_string_lossy().parse().unwrap();
-            (number, fs::read_link(path).unwrap().to_string_lossy().into_owned())
-        })
-        .collect();
-    links.sort_unstable();
-    let [(0, input), (1, output), (2, errors), (3, name)] = &links[..] else {
-        panic!("it has more or less than its conversation: {links:?}");
-    };
-    assert!(input.starts_with("socket:") && output.starts_with("pipe:"), "{links:?}");
-    assert_eq!(errors, "/dev/null");
-    assert!(name.ends_with("/comm"), "{links:?}");
-    assert_eq!(fs::read_link(format!("/proc/{child}/cwd")).unwrap(), Path::new("/"));
-    let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
-    let group = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(2).unwrap();
-    assert_eq!(group, child.to_string(), "a process group of its own");
+    has_nothing_else(child);
     drop(lease);
 }
 
-/// The loading of a FIFO that nobody writes to never ends.
 fn a_copy_that_hangs_is_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libnvidia-ml.so.1");
-    assert!(Command::new("mkfifo").arg(&library).status().unwrap().success());
-    let backend = backend(&library, Duration::from_millis(300));
+    let library = endless_library(folder.path());
+    let hangs = || fault(&backend(&library, Duration::from_millis(300)));
     let text = "get an answer from the driver within 0.3 s: the loading of the library did not \
                 return";
-    assert_eq!(fault(&backend).text, text);
+    assert_eq!(with_last_words(hangs).text, text);
     assert!(children().is_empty());
 }
 

@@ -1,0 +1,15 @@
+//! NVML in a child process: what the program gets whatever the child does.
+//!
+//! Children that misbehave are shell scripts. The real one hangs when the library that it loads
+//! is a FIFO that nobody writes to: opening it never returns. That wait can be ended by a signal,
+//! and only a driver can make one that cannot.
+
+#[path = "../conversation/mod.rs"]
+mod conversation;
+
+mod answers;
+mod earlier;
+mod ending;
+mod real;
+mod silence;
+mod stage;

@@ -1,0 +1,75 @@
+//! The real child.
+
+use super::stage::*;
+use crate::conversation::{endless_library, has_nothing_else, inheritable, with_last_words};
+use gpu_core::{ErrorKind, GpuBackend, Groups, Origin};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn the_real_child_says_that_the_library_cannot_be_loaded() {
+    let child = Child::real(&[Path::new("/nowhere/libnvidia-ml.so.1")]);
+    let backend = child.backend(LONG);
+    let wrong = ErrorKind::Invalid;
+    assert_eq!(failed(backend.look(Groups::all())).kind, wrong);
+    assert_eq!(backend.topology().unwrap_err().kind(), wrong);
+    assert_eq!(backend.origin(), Origin::Live);
+    assert_eq!(backend.simulated(), None);
+    assert_eq!(child.starts().len(), 1);
+}
+
+#[test]
+fn the_real_child_has_nothing_but_its_conversation() {
+    let child = Child::real(&[]);
+    let lease = inheritable();
+    let backend = child.backend(LONG);
+    assert!(backend.look(Groups::NONE).devices.is_empty());
+    has_nothing_else(child.starts()[0]);
+    drop(lease);
+}
+
+#[test]
+fn the_real_child_says_what_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = endless_library(folder.path());
+    let hangs = || failed(Child::real(&[&library]).backend(SHORT).look(Groups::NONE));
+    assert_eq!(
+        with_last_words(hangs).text,
+        "get an answer from the driver within 0.3 s: the loading of the library did not return"
+    );
+    let child = Child::real(&[&library]);
+    let backend = child.backend(SHORT);
+    let fault = failed(backend.look(Groups::NONE));
+    assert_eq!(fault.kind, ErrorKind::TimedOut);
+    assert!(!is_there(child.starts()[0]));
+    assert_eq!(failed(backend.look(Groups::NONE)), fault);
+    assert_eq!(child.starts().len(), 1);
+}
+
+#[test]
+fn the_real_child_ends_with_the_program_even_while_it_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = endless_library(folder.path());
+    let (input, to_child) = std::io::pipe().unwrap();
+    let mut program = Command::new("sleep").arg("1000").stdout(to_child).spawn().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"))
+        .arg(&library)
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Both threads are there: it hangs in the one and listens in the other.
+    eventually(|| {
+        fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 2)
+    });
+    assert!(child.try_wait().unwrap().is_none());
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let mut code = None;
+    eventually(|| {
+        code = child.try_wait().unwrap();
+        code.is_some()
+    });
+    assert_eq!(code.unwrap().code(), Some(0));
+}

@@ -1,0 +1,146 @@
+//! A folder with a child in it, and what a child says.
+
+use gpu_core::{
+    Absent, DeviceId, DeviceInfo, DeviceState, Driver, ErrorKind, Fault, Groups, Inventory,
+};
+use gpu_nvidia::{Helper, NvmlChild, Waiting};
+use rustix::event::{Timespec, poll};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub(crate) const GREETING: &str = r#"echo '{"greeting":{"protocol":3,"simulated":null}}'"#;
+
+/// Far longer than anything here takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Shorter than the children here are silent.
+pub(crate) const SHORT: Duration = Duration::from_millis(300);
+
+/// A folder with a child in it: a script, or the real one, that writes down each start.
+pub(crate) struct Child {
+    pub(crate) folder: TempDir,
+    arguments: Vec<OsString>,
+}
+
+impl Child {
+    /// A child that runs a script. `$1` is its folder.
+    pub(crate) fn script(script: &str) -> Self {
+        Child::run(&[], script)
+    }
+
+    /// The real child.
+    pub(crate) fn real(library: &[&Path]) -> Self {
+        let helper = Path::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"));
+        Child::run(&[&[helper], library].concat(), r#"shift; exec "$@""#)
+    }
+
+    fn run(command: &[&Path], script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        let script = format!("echo $$ >> \"$1/starts\"\n{script}");
+        let mut arguments: Vec<OsString> = vec!["-c".into(), script.into(), "sh".into()];
+        arguments.push(folder.path().into());
+        arguments.extend(command.iter().map(|word| word.into()));
+        Child { folder, arguments }
+    }
+
+    /// Puts a file into the folder that the script can read.
+    pub(crate) fn with(self, name: &str, lines: &[serde_json::Value]) -> Self {
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(self.folder.path().join(name), lines).unwrap();
+        self
+    }
+
+    pub(crate) fn backend(&self, deadline: Duration) -> NvmlChild {
+        self.backend_that_waits(deadline, |_| {})
+    }
+
+    pub(crate) fn backend_that_waits(
+        &self,
+        deadline: Duration,
+        waiting: impl Fn(&Waiting) + Send + Sync + 'static,
+    ) -> NvmlChild {
+        let mut helper = Helper::new("/bin/sh");
+        helper.arguments.clone_from(&self.arguments);
+        helper.proc = self.proc();
+        NvmlChild::new(helper, deadline, Box::new(waiting))
+    }
+
+    pub(crate) fn proc(&self) -> PathBuf {
+        self.folder.path().join("proc")
+    }
+
+    /// The process numbers of the children, in the order of their starts.
+    pub(crate) fn starts(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.folder.path().join("starts")).unwrap_or_default();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+}
+
+fn pause(duration: Duration) {
+    let timeout = Timespec::try_from(duration).unwrap();
+    poll(&mut [], Some(&timeout)).unwrap();
+}
+
+/// Waits until something has come true, ten seconds at most.
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
+    for _ in 0..5000 {
+        if condition() {
+            return;
+        }
+        pause(Duration::from_millis(2));
+    }
+    panic!("it did not come true in time");
+}
+
+pub(crate) fn is_there(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Tells whether a process has ended and was not waited for yet.
+pub(crate) fn is_zombie(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+}
+
+pub(crate) fn info(index: u32) -> DeviceInfo {
+    DeviceInfo::unknown(DeviceId::from_index(index))
+}
+
+pub(crate) fn driver() -> Driver {
+    Driver { version: Ok("535.261.03".to_owned()), cuda: Err(Absent::TooOld) }
+}
+
+/// A device that answered, with a fault to tell it by.
+pub(crate) fn device(index: u32) -> DeviceState {
+    let fault = Fault { kind: ErrorKind::Unsupported, text: format!("sample {index}") };
+    DeviceState {
+        sample: Err(fault.clone()),
+        processes: Ok(Vec::new()),
+        ..DeviceState::unanswered(info(index), Groups::NONE, &fault)
+    }
+}
+
+pub(crate) fn told_driver() -> serde_json::Value {
+    serde_json::json!({ "driver": { "Ok": driver() } })
+}
+
+pub(crate) fn begun(count: u32) -> serde_json::Value {
+    serde_json::json!({ "begun": { "driver": { "Ok": driver() }, "count": count } })
+}
+
+pub(crate) fn part(index: u32) -> serde_json::Value {
+    serde_json::json!({ "device": device(index) })
+}
+
+pub(crate) fn done() -> serde_json::Value {
+    "done".into()
+}
+
+/// The fault of a look at which nothing was learned.
+pub(crate) fn failed(look: Inventory) -> Fault {
+    assert!(look.devices.is_empty());
+    look.driver.unwrap_err()
+}
