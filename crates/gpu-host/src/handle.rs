@@ -104,9 +104,15 @@ impl ProcessHandle for LinuxProcess {
     }
 }
 
-fn has_ended(pidfd: &OwnedFd) -> rustix::io::Result<bool> {
-    let mut question = [PollFd::new(pidfd, PollFlags::IN)];
-    Ok(poll(&mut question, Some(&Timespec::default()))? > 0)
+/// Tells whether the process behind a pidfd has ended, all its threads included.
+pub(crate) fn has_ended(pidfd: &OwnedFd) -> rustix::io::Result<bool> {
+    loop {
+        // With a signal pending the kernel does not look at all.
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
 }
 
 /// A process that /proc does not show and that has not ended is hidden (`hidepid`, and a program

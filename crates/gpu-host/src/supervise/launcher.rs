@@ -24,6 +24,8 @@ use std::rc::Rc;
 /// It is made by the supervisor, a process of its own that starts one job at a time. From then on
 /// the signals that ask for an end do not end it any more: it has to ask for them. They reach it
 /// also where it was started with them blocked; a job has the same signals blocked as it had.
+/// Where it panics, it ends by SIGABRT and nothing is unwound: what it holds for its job would be
+/// let go of, and whoever waits for it would take its code for the job's.
 ///
 /// The children that this process has when it starts its first job are its own. Whoever is its
 /// child later is of a job: it is a member of it, and is waited for when it has ended.
@@ -135,6 +137,7 @@ impl LinuxLauncher {
         let mask = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
         let mask = mask.map_err(|errno| failed(errno.into()))?;
         Signals::let_through().map_err(|errno| failed(errno.into()))?;
+        end_by_panics();
         let front = front.unwrap_or(Watched::Nobody);
         let group = group.flatten().unwrap_or_else(getpgrp);
         Ok(LinuxLauncher {
@@ -166,6 +169,16 @@ impl LinuxLauncher {
         let failed = |errno| fault::file("watch who started this", errno);
         self.shared.front.is_gone().map_err(failed)
     }
+}
+
+/// Makes any panic the end of this process, once it is told: what stands for it
+/// ([`Front::was_killed`](super::Front::was_killed)) sees that it did not end by itself.
+fn end_by_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 /// Returns the process group of a process, which it has as long as it lives.

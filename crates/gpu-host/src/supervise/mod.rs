@@ -36,18 +36,5 @@ pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::find_program;
 
+use crate::handle::has_ended;
 use crate::timer::{now as moment, pause};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
-use rustix::io::{Errno, Result};
-
-/// Tells whether the process behind a pidfd has ended, all its threads included.
-fn has_ended(pidfd: &OwnedFd) -> Result<bool> {
-    loop {
-        // With a signal pending the kernel does not look at all.
-        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
-            Err(Errno::INTR) => {}
-            ready => return Ok(ready? > 0),
-        }
-    }
-}

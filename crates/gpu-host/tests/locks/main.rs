@@ -6,6 +6,7 @@ mod entries;
 mod hostile;
 mod place;
 mod safe_gpu;
+mod scarce;
 mod stranger;
 mod table;
 

@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_front_that_was_gone_before_is_missed", gone_before),
     ("what_a_killed_supervisor_leaves_is_the_fronts_to_end", killed_supervisor),
     ("what_a_killed_supervisor_leaves_is_kept", killed_supervisor_kept),
+    ("what_a_supervisor_that_panics_leaves_is_the_fronts_to_end", panicked_supervisor),
     ("who_kills_the_fronts_group_has_not_killed_the_supervisor", killed_group),
     ("who_had_children_before_has_them_after", who_had_children_before_has_them_after),
 ];
@@ -84,6 +85,20 @@ fn killed_supervisor_kept() {
     send(scene.supervisor(), Signal::KILL);
     assert_eq!(how(&mut front), 137);
     send(job, Signal::KILL);
+    all_end();
+}
+
+fn panicked_supervisor() {
+    let scene = Scene::new();
+    let script = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
+    let mut front = scene.front("panic", &["sh", "-c", script]);
+    // The panic is told there.
+    let mut front = front.stderr(std::process::Stdio::null()).spawn().unwrap();
+    scene.said("ready");
+    send(number(front.id()), Signal::TERM);
+    assert_eq!(how(&mut front), 134, "its code is no job's");
+    assert_eq!(scene.count("orphans 3"), 1, "{:?}", scene.report());
+    assert_eq!(scene.count("unwound"), 0, "it lets go of nothing while the job lives");
     all_end();
 }
 

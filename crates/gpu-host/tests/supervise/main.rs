@@ -7,7 +7,9 @@
 
 mod cast;
 mod codes;
+mod felling;
 mod fronts;
+mod interrupted;
 mod pty;
 mod signals;
 mod stage;
@@ -29,7 +31,9 @@ fn main() -> ExitCode {
         return code;
     }
     take_usual_signals();
-    run(&[codes::TESTS, signals::TESTS, fronts::TESTS, trees::TESTS, terminal::TESTS].concat())
+    let first = [codes::TESTS, signals::TESTS, interrupted::TESTS, fronts::TESTS];
+    let then = [trees::TESTS, felling::TESTS, terminal::TESTS];
+    run(&[first.concat(), then.concat()].concat())
 }
 
 /// Makes signals that whoever started this ignores (nohup, a shell's background) do to the programs

@@ -1,6 +1,6 @@
 //! The roles that this program plays for its tests.
 
-use gpu_core::{Ending, ErrorKind, Job, JobEvent, Launch, Launcher, ProcessFault};
+use gpu_core::{ActToken, Ending, ErrorKind, Job, JobEvent, Launch, Launcher, ProcessFault};
 use gpu_host::Roots;
 use gpu_host::supervise::{Front, LinuxLauncher, Stands, end_as, parse_words};
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,11 +16,11 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 
 /// Plays a role; `None` for a word that is none.
 ///
-/// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`,
-/// `copy FILE`. MODE is words joined by
-/// commas: `queue` waits to be asked before it starts anything, `keep` goes on without a front,
-/// `own` has children of its own beside the job, `tell` sends SIGUSR1 to what is left of the job's
-/// group, and `plain` is none of these.
+/// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
+/// `interrupted FOLDER`. MODE is words joined by commas: `queue` waits to be asked before it starts
+/// anything, `keep` goes on without a front, `own` has children of its own beside the job, `tell`
+/// sends SIGUSR1 to what is left of the job's group, `fell` fells the tree when it is asked to end,
+/// `panic` panics then, and `plain` is none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
@@ -28,6 +28,7 @@ pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<
         "supervisor" => supervisor(&words),
         "helper" => helper(),
         "copy" => copy(&words),
+        "interrupted" => crate::interrupted::act(&words),
         _ => return None,
     };
     Some(ExitCode::from(u8::try_from(code).expect("a code of a program")))
@@ -92,6 +93,7 @@ fn supervisor(words: &[OsString]) -> i32 {
         return queue(&launcher);
     }
     let own = is("own").then(own_children);
+    let _told = ToldWhenUnwound;
     let [program, arguments @ ..] = command else { panic!("a command") };
     let launch = Launch {
         program: program.clone(),
@@ -110,7 +112,14 @@ fn supervisor(words: &[OsString]) -> i32 {
             };
         }
     };
-    let ending = watch(&mut *job, is("keep"), is("tell"));
+    // As one that is started once more while the job runs.
+    let late = is("fell").then(|| a_helper().spawn().expect("it can be started"));
+    let spared: Vec<_> = late.iter().map(|late| gpu_core::Pid(late.id())).collect();
+    let ending = watch(&mut *job, &is, &spared);
+    if let Some(late) = late {
+        let late = late.wait_with_output().expect("it ends with its input");
+        report(&format!("spared {:?}", late.status.code()));
+    }
     if let Some(own) = own {
         check(own, &*job);
     }
@@ -148,12 +157,14 @@ fn queue(launcher: &LinuxLauncher) -> i32 {
     }
 }
 
-fn watch(job: &mut dyn Job, keep: bool, tell: bool) -> Ending {
+fn watch(job: &mut dyn Job, is: &dyn Fn(&str) -> bool, spared: &[gpu_core::Pid]) -> Ending {
     loop {
         match job.next(Duration::from_millis(100)).expect("the job can be watched") {
             Some(JobEvent::Ended(ending)) => {
                 report(&format!("ended {ending:?}"));
-                if tell && let Err(error) = job.pass(10) {
+                if is("tell")
+                    && let Err(error) = job.pass(10)
+                {
                     assert_eq!(error.kind(), ErrorKind::Process(ProcessFault::Gone));
                     report("alone");
                 }
@@ -161,15 +172,45 @@ fn watch(job: &mut dyn Job, keep: bool, tell: bool) -> Ending {
             }
             Some(JobEvent::Abandoned) => {
                 report("abandoned");
-                if !keep {
+                if !is("keep") {
                     end_members(job);
                 }
             }
             Some(JobEvent::Asked(signal)) => {
                 report(&format!("asked {signal}"));
-                job.pass(signal).expect("the job can be told");
+                assert!(!is("panic"), "as it was to");
+                match is("fell") {
+                    true => fell(job, spared),
+                    false => job.pass(signal).expect("the job can be told"),
+                }
             }
             None => {}
+        }
+    }
+}
+
+/// Fells the tree, and reports the name of each that was killed.
+fn fell(job: &dyn Job, spared: &[gpu_core::Pid]) {
+    let token = ActToken::the_user_asked();
+    loop {
+        let felled = job.fell(spared, Duration::from_secs(5), &token).expect("it can be felled");
+        for (killed, _) in &felled.killed {
+            report(&format!("felled {}", killed.name));
+        }
+        // One that was killed may need longer to end than it is waited for.
+        if felled.none_left {
+            return report("none left");
+        }
+    }
+}
+
+/// What a supervisor holds, in a word.
+struct ToldWhenUnwound;
+
+impl Drop for ToldWhenUnwound {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            report("unwound");
         }
     }
 }
@@ -196,11 +237,16 @@ fn own_children() -> Vec<Child> {
         command.args(["-c", &format!("exit {code}")]);
         command
     };
-    let mut helper = Command::new(std::env::current_exe().expect("this program has a file"));
-    helper.arg("helper").stdin(Stdio::piped()).process_group(0);
-    let (mut beside, mut apart) = (ends("7"), ends("8"));
+    let (mut beside, mut apart, mut helper) = (ends("7"), ends("8"), a_helper());
     let children = [&mut beside, apart.process_group(0), &mut helper];
     children.map(|command| command.spawn().expect("it can be started")).into()
+}
+
+/// A program that works for this one, in a group of its own.
+fn a_helper() -> Command {
+    let mut helper = Command::new(std::env::current_exe().expect("this program has a file"));
+    helper.arg("helper").stdin(Stdio::piped()).process_group(0);
+    helper
 }
 
 /// Checks that nobody has taken their statuses, and that the helper is no member.
@@ -213,7 +259,8 @@ fn check(mut own: Vec<Child>, job: &dyn Job) {
         .map(|child| child.wait().expect("its status is still there").code())
         .collect();
     report(&format!("own {codes:?}"));
-    helper.wait_with_output().expect("it ends with its input");
+    let helper = helper.wait_with_output().expect("it ends with its input");
+    assert!(helper.status.success(), "nobody has ended it: {helper:?}");
 }
 
 fn pass_time(time: Duration) {

@@ -1,0 +1,68 @@
+//! The end of a whole tree from its top.
+
+use crate::Test;
+use crate::cast::{Scene, how, number, send};
+use rustix::process::Signal;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("all_of_a_tree_fall_and_none_of_its_own", all_of_a_tree_fall_and_none_of_its_own),
+    ("who_forks_and_ends_again_and_again_falls", who_forks_and_ends_again_and_again_falls),
+];
+
+/// Returns what was reported of those that fell, in order of their names.
+fn felled(scene: &Scene) -> Vec<String> {
+    let report = scene.report().into_iter();
+    let mut names: Vec<_> =
+        report.filter_map(|line| Some(line.strip_prefix("felled ")?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+fn all_of_a_tree_fall_and_none_of_its_own() {
+    let scene = Scene::new();
+    // In its group and in sessions of their own, with a parent and without, and one that is stopped.
+    let script = "trap '' TERM; sleep 1001 & setsid sleep 1002 & (setsid sleep 1003 &)\n\
+        sleep 1004 & last=$!\n\
+        while [ $(ps -e -o args | grep -c '^sleep 100[1-4]$') -lt 4 ]; do sleep 0.02; done\n\
+        kill -STOP $last; echo ready > ready; read line";
+    let mut front = scene.front("fell,own", &["sh", "-c", script]);
+    let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    scene.said("ready");
+    send(number(front.id()), Signal::TERM);
+    // The job's own end is told, though it fell with the others.
+    assert_eq!(how(&mut front), 137);
+    assert_eq!(felled(&scene), ["sh", "sleep", "sleep", "sleep", "sleep"], "{:?}", scene.report());
+    for line in ["none left", "ended Signal(9)", "spared Some(0)", "own [Some(7), Some(8)]"] {
+        assert_eq!(scene.count(line), 1, "{line}: {:?}", scene.report());
+    }
+    assert!(!scene.report().iter().any(|line| line.starts_with("left ")), "{:?}", scene.report());
+}
+
+/// Forks, ends the parent, and leaves group and session; in the end it says so.
+const CHAIN: &str = "import os, sys, time
+end, pause = time.monotonic() + 60, float(sys.argv[1])
+open('ready', 'w').write('ready\\n')
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(pause)
+open('ended', 'w').close()
+";
+
+fn who_forks_and_ends_again_and_again_falls() {
+    for pause in ["0.003", "0"] {
+        let scene = Scene::new();
+        let script = "python3 -c \"$1\" $2 & read line";
+        let mut front = scene.front("fell", &["sh", "-c", script, "sh", CHAIN, pause]);
+        let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        scene.said("ready");
+        send(number(front.id()), Signal::TERM);
+        assert_eq!(how(&mut front), 137, "{pause}");
+        let felled = felled(&scene);
+        assert!(felled.iter().any(|name| name == "sh"), "{felled:?}");
+        assert!(felled.iter().any(|name| name.starts_with("python3")), "{pause}: {felled:?}");
+        assert_eq!(scene.count("none left"), 1);
+        assert!(!scene.folder().join("ended").exists(), "{pause}: it was not ended");
+    }
+}

@@ -1,0 +1,120 @@
+//! Signals for which a handler runs, at any moment: whatever waits in the kernel then ends early.
+
+use crate::Test;
+use crate::cast::{Scene, how};
+use crate::stage::roots;
+use gpu_core::{
+    Claim, DeviceUuid, Entry, EntryKind, ErrorKind, Host, Locks, Pid, ProcessKey, Timestamp,
+};
+use gpu_host::{FileLocks, LinuxHost, Place, SafeGpuFiles};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_storm_of_signals_spoils_no_lock_and_no_look", spoils_no_lock_and_no_look),
+    ("a_storm_of_signals_harms_no_healthy_job", harms_no_healthy_job),
+];
+
+/// So often something is done that a signal interrupts.
+const ROUNDS: u32 = 20;
+
+/// Somebody who sends signals without a pause, until it is dropped or whom it sends them to is gone.
+struct Storm(Child);
+
+impl Storm {
+    fn of(signals: &str, targets: &[u32]) -> Self {
+        let targets: Vec<_> = targets.iter().map(ToString::to_string).collect();
+        let sends =
+            signals.split(' ').map(|signal| format!("kill -{signal} {}", targets.join(" ")));
+        let script =
+            format!("while {}; do :; done 2> /dev/null", sends.collect::<Vec<_>>().join(" && "));
+        Storm(Command::new("sh").args(["-c", &script]).spawn().expect("it can be started"))
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn spoils_no_lock_and_no_look() {
+    let scene = Scene::new();
+    let mut actor = scene.role(&["interrupted"]).arg(scene.folder()).spawn().unwrap();
+    assert_eq!(how(&mut actor), 0);
+}
+
+fn harms_no_healthy_job() {
+    let scene = Scene::new();
+    let mut front = scene.shell("plain", "echo ready > ready; sleep 1; exit 5");
+    scene.said("ready");
+    let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    let storm = Storm::of("CONT CHLD", &[front.id(), supervisor]);
+    assert_eq!(how(&mut front), 5);
+    drop(storm);
+    assert_eq!(scene.count("empty"), 1);
+    let told = ["asked", "abandoned", "left"];
+    let report = scene.report();
+    assert!(
+        !report.iter().any(|line| told.iter().any(|word| line.starts_with(word))),
+        "{report:?}"
+    );
+}
+
+/// Takes, sees and lets go of locks in a storm, and looks at processes.
+pub(crate) fn act(words: &[OsString]) -> i32 {
+    let [folder] = words else { panic!("a folder") };
+    let came = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&came))
+        .expect("a handler");
+    let storm = Storm::of("USR1", &[std::process::id()]);
+    let host = LinuxHost::new(roots());
+    let other = host.open(Pid(storm.0.id())).expect("it lives");
+    let (here, there) = (locks(Path::new(folder)), locks(Path::new(folder)));
+    let mut interrupted = 0;
+    while interrupted < ROUNDS {
+        interrupted += u32::from(came.swap(false, Ordering::Relaxed));
+        let table = here.table(Duration::from_secs(20)).expect("nobody else has it");
+        let taken = there.table(Duration::from_millis(1)).err().expect("it is taken");
+        assert_eq!(taken.kind(), ErrorKind::TimedOut);
+        let entry = entry(&here);
+        let held = here.publish(EntryKind::Lease, &entry).expect("it can be written");
+        assert_eq!(there.entries(EntryKind::Lease).expect("it can be read"), [entry]);
+        assert!(held.renew().expect("it can be renewed"));
+        there.wait(Duration::from_millis(1)).expect("it can be waited for");
+        let back = here.hold_back_safe_gpu(Duration::from_millis(50)).expect("nobody uses it");
+        assert_eq!(back.waiting().expect("it can be asked"), []);
+        for _ in 0..200 {
+            assert!(!other.has_exited().expect("it can be asked"));
+        }
+        assert!(host.processes().expect("they can be listed").processes.len() > 1);
+        drop((table, held));
+        assert_eq!(there.entries(EntryKind::Lease).expect("it can be read"), []);
+    }
+    0
+}
+
+fn locks(folder: &Path) -> FileLocks {
+    FileLocks::new(Place::folder(folder), SafeGpuFiles::below(folder), roots())
+}
+
+fn entry(locks: &FileLocks) -> Entry {
+    Entry {
+        id: locks.new_id().expect("there is chance"),
+        ticket: locks.ticket().expect("there is a clock"),
+        owner: locks.owner(),
+        root: ProcessKey { pid: Pid(std::process::id()), start: None },
+        within: Vec::new(),
+        claim: Claim::whole(1),
+        devices: vec![DeviceUuid("GPU-1".into())],
+        parts_of: Vec::new(),
+        command: "test".into(),
+        since: Timestamp(0),
+    }
+}
