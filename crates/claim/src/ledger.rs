@@ -72,9 +72,11 @@ impl Ledger {
         let belongs = |entry: &&Entry| match (self.parent_of(entry), within) {
             (None, None) => true,
             (Some(parent), Some(within)) => is_same(parent, within),
-            // Among many that stand as one some may have been taken out of any lease of that user.
+            // Among many that stand as one some may have been taken out of any lease of that user,
+            // and of anybody's where they are root's.
             (None, Some(within)) => {
-                entry.owner == within.owner && Some(&entry.id) == more_of(entry.owner).as_ref()
+                (entry.owner == within.owner || entry.owner == 0)
+                    && Some(&entry.id) == more_of(entry.owner).as_ref()
             }
             (Some(_), None) => false,
         };
@@ -193,6 +195,16 @@ mod tests {
         assert!(ledger.pool(None).leases.contains(more));
         assert!(within(entry(3, 7, &["a"])), "it may be one of those that were taken out of this");
         assert!(!within(entry(1002, 8, &["c"])));
+    }
+
+    #[test]
+    fn what_root_took_out_of_anothers_lease_is_not_forgotten_among_many() {
+        let outer = entry(2000, 8, &["a", "b"]);
+        let mut leases: Vec<_> = (0..256).map(|number| entry(number, 0, &["c"])).collect();
+        leases.extend([Entry { within: outer.nested(), ..entry(1000, 0, &["a"]) }, outer.clone()]);
+        let pool = Ledger::new(leases, Vec::new()).pool(Some(&outer));
+        let [more] = &pool.leases[..] else { panic!("{pool:?}") };
+        assert_eq!((more.owner, &more.devices), (0, &entry(0, 0, &["a"]).devices));
     }
 
     #[test]
