@@ -54,6 +54,8 @@ pub(crate) struct ConvertArgs {
     /// The recording; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
     /// The file to write, which must not exist; standard output when none is named.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
@@ -64,6 +66,8 @@ pub(crate) struct ReplayArgs {
     /// The recording; `-` is standard input.
     #[arg(value_name = "SNAPSHOT")]
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
     #[command(flatten)]
     pub(crate) policies: PolicyArgs,
     /// The most that the allocator may take of the device (40GiB, 500MiB).
@@ -88,6 +92,8 @@ pub(crate) struct FitArgs {
     #[arg(value_name = "SNAPSHOT", required = true)]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    #[command(flatten)]
     pub(crate) policies: PolicyArgs,
     /// All memory of the device on which they should fit (80GiB): what gpuws status shows as
     /// total, less what others use there.
@@ -97,6 +103,14 @@ pub(crate) struct FitArgs {
     /// not tell it, so 512 MiB are assumed.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::claims::size)]
     pub(crate) context: Bytes,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadingArgs {
+    /// The most memory of the host that reading a recording may take beside the file; seven times
+    /// the file and 16 MiB, and at most 4 GiB, where nothing is said.
+    #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
+    pub(crate) read_limit: Option<Bytes>,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,52 @@
+//! What reads the text of another tool.
+
+use super::named;
+use clap::Args;
+use clap::builder::TypedValueParser;
+use gpu_text::Kind;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct ParseArgs {
+    /// What kind of text it is; recognised from the text when not given.
+    #[arg(long, value_parser = kind())]
+    pub(crate) kind: Option<Kind>,
+    /// The fields of CSV without a header line, in order.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    pub(crate) fields: Vec<String>,
+    /// The file; `-` is standard input.
+    pub(crate) file: PathBuf,
+}
+
+/// The kinds of text by their names in JSON.
+const KINDS: [(&str, Kind); 13] = [
+    ("table", Kind::Table),
+    ("q", Kind::Q),
+    ("xml", Kind::Xml),
+    ("query_gpu", Kind::QueryGpu),
+    ("query_apps", Kind::QueryApps),
+    ("list", Kind::List),
+    ("pmon", Kind::Pmon),
+    ("dmon", Kind::Dmon),
+    ("topo", Kind::Topo),
+    ("p2p", Kind::P2p),
+    ("fuser", Kind::Fuser),
+    ("lsof", Kind::Lsof),
+    ("error", Kind::Error),
+];
+
+fn kind() -> impl TypedValueParser<Value = Kind> {
+    named(&KINDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_kinds_are_those_of_the_json() {
+        for (name, kind) in KINDS {
+            assert_eq!(serde_json::to_value(kind).unwrap(), name);
+        }
+    }
+}

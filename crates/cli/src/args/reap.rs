@@ -1,0 +1,119 @@
+//! What frees memory.
+
+use super::{named, pid, shell_word};
+use crate::selector::Selector;
+use clap::builder::TypedValueParser;
+use clap::{ArgAction, Args};
+use gpu_core::Pid;
+use gpu_reaper::{Protect, Request, Scope};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReapArgs {
+    /// Only on these devices, by index, UUID or PCI address; may be given again.
+    #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
+    pub(crate) gpu: Vec<Selector>,
+    /// Only processes of this user, by name or number; may be given again.
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Vec<String>,
+    /// Exactly these processes, even if no finding names them; may be given again.
+    #[arg(long, value_name = "PID,…", value_parser = pid, value_delimiter = ',')]
+    pub(crate) pid: Vec<Pid>,
+    /// Do it. Without this, only the plan is shown.
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(crate) yes: bool,
+    /// Seconds from SIGTERM to SIGKILL.
+    #[arg(long, value_name = "SECONDS", default_value_t = Request::GRACE.as_secs(),
+          value_parser = clap::value_parser!(u64).range(..=86_400))]
+    grace: u64,
+    /// How far the end of one process reaches.
+    #[arg(long, default_value = "process", value_parser = scope())]
+    pub(crate) scope: Scope,
+    /// Never signal this process, name, or user (as user:NAME); may be given again.
+    #[arg(long, value_name = "PID|NAME|user:NAME", value_parser = protect)]
+    pub(crate) protect: Vec<Protect>,
+}
+
+impl ReapArgs {
+    /// Returns the command line that does what this one planned; `sim` is the option that names a
+    /// simulated machine.
+    pub(crate) fn again_with_yes(&self, sim: &str) -> String {
+        let mut command = format!("gpuws {sim}reap");
+        let mut option = |name: &str, value: &dyn std::fmt::Display| {
+            command.push_str(&format!(" --{name} {}", shell_word(&value.to_string())));
+        };
+        self.gpu.iter().for_each(|gpu| option("gpu", gpu));
+        self.user.iter().for_each(|user| option("user", user));
+        self.pid.iter().for_each(|pid| option("pid", pid));
+        if self.grace() != Request::GRACE {
+            option("grace", &self.grace);
+        }
+        match self.scope {
+            Scope::Process => {}
+            Scope::Group => option("scope", &"group"),
+            Scope::Container => option("scope", &"container"),
+        }
+        for protect in &self.protect {
+            match protect {
+                Protect::Pid(pid) => option("protect", pid),
+                Protect::Name(name) => option("protect", name),
+                Protect::User(user) => option("protect", &format!("user:{user}")),
+            }
+        }
+        command + " --yes"
+    }
+
+    /// Returns the time from SIGTERM to SIGKILL.
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace)
+    }
+}
+
+fn protect(text: &str) -> Result<Protect, String> {
+    let user = text.strip_prefix("user:");
+    if user.unwrap_or(text).is_empty() {
+        return Err("names nobody".to_owned());
+    }
+    Ok(match (user, text.parse()) {
+        (Some(user), _) => Protect::User(user.to_owned()),
+        (None, Ok(pid)) => Protect::Pid(Pid(pid)),
+        (None, Err(_)) => Protect::Name(text.to_owned()),
+    })
+}
+
+const SCOPES: [(&str, Scope); 3] =
+    [("process", Scope::Process), ("group", Scope::Group), ("container", Scope::Container)];
+
+fn scope() -> impl TypedValueParser<Value = Scope> {
+    named(&SCOPES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn whom_to_protect_is_told_by_number_name_or_user() {
+        assert_eq!(protect("17"), Ok(Protect::Pid(Pid(17))));
+        assert_eq!(protect("python"), Ok(Protect::Name("python".into())));
+        assert_eq!(protect("user:17"), Ok(Protect::User("17".into())));
+        assert!(protect("").is_err() && protect("user:").is_err());
+    }
+
+    #[test]
+    fn names_of_scopes_are_those_of_the_json() {
+        for (name, scope) in SCOPES {
+            assert_eq!(serde_json::to_value(scope).unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn without_a_word_nothing_destroys() {
+        let cli = Cli::try_parse_from(["gpuws", "reap"]).unwrap();
+        let Some(Command::Reap(reap)) = cli.command else { panic!("reap is read as reap") };
+        assert!(!reap.yes && reap.pid.is_empty() && reap.scope == Scope::Process);
+        assert_eq!(reap.grace(), Request::GRACE);
+    }
+}

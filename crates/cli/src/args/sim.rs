@@ -1,0 +1,86 @@
+//! What runs a program on a simulated NVML.
+
+use clap::Args;
+use gpu_sim::{CallEffect, CallFault};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The machine: a name, a folder, or a file written by `record`.
+    #[arg(value_name = "MACHINE")]
+    pub(crate) machine: PathBuf,
+    /// Let real processes stand for the simulated ones: ending one frees its memory.
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Let the machine stand still at this time since its start.
+    #[arg(long, value_name = "MILLISECONDS", conflicts_with = "live")]
+    pub(crate) at: Option<u64>,
+    /// The seed of what moves with time.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// How long each NVML function takes.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    pub(crate) latency: u64,
+    /// Let a function of NVML fail; may be given again. EFFECT is a return code (`15`),
+    /// `delay:MS`, `hang`, `lose:GPU` or `add:GPU` (a process); `*` is every function.
+    #[arg(long, value_name = "FUNCTION=EFFECT[,gpu=N][,from=N][,times=N]", value_parser = fault)]
+    pub(crate) fault: Vec<CallFault>,
+    /// Append how often each program called each function to this file, a line of JSON each.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) count_calls: Option<PathBuf>,
+    /// The simulated NVML; else the one beside gpuws.
+    #[arg(long, value_name = "libnvml_sim.so")]
+    pub(crate) library: Option<PathBuf>,
+    /// The command to run, after `--`.
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Reads `FUNCTION=EFFECT`, with `,gpu=N`, `,from=N` and `,times=N` after it.
+fn fault(text: &str) -> Result<CallFault, String> {
+    let mut parts = text.split(',');
+    let (function, effect) =
+        parts.next().and_then(|part| part.split_once('=')).ok_or("no FUNCTION=EFFECT")?;
+    if function != "*" && !function.starts_with("nvml") {
+        return Err(format!("'{function}' is no function of NVML"));
+    }
+    let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no number"));
+    let gpu = |text: &str| text.parse().map_err(|_| format!("'{text}' is no index of a GPU"));
+    let effect = match effect.split_once(':') {
+        None if effect == "hang" => CallEffect::Hangs,
+        None => CallEffect::Returns(gpu(effect).map_err(|_| format!("unknown effect '{effect}'"))?),
+        Some(("delay", millis)) => CallEffect::DelayMs(number(millis)?),
+        Some(("lose", index)) => CallEffect::LosesGpu(gpu(index)?),
+        Some(("add", index)) => CallEffect::AddsProcess(gpu(index)?),
+        Some(_) => return Err(format!("unknown effect '{effect}'")),
+    };
+    let mut fault =
+        CallFault { function: function.to_owned(), gpu: None, from: 1, times: None, effect };
+    for part in parts {
+        match part.split_once('=') {
+            Some(("gpu", index)) => fault.gpu = Some(gpu(index)?),
+            Some(("from", nth)) => fault.from = number(nth)?,
+            Some(("times", count)) => fault.times = Some(number(count)?),
+            _ => return Err(format!("'{part}' is none of gpu=N, from=N, times=N")),
+        }
+    }
+    Ok(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        let read = fault("nvmlDeviceGetMemoryInfo_v2=hang,gpu=2,from=3,times=1").unwrap();
+        assert_eq!((read.gpu, read.from, read.times), (Some(2), 3, Some(1)));
+        assert_eq!(read.effect, CallEffect::Hangs);
+        assert_eq!(fault("*=15").unwrap().effect, CallEffect::Returns(15));
+        assert_eq!(fault("*=delay:200").unwrap().effect, CallEffect::DelayMs(200));
+        for wrong in ["", "nvmlInit_v2", "init=hang", "*=hand", "*=delay:x", "*=15,gpus=1"] {
+            assert!(fault(wrong).is_err(), "{wrong}");
+        }
+    }
+}
