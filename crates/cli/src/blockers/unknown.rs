@@ -1,0 +1,73 @@
+//! Why it is not known who uses a device.
+
+use super::Linked;
+use gpu_core::{DeviceFileKind, DeviceState, Snapshot};
+
+/// Why it is not known who uses a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// The minor number is not told, so that the device's file is not known.
+    DeviceFile,
+    /// The device's file is not there, so that nobody was looked for who has it.
+    NoFile,
+    /// With which devices it is reset is not told.
+    Links,
+    /// The processes could not be walked over.
+    Holders,
+    /// Some processes could not be looked into.
+    Unread(u32),
+    /// Processes outside of this PID namespace are not seen.
+    OtherNamespaces,
+}
+
+impl Unknown {
+    /// Returns the first reason why somebody may use the devices who is not seen.
+    pub(super) fn first(
+        snapshot: &Snapshot,
+        devices: &[&DeviceState],
+        linked: &Linked,
+    ) -> Option<Unknown> {
+        if snapshot.holders.is_err() {
+            return Some(Unknown::Holders);
+        }
+        if devices.iter().any(|device| snapshot.minor_of(device).is_none()) {
+            return Some(Unknown::DeviceFile);
+        }
+        let is_there = |minor| snapshot.files.iter().any(|f| f.kind == DeviceFileKind::Gpu(minor));
+        if !devices.iter().filter_map(|device| snapshot.minor_of(device)).all(is_there) {
+            return Some(Unknown::NoFile);
+        }
+        if !linked.whole {
+            return Some(Unknown::Links);
+        }
+        if snapshot.unreadable.total() > 0 {
+            return Some(Unknown::Unread(snapshot.unreadable.total()));
+        }
+        (snapshot.sees_host_pids != Ok(true)).then_some(Unknown::OtherNamespaces)
+    }
+
+    /// Says it in a clause.
+    pub(crate) fn why(self) -> String {
+        match self {
+            Unknown::DeviceFile => "which file is the device's is not told".to_owned(),
+            Unknown::NoFile => "the file of the device is not there to be looked for".to_owned(),
+            Unknown::Links => "with which GPUs it is reset, by NVLinks, is not told".to_owned(),
+            Unknown::Holders => "who has the device files could not be read".to_owned(),
+            Unknown::Unread(1) => "1 process could not be looked into".to_owned(),
+            Unknown::Unread(count) => format!("{count} processes could not be looked into"),
+            Unknown::OtherNamespaces => {
+                "processes outside of this container are not seen from here".to_owned()
+            }
+        }
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Unknown::DeviceFile | Unknown::NoFile | Unknown::Holders => "sudo gpuws doctor",
+            Unknown::Links => "nvidia-smi topo -m",
+            Unknown::Unread(_) => "run the same command with sudo",
+            Unknown::OtherNamespaces => "run the same command on the host",
+        }
+    }
+}
