@@ -11,7 +11,7 @@ mod views;
 pub(crate) use bounds::{EnvArgs, KeepArgs};
 pub(crate) use claims::{ClaimArgs, LeasesArgs, RunArgs, Wanted};
 pub(crate) use memory::{
-    ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReplayArgs,
+    ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
 pub(crate) use parse::ParseArgs;
 pub(crate) use reap::ReapArgs;

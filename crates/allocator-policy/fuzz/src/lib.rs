@@ -4,7 +4,7 @@
 use gpu_allocator_policy::trace::{Limits, Recording};
 
 /// So little that a file which expands is found at once.
-const LIMITS: Limits = Limits { bytes: 1 << 20, values: 1 << 16 };
+const LIMITS: Limits = Limits { bytes: 1 << 20, memory: Some(8 << 20) };
 
 /// Reads bytes as a recording.
 ///

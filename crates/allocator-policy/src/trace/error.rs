@@ -1,5 +1,7 @@
 //! Why a recording could not be read: where, what was wrong, and what to do about it.
 
+use crate::explain::amount;
+use gpu_core::Bytes;
 use std::fmt;
 
 /// Why a recording could not be read.
@@ -53,6 +55,13 @@ pub enum Problem {
         /// How much there may be.
         limit: u64,
     },
+    /// Reading it takes more memory than it may.
+    Memory {
+        /// What needs more: an opcode, or an entry of the data.
+        what: String,
+        /// How many bytes reading may take.
+        limit: u64,
+    },
 }
 
 impl TraceError {
@@ -90,6 +99,9 @@ impl TraceError {
             Problem::TooMuch { .. } => {
                 "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
             }
+            Problem::Memory { .. } => {
+                "no recording of a job needs so much; for one that you trust, set --read-limit"
+            }
         }
     }
 }
@@ -118,6 +130,10 @@ impl fmt::Display for Problem {
             }
             Problem::Malformed { what } => f.write_str(what),
             Problem::TooMuch { what, limit } => write!(f, "more than {limit} {what}"),
+            Problem::Memory { what, limit } => {
+                let limit = amount(Bytes(*limit));
+                write!(f, "{what} needs more memory than the {limit} that reading may take")
+            }
         }
     }
 }

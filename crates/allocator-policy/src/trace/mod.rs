@@ -1,5 +1,6 @@
 //! What a job did with device memory, as recorded.
 
+mod budget;
 mod check;
 mod error;
 mod own;
@@ -31,20 +32,20 @@ pub struct Recording {
     pub stacks: Stacks,
 }
 
-/// How much a file may hold.
+/// How much reading a file may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the file; of a pickle never more than 4 GiB.
+    /// Bytes of the file; of a pickle never more than 2 GiB.
     pub bytes: u64,
-    /// Values in it: numbers, texts, lists, dictionaries. Each takes about 45 bytes of memory at
-    /// most; what a file refers to again counts once.
-    pub values: u64,
+    /// Bytes of memory beside those of the file. Where it is `None`, seven times the file and
+    /// 16 MiB, and not more than 4 GiB; the recording of a real job takes two to three times the file.
+    pub memory: Option<u64>,
 }
 
 impl Default for Limits {
-    /// Returns limits that no recording of a real job reaches: 4 GiB, and 64 Mi values.
+    /// Returns limits that no recording of a real job reaches: 2 GiB, and memory as is usual.
     fn default() -> Self {
-        Limits { bytes: u64::from(u32::MAX), values: 1 << 26 }
+        Limits { bytes: 1 << 31, memory: None }
     }
 }
 

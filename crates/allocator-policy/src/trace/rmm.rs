@@ -6,8 +6,9 @@
 //!
 //! Source: `logging_resource_adaptor.hpp` of RMM 0.15 to 25.12, and RMM's guide on logging.
 
+use super::budget::Budget;
 use super::check::{ADDRESSES, LARGEST};
-use super::error::{Place, Problem, TraceError, shown};
+use super::error::{Place, TraceError, shown};
 use super::{Action, DeviceTrace, Event, Format, Limits, Recording};
 
 const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
@@ -22,6 +23,7 @@ pub(super) fn is_log(input: &[u8]) -> bool {
 
 /// Reads a log.
 pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
+    let budget = Budget::new(input.len(), limits);
     let mut events = Vec::new();
     let (mut last, mut days) = (0, 0);
     let lines = input.split_inclusive(|&byte| byte == b'\n').enumerate();
@@ -41,10 +43,9 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
             days += 1;
         }
         last = row.time_us;
-        if events.len() as u64 >= limits.values {
-            let problem = Problem::TooMuch { what: "events", limit: limits.values };
-            return Err(TraceError::new(Place::Line(index as u64 + 1), problem));
-        }
+        budget
+            .room(&mut events, row.actions.len())
+            .map_err(|full| full.at(Place::Line(index as u64 + 1), "an event"))?;
         let time_us = row.time_us + days * DAY_US;
         events.extend(row.actions.iter().map(|&action| Event {
             action,

@@ -1,5 +1,6 @@
 //! Where in a program memory was asked for.
 
+use super::budget::{Budget, Exceeded};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -48,11 +49,11 @@ impl Stacks {
         self.stacks.is_empty()
     }
 
-    pub(crate) fn all_frames(&self) -> &[Frame] {
+    pub(super) fn all_frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &[u32]> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &[u32]> {
         self.stacks.iter().map(|stack| &**stack)
     }
 
@@ -66,9 +67,18 @@ impl Stacks {
     }
 }
 
+/// What keeping a text, a frame or a stack takes at most beside its content: an entry of a list and
+/// one of a map, both of which may have grown to twice their size.
+const KEPT: usize = 160;
+
+/// What noting by which stack a block was asked for takes: an entry of a map that may be half
+/// empty, and one of the list before it.
+pub(super) const BLOCK_STACK: usize = 64;
+
 /// Stacks while they are collected.
-#[derive(Debug, Default)]
-pub(crate) struct Collector {
+#[derive(Debug)]
+pub(super) struct Collector<'b> {
+    budget: &'b Budget,
     stacks: Stacks,
     texts: Vec<Arc<str>>,
     known_texts: HashMap<Arc<str>, u32>,
@@ -76,49 +86,65 @@ pub(crate) struct Collector {
     known_stacks: HashMap<Arc<[u32]>, StackId>,
 }
 
-impl Collector {
-    /// Returns the number of a text: equal texts have one.
-    pub(crate) fn text(&mut self, text: &str) -> u32 {
-        if let Some(&known) = self.known_texts.get(text) {
-            return known;
+impl<'b> Collector<'b> {
+    pub(super) fn new(budget: &'b Budget) -> Self {
+        Collector {
+            budget,
+            stacks: Stacks::default(),
+            texts: Vec::new(),
+            known_texts: HashMap::new(),
+            known_frames: HashMap::new(),
+            known_stacks: HashMap::new(),
         }
+    }
+
+    /// Returns the number of a text: equal texts have one.
+    pub(super) fn text(&mut self, text: &str) -> Result<u32, Exceeded> {
+        if let Some(&known) = self.known_texts.get(text) {
+            return Ok(known);
+        }
+        self.budget.take(KEPT + text.len())?;
         let (number, text) = (self.texts.len() as u32, Arc::<str>::from(text));
         self.texts.push(text.clone());
         self.known_texts.insert(text, number);
-        number
+        Ok(number)
     }
 
     /// Returns the text of a number.
-    pub(crate) fn text_of(&self, number: u32) -> Arc<str> {
+    pub(super) fn text_of(&self, number: u32) -> Arc<str> {
         self.texts[number as usize].clone()
     }
 
     /// Returns the number of a frame: the function and the file by the numbers of their texts.
-    pub(crate) fn frame(&mut self, function: u32, file: u32, line: u64) -> u32 {
-        *self.known_frames.entry((function, file, line)).or_insert_with(|| {
-            let text = |number: u32| self.texts[number as usize].clone();
-            let frame = Frame { function: text(function), file: text(file), line };
-            self.stacks.frames.push(frame);
-            self.stacks.frames.len() as u32 - 1
-        })
+    pub(super) fn frame(&mut self, function: u32, file: u32, line: u64) -> Result<u32, Exceeded> {
+        if let Some(&known) = self.known_frames.get(&(function, file, line)) {
+            return Ok(known);
+        }
+        self.budget.take(KEPT)?;
+        let number = self.stacks.frames.len() as u32;
+        let (function_text, file_text) = (self.text_of(function), self.text_of(file));
+        self.stacks.frames.push(Frame { function: function_text, file: file_text, line });
+        self.known_frames.insert((function, file, line), number);
+        Ok(number)
     }
 
     /// Returns the stack of the frames of these numbers; `None` where there are none.
-    pub(crate) fn stack(&mut self, frames: &[u32]) -> Option<StackId> {
+    pub(super) fn stack(&mut self, frames: &[u32]) -> Result<Option<StackId>, Exceeded> {
         if frames.is_empty() {
-            return None;
+            return Ok(None);
         }
         if let Some(&known) = self.known_stacks.get(frames) {
-            return Some(known);
+            return Ok(Some(known));
         }
-        let id = StackId::new(self.stacks.stacks.len())?;
+        self.budget.take(KEPT + size_of_val(frames))?;
+        let Some(id) = StackId::new(self.stacks.stacks.len()) else { return Ok(None) };
         let frames: Arc<[u32]> = frames.into();
         self.stacks.stacks.push(frames.clone());
         self.known_stacks.insert(frames, id);
-        Some(id)
+        Ok(Some(id))
     }
 
-    pub(crate) fn finish(self) -> Stacks {
+    pub(super) fn finish(self) -> Stacks {
         self.stacks
     }
 }

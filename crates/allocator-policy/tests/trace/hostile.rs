@@ -67,7 +67,7 @@ fn code_is_refused_by_name_and_never_run() {
 
 #[test]
 fn depth_costs_no_stack() {
-    let depth = 1_000_000;
+    let depth = 200_000;
     // Lists in lists, under a key that is passed over and where the segments are.
     let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
     assert!(Recording::read(&program(&[KEY, &nested, b"s"])).unwrap().devices.is_empty());
@@ -245,7 +245,7 @@ fn opcodes_out_of_place_are_refused_where_they_are() {
         (b"a.", "APPEND finds no value"),
         (b"]NNNa.", "APPEND finds no list to add to"),
         (b"NNa.", "APPEND finds no list"),
-        (b"](Na.", "APPEND finds no value"),
+        (b"](Na.", "APPEND finds no list"),
         (b"e.", "APPENDS finds no MARK"),
         (b"(e.", "APPENDS finds no list"),
         (b"](((e.", "APPENDS finds no list"),
@@ -278,9 +278,72 @@ fn the_limits_hold() {
     let limits = Limits { bytes: list.len() as u64 - 1, ..Limits::default() };
     let said = read(&list, limits).unwrap_err().to_string();
     assert!(said.contains(&format!("more than {} bytes", limits.bytes)), "{said}");
-    let limits = Limits { values: 1_000, ..Limits::default() };
-    let error = read(&program(&[&vec![b']'; 1_000_000]]), limits).unwrap_err();
-    assert_eq!(error.problem(), &Problem::TooMuch { what: "values", limit: 1_000 });
+    let limits = Limits { memory: Some(0), ..Limits::default() };
+    let error = read(&list, limits).unwrap_err();
+    let what = "EMPTY_LIST".to_owned();
+    assert_eq!(
+        (error.place(), error.problem()),
+        (&Place::Byte(2), &Problem::Memory { what, limit: 0 })
+    );
+    assert!(error.remedy().contains("--read-limit"));
+}
+
+/// Files of which each byte makes as much as a byte can: each is refused where its size would be
+/// taken many times over, by the opcode or the entry at which that is, and is read where it may.
+#[test]
+fn no_file_takes_more_memory_than_its_size_allows() {
+    const SIZE: usize = 1 << 20;
+    let repeated = |part: &[u8]| part.repeat(SIZE / part.len());
+    let list = |items: &[u8]| program(&[KEY, b"(", items, b"ls"]);
+    let scalars = list(&repeated(b"K\x01"));
+    let lists = list(&repeated(b"]"));
+    let tuples = program(&[KEY, b")", &vec![0x85; SIZE], b"s"]);
+    let memo = program(&[KEY, b"N", &vec![0x94; SIZE], b"s"]);
+    let marks = program(&[KEY, &vec![b'('; SIZE], &vec![b'l'; SIZE], b"s"]);
+    let dicts = list(&repeated(b"}NNs"));
+    let again = list(&repeated(b"]\x94h\0"));
+    let text = list(&[&b"X\0\0\x10\0"[..], &vec![b'x'; SIZE]].concat());
+    let texts = {
+        let mut texts = Vec::new();
+        for number in 0..SIZE as u32 / 16 {
+            let name = number.to_le_bytes();
+            texts.extend([&b"}(X\x04\0\0\0"[..], b"nameX\x04\0\0\0", &name].concat());
+            texts.extend([&b"X\x08\0\0\0filenameX\x04\0\0\0"[..], &name, b"u"].concat());
+        }
+        let event = b"}(X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrK\0X\x04\0\0\0sizeK\x08";
+        let event = [&event[..], b"X\x06\0\0\0frames(", &texts, b"lu"].concat();
+        program(&[b"}X\x0d\0\0\0device_traces](](", &event, b"ees"])
+    };
+    let events = {
+        let event =
+            b"}(X\x06\0\0\0actionX\x04\0\0\0freeX\x04\0\0\0addrK\0X\x04\0\0\0sizeK\x08u\x94";
+        // Items that nothing reads let the walk go on for longer.
+        let idle = [b"X\x04\0\0\0idle(", &vec![b'N'; 2 * SIZE][..], b"l"].concat();
+        let again = b"h\0".repeat(SIZE / 2);
+        program(&[b"}(", &idle, b"X\x0d\0\0\0device_traces](](", event, &again, b"eeu"])
+    };
+    for (name, file, takes) in [
+        ("scalars", &scalars, 7),
+        ("lists", &lists, 61),
+        ("tuples", &tuples, 85),
+        ("memo", &memo, 5),
+        ("marks", &marks, 43),
+        ("dicts", &dicts, 25),
+        ("again", &again, 20),
+        ("text", &text, 1),
+        ("texts", &texts, 7),
+        ("events", &events, 19),
+    ] {
+        let read = |memory: usize| {
+            let limits = Limits { memory: Some(memory as u64), ..Limits::default() };
+            Recording::read_within(file, limits)
+        };
+        assert!(read(takes * file.len()).is_ok(), "{name} takes {takes} times its size");
+        if takes > 1 {
+            let error = read(file.len() / 2).unwrap_err();
+            assert!(matches!(error.problem(), Problem::Memory { .. }), "{name}: {error}");
+        }
+    }
 }
 
 #[test]

@@ -84,10 +84,11 @@ fn a_line_that_a_crash_cut_off_is_passed_over_and_a_wrong_one_is_named() {
         let said_of = refusal(&format!("{whole}{line}\n"));
         assert!(said_of.contains("at line 3") && said_of.contains(said), "{line}: {said_of}");
     }
-    let limits = Limits { values: 2, ..Limits::default() };
+    // An event is 40 bytes.
+    let limits = Limits { memory: Some(100), ..Limits::default() };
     let many = format!("{whole}{}", "1,10:00:00.000002,allocate,0x100,8,0\n".repeat(3));
     let error = Recording::read_within(many.as_bytes(), limits).unwrap_err();
-    assert_eq!(error.problem(), &Problem::TooMuch { what: "events", limit: 2 });
+    assert_eq!(error.problem(), &Problem::Memory { what: "an event".to_owned(), limit: 100 });
 }
 
 fn written(recording: &Recording) -> String {
@@ -197,12 +198,17 @@ fn lines_that_contradict_are_refused_by_number() {
     }
     let said = refusal("{\"schema\":2,\"kind\":\"memory-trace\"}\n");
     assert!(said.contains("at line 1: the schema is 2; this program knows up to 1"), "{said}");
+    let long = HEAD.replace("\"b\"", &format!("\"{}\"", "b".repeat(1 << 20)));
+    assert!(refusal(&format!("{long}\n")).contains("at line 1: more than 1048576 bytes"));
     assert!(refusal("{\"schema\":1,\"kind\":\"x\"}\n").contains("the kind is 'x'"));
     assert!(refusal("{\"schema\":1}\n").contains("missing field `kind`"));
-    let limits = Limits { values: 3, ..Limits::default() };
+    let limits = Limits { memory: Some(100), ..Limits::default() };
     let lines = format!("{HEAD}\n{}\n", vec![segment(0, block); 2].join("\n"));
     let error = Recording::read_within(lines.as_bytes(), limits).unwrap_err();
-    assert_eq!(error.problem(), &Problem::TooMuch { what: "values", limit: 3 });
+    assert_eq!(
+        error.problem(),
+        &Problem::Memory { what: "what the line says".to_owned(), limit: 100 }
+    );
 }
 
 #[test]

@@ -4,14 +4,19 @@ use super::{
     AnnotationLine, BlockLine, DeviceLine, EventLine, FrameLine, Header, KIND, Line, SCHEMA,
     SegmentLine,
 };
+use crate::trace::budget::{Budget, Exceeded};
 use crate::trace::check::{self, ADDRESSES, LARGEST};
 use crate::trace::error::{Place, Problem, TraceError, shown};
-use crate::trace::stacks::{Collector, StackId};
+use crate::trace::stacks::{BLOCK_STACK, Collector, StackId};
 use crate::trace::{
     Action, Annotation, DeviceTrace, Event, Limits, RecordedBlock, Recording, Segment,
 };
 use gpu_core::Bytes;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// How long the first line may be, of which all settings are kept.
+const LONGEST_HEADER: usize = 1 << 20;
 
 /// Reads a file of the project's own format.
 pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
@@ -22,6 +27,10 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
     let Some((first, number)) = lines.next() else {
         return Err(TraceError::new(Place::Whole, Problem::UnknownFormat));
     };
+    if first.len() > LONGEST_HEADER {
+        let problem = Problem::TooMuch { what: "bytes", limit: LONGEST_HEADER as u64 };
+        return Err(TraceError::new(Place::Line(number), problem));
+    }
     let header: Header = parsed(first).map_err(|what| what.at(number, first))?;
     if header.kind != KIND {
         let what = format!("the kind is '{}', not '{KIND}'", shown(header.kind.as_bytes()));
@@ -31,7 +40,14 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
         let what = format!("the schema is {}; this program knows up to {SCHEMA}", header.schema);
         return Err(TraceError::malformed(Place::Line(number), what));
     }
-    let mut reader = Reader { left: limits.values, most: limits.values, ..Reader::default() };
+    let budget = Budget::new(input.len(), limits);
+    let mut reader = Reader {
+        budget: &budget,
+        collector: Collector::new(&budget),
+        frames: Vec::new(),
+        stacks: Vec::new(),
+        devices: BTreeMap::new(),
+    };
     let mut last = number;
     for (line, number) in lines {
         let parsed = parsed(line).map_err(|what| what.at(number, line))?;
@@ -50,14 +66,14 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
 /// What is wrong with a line.
 enum Wrong {
     Malformed(String),
-    TooMuch(u64),
+    Memory(Exceeded),
 }
 
 impl Wrong {
     /// Returns the error; a line that does not end is one that was cut off.
     fn at(self, number: u64, line: &[u8]) -> TraceError {
         let problem = match self {
-            Wrong::TooMuch(limit) => Problem::TooMuch { what: "values", limit },
+            Wrong::Memory(exceeded) => exceeded.by("what the line says"),
             Wrong::Malformed(_) if !line.ends_with(b"\n") => {
                 Problem::Truncated { what: "the last line does not end".to_owned() }
             }
@@ -73,6 +89,12 @@ impl From<String> for Wrong {
     }
 }
 
+impl From<Exceeded> for Wrong {
+    fn from(exceeded: Exceeded) -> Self {
+        Wrong::Memory(exceeded)
+    }
+}
+
 fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
     serde_json::from_slice(line).map_err(|error| {
         // It counts lines of its own.
@@ -82,15 +104,13 @@ fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
     })
 }
 
-#[derive(Default)]
-struct Reader {
-    collector: Collector,
+struct Reader<'b> {
+    budget: &'b Budget,
+    collector: Collector<'b>,
     /// The frames and stacks of the file by its own numbers.
     frames: Vec<u32>,
     stacks: Vec<Option<StackId>>,
     devices: BTreeMap<u32, Device>,
-    left: u64,
-    most: u64,
 }
 
 #[derive(Default)]
@@ -99,48 +119,50 @@ struct Device {
     said: DeviceLine,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn line(&mut self, line: Line<'_>) -> Result<(), Wrong> {
-        let values = match &line {
-            Line::Stack(frames) => frames.len(),
-            Line::Segment(segment) => segment.blocks.len(),
-            _ => 0,
-        };
-        let left = self.left.checked_sub(1 + values as u64);
-        self.left = left.ok_or(Wrong::TooMuch(self.most))?;
         match line {
             Line::Frame(FrameLine { function, file, line }) => {
-                let (function, file) = (self.collector.text(&function), self.collector.text(&file));
-                self.frames.push(self.collector.frame(function, file, line));
+                let function = self.collector.text(&function)?;
+                let file = self.collector.text(&file)?;
+                let frame = self.collector.frame(function, file, line)?;
+                self.budget.push(&mut self.frames, frame)?;
             }
             Line::Stack(frames) => {
                 let known = |frame: &u32| self.frames.get(*frame as usize).copied();
                 let frames = frames.iter().map(known).collect::<Option<Vec<_>>>();
                 let frames = frames.ok_or_else(|| "a frame that no line before has".to_owned())?;
-                self.stacks.push(self.collector.stack(&frames));
+                let stack = self.collector.stack(&frames)?;
+                self.budget.push(&mut self.stacks, stack)?;
             }
             Line::Device(said) => {
-                let device = self.device(said.device);
+                let device = self.device(said.device)?;
                 device.trace.total = said.total_bytes.map(Bytes);
                 device.said = said;
             }
             Line::Segment(segment) => self.segment(segment)?,
             Line::Annotation(AnnotationLine { device, name, begins, time_us }) => {
-                let name = self.collector.text(&name);
+                let name = self.collector.text(&name)?;
                 let name = self.collector.text_of(name);
-                let annotations = &mut self.device(device).trace.annotations;
-                annotations.push(Annotation { name, begins, time_us });
+                let budget = self.budget;
+                let annotations = &mut self.device(device)?.trace.annotations;
+                budget.push(annotations, Annotation { name, begins, time_us })?;
             }
             Line::Event(event) => self.event(event)?,
         }
         Ok(())
     }
 
-    fn device(&mut self, device: u32) -> &mut Device {
-        let entry = self.devices.entry(device);
-        entry.or_insert_with(|| Device {
-            trace: DeviceTrace { device, ..DeviceTrace::default() },
-            said: DeviceLine::default(),
+    fn device(&mut self, device: u32) -> Result<&mut Device, Exceeded> {
+        Ok(match self.devices.entry(device) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(vacant) => {
+                self.budget.take(2 * size_of::<Device>())?;
+                vacant.insert(Device {
+                    trace: DeviceTrace { device, ..DeviceTrace::default() },
+                    said: DeviceLine::default(),
+                })
+            }
         })
     }
 
@@ -162,8 +184,9 @@ impl Reader {
             kind: line.pool,
             pool: line.private_pool,
             expandable: line.expandable,
-            blocks: Vec::with_capacity(line.blocks.len()),
+            blocks: Vec::new(),
         };
+        self.budget.room(&mut segment.blocks, line.blocks.len())?;
         if segment.size == 0 {
             return Err("a segment of no bytes".to_owned().into());
         }
@@ -176,9 +199,11 @@ impl Reader {
             next = next.saturating_add(size);
         }
         check::blocks_of(&segment).map_err(|inconsistent| inconsistent.what)?;
-        let trace = &mut self.device(line.device).trace;
+        let budget = self.budget;
+        let trace = &mut self.device(line.device)?.trace;
+        budget.take(stacks.len() * BLOCK_STACK)?;
         trace.block_stacks.extend(stacks);
-        trace.segments.get_or_insert_default().push(segment);
+        budget.push(trace.segments.get_or_insert_default(), segment)?;
         Ok(())
     }
 
@@ -192,10 +217,13 @@ impl Reader {
             (_, None) => return Err("the address is missing".to_owned().into()),
         };
         let EventLine { action, stream, time_us, .. } = line;
-        let trace = &mut self.device(line.device).trace;
-        trace.events.push(Event { action, address, size, stream, time_us });
+        let budget = self.budget;
+        let trace = &mut self.device(line.device)?.trace;
+        budget.push(&mut trace.events, Event { action, address, size, stream, time_us })?;
         if stack.is_some() || !trace.event_stacks.is_empty() {
             // Empty until the first event that has one.
+            let missing = trace.events.len() - trace.event_stacks.len();
+            budget.room(&mut trace.event_stacks, missing)?;
             trace.event_stacks.resize(trace.events.len() - 1, None);
             trace.event_stacks.push(stack);
         }

@@ -1,5 +1,6 @@
 //! The input of a pickle, taken piece by piece.
 
+use super::super::budget::Exceeded;
 use super::super::error::{Place, Problem, TraceError};
 use super::opcode::name;
 
@@ -14,6 +15,21 @@ pub(super) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     pub(super) fn new(input: &'a [u8]) -> Self {
         Cursor { input, at: 0, opcode: (0, b'.') }
+    }
+
+    /// Goes to an opcode and returns it; `None` where the input ends.
+    #[inline]
+    pub(super) fn opcode(&mut self, at: usize) -> Option<u8> {
+        let opcode = *self.input.get(at)?;
+        (self.at, self.opcode) = (at + 1, (at, opcode));
+        Some(opcode)
+    }
+
+    /// Returns the error that the current opcode needs more memory than there may be.
+    #[cold]
+    pub(super) fn full(&self, exceeded: Exceeded) -> TraceError {
+        let (at, opcode) = self.opcode;
+        exceeded.at(Place::Byte(at as u64), name(opcode))
     }
 
     /// Returns the error that the current opcode is wrong.

@@ -1,68 +1,67 @@
 //! Pickles as data: nothing in one is ever imported, built or called.
 //!
 //! A snapshot refers a hundred thousand times to the same few frames, so what is read is a table of
-//! values that refer to each other by number. It is as large as the file, however often a value is
-//! referred to, and nothing here or in its readers follows a reference to unknown depth: values
-//! that contain themselves, or that would be enormous when written out, are harmless.
+//! lists and dictionaries that refer to each other by number, and to numbers and texts by where in
+//! the file they are. However often a value is referred to, it is kept once, and nothing here or in
+//! its readers follows a reference to unknown depth: values that contain themselves, or that would
+//! be enormous when written out, are harmless. Each table charges a [`Budget`] before it grows.
 //!
 //! Source: the opcodes as CPython's `pickletools` documents them, protocols 0 to 5.
 
 mod cursor;
 mod opcode;
 mod reader;
+mod scalar;
 mod text;
 
-use super::Limits;
+use super::budget::Budget;
 use super::error::{Place, Problem, TraceError};
 use std::borrow::Cow;
 
-/// A value of a pickle, by its place in the table.
+/// A value of a pickle: where its opcode is in the input, or which container it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ref(u32);
 
 impl Ref {
-    /// Returns the place in the table, below [`Pickle::values`].
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
+    /// Marks a container; without it, the rest is an offset.
+    const CONTAINER: u32 = 1 << 31;
+    /// Marks a container that is a dictionary; without it, it is a list, tuple or set.
+    const DICT: u32 = 1 << 30;
+
+    /// Returns the number of a container, below [`Pickle::containers`]; `None` of anything else.
+    #[inline]
+    pub(crate) fn container(self) -> Option<usize> {
+        let number = self.0 & !(Ref::CONTAINER | Ref::DICT);
+        (self.0 & Ref::CONTAINER != 0).then_some(number as usize)
+    }
+
+    #[inline]
+    fn is_dict(self) -> bool {
+        self.0 & (Ref::CONTAINER | Ref::DICT) == Ref::CONTAINER | Ref::DICT
     }
 }
 
-/// A value; what it consists of is in the pickle.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+/// A value, as its opcode says it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value<'a> {
     None,
     Bool(bool),
     Int(i64),
     /// A number from 2^63: an unsigned −1, as some lines of frames are, and never a size.
     Huge(u64),
     Float(f64),
-    /// Text in UTF-8, or bytes.
-    Text(Text),
+    /// Text in UTF-8, or bytes; owned only where it was written with escapes.
+    Text(Cow<'a, [u8]>),
     /// A list, tuple or set.
-    Sequence(Contents),
-    Dict(Contents),
+    Sequence,
+    Dict,
 }
-
-/// Where a text is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Text {
-    /// In the input.
-    Input { start: u32, length: u32 },
-    /// It was written with escapes and is kept apart.
-    Apart(u32),
-}
-
-/// Which container's contents a value has.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Contents(u32);
 
 /// What a pickle says.
 #[derive(Debug)]
 pub(crate) struct Pickle<'a> {
     input: &'a [u8],
-    values: Vec<Value>,
     contents: Vec<Vec<Ref>>,
-    texts: Vec<Box<[u8]>>,
     root: Ref,
 }
 
@@ -70,14 +69,14 @@ impl<'a> Pickle<'a> {
     /// Reads a pickle that is all of `input`.
     ///
     /// # Errors
-    /// At the first opcode that is cut off, unknown, out of place, or that asks for code.
-    pub(crate) fn read(input: &'a [u8], limits: Limits) -> Result<Self, TraceError> {
-        let most = limits.bytes.min(u64::from(u32::MAX));
-        if input.len() as u64 > most {
-            let problem = Problem::TooMuch { what: "bytes", limit: most };
-            return Err(TraceError::new(Place::Whole, problem));
+    /// At the first opcode that is cut off, unknown, out of place, that asks for code, or that
+    /// needs more memory than there may be.
+    pub(crate) fn read(input: &'a [u8], budget: &Budget) -> Result<Self, TraceError> {
+        let limit = u64::from(Ref::CONTAINER);
+        if input.len() as u64 > limit {
+            return Err(TraceError::new(Place::Whole, Problem::TooMuch { what: "bytes", limit }));
         }
-        reader::Reader::new(input, limits.values).read()
+        reader::Reader::new(input, budget).read()
     }
 
     /// Returns the value that the pickle is of.
@@ -85,9 +84,9 @@ impl<'a> Pickle<'a> {
         self.root
     }
 
-    /// Returns how many values there are.
-    pub(crate) fn values(&self) -> usize {
-        self.values.len()
+    /// Returns how many lists and dictionaries there are.
+    pub(crate) fn containers(&self) -> usize {
+        self.contents.len()
     }
 
     /// Returns how many references lists and dictionaries hold together: as many as a walk meets
@@ -97,16 +96,22 @@ impl<'a> Pickle<'a> {
     }
 
     /// Returns a value.
-    pub(crate) fn value(&self, at: Ref) -> Value {
-        self.values[at.index()]
+    #[inline]
+    pub(crate) fn value(&self, at: Ref) -> Value<'a> {
+        if at.container().is_some() {
+            return if at.is_dict() { Value::Dict } else { Value::Sequence };
+        }
+        scalar::at(self.input, at.0 as usize)
+    }
+
+    fn contents(&self, at: Ref, dict: bool) -> Option<&[Ref]> {
+        let container = at.container().filter(|_| at.is_dict() == dict);
+        container.map(|container| &*self.contents[container])
     }
 
     /// Returns the items of a list, tuple or set; `None` for anything else.
     pub(crate) fn items(&self, at: Ref) -> Option<&[Ref]> {
-        match self.value(at) {
-            Value::Sequence(contents) => Some(&self.contents[contents.0 as usize]),
-            _ => None,
-        }
+        self.contents(at, false)
     }
 
     /// Returns the keys and values of a dictionary, in order; `None` for anything else.
@@ -114,32 +119,29 @@ impl<'a> Pickle<'a> {
         &self,
         at: Ref,
     ) -> Option<impl DoubleEndedIterator<Item = (Ref, Ref)> + ExactSizeIterator> {
-        match self.value(at) {
-            Value::Dict(contents) => {
-                let pairs = self.contents[contents.0 as usize].chunks_exact(2);
-                Some(pairs.map(|pair| (pair[0], pair[1])))
-            }
-            _ => None,
-        }
+        let pairs = self.contents(at, true)?.chunks_exact(2);
+        Some(pairs.map(|pair| (pair[0], pair[1])))
     }
 
     /// Returns the bytes of a text; `None` for anything else.
-    pub(crate) fn bytes(&self, at: Ref) -> Option<&[u8]> {
+    #[inline]
+    pub(crate) fn bytes(&self, at: Ref) -> Option<Cow<'a, [u8]>> {
         match self.value(at) {
-            Value::Text(Text::Input { start, length }) => {
-                Some(&self.input[start as usize..][..length as usize])
-            }
-            Value::Text(Text::Apart(text)) => Some(&self.texts[text as usize]),
+            Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
     /// Returns a text, its bytes that are no UTF-8 replaced; `None` for anything else.
-    pub(crate) fn text(&self, at: Ref) -> Option<Cow<'_, str>> {
-        self.bytes(at).map(String::from_utf8_lossy)
+    pub(crate) fn text(&self, at: Ref) -> Option<Cow<'a, str>> {
+        Some(match self.bytes(at)? {
+            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        })
     }
 
     /// Returns a whole number below 2^63; `None` for anything else.
+    #[inline]
     pub(crate) fn int(&self, at: Ref) -> Option<i64> {
         match self.value(at) {
             Value::Int(number) => Some(number),
@@ -151,7 +153,7 @@ impl<'a> Pickle<'a> {
     /// Returns what a value under a key of a dictionary is, the last where a key is there again.
     pub(crate) fn get(&self, dict: Ref, key: &str) -> Option<Ref> {
         let mut pairs = self.pairs(dict)?;
-        let found = pairs.rfind(|(name, _)| self.bytes(*name) == Some(key.as_bytes()));
+        let found = pairs.rfind(|(name, _)| self.bytes(*name).as_deref() == Some(key.as_bytes()));
         found.map(|(_, value)| value)
     }
 
@@ -164,11 +166,9 @@ impl<'a> Pickle<'a> {
             Value::Int(number) => number.to_string(),
             Value::Huge(number) => number.to_string(),
             Value::Float(number) => format!("{number:?}"),
-            Value::Text(_) => {
-                format!("'{}'", super::error::shown(self.bytes(at).unwrap_or_default()))
-            }
-            Value::Sequence(_) => "a list".to_owned(),
-            Value::Dict(_) => "a dictionary".to_owned(),
+            Value::Text(text) => format!("'{}'", super::error::shown(&text)),
+            Value::Sequence => "a list".to_owned(),
+            Value::Dict => "a dictionary".to_owned(),
         }
     }
 }

@@ -1,39 +1,42 @@
 //! The machine that a pickle is a program for, without its means to run code.
 
+use super::super::budget::Budget;
 use super::super::error::{Place, Problem, TraceError, shown};
 use super::cursor::Cursor;
-use super::{Contents, Pickle, Ref, Text, Value, text};
-
-/// Values that need no entry of their own each time.
-const NONE: Ref = Ref(0);
-const FALSE: Ref = Ref(1);
-const TRUE: Ref = Ref(2);
+use super::{Pickle, Ref, Value, scalar, text};
 
 /// A place of the memo where nothing was put.
 const EMPTY: Ref = Ref(u32::MAX);
 
+/// How many lists and dictionaries there may be, which leaves [`EMPTY`] to be none of them.
+const MOST_CONTAINERS: u32 = Ref::DICT - 1;
+
+/// What the allocator of the process takes for a table beside its entries.
+const ALLOCATION: usize = 28;
+
+/// Which kind a container is.
+const SEQUENCE: u32 = Ref::CONTAINER;
+const DICT: u32 = Ref::CONTAINER | Ref::DICT;
+
 /// The state of reading: a stack of values, of which some are marked, and the memo.
-pub(super) struct Reader<'a> {
+pub(super) struct Reader<'a, 'b> {
     cursor: Cursor<'a>,
-    values: Vec<Value>,
-    most: usize,
+    budget: &'b Budget,
     contents: Vec<Vec<Ref>>,
-    texts: Vec<Box<[u8]>>,
     stack: Vec<Ref>,
-    marks: Vec<usize>,
+    /// How much of the stack is below each mark.
+    marks: Vec<u32>,
     memo: Vec<Ref>,
     memoized: usize,
 }
 
-impl<'a> Reader<'a> {
-    /// Returns a reader that makes at most `most` values.
-    pub(super) fn new(input: &'a [u8], most: u64) -> Self {
+impl<'a, 'b> Reader<'a, 'b> {
+    /// Returns a reader that takes no more memory than the budget has.
+    pub(super) fn new(input: &'a [u8], budget: &'b Budget) -> Self {
         Reader {
             cursor: Cursor::new(input),
-            values: vec![Value::None, Value::Bool(false), Value::Bool(true)],
-            most: usize::try_from(most).unwrap_or(usize::MAX).min(EMPTY.index()),
+            budget,
             contents: Vec::new(),
-            texts: Vec::new(),
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Vec::new(),
@@ -45,12 +48,10 @@ impl<'a> Reader<'a> {
     pub(super) fn read(mut self) -> Result<Pickle<'a>, TraceError> {
         loop {
             let at = self.cursor.at;
-            let Some(&opcode) = self.cursor.input.get(at) else {
+            let Some(opcode) = self.cursor.opcode(at) else {
                 let what = "there is no STOP".to_owned();
                 return Err(TraceError::new(Place::Byte(at as u64), Problem::Truncated { what }));
             };
-            self.cursor.at += 1;
-            self.cursor.opcode = (at, opcode);
             if opcode == b'.' {
                 return self.stop();
             }
@@ -67,8 +68,10 @@ impl<'a> Reader<'a> {
         if after > 0 {
             return Err(self.cursor.wrong(format!("is followed by {after} bytes")));
         }
-        let Reader { cursor: Cursor { input, .. }, values, contents, texts, .. } = self;
-        Ok(Pickle { input, values, contents, texts, root })
+        self.budget.dropped(self.stack);
+        self.budget.dropped(self.marks);
+        self.budget.dropped(self.memo);
+        Ok(Pickle { input: self.cursor.input, contents: self.contents, root })
     }
 
     #[inline]
@@ -84,70 +87,26 @@ impl<'a> Reader<'a> {
             }
             0x94 => self.memoize(self.memoized),
             b'(' => {
-                self.marks.push(self.stack.len());
-                Ok(())
+                let below = self.stack.len() as u32;
+                self.budget.push(&mut self.marks, below).map_err(|full| self.cursor.full(full))
             }
-            b']' | b')' | 0x8f => self.open(Value::Sequence),
-            b'}' => self.open(Value::Dict),
-            b'e' => self.extend("list", 1),
-            b'a' => self.append(),
-            b'u' => self.extend("dictionary", 2),
-            b's' => self.set_item(),
-            0x90 => self.extend("set", 1),
-            b'K' => {
-                let number = self.cursor.byte()?;
-                self.push(Value::Int(number.into()))
-            }
-            b'M' => {
-                let number = self.cursor.u16()?;
-                self.push(Value::Int(number.into()))
-            }
-            b'J' => {
-                let number = self.cursor.array().map(i32::from_le_bytes)?;
-                self.push(Value::Int(number.into()))
-            }
-            0x8a => {
-                let length = self.cursor.byte()?;
-                self.long(length.into())
-            }
-            0x8b => {
-                let length = self.cursor.signed_length()?;
-                self.long(length)
-            }
-            0x8c | b'C' | b'U' => {
-                let length = self.cursor.byte()?;
-                self.text(length.into())
-            }
-            b'X' | b'B' => {
-                let length = self.cursor.u32()?;
-                self.text(length.into())
-            }
-            b'T' => {
-                let length = self.cursor.signed_length()?;
-                self.text(length)
-            }
-            0x8d | 0x8e | 0x96 => {
-                let length = self.cursor.u64()?;
-                self.text(length)
-            }
-            b'G' => {
-                let number = self.cursor.array().map(f64::from_be_bytes)?;
-                self.push(Value::Float(number))
-            }
-            b'N' => self.refer(NONE),
-            0x88 => self.refer(TRUE),
-            0x89 => self.refer(FALSE),
+            b']' | b')' | 0x8f => self.close(Vec::new(), SEQUENCE),
+            b'}' => self.close(Vec::new(), DICT),
+            b'e' | 0x90 => self.extend(SEQUENCE),
+            b'a' => self.append(1, SEQUENCE),
+            b'u' => self.extend(DICT),
+            b's' => self.append(2, DICT),
             0x85 => self.tuple(1),
             0x86 => self.tuple(2),
             0x87 => self.tuple(3),
             b't' | b'l' | 0x91 => {
                 let items = self.marked()?;
-                self.close(items, Value::Sequence)
+                self.close(items, SEQUENCE)
             }
             b'd' => {
                 let items = self.marked()?;
                 self.even(&items)?;
-                self.close(items, Value::Dict)
+                self.close(items, DICT)
             }
             b'q' => {
                 let index = self.cursor.byte()?;
@@ -176,44 +135,28 @@ impl<'a> Reader<'a> {
                 let top = self.top()?;
                 self.refer(top)
             }
-            b'I' | b'L' | b'F' | b'S' | b'V' | b'g' | b'p' => self.written(opcode),
-            _ => Err(self.refused(opcode)),
+            b'g' | b'p' => self.written(opcode),
+            _ => {
+                let at = self.cursor.opcode.0;
+                match scalar::read(&mut self.cursor, opcode) {
+                    // Where it is says what it is; it is read again when it is asked for.
+                    Some(value) => value.and_then(|_| self.refer(Ref(at as u32))),
+                    None => Err(self.refused(opcode)),
+                }
+            }
         }
     }
 
-    /// Carries out an opcode whose argument is a line of text.
+    /// Carries out an opcode of the memo whose argument is a line of text.
     #[cold]
     fn written(&mut self, opcode: u8) -> Result<(), TraceError> {
         let line = self.cursor.line()?;
-        match opcode {
-            b'I' if line == b"00" => self.refer(FALSE),
-            b'I' if line == b"01" => self.refer(TRUE),
-            b'I' | b'L' => {
-                let number = text::number(line).ok_or_else(|| self.unreadable(line))?;
-                self.push(number)
-            }
-            b'F' => {
-                let number = text::float(line).ok_or_else(|| self.unreadable(line))?;
-                self.push(Value::Float(number))
-            }
-            b'g' | b'p' => {
-                let index = match text::number(line) {
-                    Some(Value::Int(index)) => usize::try_from(index).ok(),
-                    _ => None,
-                };
-                let index = index.ok_or_else(|| self.unreadable(line))?;
-                if opcode == b'g' { self.recall(index) } else { self.memoize(index) }
-            }
-            _ => {
-                let undone = if opcode == b'S' { text::quoted } else { text::raw_unicode };
-                self.texts.push(undone(line).ok_or_else(|| self.unreadable(line))?);
-                self.push(Value::Text(Text::Apart(self.texts.len() as u32 - 1)))
-            }
-        }
-    }
-
-    fn unreadable(&self, argument: &[u8]) -> TraceError {
-        self.cursor.wrong(format!("has the argument '{}'", shown(argument)))
+        let index = match text::number(line) {
+            Some(Value::Int(index)) => usize::try_from(index).ok(),
+            _ => None,
+        };
+        let index = index.ok_or_else(|| scalar::unreadable(&self.cursor, line))?;
+        if opcode == b'g' { self.recall(index) } else { self.memoize(index) }
     }
 
     /// Returns the error of an opcode that is not carried out.
@@ -230,13 +173,14 @@ impl<'a> Reader<'a> {
                 Err(cut) => return cut,
             },
             0x93 => match self.stack.last_chunk() {
-                Some([module, name]) => {
-                    let text = |at: &Ref| match self.values[at.index()] {
-                        Value::Text(Text::Input { start, length }) => {
-                            shown(&self.cursor.input[start as usize..][..length as usize])
-                        }
-                        Value::Text(Text::Apart(text)) => shown(&self.texts[text as usize]),
-                        _ => "?".to_owned(),
+                Some(&[module, name]) => {
+                    let input = self.cursor.input;
+                    let text = |at: Ref| match at.container() {
+                        None => match scalar::at(input, at.0 as usize) {
+                            Value::Text(text) => shown(&text),
+                            _ => "?".to_owned(),
+                        },
+                        Some(_) => "?".to_owned(),
                     };
                     format!("{}.{}", text(module), text(name))
                 }
@@ -257,64 +201,28 @@ impl<'a> Reader<'a> {
         self.cursor.code(wanted)
     }
 
-    /// Makes a value and pushes it.
-    #[inline]
-    fn push(&mut self, value: Value) -> Result<(), TraceError> {
-        let index = self.values.len();
-        if index >= self.most {
-            let problem = Problem::TooMuch { what: "values", limit: self.most as u64 };
-            return Err(TraceError::new(Place::Byte(self.cursor.opcode.0 as u64), problem));
-        }
-        self.values.push(value);
-        self.refer(Ref(index as u32))
-    }
-
     /// Pushes a value that there is.
     #[inline]
     fn refer(&mut self, value: Ref) -> Result<(), TraceError> {
-        self.stack.push(value);
-        Ok(())
+        self.budget.push(&mut self.stack, value).map_err(|full| self.cursor.full(full))
     }
 
-    fn open(&mut self, kind: fn(Contents) -> Value) -> Result<(), TraceError> {
-        self.close(Vec::new(), kind)
-    }
-
-    fn close(&mut self, items: Vec<Ref>, kind: fn(Contents) -> Value) -> Result<(), TraceError> {
-        self.contents.push(items);
-        self.push(kind(Contents(self.contents.len() as u32 - 1)))
-    }
-
-    fn text(&mut self, length: u64) -> Result<(), TraceError> {
-        let start = self.cursor.at as u32;
-        self.cursor.take(length)?;
-        self.push(Value::Text(Text::Input { start, length: length as u32 }))
-    }
-
-    /// Reads a whole number of `length` bytes, the lowest first, in two's complement.
-    fn long(&mut self, length: u64) -> Result<(), TraceError> {
-        let bytes = self.cursor.take(length)?;
-        if let [low @ .., 0] = bytes
-            && let Ok(low) = low.try_into().map(u64::from_le_bytes)
-        {
-            let small = i64::try_from(low).map(Value::Int);
-            return self.push(small.unwrap_or(Value::Huge(low)));
+    /// Makes a container and pushes it.
+    fn close(&mut self, items: Vec<Ref>, kind: u32) -> Result<(), TraceError> {
+        let number = self.contents.len() as u32;
+        if number >= MOST_CONTAINERS {
+            let at = Place::Byte(self.cursor.opcode.0 as u64);
+            let limit = MOST_CONTAINERS.into();
+            return Err(TraceError::new(at, Problem::TooMuch { what: "lists", limit }));
         }
-        if bytes.len() > 8 {
-            return Err(self.cursor.wrong(format!(
-                "is a number of {length} bytes; no size or address has more than 8"
-            )));
-        }
-        let negative = bytes.last().is_some_and(|&byte| byte >= 0x80);
-        let mut number = [if negative { 0xff } else { 0 }; 8];
-        number[..bytes.len()].copy_from_slice(bytes);
-        self.push(Value::Int(i64::from_le_bytes(number)))
+        self.budget.push(&mut self.contents, items).map_err(|full| self.cursor.full(full))?;
+        self.refer(Ref(number | kind))
     }
 
     /// Returns where what is above the last mark begins.
     #[inline]
     fn floor(&self) -> usize {
-        self.marks.last().copied().unwrap_or(0)
+        self.marks.last().map_or(0, |&below| below as usize)
     }
 
     fn top(&self) -> Result<Ref, TraceError> {
@@ -332,7 +240,7 @@ impl<'a> Reader<'a> {
 
     /// Removes the top value, or the mark that is there.
     fn discard(&mut self) -> Result<(), TraceError> {
-        if self.marks.last() == Some(&self.stack.len()) {
+        if !self.marks.is_empty() && self.floor() == self.stack.len() {
             self.marks.pop();
             return Ok(());
         }
@@ -341,14 +249,28 @@ impl<'a> Reader<'a> {
 
     /// Removes the last mark and returns where the values above it begin.
     fn mark(&mut self) -> Result<usize, TraceError> {
-        self.marks.pop().ok_or_else(|| self.cursor.wrong("finds no MARK"))
+        let mark = self.marks.pop().ok_or_else(|| self.cursor.wrong("finds no MARK"))?;
+        Ok(mark as usize)
     }
 
     /// Takes the values above the last mark.
     fn marked(&mut self) -> Result<Vec<Ref>, TraceError> {
         let mark = self.mark()?;
-        let items = self.stack[mark..].to_vec();
-        self.stack.truncate(mark);
+        self.above(mark)
+    }
+
+    /// Takes the values of the stack from a place on.
+    fn above(&mut self, from: usize) -> Result<Vec<Ref>, TraceError> {
+        let mut items = Vec::new();
+        let taken = &self.stack[from..];
+        if !taken.is_empty() {
+            self.budget
+                .take(ALLOCATION)
+                .and_then(|()| self.budget.room(&mut items, taken.len()))
+                .map_err(|full| self.cursor.full(full))?;
+            items.extend_from_slice(taken);
+            self.stack.truncate(from);
+        }
         Ok(items)
     }
 
@@ -357,8 +279,8 @@ impl<'a> Reader<'a> {
         if above < length {
             return Err(self.cursor.wrong(format!("finds only {above} values")));
         }
-        let items = self.stack.split_off(self.stack.len() - length);
-        self.close(items, Value::Sequence)
+        let items = self.above(self.stack.len() - length)?;
+        self.close(items, SEQUENCE)
     }
 
     fn even(&self, items: &[Ref]) -> Result<(), TraceError> {
@@ -368,50 +290,40 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the contents that the value on top may be given more of.
-    fn container(&self, kind: &str, width: usize) -> Result<usize, TraceError> {
-        match (self.values[self.top()?.index()], width) {
-            (Value::Sequence(contents), 1) | (Value::Dict(contents), 2) => Ok(contents.0 as usize),
-            _ => Err(self.cursor.wrong(format!("finds no {kind} to add to"))),
-        }
-    }
-
     /// Moves what is above the last mark into the container below it.
-    fn extend(&mut self, kind: &str, width: usize) -> Result<(), TraceError> {
+    fn extend(&mut self, kind: u32) -> Result<(), TraceError> {
         let mark = self.mark()?;
-        if width == 2 {
+        if kind == DICT {
             self.even(&self.stack[mark..])?;
         }
-        let above = mark..self.stack.len();
-        let floor = self.floor();
-        if mark <= floor {
+        self.give(mark, kind)
+    }
+
+    /// Moves the top `count` values into the container below them.
+    fn append(&mut self, count: usize, kind: u32) -> Result<(), TraceError> {
+        let above = self.stack.len() - self.floor();
+        if above < count {
+            return Err(self.cursor.wrong("finds no value to work on"));
+        }
+        self.give(self.stack.len() - count, kind)
+    }
+
+    /// Moves the values of the stack from a place on into the container below them.
+    fn give(&mut self, from: usize, kind: u32) -> Result<(), TraceError> {
+        let below = self.stack[self.floor()..from].last().copied();
+        let into = below.filter(|below| below.0 & DICT == kind).and_then(Ref::container);
+        let Some(into) = into else {
+            let kind = if kind == DICT { "dictionary" } else { "list" };
             return Err(self.cursor.wrong(format!("finds no {kind} to add to")));
-        }
-        let into = match (self.values[self.stack[mark - 1].index()], width) {
-            (Value::Sequence(contents), 1) | (Value::Dict(contents), 2) => contents.0 as usize,
-            _ => return Err(self.cursor.wrong(format!("finds no {kind} to add to"))),
         };
-        let contents = &mut self.contents[into];
-        if contents.is_empty() {
-            contents.reserve_exact(above.len());
-        }
-        contents.extend_from_slice(&self.stack[above]);
-        self.stack.truncate(mark);
-        Ok(())
-    }
-
-    fn append(&mut self) -> Result<(), TraceError> {
-        let item = self.pop()?;
-        let into = self.container("list", 1)?;
-        self.contents[into].push(item);
-        Ok(())
-    }
-
-    fn set_item(&mut self) -> Result<(), TraceError> {
-        let value = self.pop()?;
-        let key = self.pop()?;
-        let into = self.container("dictionary", 2)?;
-        self.contents[into].extend([key, value]);
+        let (contents, given) = (&mut self.contents[into], &self.stack[from..]);
+        let allocation = if contents.capacity() == 0 { ALLOCATION } else { 0 };
+        self.budget
+            .take(allocation)
+            .and_then(|()| self.budget.room(contents, given.len()))
+            .map_err(|full| self.cursor.full(full))?;
+        contents.extend_from_slice(given);
+        self.stack.truncate(from);
         Ok(())
     }
 
@@ -423,16 +335,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Puts the value on top into the memo. Picklers count from 0, so an index is never larger than
-    /// the offset at which it is used; one that is would only make the memo large.
+    /// Puts the value on top into the memo. Picklers count from 0 or from 1, so an index that is
+    /// further ahead would only make the memo large.
     #[inline]
     fn memoize(&mut self, index: usize) -> Result<(), TraceError> {
         let top = self.top()?;
-        if index > self.cursor.opcode.0 {
+        if index > self.memo.len() + 1 {
             return Err(self.cursor.wrong(format!("has the index {index}, which is not its turn")));
         }
-        if index >= self.memo.len() {
-            self.memo.resize(index + 1, EMPTY);
+        while index >= self.memo.len() {
+            self.budget.push(&mut self.memo, EMPTY).map_err(|full| self.cursor.full(full))?;
         }
         self.memoized += usize::from(self.memo[index] == EMPTY);
         self.memo[index] = top;

@@ -1,9 +1,10 @@
 //! Arguments that protocol 0 writes as text.
 
 use super::Value;
+use std::borrow::Cow;
 
 /// Reads a decimal number of at most 64 bits; Python 2 wrote some with an `L`.
-pub(super) fn number(line: &[u8]) -> Option<Value> {
+pub(super) fn number(line: &[u8]) -> Option<Value<'static>> {
     let digits = std::str::from_utf8(line.strip_suffix(b"L").unwrap_or(line)).ok()?.trim_ascii();
     let int = digits.parse().map(Value::Int);
     int.or_else(|_| digits.parse().map(Value::Huge)).ok()
@@ -16,7 +17,10 @@ pub(super) fn float(line: &[u8]) -> Option<f64> {
 
 /// Undoes the escapes of a text as `UNICODE` has it: Latin-1 with `\u` and four, `\U` and eight
 /// hexadecimal digits. Half a surrogate pair, which is no character, becomes U+FFFD.
-pub(super) fn raw_unicode(line: &[u8]) -> Option<Box<[u8]>> {
+pub(super) fn raw_unicode(line: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if line.iter().all(|&byte| byte.is_ascii() && byte != b'\\') {
+        return Some(Cow::Borrowed(line));
+    }
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
     while let Some((&byte, after)) = rest.split_first() {
@@ -32,14 +36,17 @@ pub(super) fn raw_unicode(line: &[u8]) -> Option<Box<[u8]>> {
         text.push(escaped(after.get(1..1 + digits)?)?);
         rest = &after[1 + digits..];
     }
-    Some(text.into_bytes().into())
+    Some(Cow::Owned(text.into_bytes()))
 }
 
 /// Undoes the quotes and escapes of a text as `STRING` has it: a literal of Python 2.
-pub(super) fn quoted(line: &[u8]) -> Option<Box<[u8]>> {
+pub(super) fn quoted(line: &[u8]) -> Option<Cow<'_, [u8]>> {
     let line = line.trim_ascii();
     let (&quote, rest) = line.split_first()?;
     let mut rest = rest.strip_suffix(&[quote]).filter(|_| quote == b'\'' || quote == b'"')?;
+    if !rest.contains(&b'\\') {
+        return Some(Cow::Borrowed(rest));
+    }
     let mut text = Vec::with_capacity(rest.len());
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
@@ -61,7 +68,7 @@ pub(super) fn quoted(line: &[u8]) -> Option<Box<[u8]>> {
             other => text.extend([b'\\', other]),
         }
     }
-    Some(text.into())
+    Some(Cow::Owned(text))
 }
 
 fn escaped(digits: &[u8]) -> Option<char> {

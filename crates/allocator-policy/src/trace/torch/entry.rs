@@ -1,8 +1,10 @@
 //! Entries of a snapshot, and how an error names them.
 
+use super::super::budget::Exceeded;
 use super::super::check::LARGEST;
 use super::super::error::{Place, Problem, TraceError};
 use super::super::pickle::{Pickle, Ref};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
@@ -29,6 +31,12 @@ impl Spot {
             _ => Place::Entry(self.to_string()),
         };
         TraceError::malformed(place, what)
+    }
+
+    /// Returns the error that this entry needs more memory than there may be.
+    #[cold]
+    pub(super) fn full(self, exceeded: Exceeded) -> TraceError {
+        exceeded.at(Place::Entry(self.to_string()), "what is listed there")
     }
 
     /// Returns the error that a key is missing here.
@@ -108,7 +116,7 @@ impl<'p> Entries<'p> {
 
     /// Returns what a key is called; nothing for a key that is no text.
     #[inline]
-    pub(super) fn key(&self, at: Ref) -> &'p [u8] {
+    pub(super) fn key(&self, at: Ref) -> Cow<'p, [u8]> {
         self.pickle.bytes(at).unwrap_or_default()
     }
 

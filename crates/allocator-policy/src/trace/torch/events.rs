@@ -6,7 +6,7 @@ use super::super::{Action, Annotation, Event, StackId};
 use super::Reader;
 use super::entry::{Spot, fits};
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
     /// Reads the traces, one for each device of the program.
     pub(super) fn traces(&mut self, list: Ref) -> Result<(), TraceError> {
         for (device, &trace) in self.entries.list(list, Spot::Traces)?.iter().enumerate() {
@@ -16,11 +16,14 @@ impl Reader<'_> {
             }
             let number = u32::try_from(device);
             let number = number.map_err(|_| Spot::Trace(device).wrong("too many devices"))?;
-            let mut events = Vec::with_capacity(entries.len());
-            let mut stacks = Vec::with_capacity(entries.len());
+            let (mut events, mut stacks) = (Vec::new(), Vec::new());
+            self.room(&mut events, entries.len(), Spot::Trace(device))?;
+            self.room(&mut stacks, entries.len(), Spot::Trace(device))?;
             for (index, &entry) in entries.iter().enumerate() {
                 let spot = Spot::Event(device, index);
                 let Some((event, stack, both)) = self.event(entry, number, spot)? else { continue };
+                self.room(&mut events, 1 + usize::from(both), spot)?;
+                self.room(&mut stacks, 1 + usize::from(both), spot)?;
                 if both {
                     events.push(Event { action: Action::FreeRequested, ..event });
                     stacks.push(stack);
@@ -31,7 +34,7 @@ impl Reader<'_> {
             if stacks.iter().all(Option::is_none) {
                 stacks = Vec::new();
             }
-            let trace = self.device(number);
+            let trace = self.device(number, Spot::Trace(device))?;
             (trace.events, trace.event_stacks) = (events, stacks);
         }
         Ok(())
@@ -49,7 +52,7 @@ impl Reader<'_> {
         let (mut action, mut address, mut size) = (None, None, None);
         let (mut stream, mut time_us, mut frames) = (0, 0, None);
         for (key, value) in self.entries.dict(entry, spot)? {
-            match self.entries.key(key) {
+            match &*self.entries.key(key) {
                 b"action" => action = Some(value),
                 b"addr" | b"address" => address = Some(self.entries.number(value, spot, "addr")?),
                 b"device_free" => {
@@ -64,7 +67,7 @@ impl Reader<'_> {
         }
         let named = action.ok_or_else(|| spot.without("action"))?;
         let named = self.entries.pickle.bytes(named).unwrap_or_default();
-        let action = match named {
+        let action = match &*named {
             b"alloc" => Action::Alloc,
             b"free_requested" => Action::FreeRequested,
             b"free_completed" | b"free" => Action::FreeCompleted,
@@ -91,7 +94,7 @@ impl Reader<'_> {
             None => None,
         };
         let event = Event { action, address, size, stream, time_us };
-        Ok(Some((event, stack, named == b"free")))
+        Ok(Some((event, stack, *named == *b"free")))
     }
 
     /// Notes the begin or the end of a span that a program marked, as versions before
@@ -108,10 +111,10 @@ impl Reader<'_> {
         let Some(&frame) = self.entries.list(frames, spot)?.first() else { return Ok(()) };
         let (mut name, mut begins) = (None, None);
         for (key, value) in self.entries.dict(frame, spot)? {
-            match self.entries.key(key) {
-                b"name" => name = self.frames.text(self.entries.pickle, value),
+            match &*self.entries.key(key) {
+                b"name" => name = self.frames.text(self.entries.pickle, value, spot)?,
                 b"filename" => {
-                    begins = match self.entries.pickle.bytes(value) {
+                    begins = match self.entries.pickle.bytes(value).as_deref() {
                         Some(b"START") => Some(true),
                         Some(b"END") => Some(false),
                         _ => None,
@@ -121,7 +124,7 @@ impl Reader<'_> {
             }
         }
         if let (Some(name), Some(begins)) = (name, begins) {
-            self.device(device).annotations.push(Annotation { name, begins, time_us });
+            self.annotate(device, Annotation { name, begins, time_us }, spot)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Where in the program: the same few frames and stacks, met again and again.
 
+use super::super::budget::{Budget, Exceeded};
 use super::super::error::TraceError;
 use super::super::pickle::{Pickle, Ref};
 use super::super::stacks::{Collector, StackId, Stacks};
@@ -10,25 +11,37 @@ use std::sync::Arc;
 /// A value that was not met yet.
 const UNMET: u32 = u32::MAX;
 
+/// What remembering a stack or a text by its value takes at most.
+const REMEMBERED: usize = 40;
+
 /// The frames, stacks and texts that were met, by the values that they are.
-pub(super) struct Frames {
-    collector: Collector,
-    /// The frame that each value is, [`UNMET`] where it is none.
+pub(super) struct Frames<'b> {
+    budget: &'b Budget,
+    collector: Collector<'b>,
+    /// The frame that each list or dictionary is, [`UNMET`] where it is none.
     frames: Vec<u32>,
     stacks: HashMap<Ref, Option<StackId>>,
     texts: HashMap<Ref, u32>,
     scratch: Vec<u32>,
 }
 
-impl Frames {
-    pub(super) fn new(pickle: &Pickle<'_>) -> Self {
-        Frames {
-            collector: Collector::default(),
-            frames: vec![UNMET; pickle.values()],
+impl<'b> Frames<'b> {
+    /// Returns what remembers the frames of a pickle.
+    ///
+    /// # Errors
+    /// When that needs more memory than the budget has.
+    pub(super) fn new(pickle: &Pickle<'_>, budget: &'b Budget) -> Result<Self, Exceeded> {
+        let mut frames = Vec::new();
+        budget.room(&mut frames, pickle.containers())?;
+        frames.resize(pickle.containers(), UNMET);
+        Ok(Frames {
+            budget,
+            collector: Collector::new(budget),
+            frames,
             stacks: HashMap::new(),
             texts: HashMap::new(),
             scratch: Vec::new(),
-        }
+        })
     }
 
     pub(super) fn finish(self) -> Stacks {
@@ -36,18 +49,25 @@ impl Frames {
     }
 
     /// Returns a text; `None` for anything else.
-    pub(super) fn text(&mut self, pickle: &Pickle<'_>, at: Ref) -> Option<Arc<str>> {
-        let number = self.text_number(pickle, at)?;
-        Some(self.collector.text_of(number))
+    pub(super) fn text(
+        &mut self,
+        pickle: &Pickle<'_>,
+        at: Ref,
+        spot: Spot,
+    ) -> Result<Option<Arc<str>>, TraceError> {
+        let number = self.text_number(pickle, at).map_err(|full| spot.full(full))?;
+        Ok(number.map(|number| self.collector.text_of(number)))
     }
 
-    fn text_number(&mut self, pickle: &Pickle<'_>, at: Ref) -> Option<u32> {
+    fn text_number(&mut self, pickle: &Pickle<'_>, at: Ref) -> Result<Option<u32>, Exceeded> {
         if let Some(&known) = self.texts.get(&at) {
-            return Some(known);
+            return Ok(Some(known));
         }
-        let number = self.collector.text(&pickle.text(at)?);
+        let Some(text) = pickle.text(at) else { return Ok(None) };
+        let number = self.collector.text(&text)?;
+        self.budget.take(REMEMBERED)?;
         self.texts.insert(at, number);
-        Some(number)
+        Ok(Some(number))
     }
 
     /// Returns the stack that a list of frames is; `None` for an empty one.
@@ -60,26 +80,32 @@ impl Frames {
         if let Some(&known) = self.stacks.get(&list) {
             return Ok(known);
         }
+        let items = entries.list(list, spot)?;
         let mut numbers = std::mem::take(&mut self.scratch);
         numbers.clear();
-        for &frame in entries.list(list, spot)? {
-            numbers.push(match self.frames[frame.index()] {
+        self.budget.room(&mut numbers, items.len()).map_err(|full| spot.full(full))?;
+        for &frame in items {
+            let known = frame.container().map_or(UNMET, |number| self.frames[number]);
+            numbers.push(match known {
                 UNMET => self.frame(entries, frame, spot)?,
                 known => known,
             });
         }
-        let stack = self.collector.stack(&numbers);
+        let stack = self.collector.stack(&numbers).map_err(|full| spot.full(full))?;
         self.scratch = numbers;
+        self.budget.take(REMEMBERED).map_err(|full| spot.full(full))?;
         self.stacks.insert(list, stack);
         Ok(stack)
     }
 
     fn frame(&mut self, entries: &Entries<'_>, at: Ref, spot: Spot) -> Result<u32, TraceError> {
         let (mut function, mut file, mut line) = (None, None, 0);
+        let mut text =
+            |value| self.text_number(entries.pickle, value).map_err(|full| spot.full(full));
         for (key, value) in entries.dict(at, spot)? {
-            match entries.key(key) {
-                b"name" => function = self.text_number(entries.pickle, value),
-                b"filename" => file = self.text_number(entries.pickle, value),
+            match &*entries.key(key) {
+                b"name" => function = text(value)?,
+                b"filename" => file = text(value)?,
                 // Functions of C++ have line 0, code that was made at run time has -1 or 2^64 - 1.
                 b"line" => line = entries.pickle.int(value).map_or(0, |line| line.max(0) as u64),
                 _ => {}
@@ -87,8 +113,10 @@ impl Frames {
         }
         let function = function.ok_or_else(|| spot.wrong("a frame without a 'name'"))?;
         let file = file.ok_or_else(|| spot.wrong("a frame without a 'filename'"))?;
-        let number = self.collector.frame(function, file, line);
-        self.frames[at.index()] = number;
+        let number = self.collector.frame(function, file, line).map_err(|full| spot.full(full))?;
+        if let Some(container) = at.container() {
+            self.frames[container] = number;
+        }
         Ok(number)
     }
 }

@@ -10,26 +10,30 @@ mod events;
 mod frames;
 mod segments;
 
+use super::budget::Budget;
 use super::error::{Place, Problem, TraceError};
 use super::pickle::{Pickle, Ref, Value};
 use super::{Annotation, DeviceTrace, Format, Limits, Recording};
 use entry::{Entries, Spot};
 use frames::Frames;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Reads a snapshot.
 pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
-    let pickle = Pickle::read(input, limits)?;
+    let budget = Budget::new(input.len(), limits);
+    let pickle = Pickle::read(input, &budget)?;
     let root = pickle.root();
     let mut reader = Reader {
+        budget: &budget,
         entries: Entries::new(&pickle),
-        frames: Frames::new(&pickle),
+        frames: Frames::new(&pickle, &budget).map_err(|full| Spot::Root.full(full))?,
         devices: BTreeMap::new(),
     };
     let mut settings = BTreeMap::new();
     match pickle.value(root) {
-        Value::Sequence(_) => reader.segments(root)?,
-        Value::Dict(_) => {
+        Value::Sequence => reader.segments(root)?,
+        Value::Dict => {
             let part = |key| pickle.get(root, key);
             if part("segments").is_none() && part("device_traces").is_none() {
                 return Err(Spot::Root.wrong("the dictionary has no 'segments'"));
@@ -56,17 +60,41 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
 }
 
 /// What is collected of a snapshot.
-struct Reader<'p> {
+struct Reader<'p, 'b> {
+    budget: &'b Budget,
     entries: Entries<'p>,
-    frames: Frames,
+    frames: Frames<'b>,
     devices: BTreeMap<u32, DeviceTrace>,
 }
 
-impl<'p> Reader<'p> {
-    fn device(&mut self, device: u32) -> &mut DeviceTrace {
-        self.devices
-            .entry(device)
-            .or_insert_with(|| DeviceTrace { device, ..DeviceTrace::default() })
+/// What a device takes before anything is known of it.
+const DEVICE: usize = 2 * size_of::<DeviceTrace>();
+
+impl Reader<'_, '_> {
+    fn device(&mut self, device: u32, spot: Spot) -> Result<&mut DeviceTrace, TraceError> {
+        Ok(match self.devices.entry(device) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(vacant) => {
+                self.budget.take(DEVICE).map_err(|full| spot.full(full))?;
+                vacant.insert(DeviceTrace { device, ..DeviceTrace::default() })
+            }
+        })
+    }
+
+    /// Makes room in a table for what an entry lists.
+    fn room<T>(&self, table: &mut Vec<T>, more: usize, spot: Spot) -> Result<(), TraceError> {
+        self.budget.room(table, more).map_err(|full| spot.full(full))
+    }
+
+    fn annotate(
+        &mut self,
+        device: u32,
+        annotation: Annotation,
+        spot: Spot,
+    ) -> Result<(), TraceError> {
+        let budget = self.budget;
+        let annotations = &mut self.device(device, spot)?.annotations;
+        budget.push(annotations, annotation).map_err(|full| spot.full(full))
     }
 
     fn annotations(&mut self, list: Ref) -> Result<(), TraceError> {
@@ -74,7 +102,7 @@ impl<'p> Reader<'p> {
             let spot = Spot::Annotation(index);
             let (mut name, mut stage, mut device, mut time) = (None, None, 0, 0);
             for (key, value) in self.entries.dict(item, spot)? {
-                match self.entries.key(key) {
+                match &*self.entries.key(key) {
                     b"name" => name = Some(value),
                     b"stage" => stage = Some(value),
                     b"device" => device = self.entries.device(value, spot, "device")?,
@@ -85,15 +113,15 @@ impl<'p> Reader<'p> {
             let name = name.ok_or_else(|| spot.without("name"))?;
             let name = self
                 .frames
-                .text(self.entries.pickle, name)
+                .text(self.entries.pickle, name, spot)?
                 .ok_or_else(|| spot.wrong("'name' is no text"))?;
-            let begins = match stage.and_then(|stage| self.entries.pickle.bytes(stage)) {
+            let stage = stage.and_then(|stage| self.entries.pickle.bytes(stage));
+            let begins = match stage.as_deref() {
                 Some(b"START") => true,
                 Some(b"END") => false,
                 _ => return Err(spot.wrong("'stage' is neither 'START' nor 'END'")),
             };
-            let annotation = Annotation { name, begins, time_us: time };
-            self.device(device).annotations.push(annotation);
+            self.annotate(device, Annotation { name, begins, time_us: time }, spot)?;
         }
         Ok(())
     }
@@ -105,7 +133,7 @@ impl<'p> Reader<'p> {
         let mut settings = BTreeMap::new();
         for (key, value) in self.entries.dict(dict, Spot::Settings)? {
             let text = match pickle.value(value) {
-                Value::Dict(_) => joined(pickle, self.entries.dict(value, Spot::Settings)?),
+                Value::Dict => joined(pickle, self.entries.dict(value, Spot::Settings)?),
                 _ => short(pickle, value),
             };
             if let (Some(name), Some(text)) = (short(pickle, key), text) {
@@ -147,7 +175,7 @@ fn joined(pickle: &Pickle<'_>, pairs: impl Iterator<Item = (Ref, Ref)>) -> Optio
 fn short(pickle: &Pickle<'_>, at: Ref) -> Option<String> {
     match pickle.value(at) {
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(pickle.shown(at)),
-        Value::Text(_) if pickle.bytes(at)?.len() <= LONGEST_SETTING => {
+        Value::Text(text) if text.len() <= LONGEST_SETTING => {
             pickle.text(at).map(|text| text.into_owned())
         }
         _ => None,

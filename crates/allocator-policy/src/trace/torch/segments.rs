@@ -3,6 +3,7 @@
 use super::super::check;
 use super::super::error::{TraceError, shown};
 use super::super::pickle::{Pickle, Ref};
+use super::super::stacks::BLOCK_STACK;
 use super::super::{RecordedBlock, Segment, SegmentKind, StackId};
 use super::Reader;
 use super::entry::Spot;
@@ -16,13 +17,17 @@ struct Held {
     stacks: Vec<(u64, StackId)>,
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
     /// Reads the segments of all devices.
     pub(super) fn segments(&mut self, list: Ref) -> Result<(), TraceError> {
         for (index, &entry) in self.entries.list(list, Spot::Segments)?.iter().enumerate() {
             let Held { device, segment, stacks } = self.segment(entry, index)?;
-            let trace = self.device(device);
-            trace.segments.get_or_insert_default().push(segment);
+            let (budget, spot) = (self.budget, Spot::Segment(index));
+            let trace = self.device(device, spot)?;
+            budget
+                .take(stacks.len() * BLOCK_STACK)
+                .and_then(|()| budget.push(trace.segments.get_or_insert_default(), segment))
+                .map_err(|full| spot.full(full))?;
             trace.block_stacks.extend(stacks);
         }
         for trace in self.devices.values_mut() {
@@ -43,7 +48,7 @@ impl Reader<'_> {
         let (mut device, mut segment) = (0, Segment::default());
         let (mut address, mut size, mut blocks) = (None, None, None);
         for (key, value) in self.entries.dict(entry, spot)? {
-            match self.entries.key(key) {
+            match &*self.entries.key(key) {
                 b"device" => device = self.entries.device(value, spot, "device")?,
                 b"address" => address = Some(self.entries.number(value, spot, "address")?),
                 b"total_size" => size = Some(self.entries.size(value, spot, "total_size")?),
@@ -64,7 +69,7 @@ impl Reader<'_> {
         }
         let blocks = blocks.ok_or_else(|| spot.without("blocks"))?;
         let blocks = self.entries.list(blocks, spot)?;
-        segment.blocks.reserve_exact(blocks.len());
+        self.room(&mut segment.blocks, blocks.len(), spot)?;
         let (mut next, mut stacks) = (segment.address, Vec::new());
         for (block, &entry) in blocks.iter().enumerate() {
             let (block, stack) = self.block(entry, Spot::Block(index, block), next)?;
@@ -91,7 +96,7 @@ impl Reader<'_> {
         let (mut address, mut size, mut requested) = (next, None, None);
         let (mut state, mut frames, mut real_size) = (None, None, None);
         for (key, value) in self.entries.dict(entry, spot)? {
-            match self.entries.key(key) {
+            match &*self.entries.key(key) {
                 b"address" => address = self.entries.number(value, spot, "address")?,
                 b"size" => size = Some(self.entries.size(value, spot, "size")?),
                 b"requested_size" => {
@@ -102,7 +107,7 @@ impl Reader<'_> {
                 b"history" => {
                     let Some(&newest) = self.entries.list(value, spot)?.first() else { continue };
                     for (key, value) in self.entries.dict(newest, spot)? {
-                        match self.entries.key(key) {
+                        match &*self.entries.key(key) {
                             b"real_size" => {
                                 real_size = Some(self.entries.size(value, spot, "real_size")?);
                             }
@@ -116,7 +121,7 @@ impl Reader<'_> {
         }
         let size = size.ok_or_else(|| spot.without("size"))?;
         let state = state.ok_or_else(|| spot.without("state"))?;
-        let state = match self.entries.pickle.bytes(state).unwrap_or_default() {
+        let state = match &*self.entries.pickle.bytes(state).unwrap_or_default() {
             b"active_allocated" => BlockState::Active,
             b"active_pending_free" | b"active_awaiting_free" => BlockState::AwaitingFree,
             b"inactive" => BlockState::Free,
@@ -144,7 +149,7 @@ impl Reader<'_> {
 }
 
 fn kind(pickle: &Pickle<'_>, value: Ref, spot: Spot) -> Result<SegmentKind, TraceError> {
-    match pickle.bytes(value) {
+    match pickle.bytes(value).as_deref() {
         Some(b"small") => Ok(SegmentKind::Small),
         Some(b"large") => Ok(SegmentKind::Large),
         _ => {

@@ -17,14 +17,14 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let Some(output) = &args.output else {
-        let recording = recording::read(&args.file)?;
+        let recording = recording::read(&args.file, &args.reading)?;
         let mut lines = Vec::new();
         recording.write(&mut lines).map_err(|error| Failure::io("write the recording", error))?;
         screen.raw(&lines)?;
         return Ok(Exit::Done);
     };
     let part = Part::beside(output)?;
-    let recording = recording::read(&args.file)?;
+    let recording = recording::read(&args.file, &args.reading)?;
     let written = recording.write(BufWriter::new(&part.file));
     written.map_err(|error| Failure::io(format!("write '{}'", output.display()), error))?;
     part.finish(output)?;

@@ -59,7 +59,7 @@ pub(crate) fn whole_mib(bytes: Bytes) -> Bytes {
 pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let mut all = Vec::new();
     for path in &args.files {
-        let job = Job::read(path)?;
+        let job = Job::read(path, &args.reading)?;
         let choices = choices(&args.policies, &job)?;
         for on_device in job.devices(path, None)? {
             if on_device.trace.events.len() > MANY {

@@ -1,7 +1,7 @@
 //! Recorded jobs, and the allocators under which they are run.
 
 use super::recording;
-use crate::args::PolicyArgs;
+use crate::args::{PolicyArgs, ReadingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::words;
@@ -34,8 +34,8 @@ impl Job {
     ///
     /// # Errors
     /// When it is none, or its allocator's settings are not PyTorch's.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let recording = recording::read(path)?;
+    pub(crate) fn read(path: &Path, args: &ReadingArgs) -> Result<Self, Failure> {
+        let recording = recording::read(path, args)?;
         let is_torch = recording.format == Format::TorchSnapshot || !recording.settings.is_empty();
         let settings = match is_torch && recording.format != Format::BfcDump {
             true => Some(Settings::from_recording(&recording.settings).map_err(|error| {

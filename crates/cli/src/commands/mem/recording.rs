@@ -1,5 +1,6 @@
 //! Recordings of memory, read from files.
 
+use crate::args::ReadingArgs;
 use crate::commands::parse;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -17,14 +18,15 @@ use std::path::Path;
 ///
 /// # Errors
 /// When the file cannot be read, or is not a recording, with what to do about it.
-pub(super) fn read(path: &Path) -> Result<Recording, Failure> {
-    let bytes = parse::read_up_to(path, Limits::default().bytes)?;
+pub(super) fn read(path: &Path, args: &ReadingArgs) -> Result<Recording, Failure> {
+    let limits = Limits { memory: args.read_limit.map(|limit| limit.0), ..Limits::default() };
+    let bytes = parse::read_up_to(path, limits.bytes)?;
     let refused = |error: TraceError| {
         let remedy = error.remedy();
         let what = format!("read '{}'", path.display());
         Failure::new(Exit::Usage, what).with_source(error).with_hint(remedy)
     };
-    match Recording::read(&bytes) {
+    match Recording::read_within(&bytes, limits) {
         Err(error) if error.problem() == &Problem::UnknownFormat => {
             let recording = dumped(&oom::read(&bytes)).ok_or_else(|| refused(error))?;
             recording.check().map_err(refused)?;

@@ -39,7 +39,7 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let drawing = args.timeline.as_deref().map(Drawing::begin).transpose()?;
-    let job = Job::read(&args.file)?;
+    let job = Job::read(&args.file, &args.reading)?;
     let choices = choices(&args.policies, &job)?;
     let mut all = Vec::new();
     for on_device in job.devices(&args.file, args.device)? {

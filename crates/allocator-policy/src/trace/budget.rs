@@ -1,0 +1,115 @@
+//! How much memory reading a recording may take.
+
+use super::Limits;
+use super::error::{Place, Problem, TraceError};
+use std::cell::Cell;
+
+/// What reading takes at least, however small the file is.
+const BASE: u64 = 16 << 20;
+
+/// How many bytes reading takes for one of the file at most. Recordings of real jobs take between
+/// two and three.
+const MULTIPLE: u64 = 7;
+
+/// What reading takes at most, however large the file is.
+const MOST: u64 = 4 << 30;
+
+/// How much memory of a limit is left. Tables charge what they reserve before they reserve it.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<u64>,
+    limit: u64,
+}
+
+impl Budget {
+    /// Returns the budget for a file of this length.
+    pub(super) fn new(length: usize, limits: Limits) -> Self {
+        let usual = (BASE + MULTIPLE * length as u64).min(MOST);
+        let limit = limits.memory.unwrap_or(usual);
+        Budget { left: Cell::new(limit), limit }
+    }
+
+    /// Takes memory.
+    #[inline]
+    pub(super) fn take(&self, bytes: usize) -> Result<(), Exceeded> {
+        let left = self.left.get().checked_sub(bytes as u64);
+        self.left.set(left.ok_or(Exceeded(self.limit))?);
+        Ok(())
+    }
+
+    /// Takes back the memory of a table that is dropped.
+    pub(super) fn dropped<T>(&self, table: Vec<T>) {
+        self.left.set(self.left.get() + (table.capacity() * size_of::<T>()) as u64);
+    }
+
+    /// Makes room in a table, which grows to twice its size or more.
+    #[inline]
+    pub(super) fn room<T>(&self, table: &mut Vec<T>, more: usize) -> Result<(), Exceeded> {
+        match table.capacity() - table.len() < more {
+            true => self.grow(table, more),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn grow<T>(&self, table: &mut Vec<T>, more: usize) -> Result<(), Exceeded> {
+        let capacity = (table.len() + more).max(2 * table.capacity());
+        self.take((capacity - table.capacity()) * size_of::<T>())?;
+        table.reserve_exact(capacity - table.len());
+        Ok(())
+    }
+
+    /// Adds to a table.
+    #[inline]
+    pub(super) fn push<T>(&self, table: &mut Vec<T>, value: T) -> Result<(), Exceeded> {
+        self.room(table, 1)?;
+        table.push(value);
+        Ok(())
+    }
+}
+
+/// Reading needs more memory than this limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exceeded(u64);
+
+impl Exceeded {
+    /// Returns the problem that `what` needs it.
+    pub(super) fn by(self, what: impl Into<String>) -> Problem {
+        Problem::Memory { what: what.into(), limit: self.0 }
+    }
+
+    /// Returns the error that `what`, at this place, needs it.
+    pub(super) fn at(self, place: Place, what: impl Into<String>) -> TraceError {
+        TraceError::new(place, self.by(what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_charged_what_it_reserves_and_given_back_whole() {
+        let budget = Budget::new(0, Limits { memory: Some(64), ..Limits::default() });
+        let mut table: Vec<u32> = Vec::new();
+        for number in 0..9 {
+            // 1, 2, 4, 8 and 16 entries of 4 bytes.
+            assert_eq!(budget.push(&mut table, number), Ok(()));
+        }
+        assert_eq!((table.capacity(), budget.left.get()), (16, 0));
+        assert_eq!(budget.take(1), Err(Exceeded(64)));
+        assert_eq!(budget.room(&mut table, 7), Ok(()), "it has room for them");
+        assert_eq!(budget.room(&mut table, 8), Err(Exceeded(64)));
+        assert_eq!(table.len(), 9, "what did not fit changed nothing");
+        budget.dropped(table);
+        assert_eq!(budget.left.get(), 64);
+    }
+
+    #[test]
+    fn the_usual_budget_follows_from_the_file() {
+        let budget = |length| Budget::new(length, Limits::default()).limit;
+        assert_eq!(budget(0), 16 << 20);
+        assert_eq!(budget(64 << 20), (16 + 7 * 64) << 20);
+        assert_eq!(budget(2 << 30), 4 << 30);
+    }
+}
