@@ -4,14 +4,13 @@ mod scene;
 
 use gpu_core::*;
 use gpu_reaper::*;
+use scene::ports::*;
 use scene::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-const ORIGIN: fn() -> Origin = || Origin::Simulated("scene".into());
 
 fn child(pid: u32, parent: u32) -> ProcessInfo {
     ProcessInfo { parent: Ok(Pid(parent)), ..process(pid, &format!("p{pid}")) }
@@ -26,7 +25,7 @@ fn host(processes: Vec<ProcessInfo>, signalled: &Arc<Mutex<Vec<u32>>>) -> MockHo
         all.get(&pid).cloned().ok_or_else(|| Error::new(ProcessFault::Gone, "look at a process"))
     };
     let opened = find.clone();
-    host.expect_origin().returning(ORIGIN);
+    host.expect_origin().returning(origin);
     host.expect_own_line().returning(|| Ok(vec![process(50, "gpuws").key]));
     host.expect_device_files().returning(|| Ok(vec![]));
     host.expect_process().returning(find);
@@ -52,16 +51,16 @@ fn end(members: &[ProcessInfo], seen: Vec<ProcessInfo>) -> (Report, Vec<u32>, Du
     let signalled = Arc::new(Mutex::new(Vec::new()));
     let host = host(seen, &signalled);
     let mut backend = MockGpuBackend::new();
-    backend.expect_origin().returning(ORIGIN);
+    backend.expect_origin().returning(origin);
     let mut journal = MockJournal::new();
     journal.expect_append().returning(|line| {
         assert!(line.contains(r#""membership":{"descends":{"pid":50,"#), "{line}");
         Ok(())
     });
-    let clock = still_clock();
+    let clock = clock();
     let guard = Guard::new(&host, vec![]).unwrap();
     let root = process(50, "gpuws").key;
-    let plan = plan_tree(root, members, "test", ORIGIN(), &guard, Duration::from_secs(10));
+    let plan = plan_tree(root, members, "test", origin(), &guard, Duration::from_secs(10));
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
     let token = ActToken::the_user_asked();
     let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
@@ -111,18 +110,6 @@ fn the_root_itself_and_those_above_it_are_refused() {
     assert_eq!((report.actions.len(), signalled.len()), (0, 0));
 }
 
-fn still_clock() -> MockClock {
-    let now = Arc::new(AtomicU64::new(0));
-    let read = now.clone();
-    let mut clock = MockClock::new();
-    clock.expect_monotonic().returning(move || Duration::from_millis(read.load(Ordering::Relaxed)));
-    clock.expect_wall().returning(|| Timestamp(0));
-    clock.expect_sleep().returning(move |duration| {
-        now.fetch_add(duration.as_millis() as u64, Ordering::Relaxed);
-    });
-    clock
-}
-
 /// A tree of which each look shows the next of these; nobody after them. Its top can be felled
 /// where that is said.
 #[derive(Default)]
@@ -153,8 +140,8 @@ fn swept(
     let signalled = Arc::new(Mutex::new(Vec::new()));
     let host = host(seen, &signalled);
     let mut backend = MockGpuBackend::new();
-    backend.expect_origin().returning(ORIGIN);
-    let clock = still_clock();
+    backend.expect_origin().returning(origin);
+    let clock = clock();
     let guard = Guard::new(&host, vec![]).unwrap();
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal };
     let falls = Falls { looks: Mutex::new(looks.into_iter()), felled, ..Falls::default() };
@@ -179,13 +166,7 @@ fn a_sweep_goes_on_until_nobody_is_there_in_several_looks() {
     looks.insert(4, Vec::new());
     looks.insert(5, Vec::new());
     let seen = [&chain[..], &[process(50, "gpuws")]].concat();
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let kept = lines.clone();
-    let mut journal = MockJournal::new();
-    journal.expect_append().returning(move |line| {
-        kept.lock().unwrap().push(line.to_owned());
-        Ok(())
-    });
+    let (journal, lines) = journal();
     let (swept, signalled, looks) = swept(looks, seen, None, &journal);
     assert_eq!(signalled, (60..70).collect::<Vec<u32>>());
     assert_eq!(looks, 12 + 3);
@@ -199,13 +180,7 @@ fn a_sweep_goes_on_until_nobody_is_there_in_several_looks() {
 #[test]
 fn a_tree_that_was_felled_is_looked_at_once_more_and_written_down() {
     let killed = (60..63).map(|pid| (child(pid, 50), Duration::from_millis(7))).collect();
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let kept = lines.clone();
-    let mut journal = MockJournal::new();
-    journal.expect_append().returning(move |line| {
-        kept.lock().unwrap().push(line.to_owned());
-        Ok(())
-    });
+    let (journal, lines) = journal();
     let felled = Felled { killed, none_left: true };
     let (swept, signalled, looks) = swept(vec![], vec![], Some(felled), &journal);
     assert_eq!((signalled.len(), looks), (0, 1));
@@ -238,11 +213,11 @@ fn what_cannot_be_written_keeps_none_of_the_own_tree_alive() {
     let signalled = Arc::new(Mutex::new(Vec::new()));
     let host = host(vec![worker.clone(), process(50, "gpuws")], &signalled);
     let mut backend = MockGpuBackend::new();
-    backend.expect_origin().returning(ORIGIN);
-    let (clock, journal) = (still_clock(), full());
+    backend.expect_origin().returning(origin);
+    let (clock, journal) = (clock(), full());
     let guard = Guard::new(&host, vec![]).unwrap();
     let root = process(50, "gpuws").key;
-    let plan = plan_tree(root, &[worker], "test", ORIGIN(), &guard, Duration::from_secs(10));
+    let plan = plan_tree(root, &[worker], "test", origin(), &guard, Duration::from_secs(10));
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
     let token = ActToken::the_user_asked();
     let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));

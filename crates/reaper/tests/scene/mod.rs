@@ -1,6 +1,8 @@
 //! Snapshots written by hand, for tests of pure functions.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod ports;
+
 use gpu_core::*;
 use std::collections::BTreeMap;
 

@@ -1,0 +1,11 @@
+//! What is sent, and above all what is not: mocks fail on any call that is not expected.
+
+#[path = "../scene/mod.rs"]
+mod scene;
+
+mod ladder;
+mod log;
+mod newcomers;
+mod scope;
+mod spared;
+mod stage;

@@ -1,0 +1,112 @@
+//! A whole scope, and the process that it is ended for.
+
+use crate::stage::*;
+use gpu_core::*;
+use gpu_reaper::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A process of the group that process 100 leads.
+fn member(pid: u32) -> ProcessInfo {
+    ProcessInfo { group: Ok(Pid(100)), ..process(pid, "worker") }
+}
+
+/// The plan for a group of two, of which the leader has the device.
+fn group_plan(guard: &Guard) -> Plan {
+    let leader = member(100);
+    let holders = vec![context(&leader, &[0])];
+    let looks = [look(vec![device(0, 9000, 16_280)], holders, vec![leader.clone()])];
+    let request = Request { scope: Scope::Group, ..Request::default() };
+    let plan = plan(&looks, &diagnose(&looks), &[leader, member(101)], guard, &request);
+    assert_eq!(plan.targets.len(), 2);
+    plan
+}
+
+/// Ends the group of two.
+fn end_group(host: &MockHost, backend: &MockGpuBackend, journal: &MockJournal) -> Report {
+    let guard = Guard::new(host, vec![]).unwrap();
+    carry_out(&group_plan(&guard), &guard, host, backend, journal)
+}
+
+/// Ends the group of two on a host on which each is opened by its number.
+fn group(primary_lets_go: bool) -> (Report, Vec<String>) {
+    let mut host = bare_host();
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_processes().returning(move || {
+        // Born after the plan was made.
+        Ok(ProcessList { processes: vec![member(102)], unreadable: Unreadable::default() })
+    });
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        handle.expect_look().returning(move || Ok(member(pid.0)));
+        let minors: &[u32] = if primary_lets_go { &[] } else { &[0] };
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), minors).held));
+        handle.expect_signal().returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+        Ok(Box::new(handle))
+    });
+    let (journal, lines) = journal();
+    let report = end_group(&host, &backend(1), &journal);
+    let lines = lines.lock().unwrap().clone();
+    (report, lines)
+}
+
+#[test]
+fn a_scope_is_spared_with_the_process_that_it_was_to_be_ended_for() {
+    let (report, lines) = group(true);
+    let outcomes: Vec<&Outcome> = report.actions.iter().map(|action| &action.outcome).collect();
+    assert_eq!(outcomes, [&Outcome::LetGo, &Outcome::Spared]);
+    assert!(!lines.iter().any(|line| line.contains("SIG")), "{lines:?}");
+}
+
+#[test]
+fn who_is_born_into_a_scope_meanwhile_is_told() {
+    let (report, _) = group(false);
+    assert!(report.actions.iter().all(|action| action.signals == [Signal::Term]), "{report:?}");
+    let why = Why::JoinedTheScope;
+    assert_eq!(
+        report.newcomers,
+        Ok(vec![Newcomer { pid: Pid(102), name: Some("worker".into()), why }])
+    );
+    assert!(!report.is_complete());
+}
+
+#[test]
+fn a_scope_is_spared_when_what_it_is_for_cannot_be_opened() {
+    let mut host = bare_host();
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    // No handle expects a signal: one, and the test fails.
+    host.expect_open().returning(|pid| match pid.0 {
+        100 => Err(Error::new(ProcessFault::Gone, "open process 100")),
+        _ => Ok(Box::new(MockProcessHandle::new())),
+    });
+    let report = end_group(&host, &backend(0), &journal().0);
+    let outcomes: Vec<&Outcome> = report.actions.iter().map(|action| &action.outcome).collect();
+    assert_eq!(outcomes, [&Outcome::AlreadyGone, &Outcome::Spared]);
+}
+
+#[test]
+fn a_member_that_outlives_its_leader_is_killed_all_the_same() {
+    let mut host = bare_host();
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_processes().returning(|| Ok(ProcessList::default()));
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+        let killed = Arc::new(AtomicU64::new(0));
+        let dead = killed.clone();
+        handle.expect_signal().returning(move |signal, _| {
+            killed.fetch_add(u64::from(signal == Signal::Kill), Ordering::Relaxed);
+            Ok(())
+        });
+        // The leader obeys SIGTERM, the other nothing but SIGKILL.
+        handle
+            .expect_has_exited()
+            .returning(move || Ok(pid == Pid(100) || dead.load(Ordering::Relaxed) > 0));
+        Ok(Box::new(handle))
+    });
+    let report = end_group(&host, &backend(1), &journal().0);
+    let signals: Vec<&[Signal]> = report.actions.iter().map(|a| &a.signals[..]).collect();
+    assert_eq!(signals, [&[Signal::Term][..], &[Signal::Term, Signal::Kill]]);
+}
