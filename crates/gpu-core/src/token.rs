@@ -3,8 +3,8 @@
 /// Shows that somebody decided to act: whoever holds one may send signals and reset devices.
 ///
 /// It has no size and no `Default`; the only way to one is [`ActToken::the_user_asked`], which the
-/// program on top calls where it has read `--yes`, and a test where it means to act. After omdb's
-/// token for destructive operations.
+/// program on top calls where it has read `--yes` or is to end what it started, and a test where
+/// it means to act. After omdb's token for destructive operations.
 #[derive(Debug)]
 pub struct ActToken(());
 
