@@ -3,9 +3,8 @@
 //! The main decision is that nothing here both decides and acts. [`diagnose`] and [`plan`] are
 //! functions from plain data to plain data: looks to a [`Diagnosis`], a diagnosis to a [`Plan`]
 //! that is printed whole. [`execute`] alone sends signals, and [`sweep`] within a tree of the
-//! caller's own. It takes a plan and an
-//! [`ActToken`](gpu_core::ActToken), believes nothing that was true when the plan was made, and
-//! says 'freed' only for memory that a later look saw free.
+//! caller's own. It takes a plan and an [`ActToken`](gpu_core::ActToken), believes nothing that was
+//! true when the plan was made, and says 'freed' only for memory that a later look saw free.
 //!
 //! The ladder is that of the trusted killers (earlyoom, nohang: SIGTERM, wait, SIGKILL, wait)
 //! with what they lack: an opened process instead of a number, a check before each signal that it

@@ -1,0 +1,53 @@
+//! Who comes into question.
+
+use super::Request;
+use crate::detect::diagnose;
+use crate::finding::{Confidence, Diagnosis, FindingKind};
+use gpu_core::{Pid, ProcessKey, Snapshot};
+use std::collections::BTreeMap;
+
+/// Returns who comes into question, and why.
+///
+/// One look is not one moment: memory, list and holders are asked one after another, and between
+/// them a process may end and another begin. So a suspect that was not asked for by its number
+/// must be one in every look, as the same process.
+pub(super) fn candidates(
+    looks: &[Snapshot],
+    diagnosis: &Diagnosis,
+    request: &Request,
+) -> BTreeMap<Pid, String> {
+    if !request.pids.is_empty() {
+        let why = "asked for by its number";
+        return request.pids.iter().map(|pid| (*pid, why.to_owned())).collect();
+    }
+    let each_look: Vec<_> =
+        looks.iter().map(|look| certain(&diagnose(std::slice::from_ref(look)))).collect();
+    certain(diagnosis)
+        .into_iter()
+        .filter(|(key, _)| {
+            each_look.iter().all(|look| look.keys().any(|seen| seen.surely_same(key)))
+        })
+        .map(|(key, why)| (key.pid, why.to_owned()))
+        .collect()
+}
+
+/// The suspects that a diagnosis names with high confidence, of the kinds that may be ended
+/// without being asked for by number.
+fn certain(diagnosis: &Diagnosis) -> BTreeMap<ProcessKey, &'static str> {
+    let mut certain = BTreeMap::new();
+    for finding in &diagnosis.findings {
+        let kind = match finding.kind {
+            FindingKind::Ghost => "ghost",
+            FindingKind::Orphan => "orphan",
+            FindingKind::ZombieHolder => "zombie whose threads live",
+            FindingKind::ListedButGone => "heir of a listed process that is gone",
+            _ => continue,
+        };
+        for suspect in &finding.suspects {
+            if suspect.confidence == Confidence::High {
+                certain.entry(suspect.process).or_insert(kind);
+            }
+        }
+    }
+    certain
+}

@@ -1,0 +1,78 @@
+//! What should come back.
+
+use super::{Membership, Target};
+use crate::detect::Case;
+use crate::finding::{Diagnosis, FindingKind, Suspect};
+use gpu_core::{Bytes, DeviceId, DeviceState, Pid};
+use serde::Serialize;
+
+/// What is to come back on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Expected {
+    /// The device.
+    pub device: DeviceId,
+    /// At most this much; `None` where others share the unexplained memory.
+    #[serde(rename = "memory_bytes")]
+    pub memory: Option<Bytes>,
+    /// How much of it no list accounts for: some of that may be the driver's own.
+    #[serde(rename = "unexplained_bytes")]
+    pub unexplained: Bytes,
+    /// The targets that hold the device.
+    #[serde(rename = "target_pids")]
+    pub targets: Vec<Pid>,
+}
+
+/// What the targets hold: what is listed for them, and all that is unexplained where every
+/// suspect is a target.
+pub(super) fn expected(
+    case: &Case<'_>,
+    diagnosis: &Diagnosis,
+    targets: &[Target],
+) -> Vec<Expected> {
+    let devices = case.now.devices.iter();
+    devices.filter_map(|device| expected_on(device, case, diagnosis, targets)).collect()
+}
+
+fn expected_on(
+    device: &DeviceState,
+    case: &Case<'_>,
+    diagnosis: &Diagnosis,
+    targets: &[Target],
+) -> Option<Expected> {
+    let minor = case.now.minor_of(device);
+    let is_concerned = |target: &&Target| match &target.membership {
+        Membership::Holds(minors) => minor.is_some_and(|minor| minors.contains(&minor)),
+        Membership::Group(_) | Membership::Cgroup(_) | Membership::Descends(_) => {
+            let pid = target.key.pid;
+            case.listed(device, pid).is_some()
+                || case.holders_of(device).any(|holder| holder.process.pid == pid)
+        }
+    };
+    let concerned: Vec<Pid> =
+        targets.iter().filter(is_concerned).map(|target| target.key.pid).collect();
+    let findings = || {
+        let concerns = |id: &DeviceId| id.same_device(device.id());
+        diagnosis.findings.iter().filter(move |finding| finding.devices.iter().any(concerns))
+    };
+    // A CUDA program opens every device that it sees; what comes back is on those it uses.
+    let is_suspected = |pid: Pid| {
+        findings().flat_map(|finding| &finding.suspects).any(|suspect| suspect.process.pid == pid)
+    };
+    if !concerned.iter().any(|pid| case.surely_uses(*pid, device) || is_suspected(*pid)) {
+        return None;
+    }
+    let on_list = targets.iter().filter_map(|target| case.listed(device, target.key.pid));
+    let on_list: Option<Bytes> = on_list.map(|process| process.memory.ok()).sum();
+    let is_target =
+        |suspect: &Suspect| targets.iter().any(|target| target.key.pid == suspect.process.pid);
+    let (memory, unexplained) = match findings().find(|f| f.kind == FindingKind::Ghost) {
+        // Who could not be looked into may share what no list accounts for.
+        Some(ghost) if ghost.suspects.iter().all(is_target) && case.now.unreadable.total() == 0 => {
+            let unexplained = ghost.memory.unwrap_or_default();
+            (on_list.map(|listed| listed + unexplained), unexplained)
+        }
+        Some(ghost) if ghost.suspects.iter().any(is_target) => (None, Bytes(0)),
+        _ => (on_list.filter(|memory| memory.0 > 0), Bytes(0)),
+    };
+    Some(Expected { device: device.id().clone(), memory, unexplained, targets: concerned })
+}

@@ -1,0 +1,145 @@
+//! From a diagnosis to a plan: whom to signal, why, and what should come back.
+
+mod candidates;
+mod expected;
+mod membership;
+mod targets;
+
+pub use expected::Expected;
+pub use membership::{Membership, Scope};
+
+use crate::detect::Case;
+use crate::finding::Diagnosis;
+use crate::guard::{Guard, Refusal};
+use candidates::candidates;
+use gpu_core::{DeviceId, Origin, Pid, ProcessInfo, ProcessKey, Snapshot};
+use serde::Serialize;
+use std::time::Duration;
+use targets::Choice;
+
+/// What the user asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Exactly these processes. With none, those that a ghost, orphan, zombie or gone finding
+    /// names with high confidence.
+    pub pids: Vec<Pid>,
+    /// Only on these devices; on all of them when empty.
+    pub devices: Vec<DeviceId>,
+    /// Only of these users, by name or number; of all when empty.
+    pub users: Vec<String>,
+    /// How far to reach.
+    pub scope: Scope,
+    /// How long SIGTERM is given before SIGKILL.
+    pub grace: Duration,
+}
+
+impl Request {
+    /// The time from SIGTERM to SIGKILL unless told otherwise: earlyoom's ten seconds.
+    pub const GRACE: Duration = Duration::from_secs(10);
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Request {
+            pids: Vec::new(),
+            devices: Vec::new(),
+            users: Vec::new(),
+            scope: Scope::Process,
+            grace: Request::GRACE,
+        }
+    }
+}
+
+/// A process to be ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Target {
+    /// The process as it was when the plan was made.
+    #[serde(skip)]
+    pub process: ProcessInfo,
+    /// Number and start time.
+    pub key: ProcessKey,
+    /// What must still hold before each signal.
+    pub membership: Membership,
+    /// The process whose scope it is in; itself for the one that the plan is about.
+    #[serde(rename = "on_account_of_pid")]
+    pub on_account_of: Pid,
+    /// Why, a fragment.
+    pub why: String,
+    /// What the user should know before saying yes.
+    pub warnings: Vec<String>,
+}
+
+/// A process that was asked for, or is suspect, and is not to be signalled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// The process.
+    pub pid: Pid,
+    /// Its name, where known.
+    pub name: Option<String>,
+    /// Why not.
+    pub why: Refusal,
+}
+
+/// Everything that would be done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Plan {
+    /// The machine it is for; it can be carried out on no other.
+    #[serde(skip)]
+    pub origin: Option<Origin>,
+    /// Whom to signal, in order.
+    pub targets: Vec<Target>,
+    /// Whom not, and why.
+    pub refused: Vec<Refused>,
+    /// Whom findings name and the choice of devices or users left out.
+    pub left_out: Vec<Refused>,
+    /// What should come back.
+    pub expected: Vec<Expected>,
+    /// Time from SIGTERM to SIGKILL, in milliseconds.
+    #[serde(rename = "grace_ms", serialize_with = "millis")]
+    pub grace: Duration,
+}
+
+pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Returns what to do about `diagnosis`, as `request` narrows it.
+///
+/// `everyone` is every process of the machine, needed for a scope wider than the process.
+pub fn plan(
+    looks: &[Snapshot],
+    diagnosis: &Diagnosis,
+    everyone: &[ProcessInfo],
+    guard: &Guard,
+    request: &Request,
+) -> Plan {
+    let Some(case) = Case::new(looks) else { return Plan::default() };
+    let mut plan =
+        Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
+    let choice = Choice { case: &case, everyone, guard, request };
+    for (pid, why) in candidates(looks, diagnosis, request) {
+        if plan.targets.iter().any(|target| target.key.pid == pid) {
+            continue;
+        }
+        match choice.targets(pid, &why) {
+            Ok(targets) => {
+                for target in targets {
+                    if !plan.targets.iter().any(|other| other.key == target.key) {
+                        plan.targets.push(target);
+                    }
+                }
+            }
+            Err(why) => {
+                // Without a number the user asked for whatever fits: what does not was left out.
+                let narrowed = matches!(why, Refusal::HoldsNothing | Refusal::OtherUser);
+                let list = match narrowed && request.pids.is_empty() {
+                    true => &mut plan.left_out,
+                    false => &mut plan.refused,
+                };
+                list.push(Refused { pid, name: case.info(pid).map(|info| info.name.clone()), why });
+            }
+        }
+    }
+    plan.expected = expected::expected(&case, diagnosis, &plan.targets);
+    plan
+}

@@ -1,0 +1,147 @@
+//! Whom the end of a process takes, or why it may not be ended.
+
+use super::{Membership, Request, Scope, Target};
+use crate::detect::Case;
+use crate::guard::{Guard, Refusal, is_user};
+use crate::role::Role;
+use gpu_core::{DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
+
+/// What decides about each process that comes into question.
+pub(super) struct Choice<'a> {
+    pub(super) case: &'a Case<'a>,
+    pub(super) everyone: &'a [ProcessInfo],
+    pub(super) guard: &'a Guard,
+    pub(super) request: &'a Request,
+}
+
+impl Choice<'_> {
+    /// Returns the process as a target, and the other members of its scope.
+    pub(super) fn targets(&self, pid: Pid, why: &str) -> Result<Vec<Target>, Refusal> {
+        let mut everyone = self.everyone.iter();
+        let info = self.case.info(pid).or_else(|| everyone.find(|info| info.key.pid == pid));
+        let info = info.ok_or(Refusal::NotSeen)?;
+        if let Some(refusal) = self.guard.forbids(info) {
+            return Err(refusal);
+        }
+        let held = self.held(pid);
+        let minors = self.minors(pid, &held);
+        if minors.is_empty() {
+            return Err(Refusal::HoldsNothing);
+        }
+        let users = &self.request.users;
+        if !users.is_empty() && !users.iter().any(|user| is_user(info, user)) {
+            return Err(Refusal::OtherUser);
+        }
+        if let Some(role) = self.forbidding_role(info, &held, &minors) {
+            return Err(Refusal::Role(role));
+        }
+        let target = |process: &ProcessInfo, membership| Target {
+            key: process.key,
+            membership,
+            on_account_of: pid,
+            why: why.to_owned(),
+            warnings: warnings(self.case, process),
+            process: process.clone(),
+        };
+        let mut targets = vec![target(info, Membership::Holds(minors))];
+        let membership = match self.request.scope {
+            Scope::Process => return Ok(targets),
+            Scope::Group => Membership::Group(info.group.map_err(|_| Refusal::UnknownIdentity)?),
+            Scope::Container => {
+                let workload = info.workload.as_ref().ok_or(Refusal::NoContainer)?;
+                Membership::Cgroup(workload.cgroup.clone())
+            }
+        };
+        for member in self.everyone.iter().filter(|p| p.key.pid != pid && membership.covers(p)) {
+            if let Some(refusal) = scope_forbids(self.guard, info, member) {
+                return Err(Refusal::ScopeHolds(member.key.pid, Box::new(refusal)));
+            }
+            targets.push(target(member, membership.clone()));
+        }
+        Ok(targets)
+    }
+
+    /// The devices whose files a process has.
+    fn held(&self, pid: Pid) -> Vec<&DeviceState> {
+        let holds = |device: &&DeviceState| {
+            self.case.holders_of(device).any(|holder| holder.process.pid == pid)
+        };
+        self.case.now.devices.iter().filter(holds).collect()
+    }
+
+    /// The device files that a process has of the devices that were asked for, by minor number.
+    fn minors(&self, pid: Pid, held: &[&DeviceState]) -> Vec<u32> {
+        let asked = &self.request.devices;
+        // Without a driver there is no list of devices; the device files are there all the same.
+        if self.case.now.devices.is_empty() && asked.is_empty() {
+            return held_minors(self.case, pid);
+        }
+        let is_asked = |device: &&&DeviceState| {
+            asked.is_empty() || asked.iter().any(|id| id.same_device(device.id()))
+        };
+        held.iter().filter(is_asked).filter_map(|device| self.case.now.minor_of(device)).collect()
+    }
+
+    /// Returns the role for which a process is not ended. It counts on every device that the
+    /// process holds, not only on those asked for.
+    fn forbidding_role(
+        &self,
+        info: &ProcessInfo,
+        held: &[&DeviceState],
+        minors: &[u32],
+    ) -> Option<Role> {
+        let pid = info.key.pid;
+        let roles: Vec<Role> = match held {
+            [] => minors
+                .iter()
+                .map(|minor| Role::of(Some(info), self.case.holder(pid), None, Some(*minor)))
+                .collect(),
+            held => held.iter().map(|device| self.case.role(pid, device)).collect(),
+        };
+        let servant = roles.iter().find(|role| matches!(role, Role::Display | Role::Daemon));
+        servant
+            .copied()
+            .or_else(|| Role::claimed(info).filter(|_| self.request.pids.is_empty()))
+            .or_else(|| (!roles.contains(&Role::MemoryUser)).then_some(Role::Monitor))
+    }
+}
+
+/// A member that may not be signalled keeps its whole scope from being ended: half a job is worse
+/// than a job.
+fn scope_forbids(guard: &Guard, target: &ProcessInfo, member: &ProcessInfo) -> Option<Refusal> {
+    if let Some(refusal) = guard.forbids(member) {
+        return Some(refusal);
+    }
+    if let Some(role) = Role::claimed(member) {
+        return Some(Refusal::Role(role));
+    }
+    // The leader of a session, other than the target: a login shell or what stands for one.
+    let leads_session = member.session == Ok(member.key.pid);
+    (leads_session && target.workload.is_none()).then_some(Refusal::LeadsSession)
+}
+
+fn held_minors(case: &Case<'_>, pid: Pid) -> Vec<u32> {
+    let held = case.holder(pid).into_iter().flat_map(|holder| &holder.held);
+    held.filter_map(|held| match held.kind {
+        DeviceFileKind::Gpu(minor) => Some(minor),
+        _ => None,
+    })
+    .collect()
+}
+
+fn warnings(case: &Case<'_>, process: &ProcessInfo) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some((used, over)) = case.cpu_time_advance(process.key)
+        && !used.is_zero()
+    {
+        warnings.push(format!(
+            "its CPU time advances: {} ms in the last {} ms",
+            used.as_millis(),
+            over.as_millis()
+        ));
+    }
+    if process.state == Ok(ProcessState::Uninterruptible) {
+        warnings.push("it is in state D: no signal ends it before its wait does".to_owned());
+    }
+    warnings
+}
