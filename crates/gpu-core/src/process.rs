@@ -113,7 +113,7 @@ pub struct ProcessInfo {
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub cgroup: Reading<String>,
     /// The container, pod or job named by that path.
-    pub workload: Option<Workload>,
+    pub workload: Option<Box<Workload>>,
     /// It is a thread of the kernel.
     pub kernel_thread: bool,
 }

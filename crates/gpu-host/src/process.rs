@@ -72,7 +72,7 @@ pub(crate) fn read_known(
             pids.into_iter().map(|number| pid(number).map_err(fault::absent)).collect()
         }),
         cgroup,
-        workload,
+        workload: workload.map(Box::new),
         kernel_thread: is_kernel_thread(&stat),
         name: stat.comm,
     })

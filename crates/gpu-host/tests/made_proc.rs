@@ -90,7 +90,7 @@ fn a_process_in_a_container() {
     let cgroup = format!("/system.slice/docker-{container}.scope");
     assert_eq!(process.cgroup.as_ref(), Ok(&cgroup));
     let workload = Workload { kind: WorkloadKind::Container, id: container, cgroup };
-    assert_eq!(process.workload, Some(workload));
+    assert_eq!(process.workload, Some(Box::new(workload)));
     assert!(!process.kernel_thread);
 }
 

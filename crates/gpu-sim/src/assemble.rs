@@ -176,7 +176,7 @@ fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFil
         let gpus = machine.devices.iter().filter_map(|device| device.info.id.minor.ok());
         let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
         let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned);
-        let held = machine.ever_has().flat_map(|process| &process.files);
+        let held = machine.ever_has().flat_map(|process| process.files.iter());
         let held = held.filter(|file| file.kind != DeviceFileKind::Other);
         gpus.chain(shared).chain(held.map(|file| file.path.to_string())).collect()
     });
@@ -209,7 +209,7 @@ fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
 
 fn check_files(machine: &Machine, place: Place<'_>) -> Result<()> {
     for process in machine.ever_has() {
-        for held in &process.files {
+        for held in process.files.iter() {
             if !machine.files.iter().any(|file| file.path == held.path) {
                 let what = format!(
                     "process {} has '{}', which is no device file of this machine",

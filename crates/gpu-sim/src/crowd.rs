@@ -13,6 +13,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// 2025-03-03 10:00 UTC: when crowds begin.
@@ -61,6 +62,7 @@ impl Machine {
             let mut device = device(index, &name);
             let first = FIRST_PID + index * MOST_PROCESSES;
             let files = default_files(&[Holding::new(index, Bytes(0))], slice::from_ref(&device));
+            let files = Arc::new(files);
             let mut left = 100;
             for nth in 0..processes_each {
                 let fair = left / u8::try_from(processes_each - nth).unwrap_or(u8::MAX);
@@ -69,7 +71,7 @@ impl Machine {
                 let memory = Bytes::from_mib(rng.random_range(100..=most));
                 let holding = Holding { load, load_untold: None, ..Holding::new(index, memory) };
                 let pid = Pid(first + nth);
-                let process = process(&mut rng, pid, holding, files.clone());
+                let process = process(&mut rng, pid, holding, Arc::clone(&files));
                 machine.processes.push(process);
             }
             let load = 100 - left;
@@ -127,7 +129,7 @@ fn device(index: u32, machine: &str) -> Device {
     device
 }
 
-fn process(rng: &mut ChaCha8Rng, pid: Pid, holding: Holding, files: Vec<HeldFile>) -> Process {
+fn process(rng: &mut ChaCha8Rng, pid: Pid, holding: Holding, files: Arc<Vec<HeldFile>>) -> Process {
     let commands: [&[&str]; 4] = [
         &["python", "train.py", "--resume"],
         &["python", "-m", "serve", "--port", "8080"],

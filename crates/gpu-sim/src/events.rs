@@ -5,6 +5,7 @@ use crate::process_entry::ticks;
 use crate::state::{Due, Living, Returning, Serial, State};
 use gpu_core::{Bytes, DeviceEvent, DeviceFileKind, Pid, ProcessState, Signal, StartTime};
 use rand::RngExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl State {
@@ -176,7 +177,7 @@ impl State {
             let (gone, kept): (Vec<_>, Vec<_>) =
                 all.into_iter().partition(|h| device.is_none_or(|index| h.device == index));
             process.holdings = kept;
-            process.files.retain(|file| match minor {
+            Arc::make_mut(&mut process.files).retain(|file| match minor {
                 Some(minor) => file.kind != DeviceFileKind::Gpu(minor),
                 None => device.is_some(),
             });

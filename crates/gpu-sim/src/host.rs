@@ -201,19 +201,14 @@ impl<'a> Wanted<'a> {
         found.sort_unstable();
         found.dedup_by_key(|(place, _)| *place);
         let held = |(place, nth): (usize, usize)| {
-            let (asked, own) = (self.files.get(place)?, process.files.get(nth)?);
+            let (asked, own) = (&self.files[place], &process.files[nth]);
             let mut descriptors = own.descriptors.clone();
             if descriptors.is_empty() && own.access.contains(Access::OPEN) {
-                descriptors.push(u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3));
+                descriptors = vec![u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3)];
             }
-            Some(HeldFile {
-                path: asked.path.clone(),
-                kind: asked.kind,
-                access: own.access,
-                descriptors,
-            })
+            HeldFile { path: asked.path.clone(), kind: asked.kind, access: own.access, descriptors }
         };
-        found.into_iter().filter_map(held).collect()
+        found.into_iter().map(held).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use gpu_core::{
     Reading, Snapshot,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long before the first look the machine was booted, where nobody says.
@@ -45,7 +46,7 @@ pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine 
     let mut processes = Processes::of(snapshot);
     for holder in snapshot.holders() {
         let process = processes.seen(holder.process.pid);
-        process.files.clone_from(&holder.held);
+        process.files = Arc::new(holder.held.clone());
         process.info.key.start = process.info.key.start.or(holder.process.start);
     }
     let devices = snapshot

@@ -9,6 +9,7 @@ use gpu_core::{
     ProcessState, Reading, Timestamp, Topology, Unreadable,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A machine that a [`Simulation`](crate::Simulation) can run.
@@ -111,8 +112,8 @@ pub struct Process {
     pub namespace: Option<(String, Pid)>,
     /// The device memory that it has.
     pub holdings: Vec<Holding>,
-    /// The device files that it has.
-    pub files: Vec<HeldFile>,
+    /// The device files that it has; those of a crowd on one device are all the same.
+    pub files: Arc<Vec<HeldFile>>,
     /// Processor time that it takes, in percent of one processor.
     pub cpu_percent: u32,
     /// What SIGTERM does.
@@ -213,7 +214,7 @@ impl Process {
             hidden: None,
             namespace: None,
             holdings: Vec::new(),
-            files: Vec::new(),
+            files: Arc::default(),
             cpu_percent: 0,
             on_term: Reaction::ExitsAfter(Duration::from_secs(1)),
             on_kill: Reaction::ExitsAfter(Duration::from_millis(100)),

@@ -9,6 +9,7 @@ use crate::simulation::Simulation;
 use crate::state::State;
 use gpu_core::{Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The sizes and addresses of regions are multiples of this many bytes.
 const ALIGNMENT: u64 = 256;
@@ -114,7 +115,7 @@ fn hold(state: &mut State, index: u32, size: Bytes) {
         }
         for file in files.iter().filter_map(|(path, letters)| held_file(path, letters)) {
             if !process.files.iter().any(|own| own.path == file.path) {
-                process.files.push(file);
+                Arc::make_mut(&mut process.files).push(file);
             }
         }
     });
@@ -128,7 +129,7 @@ fn let_go(state: &mut State, index: u32, size: Bytes) {
         }
         process.holdings.retain(|holding| holding.memory > Bytes(0));
         if process.holdings.is_empty() {
-            process.files.clear();
+            process.files = Arc::default();
         }
     });
 }

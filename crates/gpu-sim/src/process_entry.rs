@@ -9,6 +9,7 @@ use gpu_core::{
     ProcessState, Result, StartTime, Timestamp, Workload,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns an error about one process.
@@ -68,7 +69,7 @@ pub(crate) fn read(
                 })
             })
             .collect();
-        process.files = files?;
+        process.files = Arc::new(files?);
     }
     overlay_reactions(&mut process, place, entry)?;
     Ok(process)
@@ -107,7 +108,8 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
         let Some(cgroup) = entry.cgroup.clone() else {
             return Err(error(place, entry, "has a workload and no cgroup"));
         };
-        info.workload = Some(Workload { kind: workload.kind, id: workload.id.clone(), cgroup });
+        let (kind, id) = (workload.kind, workload.id.clone());
+        info.workload = Some(Box::new(Workload { kind, id, cgroup }));
     }
     if let Some(started) = &entry.started {
         let started = timestamp(started);
@@ -260,15 +262,16 @@ pub(crate) fn complete(
     fill(&mut info.started_at, Timestamp(clock.0.saturating_sub(3_600_000)));
     let line = if info.kernel_thread { Vec::new() } else { vec![info.name.clone()] };
     fill(&mut info.command_line, line);
-    let slice = match uid {
+    let mut slice = match uid {
         0 => format!("/system.slice/{}.service", info.name),
         _ => format!("/user.slice/user-{uid}.slice/session-{}.scope", info.session.unwrap_or(pid)),
     };
+    slice.shrink_to_fit();
     fill(&mut info.cgroup, slice);
     let started = info.started_at.unwrap_or(clock);
     info.key.start = Some(ticks(started.since(booted)));
     if process.files.is_empty() && process.hidden.is_none() {
-        process.files = default_files(&process.holdings, devices);
+        process.files = Arc::new(default_files(&process.holdings, devices));
     }
 }
 

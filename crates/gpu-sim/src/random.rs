@@ -15,6 +15,7 @@ use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// 2025-03-03 10:00 UTC: when random machines begin.
@@ -151,11 +152,11 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
     }
     if rng.random_bool(0.2) {
         let cgroup = "/system.slice/docker-0123456789abcdef.scope".to_owned();
-        info.workload = Some(gpu_core::Workload {
+        info.workload = Some(Box::new(gpu_core::Workload {
             kind: gpu_core::WorkloadKind::Container,
             id: "0123456789abcdef".to_owned(),
             cgroup: cgroup.clone(),
-        });
+        }));
         info.cgroup = Ok(cgroup);
         process.namespace = Some(("container".to_owned(), Pid(rng.random_range(1..100))));
     }
@@ -170,7 +171,8 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
     if matches!(part, Monitor) {
         let minor = machine.devices.choose(rng).and_then(|device| device.info.id.minor.ok());
         let paths = [format!("/dev/nvidia{}", minor.unwrap_or(0)), "/dev/nvidiactl".to_owned()];
-        process.files = paths.iter().filter_map(|path| held_file(path, "F....")).collect();
+        let files = paths.iter().filter_map(|path| held_file(path, "F...."));
+        process.files = Arc::new(files.collect());
     }
     if matches!(part, Gone) {
         process.hidden = Some(Absent::NotFound);

@@ -142,7 +142,7 @@ fn a_container_is_a_cgroup_and_what_is_below_it() {
     };
     let mut target = within(100, "/docker/abc");
     let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
-    target.workload = Some(Workload { kind, id: "abc".into(), cgroup });
+    target.workload = Some(Box::new(Workload { kind, id: "abc".into(), cgroup }));
     look.processes.insert(Pid(100), Process::from(Ok(target.clone())));
     let everyone = [target, within(102, "/docker/abc/init"), within(103, "/docker/abcd")];
     let request = Request { scope: Scope::Container, ..Request::default() };
@@ -203,7 +203,7 @@ fn who_is_in_two_scopes_is_one_target() {
         let mut info = process(pid, "python");
         info.cgroup = Ok("/docker/abc".into());
         let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
-        info.workload = Some(Workload { kind, id: "abc".into(), cgroup });
+        info.workload = Some(Box::new(Workload { kind, id: "abc".into(), cgroup }));
         info
     };
     let (a, b, c) = (within(100), within(101), within(102));

@@ -120,7 +120,7 @@ struct Process {
     started_at: Option<String>,
     cpu_time_ms: Option<u64>,
     cgroup: Option<String>,
-    workload: Option<gpu_core::Workload>,
+    workload: Option<Box<gpu_core::Workload>>,
     namespace_pids: Option<Vec<u32>>,
 }
 

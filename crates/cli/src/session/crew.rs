@@ -100,7 +100,7 @@ fn has_a_part(process: &Process) -> bool {
 /// Returns what a placeholder is told to be.
 fn part(process: &Process, folder: &Folder) -> io::Result<String> {
     let mut lines = vec![format!("name {}", one_line(&process.info.name)?)];
-    for held in &process.files {
+    for held in process.files.iter() {
         let path = stand_in(&held.path, folder)?;
         let word = if held.access.contains(Access::MAPPED) { "map" } else { "file" };
         lines.push(format!("{word} {}", path.display()));

@@ -18,7 +18,7 @@ pub(crate) struct Case<'a> {
     holders: BTreeMap<Pid, &'a Holder>,
     by_minor: BTreeMap<u32, Vec<&'a Holder>>,
     lists: BTreeMap<u32, BTreeMap<Pid, &'a DeviceProcess>>,
-    users_of_memory: OnceCell<BTreeMap<Pid, Vec<&'a DeviceState>>>,
+    users_of_memory: OnceCell<Vec<(Pid, &'a DeviceState)>>,
 }
 
 impl<'a> Case<'a> {
@@ -105,20 +105,23 @@ impl<'a> Case<'a> {
     }
 
     /// Every process that a device lists or that uses memory of one, with those devices.
-    pub(crate) fn users_of_memory(&self) -> &BTreeMap<Pid, Vec<&'a DeviceState>> {
-        self.users_of_memory.get_or_init(|| {
-            let mut users: BTreeMap<Pid, Vec<&DeviceState>> = BTreeMap::new();
+    pub(crate) fn users_of_memory(&self) -> impl Iterator<Item = (Pid, Vec<&'a DeviceState>)> {
+        let uses = self.users_of_memory.get_or_init(|| {
+            let mut uses = Vec::new();
             for device in &self.now.devices {
                 let listed = self.listed_on(device).map(|process| process.pid);
                 let holding = self.holders_of(device).map(|holder| holder.process.pid);
                 for pid in listed.chain(holding).collect::<BTreeSet<Pid>>() {
                     if self.role(pid, device) == Role::MemoryUser {
-                        users.entry(pid).or_default().push(device);
+                        uses.push((pid, device));
                     }
                 }
             }
-            users
-        })
+            uses.sort_by_key(|(pid, _)| *pid);
+            uses
+        });
+        uses.chunk_by(|a, b| a.0 == b.0)
+            .map(|of_one| (of_one[0].0, of_one.iter().map(|(_, device)| *device).collect()))
     }
 
     /// The memory that NVML lists for a process on these devices; `None` when it lists none of it.

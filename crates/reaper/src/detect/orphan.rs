@@ -6,8 +6,7 @@ use gpu_core::{Absent, DeviceState, Pid, ProcessInfo};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     case.users_of_memory()
-        .iter()
-        .filter_map(|(pid, devices)| finding(case, case.info(*pid)?, devices))
+        .filter_map(|(pid, devices)| finding(case, case.info(pid)?, &devices))
         .collect()
 }
 
