@@ -154,7 +154,10 @@ impl Graph<'_, '_> {
             path.upright(base);
             path.close();
         }
-        self.put(format_args!("<path class=\"rest\" d=\"{}\"/>", path.text()));
+        self.put(format_args!(
+            "<path class=\"rest\" d=\"{}\"><title>all that is too small for a band of its own</title></path>",
+            path.text()
+        ));
     }
 
     /// Goes along values over time, at each place to the highest and the lowest that it has.

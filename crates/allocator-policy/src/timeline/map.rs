@@ -154,13 +154,14 @@ fn outline(svg: &mut String, segments: &[SegmentMap], rows: &Rows) {
                 amount(Bytes(sums.largest_free))
             ),
         };
+        let blocks = segment.blocks.len() - sums.free_pieces;
+        let blocks = if blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
         let _ = writeln!(
             svg,
-            "<path class=\"segment\" d=\"{}\"><title>segment of {}{stream}: {} in {} blocks, {free}</title></path>",
+            "<path class=\"segment\" d=\"{}\"><title>segment of {}{stream}: {} in {blocks}, {free}</title></path>",
             path.text(),
             amount(segment.size),
             amount(Bytes(sums.active + sums.awaiting)),
-            segment.blocks.len() - sums.free_pieces,
         );
     }
 }

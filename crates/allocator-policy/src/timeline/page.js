@@ -1,20 +1,26 @@
 (function () {
   var told = document.getElementById("told");
   var said = told.textContent;
+  var kept = null;
   function words(target) {
     var shape = target && target.closest ? target.closest("svg *") : null;
     var title = shape ? shape.querySelector(":scope > title") : null;
     return title ? title.textContent : null;
   }
-  var fixed = null;
+  function keep(target) {
+    if (kept) kept.classList.remove("chosen");
+    kept = target;
+    if (kept) kept.classList.add("chosen");
+    told.textContent = words(kept) || said;
+  }
   document.addEventListener("mouseover", function (event) {
-    if (!fixed) told.textContent = words(event.target) || said;
+    if (!kept) told.textContent = words(event.target) || said;
   });
   document.addEventListener("click", function (event) {
-    if (fixed) fixed.classList.remove("chosen");
-    var text = words(event.target);
-    fixed = text ? event.target : null;
-    if (fixed) fixed.classList.add("chosen");
-    told.textContent = text || said;
+    if (told.contains(event.target)) return;
+    keep(event.target !== kept && words(event.target) ? event.target : null);
+  });
+  document.addEventListener("keydown", function (event) {
+    if (event.key === "Escape") keep(null);
   });
 })();

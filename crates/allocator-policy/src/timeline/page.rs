@@ -1,23 +1,25 @@
 //! The pictures of a job as one page, which tells more of what is pointed at.
 
 use super::Timeline;
-use super::history::Life;
+use super::history::{Life, Origin};
 use super::scale::thousands;
 use super::svg::escape;
 use crate::explain::amount;
 use gpu_core::Bytes;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 /// The digests that the page allows: of [`SCRIPT`], and of the two styles. Whatever a recording
 /// might bring into the page besides does not run.
-const SCRIPT_DIGEST: &str = "3OWH5273GQ3qCS3s2fFgGMe0kTASd88mvh1VYk+tSok=";
+const SCRIPT_DIGEST: &str = "Vu0P5BosVtgsx7ztnGkPsF1SmRjsa4lcPpz/W6ykFxw=";
 const STYLE_DIGESTS: [&str; 2] = [
-    "yYrEV6p0x71lldb88ssnIh3n4H94EppCH7LaAnef32Q=",
+    "8D9qMX21b23WW8AfCgCcRfz6vGVYv5H7y/NttWjlV6M=",
     "uLIODvKiWppgbwV3qjFNdzzoPiPwi0b9afBiJY7Ohq0=",
 ];
-/// How many of the largest allocations at the peak are listed.
+/// How many rows the list of what was largest at the peak has.
 const LISTED: usize = 25;
 
 /// Returns a page with the picture of each timeline and a list of what was largest at its peak. It
@@ -31,7 +33,7 @@ pub fn page(timelines: &[Timeline<'_>]) -> String {
          <meta name=\"referrer\" content=\"no-referrer\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>GPU memory of {}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <p id=\"told\">Point at a band, a mark or a segment to read what it is; click to keep it.</p>\n",
+         <p id=\"told\">Point at a band, a mark or a segment to read what it is; click to keep it, click again to let it go.</p>\n",
         escape(name, 80)
     );
     for timeline in timelines {
@@ -42,35 +44,54 @@ pub fn page(timelines: &[Timeline<'_>]) -> String {
     page
 }
 
+/// Allocations of one size that one place in the program asked for.
+#[derive(Default)]
+struct Group {
+    count: u64,
+    /// The first and the last event of theirs.
+    events: Option<(usize, usize)>,
+}
+
 impl Timeline<'_> {
-    /// Adds the largest allocations that were live at the peak.
+    /// Adds what was live at the peak, by size and by who asked for it.
     fn list(&self, page: &mut String) {
         let at = self.map_time().min(self.history.used.len().saturating_sub(1));
         let is_live = |life: &&Life| life.from <= at && life.to.is_none_or(|to| to > at);
-        let mut largest: Vec<&Life> = self.history.lives.iter().filter(is_live).collect();
-        largest.sort_by_key(|life| (std::cmp::Reverse(life.size), life.from));
+        let mut groups: BTreeMap<_, Group> = BTreeMap::new();
+        for life in self.history.lives.iter().filter(is_live) {
+            let before = matches!(life.origin, Origin::Start(_));
+            let group = groups.entry((life.size, before, self.asked_by(life))).or_default();
+            group.count += 1;
+            let event = self.place(life.from);
+            let (first, last) = group.events.unwrap_or((event, event));
+            group.events = Some((first.min(event), last.max(event)));
+        }
+        let mut largest: Vec<_> = groups.into_iter().collect();
+        largest.sort_by_key(|((size, ..), group)| Reverse(size * group.count));
         largest.truncate(LISTED);
         if largest.is_empty() {
             return;
         }
         let _ = writeln!(
             page,
-            "<table>\n<caption>The largest allocations at event {}</caption>\n<tr><th>size</th><th>from event</th><th>free at event</th><th>asked for by</th></tr>",
+            "<table>\n<caption>What was largest at event {}</caption>\n<tr><th>together</th><th>allocations</th><th>from event</th><th>asked for by</th></tr>",
             thousands(self.place(at) as u64)
         );
-        for life in largest {
-            let from = match life.from {
-                0 => "before the recording".to_owned(),
-                time => thousands(self.place(time) as u64),
+        for ((size, before, asked_by), Group { count, events }) in largest {
+            let event = |event: usize| thousands(event as u64);
+            let from = match events {
+                _ if before => "before the recording".to_owned(),
+                Some((first, last)) if first < last => {
+                    format!("{} to {}", event(first), event(last))
+                }
+                events => events.map_or(String::new(), |(only, _)| event(only)),
             };
-            let to = life.to.map_or("not in the recording".to_owned(), |time| {
-                thousands(self.place(time) as u64)
-            });
-            let asked_by = self.asked_by(life).unwrap_or_else(|| "not recorded".to_owned());
-            let size = amount(Bytes(life.size));
+            let asked_by = asked_by.unwrap_or_else(|| "not recorded".to_owned());
+            let (together, each) = (amount(Bytes(size * count)), amount(Bytes(size)));
             let _ = writeln!(
                 page,
-                "<tr><td>{size}</td><td>{from}</td><td>{to}</td><td>{asked_by}</td></tr>"
+                "<tr><td>{together}</td><td>{} of {each}</td><td>{from}</td><td>{asked_by}</td></tr>",
+                thousands(count)
             );
         }
         page.push_str("</table>\n");

@@ -182,6 +182,31 @@ fn a_page_allows_no_script_and_no_style_but_its_own() {
 }
 
 #[test]
+fn a_page_lists_what_was_largest_together() {
+    let job = [
+        ('+', 1, 100),
+        ('+', 2, 30),
+        ('+', 3, 40),
+        ('-', 3, 40),
+        ('+', 4, 30),
+        ('+', 5, 90),
+        ('+', 6, 30),
+        ('+', 7, 30),
+    ];
+    let html = drawn(&recording(&job, "f"), None, |timeline| page(std::slice::from_ref(timeline)));
+    let rows: Vec<_> = html.lines().filter(|line| line.starts_with("<tr><td>")).collect();
+    let row = |cells: [&str; 4]| format!("<tr><td>{}</td></tr>", cells.join("</td><td>"));
+    assert_eq!(
+        rows,
+        [
+            row(["120 MiB", "4 of 30 MiB", "1 to 7", "f, a/b.py:7"]),
+            row(["100 MiB", "1 of 100 MiB", "0", "f, a/b.py:7"]),
+            row(["90 MiB", "1 of 90 MiB", "5", "f, a/b.py:7"]),
+        ]
+    );
+}
+
+#[test]
 fn a_long_job_has_a_picture_of_bounded_size() {
     let mut job = Vec::new();
     for number in 0..3000 {
