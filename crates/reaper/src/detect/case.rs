@@ -5,8 +5,7 @@ use gpu_core::{
     Bytes, DeviceFileKind, DeviceProcess, DeviceState, Holder, Pid, ProcessInfo, ProcessKey,
     Snapshot,
 };
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The looks, with the last one at hand and indexed: there can be many holders and many devices.
@@ -18,7 +17,6 @@ pub(crate) struct Case<'a> {
     holders: BTreeMap<Pid, &'a Holder>,
     by_minor: BTreeMap<u32, Vec<&'a Holder>>,
     lists: BTreeMap<u32, BTreeMap<Pid, &'a DeviceProcess>>,
-    users_of_memory: OnceCell<Vec<(Pid, &'a DeviceState)>>,
 }
 
 impl<'a> Case<'a> {
@@ -50,7 +48,6 @@ impl<'a> Case<'a> {
             holders: now.holders().iter().map(|holder| (holder.process.pid, holder)).collect(),
             by_minor,
             lists: now.devices.iter().map(list).collect(),
-            users_of_memory: OnceCell::new(),
         })
     }
 
@@ -104,24 +101,15 @@ impl<'a> Case<'a> {
             || mapped.is_some_and(|(minor, holder)| holder.has_mapped(minor))
     }
 
-    /// Every process that a device lists or that uses memory of one, with those devices.
-    pub(crate) fn users_of_memory(&self) -> impl Iterator<Item = (Pid, Vec<&'a DeviceState>)> {
-        let uses = self.users_of_memory.get_or_init(|| {
-            let mut uses = Vec::new();
-            for device in &self.now.devices {
-                let listed = self.listed_on(device).map(|process| process.pid);
-                let holding = self.holders_of(device).map(|holder| holder.process.pid);
-                for pid in listed.chain(holding).collect::<BTreeSet<Pid>>() {
-                    if self.role(pid, device) == Role::MemoryUser {
-                        uses.push((pid, device));
-                    }
-                }
-            }
-            uses.sort_by_key(|(pid, _)| *pid);
-            uses
-        });
-        uses.chunk_by(|a, b| a.0 == b.0)
-            .map(|of_one| (of_one[0].0, of_one.iter().map(|(_, device)| *device).collect()))
+    /// The processes of the last look of which something is known.
+    pub(crate) fn infos(&self) -> impl Iterator<Item = &'a ProcessInfo> {
+        self.now.processes.values().filter_map(|process| process.0.as_deref().ok())
+    }
+
+    /// The devices of which a process uses memory, or which list it.
+    pub(crate) fn used_by(&self, pid: Pid) -> Vec<&'a DeviceState> {
+        let uses = |device: &&DeviceState| self.role(pid, device) == Role::MemoryUser;
+        self.now.devices.iter().filter(uses).collect()
     }
 
     /// The memory that NVML lists for a process on these devices; `None` when it lists none of it.

@@ -2,19 +2,17 @@
 
 use super::case::Case;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{Absent, DeviceState, Pid, ProcessInfo};
+use gpu_core::{Absent, Pid, ProcessInfo};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
-    case.users_of_memory()
-        .filter_map(|(pid, devices)| finding(case, case.info(pid)?, &devices))
-        .collect()
+    case.infos().filter_map(|info| finding(case, info)).collect()
 }
 
 /// A process is an orphan when its parent is gone *and* the leader of its process group is.
 ///
 /// The first alone is no trouble: a program started with nohup or as a service has pid 1 for a
 /// parent and leads its own group. A worker whose launcher died is in the launcher's group.
-fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Option<Finding> {
+fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let parent = info.parent.ok()?;
     let group = info.group.ok()?;
@@ -22,6 +20,8 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
     if !adopts(case, parent) || !leader_gone || info.workload.is_some() {
         return None;
     }
+    let devices = case.used_by(pid);
+    let first = devices.first()?;
     let mut evidence = vec![format!(
         "its parent is gone ({parent} adopted it), and so is {group}, which led its process group"
     )];
@@ -49,14 +49,14 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
         Confidence::Likely
     };
     let advice = match confidence {
-        Confidence::High => Advice::ReapDevice(devices.first()?.id().index),
+        Confidence::High => Advice::ReapDevice(first.id().index),
         _ => Advice::ReapProcess(pid),
     };
     Some(Finding {
         kind: FindingKind::Orphan,
         confidence,
         devices: devices.iter().map(|device| device.id().clone()).collect(),
-        memory: case.listed_memory(pid, devices),
+        memory: case.listed_memory(pid, &devices),
         suspects: vec![Suspect { process: info.key, confidence, evidence }],
         evidence: Vec::new(),
         advice: vec![advice],

@@ -2,23 +2,27 @@
 
 use super::case::Case;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{DeviceState, ProcessInfo, ProcessState};
+use gpu_core::{ProcessInfo, ProcessState};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
-    case.users_of_memory()
-        .filter_map(|(pid, devices)| finding(case, case.info(pid)?, &devices))
-        .collect()
+    case.infos().filter_map(|info| finding(case, info)).collect()
 }
 
-fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Option<Finding> {
+fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
+    let state = info.state.ok()?;
+    let devices = match state {
+        ProcessState::Zombie | ProcessState::Uninterruptible => case.used_by(pid),
+        _ => return None,
+    };
+    let first = devices.first()?;
     let has_threads = || {
         info.live_threads.is_ok_and(|live| live > 0)
             || case.holder(pid).is_some_and(|holder| holder.through_thread.is_some())
     };
-    let (kind, confidence, evidence, advice) = match info.state.ok()? {
+    let (kind, confidence, evidence, advice) = match state {
         ProcessState::Zombie if has_threads() => {
-            let index = devices.first()?.id().index;
+            let index = first.id().index;
             let certain = devices.iter().any(|device| case.surely_uses(pid, device));
             (
                 FindingKind::ZombieHolder,
@@ -33,19 +37,18 @@ fn finding(case: &Case<'_>, info: &ProcessInfo, devices: &[&DeviceState]) -> Opt
             "it has ended and its parent has not waited for it",
             Advice::EndParent(info.parent.ok()?),
         ),
-        ProcessState::Uninterruptible => (
+        _ => (
             FindingKind::StuckHolder,
             Confidence::Likely,
             "it is in an uninterruptible wait (state D): not even SIGKILL ends it before the wait ends",
             Advice::WaitOrReboot,
         ),
-        _ => return None,
     };
     Some(Finding {
         kind,
         confidence,
         devices: devices.iter().map(|device| device.id().clone()).collect(),
-        memory: case.listed_memory(pid, devices),
+        memory: case.listed_memory(pid, &devices),
         suspects: vec![Suspect {
             process: info.key,
             confidence,
