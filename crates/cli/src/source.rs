@@ -109,8 +109,13 @@ impl Source {
 
     /// Returns the processes of this machine, without a device.
     pub(crate) fn bare() -> Self {
+        Source::of_this_machine(Box::new(NoDevices))
+    }
+
+    /// Returns the processes of this machine with devices.
+    fn of_this_machine(backend: Box<dyn GpuBackend>) -> Self {
         Source {
-            backend: Box::new(NoDevices),
+            backend,
             host: Box::new(LinuxHost::new(roots())),
             clock: Arc::new(SystemClock::new()),
             simulation: None,
@@ -151,21 +156,12 @@ impl Source {
             forks: true,
             ..Helper::new(own)
         };
-        let backend = NvmlChild::new(helper, global.deadline, Box::new(tell_waiting));
-        let backend = prepare(backend);
+        let backend = prepare(NvmlChild::new(helper, global.deadline, Box::new(tell_waiting)));
         // What the environment says holds whatever the library says, or does not come to say.
         let folder = session::named().or_else(|| Some(backend.simulated()?.session));
         match folder {
             Some(folder) => Source::in_session(backend, &folder),
-            None => Ok(Source {
-                backend: Box::new(backend),
-                host: Box::new(LinuxHost::new(roots())),
-                clock: Arc::new(SystemClock::new()),
-                simulation: None,
-                session: None,
-                can_end_processes: true,
-                nowhere: OnceCell::new(),
-            }),
+            None => Ok(Source::of_this_machine(Box::new(backend))),
         }
     }
 
@@ -265,9 +261,7 @@ impl Source {
                     Some(folder) => folder.join("audit.jsonl"),
                     None => journal_path()?,
                 };
-                let folder = path.parent().unwrap_or(&path);
-                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-                made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
+                make_private(path.parent().unwrap_or(&path))?;
                 let journal = FileJournal::open(path).map_err(|error| {
                     Failure::from(error)
                         .ending(Exit::NotPermitted)
@@ -288,8 +282,7 @@ impl Source {
             (Some(folder), _) => Place::folder(folder),
             (None, Some(session)) => {
                 let folder = session.join(SESSION_CLAIMS);
-                let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-                made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))?;
+                make_private(&folder)?;
                 Place::folder(folder)
             }
             // A machine without real processes has leases of its own: none.
@@ -347,6 +340,12 @@ fn tell_waiting(waiting: &Waiting) {
     let call = waiting.call.as_ref().map_or(String::new(), |call| format!(" ({call})"));
     let (elapsed, deadline) = (waiting.elapsed.as_secs(), waiting.deadline.as_secs_f64());
     progress(&format!("the driver has been asked for {elapsed} s{call}; up to {deadline} s"));
+}
+
+/// Makes a folder for its owner alone, where there is none.
+fn make_private(folder: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))
 }
 
 /// Says which machines there are.
