@@ -1,19 +1,19 @@
 //! `gpuws holders`: what `fuser -v` and `lsof` tell of a file, in one table.
 
+mod answer;
+mod found;
+mod table;
+
 use crate::args::{Global, HoldersArgs, shell_word};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::Source;
-use crate::terminal::{Align, Line, Screen, Table};
+use crate::terminal::{Line, Screen};
 use crate::words;
-use gpu_core::{
-    Absent, DeviceFile, DeviceFileKind, HeldFile, Holder, HolderScan, Host, Origin, Pid,
-    ProcessInfo, Reading, StartTime, Unreadable,
-};
-use serde::Serialize;
-
-/// How many descriptors a row of the table names.
-const DESCRIPTORS: usize = 6;
+use answer::Answer;
+use found::Found;
+use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
+use table::table;
 
 /// Shows who has `files`; with none named, the GPU device files of the machine.
 ///
@@ -73,87 +73,6 @@ fn show(
     Ok(Exit::Done)
 }
 
-/// A holder, and what is known of its process a moment later.
-struct Found {
-    holder: Holder,
-    info: gpu_core::Result<ProcessInfo>,
-}
-
-impl Found {
-    /// Returns a value of the process, or why it is absent.
-    fn tell<'a, T>(&'a self, of: impl FnOnce(&'a ProcessInfo) -> Reading<T>) -> Reading<T> {
-        of(self.info.as_ref().map_err(|error| error.kind().absent())?)
-    }
-
-    fn pid(&self) -> Pid {
-        self.holder.process.pid
-    }
-
-    /// Returns the command line; where that is empty or hidden, the short name.
-    fn command(&self) -> String {
-        let command = self.tell(|info| info.command_line.as_deref().map_err(|absent| *absent));
-        match command {
-            Ok(words) if !words.is_empty() => words.join(" "),
-            _ => self
-                .tell(|info| Ok(info.name.clone()))
-                .unwrap_or_else(|absent| format!("({absent})")),
-        }
-    }
-
-    fn user(&self) -> String {
-        let number = self.tell(|info| info.uid).map(|uid| uid.to_string());
-        self.tell(|info| info.user.clone())
-            .or(number)
-            .unwrap_or_else(|absent| format!("({absent})"))
-    }
-}
-
-fn table(files: &[DeviceFile], found: &[Found]) -> Table {
-    let mut table = Table::new(&[
-        ("FILE", Align::Left),
-        ("USER", Align::Left),
-        ("PID", Align::Right),
-        ("ACCESS", Align::Left),
-        ("FD", Align::Left),
-        ("COMMAND", Align::Left),
-    ]);
-    for file in files {
-        let mut path = Line::new().plain(&file.path);
-        for process in found {
-            let Some(held) = process.holder.held.iter().find(|held| held.path == file.path) else {
-                continue;
-            };
-            let mut command = Line::new().plain(process.command());
-            if let Some(thread) = process.holder.through_thread {
-                command = command.dim(format!(" (through thread {thread})"));
-            }
-            table.row([
-                std::mem::take(&mut path),
-                Line::new().plain(process.user()),
-                Line::new().plain(process.pid().to_string()),
-                Line::new().plain(held.access.to_string()),
-                Line::new().plain(descriptors(held)),
-                command,
-            ]);
-        }
-        if path != Line::new() {
-            let who =
-                file.id.map_or_else(|absent| format!("({absent})"), |_| "(no holder)".to_owned());
-            table.row([path, Line::new().dim(who)]);
-        }
-    }
-    table
-}
-
-fn descriptors(held: &HeldFile) -> String {
-    let shown: Vec<String> =
-        held.descriptors.iter().take(DESCRIPTORS).map(ToString::to_string).collect();
-    match held.descriptors.len().saturating_sub(DESCRIPTORS) {
-        0 => shown.join(","),
-        more => format!("{} +{more}", shown.join(",")),
-    }
-}
-
 /// Tells whether the one who looks is root already, on this machine or the simulated one.
 fn is_root(host: &dyn Host) -> bool {
     let own = host.own_line().ok().and_then(|line| line.first().copied());
@@ -190,103 +109,13 @@ fn print_legend(
     Ok(())
 }
 
-/// What is printed with `--json`.
-#[derive(Serialize)]
-struct Answer<'a> {
-    schema: u32,
-    /// `live` or `simulated`.
-    origin: &'static str,
-    /// Name of the simulated machine.
-    machine: Option<&'a str>,
-    files: Vec<FileView<'a>>,
-    holders: Vec<HolderView<'a>>,
-    unreadable_process_count: u32,
-    /// How many of them for which reason.
-    unreadable_by_reason: &'a Unreadable,
-}
-
-#[derive(Serialize)]
-struct FileView<'a> {
-    path: &'a str,
-    kind: DeviceFileKind,
-    /// The file could be told from others, and so be looked for.
-    sought: bool,
-}
-
-#[derive(Serialize)]
-struct HolderView<'a> {
-    pid: Pid,
-    start_ticks: Option<StartTime>,
-    user: Option<&'a str>,
-    uid: Option<u32>,
-    name: Option<&'a str>,
-    command_line: Option<&'a [String]>,
-    /// The live thread through which the files were found when the first one is a zombie.
-    through_thread_pid: Option<Pid>,
-    held: Vec<HeldView<'a>>,
-}
-
-#[derive(Serialize)]
-struct HeldView<'a> {
-    path: &'a str,
-    /// fuser's letters.
-    access: String,
-    descriptors: &'a [u32],
-}
-
-impl<'a> Answer<'a> {
-    fn new(
-        origin: &'a Origin,
-        files: &'a [DeviceFile],
-        found: &'a [Found],
-        unreadable: &'a Unreadable,
-    ) -> Self {
-        let file = |file: &'a DeviceFile| FileView {
-            path: &file.path,
-            kind: file.kind,
-            sought: file.id.is_ok(),
-        };
-        Answer {
-            schema: 1,
-            origin: if *origin == Origin::Live { "live" } else { "simulated" },
-            machine: match origin {
-                Origin::Simulated(name) => Some(name),
-                Origin::Live | Origin::Pasted => None,
-            },
-            files: files.iter().map(file).collect(),
-            holders: found.iter().map(HolderView::new).collect(),
-            unreadable_process_count: unreadable.total(),
-            unreadable_by_reason: unreadable,
-        }
-    }
-}
-
-impl<'a> HolderView<'a> {
-    fn new(found: &'a Found) -> Self {
-        let held = |held: &'a HeldFile| HeldView {
-            path: &held.path,
-            access: held.access.to_string(),
-            descriptors: &held.descriptors,
-        };
-        HolderView {
-            pid: found.pid(),
-            start_ticks: found.holder.process.start,
-            user: found.tell(|info| info.user.as_deref().map_err(|absent| *absent)).ok(),
-            uid: found.tell(|info| info.uid).ok(),
-            name: found.tell(|info| Ok(info.name.as_str())).ok(),
-            command_line: found
-                .tell(|info| info.command_line.as_deref().map_err(|absent| *absent))
-                .ok(),
-            through_thread_pid: found.holder.through_thread,
-            held: found.holder.held.iter().map(held).collect(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Access, Error, FileId, MockHost, ProcessFault, ProcessKey};
+    use gpu_core::{
+        Access, DeviceFileKind, Error, FileId, HeldFile, Holder, MockHost, Pid, ProcessFault,
+        ProcessInfo, ProcessKey, StartTime,
+    };
 
     fn file(minor: u32) -> DeviceFile {
         DeviceFile {

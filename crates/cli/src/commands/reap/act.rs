@@ -1,0 +1,125 @@
+//! The act, told while it happens.
+
+use crate::failure::Failure;
+use crate::source::Source;
+use crate::terminal::{Line, Screen, clean};
+use crate::words;
+use gpu_core::{ActToken, ProcessState};
+use gpu_reaper::{Event, Guard, Outcome, Plan, Report, Target};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Carries a plan out, telling each step on `screen`.
+pub(crate) fn carry_out(
+    source: &Source,
+    plan: &Plan,
+    guard: &Guard,
+    screen: Option<&mut Screen>,
+) -> Result<Report, Failure> {
+    if plan.targets.is_empty() {
+        return Ok(Report::nothing());
+    }
+    let journal = source.journal()?;
+    let token = ActToken::the_user_asked();
+    // From here on Ctrl-C does not leave a process half ended without a word.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(|error| Failure::io("watch for Ctrl-C", error))?;
+    }
+    let mut teller = Teller { screen, interrupted, told_waiting: false, failure: None };
+    let report = gpu_reaper::execute(plan, guard, source.ports(&*journal), &token, &mut |event| {
+        teller.tell(event)
+    });
+    let Some(failure) = teller.failure else { return Ok(report) };
+    // What was done must be told somewhere, when standard output cannot take it.
+    for action in &report.actions {
+        let _ = writeln!(
+            std::io::stderr(),
+            "gpuws: {} {}: {:?}",
+            action.pid,
+            clean(&action.name),
+            action.outcome
+        );
+    }
+    Err(failure)
+}
+
+/// Tells what happens while it happens. An output that fails does not stop an act halfway.
+struct Teller<'a> {
+    screen: Option<&'a mut Screen>,
+    interrupted: Arc<AtomicBool>,
+    told_waiting: bool,
+    failure: Option<Failure>,
+}
+
+impl Teller<'_> {
+    /// Tells an event, and whether to go on: not once somebody pressed Ctrl-C.
+    fn tell(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        self.print(event);
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn print(&mut self, event: Event<'_>) {
+        let process = |target: &Target| words::process(target.key.pid, &target.process.name);
+        let line = match event {
+            Event::Signalled(target, signal) => {
+                self.told_waiting = false;
+                Line::new().accent(signal.to_string()).plain(format!("  {}", process(target)))
+            }
+            Event::Settled(target, outcome) => Line::new()
+                .plain("         ")
+                .plain(format!("{} ", process(target)))
+                .line(became(outcome)),
+            Event::StillThere(target, after) => Line::new()
+                .plain(format!("         {} ", process(target)))
+                .accent(format!("still there after {:.1} s", after.as_secs_f64())),
+            Event::WaitingForEnd(left, waited) if self.is_late(waited) => {
+                let left = words::count(left, "process", "processes");
+                Line::new().dim(format!("         … waiting for {left} to end"))
+            }
+            Event::WaitingForMemory(waited) if self.is_late(waited) => {
+                Line::new().dim("         … waiting for the memory to come back")
+            }
+            Event::WaitingForEnd(..) | Event::WaitingForMemory(_) => return,
+        };
+        if let Some(screen) = &mut self.screen
+            && let Err(failure) = screen.print(&line)
+        {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    /// What lasts longer than a second is told, once.
+    fn is_late(&mut self, waited: Duration) -> bool {
+        waited >= Duration::from_secs(1) && !std::mem::replace(&mut self.told_waiting, true)
+    }
+}
+
+fn became(outcome: &Outcome) -> Line {
+    let line = Line::new();
+    match outcome {
+        Outcome::NotReached => line.accent("was not reached"),
+        Outcome::Unsettled => line.accent("was not waited for to its end"),
+        Outcome::AlreadyGone => line.plain("was gone already"),
+        Outcome::Ended { after_ms } => {
+            line.plain(format!("gone after {:.1} s", *after_ms as f64 / 1000.0))
+        }
+        Outcome::LetGo => line.plain("let go of the device by itself; nothing more was sent"),
+        Outcome::NotTheSame => line.accent("is another process by now; nothing was sent"),
+        Outcome::Protected => line.accent("is protected; nothing was sent"),
+        Outcome::Spared => line.plain("spared with the process that it was in the scope of"),
+        Outcome::Survived { state: Ok(ProcessState::Uninterruptible) } => {
+            line.accent("survived SIGKILL: state D, it ends when its wait does")
+        }
+        Outcome::Survived { .. } => line.accent("survived SIGKILL"),
+        Outcome::Failed { why } => line.accent(format!("could not be ended: {why}")),
+    }
+}

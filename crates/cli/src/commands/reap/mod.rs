@@ -1,0 +1,141 @@
+//! `gpuws reap`: plan, act, proof.
+
+mod act;
+mod shown;
+
+pub(crate) use act::carry_out;
+pub(crate) use shown::{show_plan, show_report};
+
+use crate::args::{Global, ReapArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::json;
+use crate::selector::indexes;
+use crate::source::{Source, sim_option};
+use crate::terminal::{Line, Screen};
+use gpu_core::{DeviceId, ErrorKind, Groups, ProcessFault, Snapshot};
+use gpu_reaper::{Diagnosis, Guard, Outcome, Plan, Protect, Report, Request, Scope};
+
+pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let source = Source::open_to_look(global, Groups::NONE, false)?;
+    let looks = source.two_looks();
+    let Some(now) = looks.last() else { return Ok(Exit::Done) };
+    if let (Err(fault), true, true) = (&now.driver, now.devices.is_empty(), args.pid.is_empty()) {
+        return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
+    }
+    let diagnosis = gpu_reaper::diagnose(&looks);
+    let request = request(args, now)?;
+    protects_somebody(&source, &args.protect)?;
+    let guard = Guard::new(&*source.host, args.protect.clone())?;
+    let plan = plan(&source, &looks, &diagnosis, &guard, &request)?;
+    if !global.json {
+        if let Some(line) = super::doctor::origin(now) {
+            screen.print(&line)?;
+        }
+        show_plan(screen, now, &diagnosis, &plan, args.yes)?;
+    }
+    if !args.yes {
+        if global.json {
+            screen.json(&json::Reap::of(now, &plan, None))?;
+        } else if !global.quiet {
+            not_done(screen, args, global, &source, now, &plan)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let report = carry_out(&source, &plan, &guard, (!global.json).then_some(&mut *screen))?;
+    if global.json {
+        screen.json(&json::Reap::of(now, &plan, Some(&report)))?;
+    } else {
+        show_report(screen, &report)?;
+    }
+    Ok(exit(&plan, &report))
+}
+
+/// Ends with 0 only when all that was asked for is gone and its memory back.
+fn exit(plan: &Plan, report: &Report) -> Exit {
+    match &report.stopped {
+        Some(fault) if fault.kind == ErrorKind::Interrupted => return Exit::Remains,
+        Some(fault) if fault.kind == ErrorKind::Io => return Exit::NotPermitted,
+        Some(_) => return Exit::CannotObserve,
+        None => {}
+    }
+    let denied = report.actions.iter().any(|action| {
+        matches!(&action.outcome, Outcome::Failed { why }
+            if why.kind == ErrorKind::Process(ProcessFault::NotPermitted))
+    });
+    match (report.is_complete() && plan.refused.is_empty(), denied) {
+        (true, _) => Exit::Done,
+        (false, true) => Exit::NotPermitted,
+        (false, false) => Exit::Remains,
+    }
+}
+
+/// Makes sure that whom the user wants protected exists: a name that is mistyped protects nobody.
+fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure> {
+    if protect.is_empty() {
+        return Ok(());
+    }
+    let everyone = source.host.processes()?.processes;
+    match protect.iter().find(|protect| !everyone.iter().any(|process| protect.covers(process))) {
+        None => Ok(()),
+        Some(nobody) => {
+            let word = match nobody {
+                Protect::Pid(pid) => pid.to_string(),
+                Protect::Name(name) => name.clone(),
+                Protect::User(user) => format!("user:{user}"),
+            };
+            Err(Failure::new(Exit::Usage, format!("protect '{word}'"))
+                .with_source("no process that can be seen has that number, name or user")
+                .with_hint("a process is named as ps -e shows it, a user as user:NAME"))
+        }
+    }
+}
+
+fn request(args: &ReapArgs, now: &Snapshot) -> Result<Request, Failure> {
+    let gpus = indexes(&now.devices, &args.gpu)?;
+    let devices = now.devices.iter().map(|device| device.id());
+    let devices: Vec<DeviceId> = devices.filter(|id| gpus.contains(&id.index)).cloned().collect();
+    Ok(Request {
+        pids: args.pid.clone(),
+        devices,
+        users: args.user.clone(),
+        scope: args.scope,
+        grace: args.grace(),
+    })
+}
+
+/// Makes the plan; a scope wider than a process needs to know everybody.
+pub(crate) fn plan(
+    source: &Source,
+    looks: &[Snapshot],
+    diagnosis: &Diagnosis,
+    guard: &Guard,
+    request: &Request,
+) -> Result<Plan, Failure> {
+    let everyone = if request.scope == Scope::Process && request.pids.is_empty() {
+        Vec::new()
+    } else {
+        source.host.processes()?.processes
+    };
+    Ok(gpu_reaper::plan(looks, diagnosis, &everyone, guard, request))
+}
+
+fn not_done(
+    screen: &mut Screen,
+    args: &ReapArgs,
+    global: &Global,
+    source: &Source,
+    now: &Snapshot,
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let line = Line::new().plain("nothing was done.");
+    if !source.can_end_processes && !plan.targets.is_empty() {
+        let line = line.plain("   real processes stand for them within ");
+        return screen.print(&line.accent("gpuws sim --live"));
+    }
+    if plan.targets.is_empty() {
+        let sim = sim_option(&now.origin, global);
+        return screen.print(&line.plain("   ").accent(format!("gpuws {sim}doctor")));
+    }
+    screen.print(&line.plain("   ").accent(args.again_with_yes(&sim_option(&now.origin, global))))
+}

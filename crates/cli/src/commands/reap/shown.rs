@@ -1,0 +1,139 @@
+//! The plan and the proof, in words.
+
+use crate::failure::Failure;
+use crate::terminal::{Line, Screen};
+use crate::words;
+use gpu_core::{ErrorKind, Snapshot};
+use gpu_reaper::{Diagnosis, Freed, Membership, Plan, Report, Target, Why};
+
+/// Prints the whole plan.
+pub(crate) fn show_plan(
+    screen: &mut Screen,
+    now: &Snapshot,
+    diagnosis: &Diagnosis,
+    plan: &Plan,
+    yes: bool,
+) -> Result<(), Failure> {
+    let verb = if yes { "will send SIGTERM to " } else { "would send SIGTERM to " };
+    for target in &plan.targets {
+        let about = about(now, target);
+        let head =
+            Line::new().plain(verb).accent(words::process(target.key.pid, &target.process.name));
+        words::flow(screen, head.plain(" "), &format!("({about})"))?;
+        for warning in &target.warnings {
+            words::flow(screen, Line::new().plain("  ").accent("mind: "), warning)?;
+        }
+    }
+    if !plan.targets.is_empty() {
+        let they = if plan.targets.len() == 1 { "it is" } else { "they are" };
+        let grace = plan.grace.as_secs();
+        screen.print(
+            &Line::new().plain(format!("  after {grace} s SIGKILL, if {they} still there")),
+        )?;
+    }
+    for expected in &plan.expected {
+        let device = format!("GPU {}", expected.device.index);
+        let line = match expected.memory {
+            Some(bytes) => format!("frees up to {bytes} on {device}"),
+            None => format!("frees memory on {device}; how much is not known"),
+        };
+        screen.print(&Line::new().plain(line))?;
+    }
+    for refused in &plan.refused {
+        let who = words::process(refused.pid, refused.name.as_deref().unwrap_or(""));
+        words::flow(
+            screen,
+            Line::new().accent("refused ").plain(who.trim_end()).plain(": "),
+            &refused.why.to_string(),
+        )?;
+    }
+    for left_out in &plan.left_out {
+        let who = words::process(left_out.pid, left_out.name.as_deref().unwrap_or("?"));
+        words::flow(
+            screen,
+            Line::new().dim("left out ").plain(who).plain(": "),
+            &left_out.why.to_string(),
+        )?;
+    }
+    if plan.targets.is_empty() && plan.refused.is_empty() && plan.left_out.is_empty() {
+        let line = if diagnosis.findings.is_empty() {
+            "nothing to reap: no memory is held that should not be"
+        } else {
+            "nothing to reap without a number: no finding names a process with high confidence"
+        };
+        words::flow(screen, Line::new(), line)?;
+    }
+    Ok(())
+}
+
+fn about(now: &Snapshot, target: &Target) -> String {
+    let mut parts = vec![words::user(Ok(&target.process)).into_owned()];
+    if let Ok(at) = target.process.started_at {
+        parts.push(format!("started {}", words::started(at, now.taken_at)));
+    }
+    parts.push(match &target.membership {
+        Membership::Holds(minors) => {
+            let names: Vec<String> = minors.iter().map(|minor| format!("nvidia{minor}")).collect();
+            format!("holds {}", names.join(" "))
+        }
+        Membership::Group(group) => format!("in process group {group}"),
+        Membership::Cgroup(cgroup) => format!("in {cgroup}"),
+        Membership::Descends(root) => format!("descends from {root}"),
+    });
+    parts.push(target.why.clone());
+    parts.join(", ")
+}
+
+/// Prints the proof: what came back of what was expected.
+pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Failure> {
+    if let Some(fault) = &report.stopped {
+        let why = match fault.kind {
+            ErrorKind::Interrupted => "you asked to; nothing more was sent".to_owned(),
+            _ => format!("failed to {fault}; nothing more was sent"),
+        };
+        words::flow(screen, Line::new().accent("stopped: "), &why)?;
+    }
+    report.memory.iter().try_for_each(|freed| screen.print(&proof(freed)))?;
+    let mind = || Line::new().accent("mind: ");
+    let newcomers = match &report.newcomers {
+        Ok(newcomers) => newcomers,
+        Err(absent) => {
+            let what =
+                format!("whether somebody took the devices again could not be seen: {absent}");
+            return words::flow(screen, mind(), &what);
+        }
+    };
+    for newcomer in newcomers {
+        let who = words::process(newcomer.pid, newcomer.name.as_deref().unwrap_or("?"));
+        let what = match newcomer.why {
+            Why::TookTheDevice => format!(
+                "has taken the device since; what starts it is told by systemctl status {}",
+                newcomer.pid
+            ),
+            Why::JoinedTheScope => "came into the scope meanwhile and lives".to_owned(),
+        };
+        words::flow(screen, mind().plain(who).plain(" "), &what)?;
+    }
+    Ok(())
+}
+
+fn proof(freed: &Freed) -> Line {
+    let line = Line::new().plain(format!("GPU {}: ", freed.device.index));
+    let (Ok(before), Ok(after), Some(bytes)) = (freed.before, freed.after, freed.freed) else {
+        let reason =
+            freed.after.err().or(freed.before.err()).map_or(String::new(), |why| why.to_string());
+        return line.accent(format!("whether memory came back is not known: {reason}"));
+    };
+    let before = before.to_string();
+    let line = line.plain(format!("{} → {after}   ", before.trim_end_matches(" MiB")));
+    let seen = format!("{:.1} s later", freed.seen_after.as_secs_f64());
+    match (freed.came_back, bytes.0) {
+        (true, _) => line.plain(format!("freed {bytes}, seen {seen}")),
+        (false, 0) => line.accent("did not come back"),
+        (false, _) => {
+            let expected =
+                freed.expected.map_or(String::new(), |expected| format!(" of {expected}"));
+            line.accent(format!("freed {bytes}{expected}; the rest did not come back"))
+        }
+    }
+}
