@@ -12,6 +12,26 @@ for name in names:
 raise SystemExit(not names)
 ";
 
+/// What would be heeded if whoever runs these tests had it set.
+const HEEDED: [&str; 16] = [
+    "LD_LIBRARY_PATH",
+    "GPUWS_SIM_SESSION",
+    "GPUWS_CLAIMS",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS",
+    "SGE_ROOT",
+    "SGE_TASK_ID",
+    "SGE_HGR_gpu",
+    "RAY_JOB_ID",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "HOROVOD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+];
+
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
 /// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed;
 /// `python3 let-go.py` succeeds once the devices of a run were seen in use.
@@ -24,7 +44,7 @@ pub(crate) fn script(machine: &str, script: &str) -> Output {
     let mut command = Command::new(GPUWS);
     command.args(["sim", machine, "--live", "--", "sh", "-c"]);
     command.arg(format!("{begin}{script}")).arg(GPUWS);
-    for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
+    for name in HEEDED {
         command.env_remove(name);
     }
     command.env("NO_COLOR", "1").stdin(Stdio::null());
