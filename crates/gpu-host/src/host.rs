@@ -171,7 +171,8 @@ impl Host for LinuxHost {
     /// caller's own PID namespace the answer is `Unsupported`: a signal goes by the latter.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         let root = self.context.root()?;
-        if !shows_own_namespace(&root) {
+        let is_own = shows_own_namespace(&root);
+        if !is_own.map_err(|errno| fault::file(format!("open process {pid}"), errno))? {
             let path = self.context.roots.proc.display();
             let what = format!(
                 "open process {pid}: '{path}' shows other processes than the kernel signals"
@@ -242,10 +243,17 @@ fn add(sum: &mut Unreadable, more: Unreadable) {
 ///
 /// It must be the kernel's own, and of this process's own PID namespace, not of an outer one that
 /// somebody mounted into a container: there `NSpid` of the caller has a number per namespace.
-pub(crate) fn shows_own_namespace(root: &ProcRoot) -> bool {
-    let own = root.read("self/status", STAT_LIMIT).unwrap_or_default();
+///
+/// # Errors
+/// When it cannot be read, as by a process that may open no more files.
+pub(crate) fn shows_own_namespace(root: &ProcRoot) -> rustix::io::Result<bool> {
+    let own = match root.read("self/status", STAT_LIMIT) {
+        // One that does not show the caller at all.
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        own => own?,
+    };
     let mut lines = own.split(|byte| *byte == b'\n');
     let pids = lines.find_map(|line| line.strip_prefix(b"NSpid:"));
     let one = pids.and_then(|pids| number(pids.trim_ascii()));
-    root.is_kernels() && one == Some(std::process::id())
+    Ok(root.is_kernels() && one == Some(std::process::id()))
 }

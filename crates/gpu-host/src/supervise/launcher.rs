@@ -119,7 +119,7 @@ impl LinuxLauncher {
             errno => fault::file(what, errno),
         };
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
-        if !shows_own_namespace(&root) {
+        if !shows_own_namespace(&root).map_err(failed)? {
             let path = roots.proc.display();
             let what = format!("{what}: '{path}' shows others than the kernel's own");
             return Err(Error::new(ErrorKind::Unsupported, what));
