@@ -2,9 +2,10 @@
 
 use crate::failure::Failure;
 use crate::source::roots;
-use gpu_core::{Access, Entry, Host, Pid, ProcessHandle, ProcessInfo};
+use gpu_core::{Access, DeviceFile, Entry, Holder, Host, Pid, ProcessHandle, ProcessInfo};
 use gpu_host::{FileLocks, LinuxHost, resolve};
 use rustix::process::geteuid;
+use std::collections::BTreeSet;
 
 /// Those who keep a lease alive.
 pub(crate) enum Keepers {
@@ -20,51 +21,73 @@ pub(crate) enum Keepers {
 }
 
 impl Keepers {
-    /// Finds those of a lease of the caller.
+    /// Finds those of each of these leases; nobody of another user's is seen.
     ///
     /// They are believed by what the kernel says of them: each is the caller's, runs this very
     /// program, and has a file of the lease's own open. It was opened before it was asked, so that
     /// nobody else with its number is meant.
     ///
     /// # Errors
-    /// When the list of processes cannot be read.
-    pub(crate) fn of(entry: &Entry, locks: &FileLocks) -> Result<Keepers, Failure> {
+    /// When the leases or the processes cannot be listed.
+    pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<Keepers>, Failure> {
         let caller = geteuid().as_raw();
-        // To find the files costs as much as there are leases.
-        let paths = match entry.owner == caller {
-            true => locks.files(entry)?,
-            false => Vec::new(),
-        };
-        if paths.is_empty() {
-            return Ok(Keepers::Unseen);
-        }
-        let host = LinuxHost::new(roots());
-        let files = paths.iter().map(resolve).collect::<gpu_core::Result<Vec<_>>>()?;
-        let (mut holders, mut others) = (Vec::new(), Vec::new());
-        for holder in host.holders(&files)?.holders {
-            // Whoever has ended meanwhile keeps nothing.
-            let Ok(opened) = host.open(holder.process.pid) else { continue };
-            let (Ok(info), Ok(held)) = (opened.look(), opened.held(&files)) else {
-                continue;
-            };
-            // Whoever looks for leases has each of them open for a moment, to read.
-            if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
-                continue;
-            }
-            if info.uid != Ok(caller) || !is_gpuws(&*opened) {
-                others.push(info);
-            } else if info.key.surely_same(&entry.root) && !is_claim(&host, &info) {
-                // The root of a run's lease keeps that itself.
-                return Ok(Keepers::Run(info.key.pid));
-            } else {
-                holders.push(opened);
+        let kept = leases.iter().zip(locks.files(leases)?).map(|(entry, paths)| {
+            // One that is gone by now is kept by nobody.
+            let files = paths.iter().filter(|_| entry.owner == caller).flat_map(resolve).collect();
+            Kept { entry, files, run: None, holders: Vec::new(), others: Vec::new() }
+        });
+        let mut kept: Vec<Kept<'_>> = kept.collect();
+        // All at once: to look through all processes costs as much for one file as for many.
+        let files: Vec<DeviceFile> = kept.iter().flat_map(|kept| kept.files.clone()).collect();
+        if !files.is_empty() {
+            let host = LinuxHost::new(roots());
+            for holder in host.holders(&files)?.holders {
+                note(&holder, &host, caller, &mut kept);
             }
         }
-        Ok(match (others.is_empty(), holders.is_empty()) {
-            (false, _) => Keepers::Others(others),
-            (true, false) => Keepers::Holders(holders),
-            (true, true) => Keepers::Unseen,
-        })
+        Ok(kept.into_iter().map(Keepers::from).collect())
+    }
+}
+
+/// A lease, its files, and who was found to keep them.
+struct Kept<'a> {
+    entry: &'a Entry,
+    files: Vec<DeviceFile>,
+    run: Option<Pid>,
+    holders: Vec<Box<dyn ProcessHandle>>,
+    others: Vec<ProcessInfo>,
+}
+
+impl From<Kept<'_>> for Keepers {
+    fn from(Kept { run, holders, others, .. }: Kept<'_>) -> Self {
+        match (run, others.is_empty(), holders.is_empty()) {
+            (Some(supervisor), ..) => Keepers::Run(supervisor),
+            (None, false, _) => Keepers::Others(others),
+            (None, true, false) => Keepers::Holders(holders),
+            (None, true, true) => Keepers::Unseen,
+        }
+    }
+}
+
+/// Notes with which leases a process is to be named; whoever has ended meanwhile keeps nothing.
+fn note(holder: &Holder, host: &LinuxHost, caller: u32, kept: &mut [Kept<'_>]) {
+    let paths: BTreeSet<&str> = holder.held.iter().map(|held| &*held.path).collect();
+    let has = |kept: &&mut Kept<'_>| kept.files.iter().any(|file| paths.contains(&*file.path));
+    for kept in kept.iter_mut().filter(has) {
+        let Ok(opened) = host.open(holder.process.pid) else { continue };
+        let (Ok(info), Ok(held)) = (opened.look(), opened.held(&kept.files)) else { continue };
+        // Whoever looks for leases has each of them open for a moment, to read.
+        if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
+            continue;
+        }
+        if info.uid != Ok(caller) || !is_gpuws(&*opened) {
+            kept.others.push(info);
+        } else if info.key.surely_same(&kept.entry.root) && !is_claim(host, &info) {
+            // The root of a run's lease keeps that itself.
+            kept.run = Some(info.key.pid);
+        } else {
+            kept.holders.push(opened);
+        }
     }
 }
 

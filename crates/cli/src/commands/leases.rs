@@ -55,10 +55,12 @@ pub(crate) fn run(
 
 /// A line for each lease that its user can give back: which devices it has, and the command.
 fn to_release(screen: &mut Screen, listing: &Listing, locks: &FileLocks) -> Result<(), Failure> {
+    let leases: Vec<Entry> = listing.leases.iter().map(|leased| leased.entry.clone()).collect();
+    // Whom it cannot find is not told of here: this is advice.
+    let keepers = Keepers::of(&leases, locks).unwrap_or_default();
     let mut is_first = true;
-    for Leased { entry, devices, .. } in &listing.leases {
-        // Whom it cannot find is not told of here: this is advice.
-        if !matches!(Keepers::of(entry, locks), Ok(Keepers::Holders(_))) {
+    for (Leased { entry, devices, .. }, keepers) in listing.leases.iter().zip(keepers) {
+        if !matches!(keepers, Keepers::Holders(_)) {
             continue;
         }
         if std::mem::take(&mut is_first) {

@@ -19,7 +19,7 @@ use gpu_core::{
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 use safe_gpu::SafeGpu;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -53,19 +53,23 @@ impl FileLocks {
         FileLocks { place, roots, safe_gpu, watch: Mutex::new(None), known: Mutex::default() }
     }
 
-    /// Returns the files that whoever keeps a lease alive has open, one or both; none where it has
-    /// ended. Only files of the lease's own user count.
+    /// Returns for each of these leases the files that whoever keeps it alive has open, one or
+    /// both; none where it has ended. Only files of the lease's own user count.
     ///
     /// # Errors
     /// Those of [`entries`](Locks::entries).
-    pub fn files(&self, lease: &Entry) -> Result<Vec<PathBuf>> {
-        let own = |entry: &Entry| entry.id == lease.id && entry.owner == lease.owner;
+    pub fn files(&self, leases: &[Entry]) -> Result<Vec<Vec<PathBuf>>> {
+        let mut files = vec![Vec::new(); leases.len()];
         for folder in self.place.folders()? {
-            if Known::default().living(&folder, EntryKind::Lease)?.iter().any(own) {
-                return Ok(entry::files(&folder, lease));
+            let living = Known::default().living(&folder, EntryKind::Lease)?;
+            let living: HashSet<_> = living.iter().map(|entry| (&entry.id, entry.owner)).collect();
+            for (lease, files) in leases.iter().zip(&mut files) {
+                if files.is_empty() && living.contains(&(&lease.id, lease.owner)) {
+                    *files = entry::files(&folder, lease);
+                }
             }
         }
-        Ok(Vec::new())
+        Ok(files)
     }
 }
 

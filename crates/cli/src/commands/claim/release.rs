@@ -53,7 +53,8 @@ pub(super) fn run(
             .with_source(why)
             .with_hint("end that one first; gpuws leases shows its process"));
     }
-    let holders = match Keepers::of(lease, locks)? {
+    let keepers = Keepers::of(std::slice::from_ref(lease), locks)?.pop();
+    let holders = match keepers.unwrap_or(Keepers::Unseen) {
         Keepers::Holders(holders) => holders,
         Keepers::Run(supervisor) => {
             return Err(refused(Exit::Usage)
