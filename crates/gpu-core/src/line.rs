@@ -1,5 +1,6 @@
 //! A process and its ancestors.
 
+use crate::host::Host;
 use crate::id::Pid;
 use crate::process::ProcessInfo;
 use std::borrow::Borrow;
@@ -23,6 +24,12 @@ pub fn line_of<P: Borrow<ProcessInfo>>(
         })
     };
     std::iter::successors(first, parent).take(GENERATIONS)
+}
+
+/// Returns a process and its ancestors, nearest first, as the machine tells of them now. One that
+/// cannot be read ends the line.
+pub fn line_now(host: &dyn Host, first: Option<ProcessInfo>) -> impl Iterator<Item = ProcessInfo> {
+    line_of(first, |pid| host.process(pid).ok())
 }
 
 #[cfg(test)]
