@@ -213,6 +213,11 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
             itself.pid
         ));
     }
+    if !shown.may_be_nvidia() {
+        said.push(
+            "It is not an NVIDIA device: gpuws sees no more of it than this message.".to_owned(),
+        );
+    }
     said
 }
 
@@ -373,6 +378,11 @@ fn not_told(shown: &Shown, account: &Account) -> String {
             "It asked for {}; what was free and who held the rest, the message does not say.",
             amount(asked)
         ),
+        (None, _) if shown.backend.as_deref() == Some("nvenc") => {
+            "The encoder of the GPU has no memory for another session, or no more of them may be \
+             open at once, as on GeForce: it has one code for both."
+                .to_owned()
+        }
         (None, _) => {
             "The message has no figures: neither what was asked for nor what was free.".to_owned()
         }

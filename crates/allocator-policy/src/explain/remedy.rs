@@ -125,9 +125,21 @@ pub(super) fn remedies(
             }
         }
         Cause::NotTold => {
+            if shown.backend.as_deref() == Some("nvenc") {
+                list.add(
+                    RemedyKind::Command,
+                    "nvidia-smi --query-gpu=encoder.stats.sessionCount --format=csv",
+                    "tells how many are open",
+                );
+            }
             doctor(&mut list, "tells who holds the device's memory");
             elsewhere(&mut list, shown, account, now);
         }
+    }
+    if !shown.may_be_nvidia() {
+        let is_own =
+            |remedy: &Remedy| remedy.set.as_deref().is_some_and(|set| set.starts_with("gpuws "));
+        list.0.retain(|remedy| !is_own(remedy));
     }
     list.0
 }

@@ -53,7 +53,7 @@ impl Speaker {
 pub struct Shown {
     /// Whose message it is.
     pub speaker: Speaker,
-    /// `cuda`, `hip`, `xpu`, …, where it is told.
+    /// `cuda`, `hip`, `xpu`, `vulkan`, `nvenc`, …, where it is told.
     pub backend: Option<String>,
     /// What was asked for.
     pub asked: Option<Bytes>,
@@ -96,6 +96,12 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// Tells whether the device may be NVIDIA's; of others, nothing but the message tells anything.
+    pub fn may_be_nvidia(&self) -> bool {
+        const OTHERS: [&str; 8] = ["hip", "xpu", "mps", "npu", "mlu", "musa", "hpu", "tpu"];
+        self.backend.as_deref().is_none_or(|backend| !OTHERS.contains(&backend))
+    }
+
     /// Returns a message of which nothing is known but its speaker.
     pub fn by(speaker: Speaker) -> Self {
         Shown {

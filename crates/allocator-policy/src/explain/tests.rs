@@ -109,6 +109,45 @@ fn a_setting_is_recommended_to_versions_that_know_it() {
 }
 
 #[test]
+fn of_another_makers_device_nothing_is_said_but_what_the_message_says() {
+    let now = Now {
+        devices: vec![Device {
+            index: 0,
+            total: Bytes(1 << 36),
+            free: Bytes(1 << 36),
+            ghost: None,
+        }],
+        residents: Vec::new(),
+    };
+    let with = |backend: &str| {
+        let shown = Shown { backend: Some(backend.to_owned()), ..torch(6.0, 24.0, 5.2, 10.0, 0.0) };
+        explain(&shown, Some(&now))
+    };
+    let own = |diagnosis: &Diagnosis| {
+        let sets = diagnosis.remedies.iter().filter_map(|remedy| remedy.set.as_deref());
+        sets.filter(|set| set.starts_with("gpuws ")).count()
+    };
+    let says =
+        |diagnosis: &Diagnosis| diagnosis.reasons.iter().any(|r| r.contains("not an NVIDIA"));
+    let cuda = with("cuda");
+    assert!(own(&cuda) > 0 && !cuda.now.is_empty() && !says(&cuda));
+    for backend in ["hip", "xpu", "npu", "hpu", "tpu"] {
+        let other = with(backend);
+        assert!(own(&other) == 0 && other.now.is_empty() && says(&other), "{backend}");
+    }
+}
+
+#[test]
+fn an_encoder_has_one_code_for_two_reasons() {
+    let shown = Shown { backend: Some("nvenc".to_owned()), ..Shown::by(Speaker::Other) };
+    let diagnosis = explain(&shown, None);
+    assert_eq!(diagnosis.cause, Cause::NotTold);
+    assert!(diagnosis.reasons[0].contains("no more of them may be open at once"));
+    let first = diagnosis.remedies[0].set.as_deref().unwrap();
+    assert!(first.contains("encoder.stats.sessionCount"));
+}
+
+#[test]
 fn of_a_cache_that_the_message_does_not_tell_nothing_is_said() {
     let told = Shown { process: gib(18.3), ..torch(6.0, 24.0, 5.2, 18.0, 0.0) };
     let says = |shown: &Shown| explain(shown, None).reasons.iter().any(|r| r.contains("cache"));

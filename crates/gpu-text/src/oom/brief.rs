@@ -1,5 +1,6 @@
 //! Messages that give a size or two in a sentence of their own: ONNX Runtime, TensorFlow on the
-//! driver's pool, vLLM's cache, TensorRT, CUDA.jl, the buffers of llama.cpp, XLA on TPUs, HAMi.
+//! driver's pool, vLLM's cache, TensorRT, CUDA.jl, the buffers of llama.cpp, XLA's constants and on
+//! TPUs, HAMi, Habana.
 
 use super::event::{Event, Framework, Pool, Rematerialization};
 use super::figure::{Figure, integer};
@@ -18,6 +19,8 @@ pub(super) enum Mark {
     Buffer,
     Tpu,
     Hami,
+    Habana,
+    Constant,
 }
 
 const ONNX: &str = "Failed to allocate memory for requested buffer of size ";
@@ -30,13 +33,18 @@ const CACHE_ASKED: &str = " KV cache is needed";
 const TENSOR_RT: &str = "Requested amount of GPU memory (";
 const JULIA: &str = "Out of GPU memory trying to allocate ";
 const BUFFER: &str = "failed to allocate ";
+const HABANA: &str = "Allocation failed for size::";
+const CONSTANT: &str = "Failed to allocate ";
+const CONSTANT_END: &str = " for new constant";
 const TPU: &str = "Ran out of memory in memory space ";
 
 /// Returns the mark that a word is.
 pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     let begins = |start: &str| rest.starts_with(start);
     let (mark, is_one) = match word {
-        "Failed" => (Mark::Onnx, begins(ONNX)),
+        "Failed" if begins(ONNX) => (Mark::Onnx, true),
+        "Failed" => (Mark::Constant, new_constant(rest).is_some()),
+        "Allocation" => (Mark::Habana, begins(HABANA)),
         "Available" => (Mark::OnnxLimit, begins(ONNX_LEFT) && left(rest).is_some()),
         "cuMemAllocAsync" => (Mark::DriverPool, begins(DRIVER_POOL)),
         "larger" => (Mark::Cache, begins(CACHE)),
@@ -62,6 +70,8 @@ pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> boo
         Mark::Buffer => return buffer_of_size(reader, passage).is_some(),
         Mark::Tpu => tpu(passage),
         Mark::Hami => of_limit(passage),
+        Mark::Habana => habana(passage),
+        Mark::Constant => constant(passage),
     };
     event.is_some_and(|event| {
         reader.add(event);
@@ -174,8 +184,12 @@ pub(super) struct Buffer {
 
 /// Reads the `CUDA0 buffer` that a text begins with.
 pub(super) fn buffer(text: &str) -> Option<Buffer> {
-    const BACKENDS: [(&str, Option<&str>); 4] =
-        [("CUDA", Some("cuda")), ("ROCm", Some("hip")), ("SYCL", Some("xpu")), ("Vulkan", None)];
+    const BACKENDS: [(&str, Option<&str>); 4] = [
+        ("CUDA", Some("cuda")),
+        ("ROCm", Some("hip")),
+        ("SYCL", Some("xpu")),
+        ("Vulkan", Some("vulkan")),
+    ];
     let (backend, rest) =
         BACKENDS.iter().find_map(|(name, backend)| Some((*backend, text.strip_prefix(name)?)))?;
     let (gpu, rest) = integer(rest)?;
@@ -241,6 +255,27 @@ fn hami(text: &str) -> Option<(u32, u64, u64)> {
     let (needed, rest) = integer(rest.strip_prefix(" OOM ")?)?;
     let (limit, _) = integer(rest.strip_prefix(" / ")?)?;
     Some((u32::try_from(gpu).ok()?, needed, limit))
+}
+
+/// `FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::268435456 (256)MB`.
+fn habana(passage: Passage<'_>) -> Option<Event> {
+    let (size, _) = integer(passage.after(HABANA)?)?;
+    let mut event = Event::new(Framework::PyTorch, passage.line);
+    event.tried = Some(Figure::of_bytes(format!("{size} bytes"), size));
+    event.backend = Some("hpu".to_owned());
+    Some(event)
+}
+
+/// `INTERNAL: Failed to allocate 1073741824 bytes for new constant`: one that was compiled into the
+/// program.
+fn constant(passage: Passage<'_>) -> Option<Event> {
+    let tried = new_constant(passage.text)?;
+    Some(Event { tried: Some(tried), ..Event::new(Framework::Jax, passage.line) })
+}
+
+fn new_constant(text: &str) -> Option<Figure> {
+    let (tried, rest) = Figure::at_start(text.strip_prefix(CONSTANT)?)?;
+    rest.starts_with(CONSTANT_END).then_some(tried)
 }
 
 #[cfg(test)]
@@ -373,7 +408,19 @@ mod tests {
             one("ResourceExhaustedError: {{function_node __wrapped__MatMul}} failed to \
              allocate memory [Op:MatMul]");
         assert_eq!(operation.framework, Framework::TensorFlow);
+        let hpu =
+            one("RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for \
+             size::368435456 (351)MB");
+        assert_eq!((hpu.backend.as_deref(), count(&hpu.tried)), (Some("hpu"), Some(368_435_456)));
+        let constant =
+            one("XlaRuntimeError: INTERNAL: Failed to allocate 2073741824 bytes for new \
+             constant");
+        assert_eq!(
+            (constant.framework, count(&constant.tried)),
+            (Framework::Jax, Some(2_073_741_824))
+        );
         for prose in [
+            "Failed to allocate 12 bytes for a name",
             "Device 7 OOM",
             "Available memory of 7 is fine",
             "Requested amount of GPU memory (much)",

@@ -25,6 +25,8 @@ pub(super) enum Bare {
     Code(Framework, Option<&'static str>),
     /// `out of memory`, in whatever context.
     Words,
+    /// wgpu's words for it, which others use of the host.
+    Wgpu,
 }
 
 const CUPY_OLD: &str = "ut of memory to allocate ";
@@ -70,6 +72,27 @@ pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
         | "CUFFT_ALLOC_FAILED" => Some(CUDA),
         "hipErrorOutOfMemory" | "HIPBLAS_STATUS_ALLOC_FAILED" => Some(HIP),
         "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY" => Some(Bare::Code(Framework::Cuda, Some("xpu"))),
+        "CL_MEM_OBJECT_ALLOCATION_FAILURE" | "MEM_OBJECT_ALLOCATION_FAILURE" => {
+            Some(Bare::Code(Framework::Cuda, Some("opencl")))
+        }
+        "VK_ERROR_OUT_OF_DEVICE_MEMORY"
+        | "ERROR_OUT_OF_DEVICE_MEMORY"
+        | "ErrorOutOfDeviceMemory"
+        | "OutOfDeviceMemory" => Some(Bare::Code(Framework::Cuda, Some("vulkan"))),
+        "NV_ENC_ERR_OUT_OF_MEMORY" => Some(Bare::Code(Framework::Cuda, Some("nvenc"))),
+        "OpenEncodeSessionEx" | "InitializeEncoder" | "nvEncOpenEncodeSessionEx"
+            if is_encoder(&rest[word.len()..]) =>
+        {
+            Some(Bare::Code(Framework::Cuda, Some("nvenc")))
+        }
+        // Blender and hashcat, whichever way they talk to the device.
+        "System" if rest.starts_with("System is out of GPU") => {
+            Some(Bare::Code(Framework::Cuda, None))
+        }
+        "Not" if rest.starts_with("Not enough allocatable device memory") => {
+            Some(Bare::Code(Framework::Cuda, None))
+        }
+        "Not" | "not" if rest[1..].starts_with("ot enough memory left") => Some(Bare::Wgpu),
         "Error" if rest.starts_with("Error Code 2: OutOfMemory") => {
             Some(Bare::Code(Framework::TensorRt, Some("cuda")))
         }
@@ -89,6 +112,12 @@ pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
         "out" | "Out" if rest[1..].starts_with("ut of memory") => Some(Bare::Words),
         _ => None,
     }
+}
+
+/// Tells whether a call of NVENC failed with its code for it: `failed: out of memory (10)` in FFmpeg,
+/// `: 10 (NVENC indicates …` elsewhere.
+fn is_encoder(after: &str) -> bool {
+    after.starts_with(" failed: out of memory (10)") || after.starts_with(": 10 (")
 }
 
 /// Reads what stands at a mark; tells whether it is of an event.
@@ -242,10 +271,15 @@ fn xgboost(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 
 /// Reads a message without figures; prose that only speaks of memory is none.
 pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
-    let near = last(passage.before, 120);
+    let near = last(passage.before, 160);
     let (framework, backend) = match what {
         Bare::Code(framework, backend) => (framework, backend),
-        Bare::Words => (Framework::Cuda, Some(backend_of_failure(near)?)),
+        Bare::Words => {
+            let backend = backend_of_call(passage.text).or_else(|| backend_of_failure(near));
+            (Framework::Cuda, Some(backend?))
+        }
+        Bare::Wgpu if near.contains("Device::create_") => (Framework::Cuda, Some("wgpu")),
+        Bare::Wgpu => return None,
     };
     let framework = if framework == Framework::Cuda { owner(near) } else { framework };
     let mut event = Event::new(framework, passage.line);
@@ -277,13 +311,28 @@ fn last(text: &str, most: usize) -> &str {
     &text[at..]
 }
 
+/// Returns the backend of `out of memory in cuMemAlloc_v2(…`, as Cycles names the call or the queue
+/// after it.
+fn backend_of_call(text: &str) -> Option<&'static str> {
+    let call = text.get(1..)?.strip_prefix("ut of memory in ")?;
+    let is_call = |prefix| {
+        call.strip_prefix(prefix).is_some_and(|name: &str| name.starts_with(char::is_uppercase))
+    };
+    match () {
+        () if is_call("cu") || call.starts_with("CUDA queue ") => Some("cuda"),
+        () if is_call("hip") || call.starts_with("HIP queue ") => Some("hip"),
+        () => None,
+    }
+}
+
 /// Returns the backend where the words before `out of memory` are those of its failure.
 fn backend_of_failure(before: &str) -> Option<&'static str> {
     if before.ends_with("(error code ") {
         // As NVIDIA's samples end their messages.
         return Some("cuda");
     }
-    let fails = ["rror", "fail", "assert", "xception", "ERROR"].iter().any(|w| before.contains(w));
+    let fails = ["rror", "fail", "assert", "xception", "ERROR", "FATAL", "Fatal"];
+    let fails = before.ends_with("(): ") || fails.iter().any(|word| before.contains(word));
     let backend = [("HIP", "hip"), ("hip", "hip"), ("XPU", "xpu"), ("MPS", "mps")]
         .into_iter()
         .chain(

@@ -135,13 +135,14 @@ pub(super) fn read(flat: &Flat) -> Report {
 }
 
 /// Tells whether two places of messages without figures are of one message: on one line and near,
-/// or with nothing but signs between.
+/// or with nothing but signs and numbers between.
 fn is_one_message(flat: &Flat, first: usize, second: usize) -> bool {
     let Some(between) = flat.text().get(first..second) else { return false };
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let after = between.trim_start_matches(is_word);
     let is_near = between.len() <= MAX_BEFORE;
-    (is_near && flat.line_start(first) == flat.line_start(second)) || !after.contains(is_word)
+    (is_near && flat.line_start(first) == flat.line_start(second))
+        || !after.contains(char::is_alphabetic)
 }
 
 /// Makes one of the events that turned out to be the same message when all of it was read.

@@ -10,6 +10,7 @@ fn one_error_is_told_once_and_a_line_of_a_program_is_none() {
         "CudaAPIError: [CUresult.CUDA_ERROR_OUT_OF_MEMORY] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY",
         "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
         "CUDARuntimeError: cudaErrorMemoryAllocation:\nout of memory",
+        "CUDA runtime api error cudaErrorMemoryAllocation (2):\nout of memory",
         "    raise RuntimeError(\"CUDA error: out of memory\")\nRuntimeError: CUDA error: out of memory",
         "  if \"CUDA out of memory\" in str(error):\n  raise Error(\"cuda: out of memory\")\nRuntimeError: \
          CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in https://docs.example",
@@ -58,6 +59,50 @@ fn bare_errors_are_events_and_prose_is_not() {
         "Tried to allocate everything",
         "Limit: 7",
         "failed to allocate 7 bytes",
+    ] {
+        assert_eq!(all(prose), [], "{prose}");
+    }
+}
+
+#[test]
+fn programs_that_draw_render_and_encode_say_it_in_their_own_words() {
+    for (log, backend) in [
+        ("clEnqueueNDRangeKernel(0): CL_MEM_OBJECT_ALLOCATION_FAILURE", Some("opencl")),
+        (
+            "pyopencl._cl.MemoryError: clCreateBuffer failed: MEM_OBJECT_ALLOCATION_FAILURE",
+            Some("opencl"),
+        ),
+        ("vkAllocateMemory returned VK_ERROR_OUT_OF_DEVICE_MEMORY (-2)", Some("vulkan")),
+        ("vk::Device::allocateMemory: ErrorOutOfDeviceMemory", Some("vulkan")),
+        ("an `Err` value: OomError(OutOfDeviceMemory)", Some("vulkan")),
+        (
+            "wgpu error: Validation Error\n\nCaused by:\n  In Device::create_buffer\n    Not enough \
+             memory left.\n",
+            Some("wgpu"),
+        ),
+        ("Out of memory in CUDA queue enqueue (integrator_shade_surface)", Some("cuda")),
+        ("Out of memory in cuMemAlloc_v2(&pointer, size) (device_impl.cpp:700)", Some("cuda")),
+        ("Out of memory in HIP queue enqueue (integrator_shade_volume)", Some("hip")),
+        ("System is out of GPU and shared host memory", None),
+        ("* Device #1: Not enough allocatable device memory for this attack.", None),
+        ("cuMemAlloc(): out of memory", Some("cuda")),
+        ("[LightGBM] [Fatal] [CUDA] out of memory cuda_utils.cpp 32", Some("cuda")),
+        (
+            "[h264_nvenc @ 0x5] OpenEncodeSessionEx failed: out of memory (10): (no details)",
+            Some("nvenc"),
+        ),
+        ("Error on nvEncOpenEncodeSessionEx: 10 (NVENC indicates that …", Some("nvenc")),
+        ("failed -> NV_ENC_ERR_OUT_OF_MEMORY", Some("nvenc")),
+    ] {
+        let event = one(log);
+        let said = (event.framework, event.backend.as_deref(), event.tried, event.times);
+        assert_eq!(said, (Framework::Cuda, backend, None, 1), "{log}");
+    }
+    for prose in [
+        "There is not enough memory left on the disk.",
+        "It ran out of memory in custom code.",
+        "the System is out of tape",
+        "OpenEncodeSessionEx failed: invalid version (15)",
     ] {
         assert_eq!(all(prose), [], "{prose}");
     }

@@ -64,6 +64,7 @@ fn name(event: &Event) -> String {
     let backend = match event.backend.as_deref() {
         None | Some("cuda") => String::new(),
         Some("mps") => " on Metal".to_owned(),
+        Some("vulkan") => " on Vulkan".to_owned(),
         Some("cpu") => ", memory of the host".to_owned(),
         Some(backend) => format!(" on {}", backend.to_uppercase()),
     };
@@ -87,13 +88,23 @@ fn name(event: &Event) -> String {
         (Framework::OnnxRuntime, _) => "ONNX Runtime",
         (Framework::TensorRt, _) => "TensorRT",
         (Framework::CudaJl, _) => "CUDA.jl",
-        (Framework::Cuda, _) if event.backend.as_deref() == Some("xpu") => {
-            return "Level Zero".to_owned();
-        }
-        (Framework::Cuda, _) if event.backend.as_deref() == Some("hip") => return "HIP".to_owned(),
-        (Framework::Cuda, _) => "CUDA",
+        (Framework::Cuda, _) => return of_interface(event.backend.as_deref()),
     };
     format!("{name}{backend}")
+}
+
+/// Returns what the interface is called by which a program talked to the device.
+fn of_interface(backend: Option<&str>) -> String {
+    match backend {
+        Some("cuda") => "CUDA".to_owned(),
+        Some("xpu") => "Level Zero".to_owned(),
+        Some("vulkan") => "Vulkan".to_owned(),
+        Some("opencl") => "OpenCL".to_owned(),
+        Some("wgpu") => "wgpu".to_owned(),
+        Some("nvenc") => "NVENC".to_owned(),
+        Some(backend) => backend.to_uppercase(),
+        None => "a program on the GPU".to_owned(),
+    }
 }
 
 /// The figures as printed, and what follows from them.
