@@ -1,0 +1,121 @@
+//! The list, and the devices of a machine that it means.
+
+use super::named::Found;
+use super::{Named, ORDER, PCI_ORDER, VISIBLE, Visible};
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::DeviceUuid;
+use crate::snapshot::DeviceState;
+
+/// The longest list that is read; what stands behind is passed over.
+const MOST_ENTRIES: usize = 1024;
+
+/// How CUDA numbers devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbering {
+    /// By PCI address, as NVML does.
+    ByAddress,
+    /// By speed, the fastest first: CUDA's way where nothing is said.
+    FastestFirst,
+}
+
+impl Numbering {
+    /// Returns what the value of [`ORDER`] says.
+    pub fn parse(value: Option<&str>) -> Self {
+        match value {
+            Some(PCI_ORDER) => Numbering::ByAddress,
+            _ => Numbering::FastestFirst,
+        }
+    }
+}
+
+/// Which devices a program sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VisibleList {
+    /// All: the variable is not set.
+    All,
+    /// These, in this order, as far as they name devices.
+    These(Vec<Visible>),
+}
+
+impl VisibleList {
+    /// Reads the value of [`VISIBLE`]; `None` is a variable that is not set.
+    pub fn parse(value: Option<&str>) -> Self {
+        let Some(value) = value else { return VisibleList::All };
+        let mut entries: Vec<Visible> = Vec::new();
+        for entry in value.split(',').take(MOST_ENTRIES).map_while(Visible::parse) {
+            if entries.first().is_some_and(|first| !entry.goes_with(first)) {
+                break;
+            }
+            if entries.contains(&entry) {
+                return VisibleList::These(Vec::new());
+            }
+            entries.push(entry);
+        }
+        VisibleList::These(entries)
+    }
+
+    /// Returns the devices of a machine that are meant. One without a UUID is left out, since it
+    /// cannot be named for long.
+    ///
+    /// # Errors
+    /// `Invalid` for numbers that count the fastest first, where the devices are not all of one
+    /// name: then it is not known here which they are.
+    pub fn resolve(&self, machine: &[DeviceState], numbering: Numbering) -> Result<Resolved> {
+        let entries = match self {
+            VisibleList::All => {
+                let devices = machine.iter().filter_map(Named::whole).collect();
+                return Ok(Resolved { devices, ended_at: None });
+            }
+            VisibleList::These(entries) => entries,
+        };
+        let by_number = matches!(entries.first(), Some(Visible::Index(_)));
+        if by_number && numbering == Numbering::FastestFirst && !are_alike(machine) {
+            return Err(Error::new(ErrorKind::Invalid, format!("tell whom {VISIBLE} means"))
+                .with_source(format!(
+                    "the devices are not alike, and CUDA counts the fastest first unless \
+                     {ORDER}={PCI_ORDER} is set"
+                )));
+        }
+        let mut resolved = Resolved::default();
+        for entry in entries {
+            match Named::find(entry, machine) {
+                Found::Nameless => {}
+                Found::Nothing => {
+                    resolved.ended_at = Some(entry.clone());
+                    break;
+                }
+                Found::Device(found) if resolved.devices.contains(&found) => {
+                    return Ok(Resolved::default());
+                }
+                Found::Device(found) => resolved.devices.push(found),
+            }
+        }
+        if matches!(entries.first(), Some(Visible::Mig(_) | Visible::MigPart { .. })) {
+            resolved.devices.truncate(1);
+        }
+        Ok(resolved)
+    }
+}
+
+/// The devices that a list means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The devices, in the order of the list.
+    pub devices: Vec<Named>,
+    /// The entry that names no device here and so ended the list.
+    pub ended_at: Option<Visible>,
+}
+
+impl Resolved {
+    /// Returns the UUIDs of the devices.
+    pub fn uuids(&self) -> Vec<DeviceUuid> {
+        self.devices.iter().map(|named| named.uuid.clone()).collect()
+    }
+}
+
+/// Tells whether all devices surely have one name, and so one speed.
+fn are_alike(machine: &[DeviceState]) -> bool {
+    let mut names = machine.iter().map(|device| device.info.name.as_ref());
+    machine.len() < 2
+        || names.next().is_some_and(|first| first.is_ok() && names.all(|n| n == first))
+}

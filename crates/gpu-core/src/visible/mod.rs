@@ -1,0 +1,78 @@
+//! `CUDA_VISIBLE_DEVICES`: which devices a program sees.
+//!
+//! The grammar is that of the CUDA driver, as its programming guide tells it and as PyTorch, which
+//! reads the variable itself, found it to be: unset is all devices, empty is none, the first entry
+//! that names nothing ends the list, a device that is named twice empties it, entries are numbers
+//! or names and never both, and of MIG devices only one is seen. Where a reading is open, the one
+//! that sees fewer devices is taken, since a list that was given is only ever narrowed.
+
+mod entry;
+mod list;
+mod named;
+
+pub use entry::Visible;
+pub use list::{Numbering, Resolved, VisibleList};
+pub use named::Named;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::DeviceUuid;
+use crate::snapshot::DeviceState;
+
+/// The variable that lists the devices that a program sees.
+pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The variable that says how CUDA numbers devices.
+pub const ORDER: &str = "CUDA_DEVICE_ORDER";
+
+/// Its value for the order of PCI addresses, which is NVML's.
+pub const PCI_ORDER: &str = "PCI_BUS_ID";
+
+/// How devices are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// By UUID, which means the same whatever the order is.
+    #[default]
+    Uuid,
+    /// By number, for programs that read nothing else; needs [`ORDER`] to be [`PCI_ORDER`].
+    Index,
+}
+
+/// Returns the value of [`VISIBLE`] with which a program sees these devices, in this order.
+///
+/// # Errors
+/// `Invalid` where no value means them: a MIG device beside another device, a MIG device by
+/// number, or by number a device that the machine does not have.
+pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Result<String> {
+    let cannot = |why: String| {
+        Err(Error::new(ErrorKind::Invalid, format!("write {VISIBLE}")).with_source(why))
+    };
+    if let Some(mig) = devices.iter().find(|uuid| uuid.is_mig()).filter(|_| devices.len() > 1) {
+        return cannot(format!("a program that sees {mig} sees no other device"));
+    }
+    let mut entries = Vec::with_capacity(devices.len());
+    for uuid in devices {
+        entries.push(match form {
+            Form::Uuid => uuid.to_string(),
+            Form::Index if uuid.is_mig() => return cannot(format!("{uuid} has no number")),
+            Form::Index => {
+                let known = machine.iter().find(|device| device.id().uuid.as_ref() == Ok(uuid));
+                match known {
+                    Some(device) => device.id().index.to_string(),
+                    None => return cannot(format!("{uuid} is not there")),
+                }
+            }
+        });
+    }
+    Ok(entries.join(","))
+}
+
+/// Returns the devices of a claim that are in a list that was given too: all that was given where
+/// the claim names none. `None` where nothing is left, which is not the same as any device.
+pub fn narrow(among: &[DeviceUuid], given: &[DeviceUuid]) -> Option<Vec<DeviceUuid>> {
+    let asked = |uuid: &&DeviceUuid| among.is_empty() || among.contains(uuid);
+    let left: Vec<DeviceUuid> = given.iter().filter(asked).cloned().collect();
+    (!left.is_empty()).then_some(left)
+}
+
+#[cfg(test)]
+mod tests;
