@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_shell_is_a_job_too", a_shell_is_a_job_too),
     ("a_front_is_a_job_too", a_front_is_a_job_too),
     ("input_may_be_a_file_or_a_pipe", input_may_be_a_file_or_a_pipe),
+    ("a_pager_has_the_terminal_while_the_job_runs", a_pager_has_the_terminal),
     ("the_terminal_is_set_as_before", the_terminal_is_set_as_before),
     ("a_killed_front_loses_no_terminal", a_killed_front_loses_no_terminal),
     ("a_terminal_that_is_gone_ends_the_job", a_terminal_that_is_gone_ends_the_job),
@@ -257,6 +258,38 @@ fn input_may_be_a_file_or_a_pipe() {
         shell.expect("read:hello:");
         assert_eq!(shell.last_code(), 0);
     }
+    shell.leave();
+}
+
+/// As `less` does it: it waits for keys at the terminal, and Ctrl-C is not for it.
+const PAGER: &str = "trap '' INT\nread line; echo first:$line:\n\
+    while read key < /dev/tty; do echo key:$key:; [ $key != q ] || exit 3; done\n";
+
+fn a_pager_has_the_terminal() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    fs::write(scene.folder().join("pager"), PAGER).unwrap();
+    shell.enter("$S front plain bash -c 'echo line; echo $$ > ready; exec sleep 1000' | sh pager");
+    shell.expect("first:line:");
+    scene.said("ready");
+    shell.enter("a");
+    shell.expect("key:a:");
+    shell.press(CTRL_Z);
+    shell.expect("Stopped");
+    all_are_stopped(&scene, true);
+    shell.enter("fg");
+    all_are_stopped(&scene, false);
+    shell.enter("b");
+    shell.expect("key:b:");
+    assert_eq!(scene.count("empty"), 0, "the job runs all the time");
+    shell.press(CTRL_C);
+    scene.expect("ended Signal(2)");
+    scene.expect("empty");
+    // Once the job has ended too.
+    shell.enter("q");
+    shell.expect("key:q:");
+    assert_eq!(shell.last_code(), 3);
+    assert_eq!(scene.count("asked 2"), 1, "{:?}", scene.report());
     shell.leave();
 }
 
