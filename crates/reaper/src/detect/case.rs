@@ -1,9 +1,10 @@
 //! What every detector asks of the looks.
 
+use crate::finding::{Advice, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{
-    Bytes, DeviceFileKind, DeviceProcess, DeviceState, Holder, Pid, ProcessInfo, ProcessKey,
-    Snapshot,
+    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceState, Holder, Pid, ProcessInfo,
+    ProcessKey, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -84,6 +85,11 @@ impl<'a> Case<'a> {
         self.now.process(pid).ok()
     }
 
+    /// Tells whether a process that something names surely does not exist.
+    pub(crate) fn is_gone(&self, pid: Pid) -> bool {
+        self.now.process(pid).err() == Some(Absent::NotFound)
+    }
+
     pub(crate) fn key(&self, pid: Pid) -> ProcessKey {
         self.info(pid).map_or(ProcessKey { pid, start: None }, |info| info.key)
     }
@@ -117,6 +123,25 @@ impl<'a> Case<'a> {
         let memory: Vec<Bytes> =
             devices.iter().filter_map(|device| self.listed(device, pid)?.memory.ok()).collect();
         (!memory.is_empty()).then(|| memory.into_iter().sum())
+    }
+
+    /// Returns the finding that a process is by itself, on these devices.
+    pub(crate) fn about(
+        &self,
+        suspect: Suspect,
+        devices: &[&DeviceState],
+        kind: FindingKind,
+        advice: Advice,
+    ) -> Finding {
+        Finding {
+            kind,
+            confidence: suspect.confidence,
+            devices: devices.iter().map(|device| device.id().clone()).collect(),
+            memory: self.listed_memory(suspect.process.pid, devices),
+            suspects: vec![suspect],
+            evidence: Vec::new(),
+            advice: vec![advice],
+        }
     }
 
     /// Processor time that a process used between the first look that saw it and now, and the

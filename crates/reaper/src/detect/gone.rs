@@ -3,41 +3,36 @@
 use super::case::Case;
 use super::unexplained::suspects;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{Absent, Bytes, DeviceState};
+use gpu_core::{Bytes, DeviceState};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
 }
 
 fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
-    let gone: Vec<_> = case
-        .listed_on(device)
-        .filter(|process| case.now.process(process.pid).err() == Some(Absent::NotFound))
-        .collect();
+    let gone: Vec<_> = case.listed_on(device).filter(|process| case.is_gone(process.pid)).collect();
     if gone.is_empty() {
         return None;
     }
     let pids = gone.iter().map(|process| process.pid.to_string()).collect::<Vec<_>>().join(", ");
     let memory: Option<Bytes> = gone.iter().map(|process| process.memory.ok()).sum();
-    let mut finding = Finding {
-        kind: FindingKind::ListedButGone,
-        confidence: Confidence::Likely,
-        devices: vec![device.id().clone()],
-        memory,
-        suspects: Vec::new(),
-        evidence: vec![format!("NVML lists {pids}; no such process exists here")],
-        advice: Vec::new(),
-    };
-    finding.suspects = heirs(case, device);
-    let best = finding.suspects.iter().map(|suspect| suspect.confidence).max();
-    finding.advice.push(match (best, finding.suspects.first()) {
+    let suspects = heirs(case, device);
+    let best = suspects.iter().map(|suspect| suspect.confidence).max();
+    let advice = match (best, suspects.first()) {
         (Some(Confidence::High), _) => Advice::ReapDevice(device.id().index),
         (_, Some(suspect)) => Advice::ReapProcess(suspect.process.pid),
         (_, None) if case.now.unreadable.total() > 0 => Advice::LookAsRoot,
         (_, None) => Advice::ResetDevice(device.id().index),
-    });
-    finding.confidence = best.unwrap_or(Confidence::Likely);
-    Some(finding)
+    };
+    Some(Finding {
+        kind: FindingKind::ListedButGone,
+        confidence: best.unwrap_or(Confidence::Likely),
+        devices: vec![device.id().clone()],
+        memory,
+        suspects,
+        evidence: vec![format!("NVML lists {pids}; no such process exists here")],
+        advice: vec![advice],
+    })
 }
 
 /// Who may have inherited the memory: who surely has some, and that no list accounts for.

@@ -3,7 +3,7 @@
 use super::case::Case;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Pid, Snapshot};
+use gpu_core::{Bytes, DeviceId, DeviceState, Pid, Snapshot};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,8 +20,7 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     for device in &case.now.devices {
         for process in case.listed_on(device) {
             let (Ok(memory), Ok(total)) = (process.memory, device.memory_total()) else { continue };
-            let exists = case.now.process(process.pid).err() != Some(Absent::NotFound);
-            let here = exists
+            let here = !case.is_gone(process.pid)
                 && is_much(memory, total)
                 && case.role(process.pid, device) == Role::MemoryUser;
             if here && case.looks.iter().all(|look| is_idle(look, device.id(), process.pid)) {

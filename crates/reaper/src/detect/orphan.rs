@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{Absent, Pid, ProcessInfo};
+use gpu_core::{Pid, ProcessInfo};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
@@ -16,7 +16,7 @@ fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let parent = info.parent.ok()?;
     let group = info.group.ok()?;
-    let leader_gone = group != pid && case.now.process(group).err() == Some(Absent::NotFound);
+    let leader_gone = group != pid && case.is_gone(group);
     if !adopts(case, parent) || !leader_gone || info.workload.is_some() {
         return None;
     }
@@ -35,9 +35,7 @@ fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
     // ended, looks the same from outside. What surely cannot go on without its parent is a worker
     // of Python's multiprocessing: it lives on what comes through the parent's pipe.
     let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
-    let session_gone = info.session.is_ok_and(|session| {
-        session != pid && case.now.process(session).err() == Some(Absent::NotFound)
-    });
+    let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
     let confidence = if computes || works {
         evidence.push("it may still compute".into());
         Confidence::Likely
@@ -52,15 +50,8 @@ fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
         Confidence::High => Advice::ReapDevice(first.id().index),
         _ => Advice::ReapProcess(pid),
     };
-    Some(Finding {
-        kind: FindingKind::Orphan,
-        confidence,
-        devices: devices.iter().map(|device| device.id().clone()).collect(),
-        memory: case.listed_memory(pid, &devices),
-        suspects: vec![Suspect { process: info.key, confidence, evidence }],
-        evidence: Vec::new(),
-        advice: vec![advice],
-    })
+    let suspect = Suspect { process: info.key, confidence, evidence };
+    Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
 }
 
 /// Tells whether a process was started by Python's multiprocessing as a worker: by the code that

@@ -20,41 +20,29 @@ fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
         info.live_threads.is_ok_and(|live| live > 0)
             || case.holder(pid).is_some_and(|holder| holder.through_thread.is_some())
     };
-    let (kind, confidence, evidence, advice) = match state {
+    let about = |kind, confidence, evidence: &str, advice| {
+        let suspect =
+            Suspect { process: info.key, confidence, evidence: vec![evidence.to_owned()] };
+        Some(case.about(suspect, &devices, kind, advice))
+    };
+    match state {
         ProcessState::Zombie if has_threads() => {
             let index = first.id().index;
-            let certain = devices.iter().any(|device| case.surely_uses(pid, device));
-            (
-                FindingKind::ZombieHolder,
-                if certain { Confidence::High } else { Confidence::Likely },
-                "its first thread is a zombie, other threads live and hold the device; tools that read only the first thread's files see nothing",
-                if certain { Advice::ReapDevice(index) } else { Advice::ReapProcess(pid) },
-            )
+            let (confidence, advice) = match devices.iter().any(|d| case.surely_uses(pid, d)) {
+                true => (Confidence::High, Advice::ReapDevice(index)),
+                false => (Confidence::Likely, Advice::ReapProcess(pid)),
+            };
+            let evidence = "its first thread is a zombie, other threads live and hold the device; tools that read only the first thread's files see nothing";
+            about(FindingKind::ZombieHolder, confidence, evidence, advice)
         }
-        ProcessState::Zombie => (
-            FindingKind::ZombieHolder,
-            Confidence::Likely,
-            "it has ended and its parent has not waited for it",
-            Advice::EndParent(info.parent.ok()?),
-        ),
-        _ => (
-            FindingKind::StuckHolder,
-            Confidence::Likely,
-            "it is in an uninterruptible wait (state D): not even SIGKILL ends it before the wait ends",
-            Advice::WaitOrReboot,
-        ),
-    };
-    Some(Finding {
-        kind,
-        confidence,
-        devices: devices.iter().map(|device| device.id().clone()).collect(),
-        memory: case.listed_memory(pid, &devices),
-        suspects: vec![Suspect {
-            process: info.key,
-            confidence,
-            evidence: vec![evidence.to_owned()],
-        }],
-        evidence: Vec::new(),
-        advice: vec![advice],
-    })
+        ProcessState::Zombie => {
+            let evidence = "it has ended and its parent has not waited for it";
+            let advice = Advice::EndParent(info.parent.ok()?);
+            about(FindingKind::ZombieHolder, Confidence::Likely, evidence, advice)
+        }
+        _ => {
+            let evidence = "it is in an uninterruptible wait (state D): not even SIGKILL ends it before the wait ends";
+            about(FindingKind::StuckHolder, Confidence::Likely, evidence, Advice::WaitOrReboot)
+        }
+    }
 }

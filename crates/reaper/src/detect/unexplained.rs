@@ -3,7 +3,7 @@
 use super::case::{Case, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{DeviceState, Holder, Origin, Pid, ProcessState};
+use gpu_core::{Access, DeviceState, Fault, Holder, Origin, Pid, ProcessState};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     if case.now.sees_host_pids == Ok(false) {
@@ -14,69 +14,88 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 
 fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
     let account = Unexplained::of(case, device).filter(Unexplained::is_ghost)?;
-    let index = device.id().index;
-    let finding = |kind, confidence, more: Option<String>, advice: Option<Advice>| Finding {
+    let suspects = suspects(case, device);
+    let Cause { kind, confidence, evidence, advice } = match &case.now.holders {
+        Err(fault) => unknown_holders(case, fault),
+        Ok(_) => suspected(case, device, &suspects).unwrap_or_else(|| unsuspected(case, device)),
+    };
+    Some(Finding {
         kind,
         confidence,
         devices: vec![device.id().clone()],
         memory: Some(account.bytes),
-        suspects: Vec::new(),
-        evidence: std::iter::once(account.describe(device)).chain(more).collect(),
+        suspects,
+        evidence: std::iter::once(account.describe(device)).chain(evidence).collect(),
         advice: advice.into_iter().collect(),
-    };
-    if let Err(fault) = &case.now.holders {
-        let advice = match case.now.origin {
+    })
+}
+
+/// What seems to be the cause.
+struct Cause {
+    kind: FindingKind,
+    confidence: Confidence,
+    /// What speaks for it beside the account.
+    evidence: Option<String>,
+    advice: Option<Advice>,
+}
+
+fn unknown_holders(case: &Case<'_>, fault: &Fault) -> Cause {
+    Cause {
+        kind: FindingKind::Ghost,
+        confidence: Confidence::Possible,
+        evidence: Some(format!("who holds the device files is not known: failed to {fault}")),
+        advice: Some(match case.now.origin {
             Origin::Pasted => Advice::PasteHolders,
             _ => Advice::LookAsRoot,
-        };
-        let more = format!("who holds the device files is not known: failed to {fault}");
-        return Some(finding(FindingKind::Ghost, Confidence::Possible, Some(more), Some(advice)));
+        }),
     }
-    let suspects = suspects(case, device);
-    if let Some(best) = suspects.iter().map(|suspect| suspect.confidence).max() {
-        let unreadable = case.now.unreadable.total();
-        let more = if device.info.mig_enabled == Ok(true) {
-            Some("the device is split by MIG, where the lists can lack processes".to_owned())
-        } else {
-            (unreadable > 0).then(|| {
-                format!("{unreadable} processes could not be looked into: they may share it")
-            })
-        };
-        let first = suspects.first().map(|suspect| suspect.process.pid);
-        let advice = match (best, first) {
-            (Confidence::High, _) | (_, None) => Advice::ReapDevice(index),
-            (_, Some(pid)) if is_stuck(case, pid) => Advice::WaitOrReboot,
-            (_, Some(pid)) => Advice::ReapProcess(pid),
-        };
-        let found = finding(FindingKind::Ghost, best, more, Some(advice));
-        return Some(Finding { suspects, ..found });
-    }
+}
+
+/// Somebody is suspect.
+fn suspected(case: &Case<'_>, device: &DeviceState, suspects: &[Suspect]) -> Option<Cause> {
+    let first = suspects.first()?.process.pid;
+    let confidence = suspects.iter().map(|suspect| suspect.confidence).max()?;
     let unreadable = case.now.unreadable.total();
-    if unreadable > 0 {
-        let more = format!("{unreadable} processes could not be looked into");
-        let advice = Some(Advice::LookAsRoot);
-        return Some(finding(FindingKind::NotPermitted, Confidence::Likely, Some(more), advice));
-    }
-    if let Some(daemon) = mps(case, device) {
-        let more = format!("held by {daemon}: clients of the MPS server may use it");
-        return Some(finding(FindingKind::Ghost, Confidence::Possible, Some(more), None));
-    }
-    let mapped = case
-        .now
-        .minor_of(device)
-        .and_then(|minor| case.holders_of(device).find(|holder| holder.has_mapped(minor)));
-    if let Some(holder) = mapped {
+    let evidence = if device.info.mig_enabled == Ok(true) {
+        Some("the device is split by MIG, where the lists can lack processes".to_owned())
+    } else {
+        let text = || format!("{unreadable} processes could not be looked into: they may share it");
+        (unreadable > 0).then(text)
+    };
+    let advice = match confidence {
+        Confidence::High => Advice::ReapDevice(device.id().index),
+        _ if is_stuck(case, first) => Advice::WaitOrReboot,
+        _ => Advice::ReapProcess(first),
+    };
+    Some(Cause { kind: FindingKind::Ghost, confidence, evidence, advice: Some(advice) })
+}
+
+/// Nobody who can be seen is suspect.
+fn unsuspected(case: &Case<'_>, device: &DeviceState) -> Cause {
+    let unreadable = case.now.unreadable.total();
+    let mapped = || {
+        let minor = case.now.minor_of(device)?;
+        case.holders_of(device).find(|holder| holder.has_mapped(minor))
+    };
+    let (kind, confidence, evidence, advice) = if unreadable > 0 {
+        let evidence = format!("{unreadable} processes could not be looked into");
+        (FindingKind::NotPermitted, Confidence::Likely, evidence, Some(Advice::LookAsRoot))
+    } else if let Some(daemon) = mps(case, device) {
+        let evidence = format!("held by {daemon}: clients of the MPS server may use it");
+        (FindingKind::Ghost, Confidence::Possible, evidence, None)
+    } else if let Some(holder) = mapped() {
         let pid = holder.process.pid;
         let name = case.info(pid).map_or("?", |info| info.name.as_str());
-        let more = format!(
+        let evidence = format!(
             "mapped by {pid} {name}, which by its name is a display or a daemon and is never signalled"
         );
-        let advice = Some(Advice::StopService(pid));
-        return Some(finding(FindingKind::Ghost, Confidence::Possible, Some(more), advice));
-    }
-    let more = "every process was looked into; none uses memory of the device".to_owned();
-    let advice = Some(Advice::ResetDevice(index));
-    Some(finding(FindingKind::DriverLeak, Confidence::Likely, Some(more), advice))
+        (FindingKind::Ghost, Confidence::Possible, evidence, Some(Advice::StopService(pid)))
+    } else {
+        let evidence = "every process was looked into; none uses memory of the device".to_owned();
+        let advice = Advice::ResetDevice(device.id().index);
+        (FindingKind::DriverLeak, Confidence::Likely, evidence, Some(advice))
+    };
+    Cause { kind, confidence, evidence: Some(evidence), advice }
 }
 
 /// Holders that use memory of the device and are not listed on it, the strongest evidence first.
@@ -113,7 +132,7 @@ pub(super) fn suspects(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
 fn evidence_of(case: &Case<'_>, holder: &Holder, minor: u32) -> Vec<String> {
     let how = match (
         holder.has_mapped(minor),
-        holder.held.iter().any(|h| h.access.contains(gpu_core::Access::OPEN_FOR_WRITING)),
+        holder.held.iter().any(|h| h.access.contains(Access::OPEN_FOR_WRITING)),
     ) {
         (true, true) => "open for writing and mapped",
         (true, false) => "mapped",
