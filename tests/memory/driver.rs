@@ -94,6 +94,8 @@ fn a_driver_that_fails_takes_nothing_and_says_why() {
         "cuMemAddressReserve 1 2",
         "cuMemCreate 2 2",
         "cuMemCreate 1 801",
+        "cuMemRelease 1 700",
+        "cuMemRelease 3 2",
         "cuMemMap 2 700",
         "cuMemMap 1 1",
         "cuMemSetAccess 1 700",

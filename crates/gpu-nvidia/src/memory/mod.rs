@@ -122,10 +122,15 @@ impl CudaMemory {
             let mapped = unsafe { (paging.map)(page, size, 0, handle, 0) };
             // SAFETY: the handle was created above. Memory that is mapped stays without it.
             let discarded = unsafe { (paging.discard)(handle) };
-            if mapped == 0 && discarded != 0 {
-                // A page that is told to have no memory has none.
-                // SAFETY: the page was mapped above.
-                unsafe { (paging.unmap)(page, size) };
+            if discarded != 0 {
+                if mapped == 0 {
+                    // A page that is told to have no memory has none.
+                    // SAFETY: the page was mapped above.
+                    unsafe { (paging.unmap)(page, size) };
+                }
+                // SAFETY: the handle was not discarded. Where that fails again, its memory goes
+                // with the context.
+                unsafe { (paging.discard)(handle) };
             }
             if mapped != 0 { mapped } else { discarded }
         })
