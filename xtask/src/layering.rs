@@ -38,30 +38,15 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy"]
         }
         // Only the program on top, the tests and the benches choose adapters.
-        "gpuws" => BELOW_THE_PROGRAM,
-        "gpuws-benches" => BELOW_THE_TESTS,
-        "gpuws-tests" => BELOW_THE_TESTS,
+        "gpuws" | "gpuws-benches" => &LIBRARIES_AND_XTASK[..LIBRARIES],
+        "gpuws-tests" => LIBRARIES_AND_XTASK,
         "xtask" => &[],
         _ => return None,
     })
 }
 
-const BELOW_THE_PROGRAM: &[&str] = &[
-    "gpu-core",
-    "gpu-nvidia",
-    "gpu-host",
-    "gpu-text",
-    "gpu-sim",
-    // For its tests and benches, which load the library.
-    "gpu-nvml-sim",
-    "gpu-reaper",
-    "gpu-placement",
-    "gpu-claim",
-    "gpu-allocator-policy",
-    "gpu-steward",
-];
-
-const BELOW_THE_TESTS: &[&str] = &[
+/// Every library, nvml-sim too, which tests and benches load; and, for the test of the layers, this.
+const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-core",
     "gpu-nvidia",
     "gpu-host",
@@ -75,6 +60,7 @@ const BELOW_THE_TESTS: &[&str] = &[
     "gpu-steward",
     "xtask",
 ];
+const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
 
 /// All that the ports may use of the outside: serialization, errors, mocks; nothing that does I/O.
 pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall"];
