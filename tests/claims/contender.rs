@@ -106,7 +106,10 @@ fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
     claim
 }
 
-/// Chooses the first that will do.
+/// Chooses the first that will do: not as gpu-placement does, which spreads claims over devices by
+/// what is best. All contenders want the same devices here, so that as many as can be meet; and
+/// that no device is granted twice is to hold for every chooser, which is a port of gpu-claim. How
+/// gpu-placement chooses is held to exhaustive search by its own tests.
 fn choose(scene: &Scene, claim: &Claim, beside: &[Entry]) -> Chosen {
     let wanted = |uuid: &DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
     let could = scene.iter().filter(|(uuid, _)| wanted(uuid));

@@ -12,7 +12,7 @@ use gpu_host::supervise::{Again, Asked, Heir, LinuxLauncher, Part};
 use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
 use gpu_steward::{
-    Entry, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise, take_over,
+    EntryPoint, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise, take_over,
 };
 use std::ffi::OsString;
 use std::io::Write;
@@ -27,7 +27,7 @@ const COPY: &str = "copy";
 /// Names the folder to all that this program starts.
 const FOLDER: &str = "ISOLATED_FOLDER";
 
-const ENTRIES: [(&str, Entry); 7] = [
+const ENTRIES: [(&str, EntryPoint); 7] = [
     ("double", |input| {
         let mut text = Vec::new();
         input.read_to_end(&mut text).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! Follows a program from its start to its end.
 
 use crate::grant::Grant;
-use crate::memory::Ledger;
+use crate::memory::Tally;
 use crate::ports::Ports;
 use crate::run::{Event, HandOff, Leaves, OnDeath, RunOrder};
 use gpu_core::{
@@ -34,7 +34,7 @@ pub(crate) struct Course<'a> {
     leaves: Leaves,
     ports: &'a Ports<'a>,
     grant: &'a mut Grant,
-    ledgers: &'a mut [Ledger],
+    tallies: &'a mut [Tally],
     held_back: Option<Box<dyn HeldBack>>,
     start: Duration,
     next_look: Duration,
@@ -53,7 +53,7 @@ impl<'a> Course<'a> {
         leaves: Leaves,
         ports: &'a Ports<'a>,
         grant: &'a mut Grant,
-        ledgers: &'a mut [Ledger],
+        tallies: &'a mut [Tally],
         held_back: Option<Box<dyn HeldBack>>,
     ) -> Self {
         let start = ports.clock.monotonic();
@@ -62,7 +62,7 @@ impl<'a> Course<'a> {
             leaves,
             ports,
             grant,
-            ledgers,
+            tallies,
             held_back,
             start,
             next_look: start + EARLY_PACE,
@@ -145,8 +145,8 @@ impl<'a> Course<'a> {
         let Ports { backend, host, clock, .. } = *self.ports;
         let look = observe_users(backend, host, clock, Groups::NONE);
         let root = self.order.request.root;
-        for ledger in self.ledgers.iter_mut() {
-            ledger.note(&look, &root);
+        for tally in self.tallies.iter_mut() {
+            tally.note(&look, &root);
         }
         if let Some(why) = self.may_hand_off(&look, ran) {
             self.held_back = None;
@@ -157,7 +157,7 @@ impl<'a> Course<'a> {
     fn may_hand_off(&self, look: &Snapshot, ran: Duration) -> Option<HandOff> {
         let held_back = self.held_back.as_ref()?;
         let root = &self.order.request.root;
-        if self.ledgers.iter().all(|ledger| ledger.shows(look, root)) {
+        if self.tallies.iter().all(|tally| tally.shows(look, root)) {
             return Some(HandOff::Seen);
         }
         // It is to get the devices of its own lease, and would wait for itself.

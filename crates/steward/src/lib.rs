@@ -32,12 +32,12 @@ pub use gpu_claim::{HeldUp, Wait, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
 pub use inherited::{Convention, Inherited, Note, inherited};
 pub use isolated::{
-    Entry, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
+    EntryPoint, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
     serve_entry, supervise,
 };
 pub use kin::{descends, own_lease};
 pub use leftovers::{TakenOver, take_over};
-pub use listing::{LeaseUser, Leased, Listing, Queued, listing};
+pub use listing::{LeaseUser, Listed, Listing, Queued, listing};
 pub use offers::{Beside, offers};
 pub use ports::{Ports, Request};
 pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, isolate, run};

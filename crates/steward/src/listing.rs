@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// The leases, in the order in which they were asked for.
-    pub leases: Vec<Leased>,
+    pub leases: Vec<Listed>,
     /// Those who wait, the next first.
     pub queue: Vec<Queued>,
     /// What was seen of the machine.
@@ -24,7 +24,7 @@ pub struct Listing {
 
 /// A lease, and what it is used for.
 #[derive(Clone, Debug)]
-pub struct Leased {
+pub struct Listed {
     /// The lease.
     pub entry: Entry,
     /// The lease that it was taken out of.
@@ -80,10 +80,10 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
         kin::is_root_of(&info, entry).then(|| Box::new(info))
     };
     let mut used = users(&scene, &ledger.leases);
-    let mut leases: Vec<Leased> = ledger
+    let mut leases: Vec<Listed> = ledger
         .leases
         .iter()
-        .map(|entry| Leased {
+        .map(|entry| Listed {
             within: ledger.parent_of(entry).cloned(),
             devices: entry
                 .devices

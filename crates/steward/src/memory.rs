@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 /// A device of a job, with its memory before the job began.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct Tally {
     uuid: DeviceUuid,
     /// Nobody else has a lease on it.
     whole: bool,
@@ -20,12 +20,12 @@ pub(crate) struct Ledger {
     pub(crate) peak: Reading<Bytes>,
 }
 
-impl Ledger {
-    /// Opens the ledger of a device, by the last look before the job.
-    pub(crate) fn open(scene: &Scene, uuid: &DeviceUuid, whole: bool) -> Self {
+impl Tally {
+    /// Begins the tally of a device, by the last look before the job.
+    pub(crate) fn begin(scene: &Scene, uuid: &DeviceUuid, whole: bool) -> Self {
         let device = find(&scene.snapshot, uuid);
         let device = device.as_deref().map_err(|absent| *absent);
-        Ledger {
+        Tally {
             uuid: uuid.clone(),
             whole,
             used: device.and_then(DeviceState::memory_used),

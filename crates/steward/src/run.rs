@@ -5,7 +5,7 @@ use crate::course::Course;
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
 use crate::leftovers::{Cleaned, Reach, Tree};
-use crate::memory::Ledger;
+use crate::memory::Tally;
 use crate::ports::{Ports, Request};
 use gpu_allocator_policy::environment::Advice;
 use gpu_claim::Waiting;
@@ -221,9 +221,9 @@ fn carry_out(
     let bounds = advice.iter().flat_map(variables).collect();
     let mut job = start(order, &grant, bounds, launcher).map_err(NotRun::NotStarted)?;
     let started = ports.clock.monotonic();
-    let mut ledgers = ledgers(&grant);
+    let mut tallies = tallies(&grant);
     let held_back = grant.held_back.take().and_then(Result::ok);
-    let mut course = Course::new(order, leaves, ports, &mut grant, &mut ledgers, held_back);
+    let mut course = Course::new(order, leaves, ports, &mut grant, &mut tallies, held_back);
     let followed = course.follow(&mut *job, watch);
     let Course { limit_hit, abandoned, overstayed, .. } = course;
 
@@ -250,11 +250,11 @@ fn carry_out(
         }
     };
     let elapsed = ports.clock.monotonic().saturating_sub(started);
-    let memory_back = memory_back(&ledgers, ports, order, watch);
+    let memory_back = memory_back(&tallies, ports, order, watch);
     let held_for = ports.clock.monotonic().saturating_sub(granted);
-    let devices = grant.devices.iter().zip(&ledgers).map(|(device, ledger)| DeviceUse {
+    let devices = grant.devices.iter().zip(&tallies).map(|(device, tally)| DeviceUse {
         device: device.clone(),
-        peak: ledger.peak,
+        peak: tally.peak,
         held_for,
     });
     let devices = devices.collect();
@@ -296,15 +296,15 @@ fn start(
     job
 }
 
-fn ledgers(grant: &Grant) -> Vec<Ledger> {
+fn tallies(grant: &Grant) -> Vec<Tally> {
     let lease = &grant.entry;
     let whole = lease.claim.share == Share::Whole && grant.parent.is_none();
-    lease.devices.iter().map(|uuid| Ledger::open(&grant.scene, uuid, whole)).collect()
+    lease.devices.iter().map(|uuid| Tally::begin(&grant.scene, uuid, whole)).collect()
 }
 
 /// Looks until the memory of all devices is back, or patience ends.
 fn memory_back(
-    ledgers: &[Ledger],
+    tallies: &[Tally],
     ports: &Ports<'_>,
     order: &RunOrder,
     watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
@@ -312,7 +312,7 @@ fn memory_back(
     let start = ports.clock.monotonic();
     loop {
         let look = observe_users(ports.backend, ports.host, ports.clock, Groups::NONE);
-        let back = ledgers.iter().map(|ledger| ledger.is_back(&look, &order.request.root));
+        let back = tallies.iter().map(|tally| tally.is_back(&look, &order.request.root));
         // One device that is not back settles it; that another could not say comes second.
         let back: Vec<Reading<bool>> = back.collect();
         let absent = back.iter().find_map(|back| back.err());

@@ -139,7 +139,7 @@ fn an_entry_point_runs_only_when_it_is_asked_for() {
     let folder = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("result");
-    let entries: [(&str, gpu_steward::Entry); 2] =
+    let entries: [(&str, gpu_steward::EntryPoint); 2] =
         [("yes", |_| Ok(b"done".to_vec())), ("no", |_| Err("why not".into()))];
     let served = |words: &[&str]| {
         std::fs::write(&file, "").unwrap();

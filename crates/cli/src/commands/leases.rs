@@ -12,7 +12,7 @@ use crate::waiting::{asked, ordinal, owner};
 use crate::words;
 use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
 use gpu_host::FileLocks;
-use gpu_steward::{Leased, Listing, Ports, Queued, listing};
+use gpu_steward::{Listed, Listing, Ports, Queued, listing};
 
 /// The columns of the table, of which a narrow terminal leaves some to `--json`.
 const COLUMNS: [(&str, Align); 6] = [
@@ -59,7 +59,7 @@ fn to_release(screen: &mut Screen, listing: &Listing, locks: &FileLocks) -> Resu
     // Whom it cannot find is not told of here: this is advice.
     let keepers = Keepers::of(&leases, locks).unwrap_or_default();
     let mut is_first = true;
-    for (Leased { entry, devices, .. }, keepers) in listing.leases.iter().zip(keepers) {
+    for (Listed { entry, devices, .. }, keepers) in listing.leases.iter().zip(keepers) {
         if !matches!(keepers, Keepers::Holders(_)) {
             continue;
         }
@@ -121,7 +121,7 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing) -> Result<(), F
     Ok(())
 }
 
-fn row(leased: &Leased, now: Timestamp) -> [Line; 6] {
+fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
     let entry = &leased.entry;
     let known = leased.devices.iter().filter_map(|(_, id)| Some(id.as_ref()?.index));
     let mut indexes: Vec<u32> = known.collect();

@@ -5,7 +5,7 @@ use crate::claiming::{asked_memory, passed};
 use crate::waiting::owner;
 use gpu_core::{Bytes, DeviceId, DeviceState, Ending, Entry, Origin, Reading};
 use gpu_reaper::Outcome;
-use gpu_steward::{Decision, Grant, Leased, Listing, Preview, Queued, Refused, RunReport};
+use gpu_steward::{Decision, Grant, Listed, Listing, Preview, Queued, Refused, RunReport};
 use serde::Serialize;
 
 /// A lease that was granted.
@@ -275,7 +275,7 @@ struct Waiting {
 impl Leases {
     pub(crate) fn of(listing: &Listing) -> Self {
         let known = |reading: Reading<gpu_core::Bytes>| reading.ok().map(|bytes| bytes.0);
-        let lease = |leased: &Leased| Lease {
+        let lease = |leased: &Listed| Lease {
             entry: Named::of(&leased.entry, leased.root.is_some()),
             gpus: leased.devices.iter().filter_map(|(_, id)| id.as_ref()).map(Device::of).collect(),
             unseen_gpus: leased

@@ -5,7 +5,7 @@ use super::launcher::{Shared, Watched};
 use super::members::members;
 use super::signals::FREE;
 use super::terminal::Terminal;
-use super::tree::{Tree, children, place};
+use super::tree::{Places, children, place};
 use super::{moment, pause, program};
 use crate::fault;
 use gpu_core::{
@@ -169,9 +169,9 @@ impl LinuxJob {
     /// Tells whether nobody outside the tree is in a process group.
     fn is_of_tree(&self, group: Pid) -> bool {
         group == self.pid
-            || Tree::read(&self.shared.root).is_ok_and(|tree| {
-                let below = tree.below(std::process::id());
-                let mut in_it = tree.places().iter().filter(|place| is(place.group, group));
+            || Places::read(&self.shared.root).is_ok_and(|places| {
+                let below = places.below(std::process::id());
+                let mut in_it = places.all().iter().filter(|place| is(place.group, group));
                 in_it.all(|place| below.iter().any(|below| below.key == place.key))
             })
     }
@@ -180,7 +180,7 @@ impl LinuxJob {
     /// shell to make it go on.
     fn stop(&mut self, signal: i32) -> Result<()> {
         let Some(terminal) = &self.terminal else { return Ok(()) };
-        let tree = Tree::read(&self.shared.root).map_err(self.failed())?;
+        let places = Places::read(&self.shared.root).map_err(self.failed())?;
         let group = self.shared.group;
         let number = u32::try_from(group.as_raw_nonzero().get()).unwrap_or_default();
         let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
@@ -193,7 +193,7 @@ impl LinuxJob {
             return Ok(());
         }
         // While the front lives, the number of its group is nobody else's.
-        if tree.is_orphaned(number) || self.shared.front.is_gone().map_err(self.failed())? {
+        if places.is_orphaned(number) || self.shared.front.is_gone().map_err(self.failed())? {
             // Ctrl-Z does not stop an orphaned group; one that is stopped already is hung up.
             if wants_terminal && !std::mem::replace(&mut self.hung_up, true) {
                 self.send(SIGHUP);
@@ -278,8 +278,8 @@ impl Job for LinuxJob {
         let number = number.ok_or_else(|| Error::new(ErrorKind::Invalid, what()))?;
         let failed = |errno| fault::process(what(), errno);
         if self.ended.is_some() {
-            let tree = Tree::read(&self.shared.root).map_err(failed)?;
-            let mut in_it = tree.places().iter().filter(|place| is(place.group, self.pid));
+            let places = Places::read(&self.shared.root).map_err(failed)?;
+            let mut in_it = places.all().iter().filter(|place| is(place.group, self.pid));
             if in_it.all(|place| place.has_ended) {
                 return Err(Error::new(ProcessFault::Gone, what()));
             }

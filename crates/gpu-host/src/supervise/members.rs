@@ -1,6 +1,6 @@
 //! Who is of a job.
 
-use super::tree::{Tree, listed_below};
+use super::tree::{Places, listed_below};
 use crate::proc_dir::ProcRoot;
 use crate::process::{booted_at, read_known};
 use crate::users::Users;
@@ -21,11 +21,11 @@ pub(crate) fn members(
 ) -> Result<Vec<ProcessInfo>> {
     let failed = |errno| fault::file("look for what is left of the job", errno);
     let own = std::process::id();
-    let tree = Tree::settled(root, own).map_err(failed)?;
+    let places = Places::settled(root, own).map_err(failed)?;
     let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
     let booted_at = text.and_then(|text| booted_at(&text));
     let mut members = Vec::new();
-    let mut below: Vec<_> = tree.below(own).into_iter().cloned().collect();
+    let mut below: Vec<_> = places.below(own).into_iter().cloned().collect();
     let known: HashSet<_> = below.iter().map(|place| place.key).collect();
     below.extend(listed_below(root, own).into_iter().filter(|place| !known.contains(&place.key)));
     for place in below {

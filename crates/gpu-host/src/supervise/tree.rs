@@ -13,9 +13,9 @@ const READINGS: usize = 5;
 
 /// The places of all processes at one moment, as far as a moment can be caught.
 #[derive(Debug, Default)]
-pub(crate) struct Tree(Vec<Place>);
+pub(crate) struct Places(Vec<Place>);
 
-impl Tree {
+impl Places {
     /// Reads all processes once. One that ends meanwhile is left out.
     ///
     /// # Errors
@@ -23,7 +23,7 @@ impl Tree {
     pub(crate) fn read(root: &ProcRoot) -> Result<Self> {
         let pids = root.pids()?;
         let place = |pid| root.process(pid).and_then(|dir| read_place(&dir)).ok();
-        Ok(Tree(pids.into_iter().filter_map(place).collect()))
+        Ok(Places(pids.into_iter().filter_map(place).collect()))
     }
 
     /// Reads all processes until those below `pid` are the same twice: while one reading goes on,
@@ -32,28 +32,28 @@ impl Tree {
     /// # Errors
     /// When the list cannot be read.
     pub(crate) fn settled(root: &ProcRoot, pid: u32) -> Result<Self> {
-        let mut tree = Tree::read(root)?;
+        let mut places = Places::read(root)?;
         for _ in 1..READINGS {
-            let again = Tree::read(root)?;
-            let keys = |tree: &Tree| -> HashSet<_> {
-                tree.below(pid).into_iter().map(|place| place.key).collect()
+            let again = Places::read(root)?;
+            let keys = |places: &Places| -> HashSet<_> {
+                places.below(pid).into_iter().map(|place| place.key).collect()
             };
-            let same = keys(&tree) == keys(&again);
-            tree = again;
+            let same = keys(&places) == keys(&again);
+            places = again;
             if same {
                 break;
             }
         }
-        Ok(tree)
+        Ok(places)
     }
 
     /// Returns all processes.
-    pub(crate) fn places(&self) -> &[Place] {
+    pub(crate) fn all(&self) -> &[Place] {
         &self.0
     }
 
     /// Returns all processes, for themselves.
-    pub(crate) fn into_places(self) -> impl Iterator<Item = Place> {
+    pub(crate) fn into_all(self) -> impl Iterator<Item = Place> {
         self.0.into_iter()
     }
 
@@ -109,7 +109,7 @@ pub(crate) fn children(root: &ProcRoot, own: &Place) -> Result<Vec<Place>> {
                 children.extend(pids.filter_map(|pid| place(root, pid).ok()));
             }
             Err(Errno::NOENT) => {
-                let below = Tree::read(root)?.into_places();
+                let below = Places::read(root)?.into_all();
                 return Ok(below.filter(|place| place.parent == own.key.pid.0).collect());
             }
             Err(errno) => return Err(errno),
@@ -153,15 +153,15 @@ mod tests {
         Place { key, parent, group, session, has_ended: false }
     }
 
-    fn below(tree: &Tree, pid: u32) -> Vec<u32> {
-        let mut pids: Vec<_> = tree.below(pid).iter().map(|place| place.key.pid.0).collect();
+    fn below(places: &Places, pid: u32) -> Vec<u32> {
+        let mut pids: Vec<_> = places.below(pid).iter().map(|place| place.key.pid.0).collect();
         pids.sort_unstable();
         pids
     }
 
     #[test]
     fn all_generations_are_below_and_circles_end() {
-        let tree = Tree(vec![
+        let places = Places(vec![
             at([1, 0, 1, 1]),
             at([20, 10, 20, 1]),
             at([10, 1, 10, 1]),
@@ -169,10 +169,10 @@ mod tests {
             at([30, 31, 30, 30]),
             at([31, 30, 30, 30]),
         ]);
-        assert_eq!(below(&tree, 10), [5, 20]);
-        assert_eq!(below(&tree, 5), [0; 0]);
-        assert_eq!(below(&tree, 30), [30, 31]);
-        assert_eq!(below(&tree, 1), [5, 10, 20]);
+        assert_eq!(below(&places, 10), [5, 20]);
+        assert_eq!(below(&places, 5), [0; 0]);
+        assert_eq!(below(&places, 30), [30, 31]);
+        assert_eq!(below(&places, 1), [5, 10, 20]);
     }
 
     #[test]
@@ -180,11 +180,11 @@ mod tests {
         // A shell, a front in its job, a supervisor in the same, and their job.
         let shell = [at([1, 0, 1, 1]), at([10, 1, 10, 10])];
         let jobs = [at([20, 10, 20, 10]), at([21, 20, 20, 10]), at([30, 21, 30, 10])];
-        let tree = Tree(shell.into_iter().chain(jobs).collect());
-        assert!(!tree.is_orphaned(20) && !tree.is_orphaned(30));
-        assert!(tree.is_orphaned(10), "its parent is of another session");
+        let places = Places(shell.into_iter().chain(jobs).collect());
+        assert!(!places.is_orphaned(20) && !places.is_orphaned(30));
+        assert!(places.is_orphaned(10), "its parent is of another session");
         // The front is gone, and its child belongs to the first process.
-        let tree = Tree(vec![at([1, 0, 1, 1]), at([21, 1, 20, 10]), at([30, 21, 30, 10])]);
-        assert!(tree.is_orphaned(20) && !tree.is_orphaned(30));
+        let places = Places(vec![at([1, 0, 1, 1]), at([21, 1, 20, 10]), at([30, 21, 30, 10])]);
+        assert!(places.is_orphaned(20) && !places.is_orphaned(30));
     }
 }

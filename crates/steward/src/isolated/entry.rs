@@ -14,7 +14,7 @@ pub(super) const FAILURE: u8 = 1;
 pub(super) const PANIC: u8 = 2;
 
 /// An entry point: from its input to its result, or to why there is none.
-pub type Entry = fn(&mut dyn Read) -> Result<Vec<u8>, String>;
+pub type EntryPoint = fn(&mut dyn Read) -> Result<Vec<u8>, String>;
 
 /// Runs the entry point that the calling program was started for, and returns the code to end
 /// with; `None` when it was started for something else, and is to go on.
@@ -25,7 +25,7 @@ pub fn serve_entry(
     arguments: impl IntoIterator<Item = OsString>,
     result: Option<OsString>,
     input: &mut dyn Read,
-    entries: &[(&str, Entry)],
+    entries: &[(&str, EntryPoint)],
 ) -> Option<i32> {
     let mut arguments = arguments.into_iter();
     if arguments.next()? != ENTRY {

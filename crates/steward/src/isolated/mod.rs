@@ -10,7 +10,7 @@ mod entry;
 mod report;
 mod supervisor;
 
-pub use entry::{Entry, serve_entry};
+pub use entry::{EntryPoint, serve_entry};
 pub use report::{IsolatedError, IsolatedReport, IsolatedUse};
 pub use supervisor::supervise;
 
