@@ -39,6 +39,16 @@ pub(super) struct Passage<'a> {
 }
 
 impl<'a> Passage<'a> {
+    /// Returns the passage of the mark at a place, between the marks before and behind it.
+    fn of(flat: &'a Flat, before: usize, at: usize, end: usize) -> Self {
+        let text = flat.text();
+        Passage {
+            text: &text[bounded(text, at..end.min(at.saturating_add(MAX_PASSAGE)))],
+            before: &text[bounded(text, before.max(at.saturating_sub(MAX_BEFORE))..at)],
+            line: flat.line(at),
+        }
+    }
+
     /// Returns what follows a phrase.
     pub(super) fn after(&self, phrase: &str) -> Option<&'a str> {
         self.text.split_once(phrase).map(|(_, rest)| rest)
@@ -78,38 +88,55 @@ impl Reader {
 
 /// Reads a flattened log.
 pub(super) fn read(flat: &Flat) -> Report {
-    let text = flat.text();
-    let (marks, bare_marks) = marks(text);
-    let passage = |at: usize, start: usize, end: usize| Passage {
-        text: &text[bounded(text, at..end.min(at.saturating_add(MAX_PASSAGE)))],
-        before: &text[bounded(text, start.max(at.saturating_sub(MAX_BEFORE))..at)],
-        line: flat.line(at),
-    };
+    let (marks, bare_marks) = marks(flat.text());
     let mut reader = Reader::default();
+    let with_figures = read_marks(&mut reader, flat, &marks);
+    read_bare_marks(&mut reader, flat, bare_marks, &with_figures);
+    if let Some(complaint) = reader.complaint.take().filter(|_| reader.events.is_empty()) {
+        reader.add(complaint);
+    }
+    reader.events.sort_by_key(|event| event.line);
+    merge_repeats(&mut reader.events);
+    Report { events: reader.events, is_cut: reader.is_cut }
+}
+
+/// Reads the messages with figures, and returns their places.
+fn read_marks(reader: &mut Reader, flat: &Flat, marks: &Marks<Mark>) -> Vec<usize> {
     let mut with_figures = Vec::new();
     for (index, (at, mark)) in marks.iter().enumerate() {
         if reader.is_full {
             break;
         }
-        let end = marks.get(index + 1).map_or(text.len(), |(next, _)| *next);
-        let start = index.checked_sub(1).map_or(0, |before| marks[before].0);
-        let passage = passage(*at, start, end);
+        let before = index.checked_sub(1).map_or(0, |before| marks[before].0);
+        let end = marks.get(index + 1).map_or(flat.text().len(), |(next, _)| *next);
+        let passage = Passage::of(flat, before, *at, end);
         let found = match mark {
-            Mark::Torch => torch::read(&mut reader, passage),
-            Mark::HostTorch => torch::read_host(&mut reader, passage),
-            Mark::DriverPoolTorch => torch::read_driver_pool(&mut reader, passage),
-            Mark::Bfc(mark) => bfc::read(&mut reader, *mark, passage),
-            Mark::Xla(mark) => xla::read(&mut reader, *mark, passage),
-            Mark::Plain(mark) => plain::read(&mut reader, *mark, passage),
-            Mark::Brief(mark) => brief::read(&mut reader, *mark, passage),
+            Mark::Torch => torch::read(reader, passage),
+            Mark::HostTorch => torch::read_host(reader, passage),
+            Mark::DriverPoolTorch => torch::read_driver_pool(reader, passage),
+            Mark::Bfc(mark) => bfc::read(reader, *mark, passage),
+            Mark::Xla(mark) => xla::read(reader, *mark, passage),
+            Mark::Plain(mark) => plain::read(reader, *mark, passage),
+            Mark::Brief(mark) => brief::read(reader, *mark, passage),
         };
         if found {
             with_figures.push(*at);
         }
     }
+    with_figures
+}
+
+/// Reads the messages without figures that are not part of one with figures.
+fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_figures: &[usize]) {
+    let text = flat.text();
+    let is_part = |at: usize| {
+        let next = with_figures.partition_point(|known| *known < at);
+        let mut around = with_figures[next.saturating_sub(1)..].iter().take(2);
+        around.any(|known| known.abs_diff(at) <= NEAR)
+    };
     // The last place that made an event: a library's code and its words are one message.
     let mut told: Option<usize> = None;
-    for (at, what) in bare_marks {
+    for (at, what) in marks {
         if reader.is_full {
             break;
         }
@@ -117,21 +144,13 @@ pub(super) fn read(flat: &Flat) -> Report {
         if is_same || plain::is_source(&text[flat.line_start(at)..at], &text[at..]) {
             continue;
         }
-        let next = with_figures.partition_point(|known| *known < at);
-        let is_near =
-            |index: usize| with_figures.get(index).is_some_and(|n| n.abs_diff(at) <= NEAR);
-        let is_part = is_near(next) || next.checked_sub(1).is_some_and(is_near);
-        if !is_part && let Some(event) = plain::bare(what, passage(at, 0, text.len())) {
+        if !is_part(at)
+            && let Some(event) = plain::bare(what, Passage::of(flat, 0, at, text.len()))
+        {
             reader.add(event);
             told = Some(at);
         }
     }
-    if let Some(complaint) = reader.complaint.take().filter(|_| reader.events.is_empty()) {
-        reader.add(complaint);
-    }
-    reader.events.sort_by_key(|event| event.line);
-    merge_repeats(&mut reader.events);
-    Report { events: reader.events, is_cut: reader.is_cut }
 }
 
 /// Tells whether two places of messages without figures are of one message: on one line and near,

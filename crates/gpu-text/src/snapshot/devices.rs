@@ -147,14 +147,7 @@ impl Devices {
         // A list with a process of an unknown device says of no device that nothing else is there.
         let complete = placed.iter().all(Option::is_some);
         for (at, device) in self.list.iter_mut().enumerate() {
-            let covers = match &list.devices {
-                Some(devices) => device.gpu.index.is_some_and(|index| devices.contains(&index)),
-                None => {
-                    let mut gpus = document.gpus.iter();
-                    gpus.len() == 0 || gpus.any(|gpu| same(&device.gpu, gpu) == Some(true))
-                }
-            };
-            if placed.contains(&Some(at)) || (complete && covers) {
+            if placed.contains(&Some(at)) || (complete && device.is_covered(&list, document)) {
                 let known = device.processes.get_or_insert_default();
                 if list.is_full {
                     known.clear();
@@ -188,6 +181,17 @@ impl Devices {
 }
 
 impl Device {
+    /// Tells whether a list of processes speaks of the device.
+    fn is_covered(&self, list: &listed::List, document: &Document) -> bool {
+        match &list.devices {
+            Some(devices) => self.gpu.index.is_some_and(|index| devices.contains(&index)),
+            None => {
+                let mut gpus = document.gpus.iter();
+                gpus.len() == 0 || gpus.any(|gpu| same(&self.gpu, gpu) == Some(true))
+            }
+        }
+    }
+
     fn into_state(self) -> DeviceState {
         let gpu = self.gpu;
         let absent = Absent::NotRecorded;
