@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use gpu_core::{
-    DeviceId, DeviceState, Fault, OperationMode, Pid, ProcessInfo, Reading, Snapshot, Timestamp,
+    AddressingMode, DeviceId, DeviceState, FabricState, Fault, OperationMode, Pid, ProcessInfo,
+    Reading, Snapshot, Timestamp,
 };
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use std::borrow::Cow;
@@ -41,6 +42,25 @@ pub(crate) fn short(kind: FindingKind) -> &'static str {
         | FindingKind::ForeignNamespace
         | FindingKind::DeviceFault
         | FindingKind::BlockedReset => "",
+    }
+}
+
+/// How a device reaches memory allocated on the host, in nvidia-smi's words.
+pub(crate) fn addressing_mode(mode: AddressingMode) -> &'static str {
+    match mode {
+        AddressingMode::None => "None",
+        AddressingMode::Hmm => "HMM",
+        AddressingMode::Ats => "ATS",
+    }
+}
+
+/// How far a device is registered with its fabric, in nvidia-smi's words.
+pub(crate) fn fabric_state(state: FabricState) -> &'static str {
+    match state {
+        FabricState::None => "N/A",
+        FabricState::NotStarted => "Not Started",
+        FabricState::InProgress => "In Progress",
+        FabricState::Completed => "Completed",
     }
 }
 

@@ -41,9 +41,11 @@ pub use absent::{Absent, Reading};
 pub use backend::GpuBackend;
 pub use clock::{Clock, Timestamp};
 pub use details::{
-    AccountedProcess, Accounting, Activity, Clocks, ComputeMode, DeviceDetails, DeviceEvent,
-    DeviceEventKind, Engines, Group, Groups, Inforom, MemoryHealth, Modes, NvLink, OperationMode,
-    OperationModes, Pcie, PcieThroughput, Power, PowerReadings, Product, Thermal, ThrottleReasons,
+    AccountedProcess, Accounting, Activity, AddressingMode, ApplicationClocks, Clocks, ComputeMode,
+    DeviceDetails, DeviceEvent, DeviceEventKind, Engines, ErrorsByPlace, Fabric, FabricState,
+    Group, Groups, GspFirmware, Inforom, MemoryErrors, MemoryHealth, Modes, NvLink, OperationMode,
+    OperationModes, Pcie, PcieThroughput, Power, PowerReadings, Product, ProtectedMemory,
+    ResetStatus, Thermal, ThrottleReasons, VirtualGpus,
 };
 pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,

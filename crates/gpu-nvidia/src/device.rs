@@ -2,10 +2,11 @@
 
 use crate::call::{Answer, Caller};
 use crate::code::Code;
-use crate::functions::{Function, Get, GetTwo, List, Pick, PickTwo, Text};
+use crate::functions::{Function, Get, GetTwo, List, Pick, PickText, PickThree, PickTwo, Text};
 use nvml_wrapper_sys::bindings::{
-    nvmlAccountingStats_t, nvmlBAR1Memory_t, nvmlDevice_t, nvmlEventData_t, nvmlFieldValue_t,
-    nvmlMemory_t, nvmlMemory_v2_t, nvmlPciInfo_t, nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t,
+    nvmlAccountingStats_t, nvmlBAR1Memory_t, nvmlDevice_t, nvmlDeviceAddressingMode_t,
+    nvmlEventData_t, nvmlFieldValue_t, nvmlGpuFabricInfo_t, nvmlMarginTemperature_t, nvmlMemory_t,
+    nvmlMemory_v2_t, nvmlPciInfo_t, nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t,
     nvmlProcessUtilizationSample_t, nvmlUtilization_t,
 };
 use std::ffi::{c_int, c_uint, c_ulonglong};
@@ -36,7 +37,8 @@ macro_rules! data {
 
 data! {
     c_int c_uint c_ulonglong nvmlDevice_t nvmlAccountingStats_t nvmlBAR1Memory_t
-    nvmlEventData_t nvmlFieldValue_t nvmlMemory_t nvmlMemory_v2_t nvmlPciInfo_t
+    nvmlDeviceAddressingMode_t nvmlEventData_t nvmlFieldValue_t nvmlGpuFabricInfo_t
+    nvmlMarginTemperature_t nvmlMemory_t nvmlMemory_v2_t nvmlPciInfo_t
     nvmlProcessInfo_v1_t nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t nvmlUtilization_t
 }
 
@@ -110,12 +112,38 @@ impl Device<'_> {
         Ok(value)
     }
 
+    /// Asks for one of several things that three numbers name.
+    pub(crate) fn pick_three<T: Data>(
+        &self,
+        function: &Function<PickThree<T>>,
+        (first, second, third): (u32, u32, u32),
+    ) -> Answer<T> {
+        let mut value = T::zeroed();
+        // SAFETY: as in `pick`.
+        self.call(function, |f, device| unsafe { f(device, first, second, third, &mut value) })?;
+        Ok(value)
+    }
+
     /// Asks for a text of at most `N` bytes, its end included.
     pub(crate) fn text<const N: usize>(&self, function: &Function<Text>) -> Answer<String> {
         let mut buffer = [0u8; N];
         // SAFETY: the buffer has the length that is told.
         self.call(function, |f, device| unsafe {
             f(device, buffer.as_mut_ptr().cast(), N as c_uint)
+        })?;
+        Ok(text_in(&buffer))
+    }
+
+    /// Asks for one of several texts of at most `N` bytes, the end included.
+    pub(crate) fn pick_text<const N: usize>(
+        &self,
+        function: &Function<PickText>,
+        which: u32,
+    ) -> Answer<String> {
+        let mut buffer = [0u8; N];
+        // SAFETY: as in `text`; a number that the function does not know is an error of its own.
+        self.call(function, |f, device| unsafe {
+            f(device, which, buffer.as_mut_ptr().cast(), N as c_uint)
         })?;
         Ok(text_in(&buffer))
     }

@@ -6,8 +6,9 @@
 
 use libloading::Library;
 use nvml_wrapper_sys::bindings::{
-    nvmlAccountingStats_t, nvmlBAR1Memory_t, nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t,
-    nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlPciInfo_t, nvmlProcessInfo_v1_t,
+    nvmlAccountingStats_t, nvmlBAR1Memory_t, nvmlDevice_t, nvmlDeviceAddressingMode_t,
+    nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t, nvmlGpuFabricInfo_t,
+    nvmlMarginTemperature_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlPciInfo_t, nvmlProcessInfo_v1_t,
     nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t, nvmlUtilization_t,
 };
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_ulonglong};
@@ -55,8 +56,14 @@ pub(crate) type GetTwo<T, U = T> = unsafe extern "C" fn(nvmlDevice_t, *mut T, *m
 pub(crate) type Pick<T> = unsafe extern "C" fn(nvmlDevice_t, c_uint, *mut T) -> c_uint;
 /// One that fills in one of several things of a device, chosen by two numbers.
 pub(crate) type PickTwo<T> = unsafe extern "C" fn(nvmlDevice_t, c_uint, c_uint, *mut T) -> c_uint;
+/// One that fills in one of several things of a device, chosen by three numbers.
+pub(crate) type PickThree<T> =
+    unsafe extern "C" fn(nvmlDevice_t, c_uint, c_uint, c_uint, *mut T) -> c_uint;
 /// One that fills in a text of a device.
 pub(crate) type Text = unsafe extern "C" fn(nvmlDevice_t, *mut c_char, c_uint) -> c_uint;
+/// One that fills in one of several texts of a device, chosen by a number.
+pub(crate) type PickText =
+    unsafe extern "C" fn(nvmlDevice_t, c_uint, *mut c_char, c_uint) -> c_uint;
 /// One that fills in a list: the room in it, which becomes its length, and the buffer.
 pub(crate) type List<T> = GetTwo<c_uint, T>;
 /// One that fills in what two devices are to each other.
@@ -66,6 +73,7 @@ pub(crate) type BetweenBy =
     unsafe extern "C" fn(nvmlDevice_t, nvmlDevice_t, c_uint, *mut c_uint) -> c_uint;
 
 type SystemText = unsafe extern "C" fn(*mut c_char, c_uint) -> c_uint;
+type TellOne = unsafe extern "C" fn(c_uint, *mut c_uint) -> c_uint;
 type ByIndex = unsafe extern "C" fn(c_uint, *mut nvmlDevice_t) -> c_uint;
 type GetThree = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut c_uint, *mut c_uint) -> c_uint;
 type GetFour = unsafe extern "C" fn(
@@ -165,8 +173,11 @@ functions! {
     nvmlDeviceGetDisplayMode: Get<c_uint>, "whether a display can be connected";
     nvmlDeviceGetEccMode: GetTwo<c_uint>, "for its ECC mode";
     nvmlDeviceGetAccountingMode: Get<c_uint>, "for its accounting mode";
+    nvmlDeviceGetAddressingMode: Get<nvmlDeviceAddressingMode_t>, "for its addressing mode";
 
     nvmlDeviceGetInforomImageVersion: Text, "for the version of its infoROM";
+    nvmlDeviceGetInforomVersion: PickText, "for the version of a part of its infoROM";
+    nvmlDeviceGetGspFirmwareMode: GetTwo<c_uint>, "whether it runs firmware of the driver";
     nvmlDeviceGetGpuOperationMode: GetTwo<c_uint>, "for its operation mode";
 
     nvmlDeviceGetEncoderUtilization: GetTwo<c_uint>, "for the use of its encoder";
@@ -176,10 +187,14 @@ functions! {
     nvmlDeviceGetPerformanceState: Get<c_uint>, "for its performance state";
     nvmlDeviceGetCurrentClocksEventReasons: Get<c_ulonglong>, "why its clocks are low";
     nvmlDeviceGetCurrentClocksThrottleReasons: Get<c_ulonglong>, "why its clocks are low";
+    nvmlDeviceGetSupportedClocksEventReasons: Get<c_ulonglong>, "which reasons for low clocks it tells";
+    nvmlDeviceGetSupportedClocksThrottleReasons: Get<c_ulonglong>, "which reasons for low clocks it tells";
     nvmlDeviceGetEncoderStats: GetThree, "for its encoder sessions";
 
     nvmlDeviceGetClockInfo: Pick<c_uint>, "for a clock";
     nvmlDeviceGetMaxClockInfo: Pick<c_uint>, "for the highest value of a clock";
+    nvmlDeviceGetApplicationsClock: Pick<c_uint>, "for a clock of applications";
+    nvmlDeviceGetDefaultApplicationsClock: Pick<c_uint>, "for a default clock of applications";
 
     nvmlDeviceGetPowerManagementMode: Get<c_uint>, "whether it keeps to a power limit";
     nvmlDeviceGetPowerManagementLimit: Get<c_uint>, "for its power limit";
@@ -190,10 +205,12 @@ functions! {
     nvmlDeviceGetFanSpeed: Get<c_uint>, "for its fan speed";
     nvmlDeviceGetFanSpeed_v2: Pick<c_uint>, "for its fan speed";
     nvmlDeviceGetTemperatureThreshold: Pick<c_uint>, "for a limit of its temperature";
+    nvmlDeviceGetMarginTemperature: Get<nvmlMarginTemperature_t>, "how far it is from being too hot";
     nvmlDeviceGetFieldValues: Fields, "for a value by its number";
 
     nvmlDeviceGetCurrPcieLinkGeneration: Get<c_uint>, "for the generation of its PCIe link";
     nvmlDeviceGetMaxPcieLinkGeneration: Get<c_uint>, "for the highest generation of its PCIe link";
+    nvmlDeviceGetGpuMaxPcieLinkGeneration: Get<c_uint>, "for the highest generation of its own PCIe";
     nvmlDeviceGetCurrPcieLinkWidth: Get<c_uint>, "for the width of its PCIe link";
     nvmlDeviceGetMaxPcieLinkWidth: Get<c_uint>, "for the highest width of its PCIe link";
     nvmlDeviceGetPcieReplayCounter: Get<c_uint>, "for the replays on its PCIe link";
@@ -201,10 +218,16 @@ functions! {
     nvmlDeviceGetBAR1MemoryInfo: Get<nvmlBAR1Memory_t>, "for its BAR1 memory";
 
     nvmlDeviceGetTotalEccErrors: PickTwo<c_ulonglong>, "for its memory errors";
+    nvmlDeviceGetMemoryErrorCounter: PickThree<c_ulonglong>, "for its memory errors at a place";
     nvmlDeviceGetRetiredPages: Pages, "for its retired pages";
     nvmlDeviceGetRetiredPagesPendingStatus: Get<c_uint>, "whether pages wait to be retired";
     nvmlDeviceGetRemappedRows: GetFour, "for its remapped rows";
 
+    nvmlGetVgpuDriverCapabilities: TellOne, "which virtual GPUs it can make";
+    nvmlDeviceGetVgpuCapabilities: Pick<c_uint>, "which virtual GPUs it can be";
+    nvmlDeviceGetConfComputeProtectedMemoryUsage: Get<nvmlMemory_t>, "for its protected memory";
+
+    nvmlDeviceGetGpuFabricInfo: Get<nvmlGpuFabricInfo_t>, "for its place in a fabric";
     nvmlDeviceGetNvLinkState: Pick<c_uint>, "for the state of an NVLink";
     nvmlDeviceGetNvLinkVersion: Pick<c_uint>, "for the version of an NVLink";
     nvmlDeviceGetNvLinkRemotePciInfo_v2: Pick<nvmlPciInfo_t>, "for the remote end of an NVLink";

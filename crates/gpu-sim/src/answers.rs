@@ -5,7 +5,7 @@
 
 use crate::machine::{Device, Holding, Machine};
 use gpu_core::Absent::{self, NotRecorded, NotSupported};
-use gpu_core::{MemoryInfo, Reading};
+use gpu_core::{MemoryInfo, Reading, ThrottleReasons};
 
 impl Machine {
     /// Lets the driver of this machine, its devices and its lists answer as a driver does.
@@ -47,17 +47,24 @@ impl Device {
         details.product.get_or_insert_default();
         details.modes.get_or_insert_default();
         details.inforom.get_or_insert_default();
+        details.gsp_firmware.get_or_insert_default();
+        details.virtual_gpus.get_or_insert_default();
+        details.reset_status.get_or_insert_default();
         details.operation_modes.get_or_insert_default();
         details.activity.get_or_insert_default();
         details.engines.get_or_insert_default();
         details.clocks.get_or_insert_default();
+        details.application_clocks.get_or_insert_default();
         details.power.get_or_insert_default();
         details.power_readings.get_or_insert_default();
         details.thermal.get_or_insert_default();
         details.pcie.get_or_insert_default();
         details.pcie_throughput.get_or_insert_default();
+        details.protected_memory.get_or_insert_default();
         details.memory_health.get_or_insert_default();
+        details.memory_errors.get_or_insert_default();
         details.nvlinks.get_or_insert_default();
+        details.fabric.get_or_insert_default();
         details.accounting.get_or_insert_default();
         details.restate(NotRecorded, NotSupported);
         if let Some(modes) = &mut details.modes {
@@ -67,6 +74,11 @@ impl Device {
         }
         if let Some(modes) = &mut details.operation_modes {
             modes.pending = modes.pending.or(modes.current);
+        }
+        if let Some(activity) = &mut details.activity {
+            // A driver that tells reasons knows them all.
+            let all = activity.throttle.map(|_| ThrottleReasons::all_named());
+            activity.throttle_supported = activity.throttle_supported.or(all);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! public `nvml.h` declares them.
 
 use crate::pointer::Handle;
-use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_ushort};
+use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong, c_ushort};
 
 /// A struct whose first field tells its size and version (`NVML_STRUCT_VERSION`).
 pub(crate) trait Versioned: Copy {
@@ -87,6 +87,15 @@ structs! {
         field_id: c_uint, scope_id: c_uint, timestamp: c_longlong, latency_usec: c_longlong,
         value_type: c_uint, nvml_return: c_uint, value: Value,
     }
+
+    /// `nvmlGpuFabricInfo_t`
+    FabricInfo { cluster_uuid: [c_uchar; 16], status: c_uint, clique_id: c_uint, state: c_uchar }
+
+    /// `nvmlDeviceAddressingMode_v1_t`
+    AddressingMode1 version 1 { version: c_uint, value: c_uint }
+
+    /// `nvmlMarginTemperature_v1_t`
+    MarginTemperature1 version 1 { version: c_uint, margin: c_int }
 
     /// `nvmlTemperature_v1_t`
     Temperature1 version 1 { version: c_uint, sensor_type: c_uint, temperature: c_int }

@@ -114,6 +114,20 @@ fn structs_are_laid_out_as_in_c() {
         }
     );
     same!(
+        FabricInfo,
+        nvmlGpuFabricInfo_t {
+            cluster_uuid: clusterUuid,
+            status: status,
+            clique_id: cliqueId,
+            state: state,
+        }
+    );
+    same!(AddressingMode1, nvmlDeviceAddressingMode_t { version: version, value: value });
+    same!(
+        MarginTemperature1,
+        nvmlMarginTemperature_t { version: version, margin: marginTemperature }
+    );
+    same!(
         Temperature1,
         nvmlTemperature_t { version: version, sensor_type: sensorType, temperature: temperature }
     );
@@ -202,6 +216,8 @@ fn numbers_of_fields_and_events_are_those_of_the_header() {
         (id::POWER_DEFAULT_LIMIT, f::NVML_FI_DEV_POWER_DEFAULT_LIMIT),
         (id::POWER_CURRENT_LIMIT, f::NVML_FI_DEV_POWER_CURRENT_LIMIT),
         (id::POWER_REQUESTED_LIMIT, f::NVML_FI_DEV_POWER_REQUESTED_LIMIT),
+        (id::RESET_STATUS, f::NVML_FI_DEV_RESET_STATUS),
+        (id::DRAIN_AND_RESET_STATUS, f::NVML_FI_DEV_DRAIN_AND_RESET_STATUS),
         (id::END, f::NVML_FI_MAX),
     ];
     for (ours, theirs) in fields {

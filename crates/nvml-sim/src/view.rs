@@ -4,10 +4,11 @@
 use crate::code::{Answer, Code};
 use crate::pointer::Handle;
 use gpu_core::{
-    Accounting, Activity, Clocks, DeviceProcess, DeviceSample, DeviceState, Driver, Engines, Fault,
-    GpuBackend, Groups, Inforom, MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink,
-    OperationModes, Pcie, PcieThroughput, Power, PowerReadings, Product, Reading, Result, Thermal,
-    Topology,
+    Accounting, Activity, ApplicationClocks, Clocks, DeviceProcess, DeviceSample, DeviceState,
+    Driver, Engines, Fabric, Fault, GpuBackend, Groups, GspFirmware, Inforom, MemoryErrors,
+    MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink, OperationModes, Pcie, PcieThroughput,
+    Power, PowerReadings, Product, ProtectedMemory, Reading, ResetStatus, Result, Thermal,
+    Topology, VirtualGpus,
 };
 use gpu_sim::Simulation;
 
@@ -105,17 +106,24 @@ impl<'a> Subject<'a> {
         product: Product,
         modes: Modes,
         inforom: Inforom,
+        gsp_firmware: GspFirmware,
+        virtual_gpus: VirtualGpus,
+        reset_status: ResetStatus,
         operation_modes: OperationModes,
         activity: Activity,
         engines: Engines,
         clocks: Clocks,
+        application_clocks: ApplicationClocks,
         power: Power,
         power_readings: PowerReadings,
         thermal: Thermal,
         pcie: Pcie,
         pcie_throughput: PcieThroughput,
+        protected_memory: ProtectedMemory,
         memory_health: MemoryHealth,
+        memory_errors: Box<MemoryErrors>,
         nvlinks: Vec<NvLink>,
+        fabric: Fabric,
         accounting: Accounting,
     }
 

@@ -1,8 +1,10 @@
 //! What the device is and how it is set up.
 
-use super::{Entry, enabled, group, group_of, known, value};
+use super::{Entry, enabled, group, group_of, known, value, yes};
 use crate::words;
-use gpu_core::{DeviceState, Inforom, Modes, OperationModes, Product};
+use gpu_core::{
+    DeviceState, GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus, VirtualGpus,
+};
 
 /// Returns the entries from the name of the product on.
 pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
@@ -12,6 +14,10 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let inforom = group_of(device, |details| details.inforom.as_ref(), Inforom::absent);
     let operation =
         group_of(device, |details| details.operation_modes.as_ref(), OperationModes::absent);
+    let firmware = group_of(device, |details| details.gsp_firmware.as_ref(), GspFirmware::absent);
+    let guests = group_of(device, |details| details.virtual_gpus.as_ref(), VirtualGpus::absent);
+    let reset = group_of(device, |details| details.reset_status.as_ref(), ResetStatus::absent);
+    let can = |number| if number != 0 { "Supported" } else { "Not Supported" };
     let buffer = match &device.details {
         Ok(details) => details.accounting.as_ref().ok_or(gpu_core::Absent::NotRecorded),
         Err(fault) => Err(fault.kind.absent()),
@@ -26,6 +32,7 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         value("Display Mode", enabled(modes.display_attached)),
         value("Display Active", enabled(info.display_active)),
         value("Persistence Mode", enabled(info.persistence)),
+        value("Addressing Mode", modes.addressing.map(words::addressing_mode)),
         group(
             "MIG Mode",
             [
@@ -41,12 +48,43 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         value("Minor Number", info.id.minor),
         value("VBIOS Version", product.vbios),
         value("Board Part Number", product.part_number),
-        group("Inforom Version", [value("Image Version", inforom.image)]),
+        group(
+            "Inforom Version",
+            [
+                value("Image Version", inforom.image),
+                value("OEM Object", inforom.oem),
+                value("ECC Object", inforom.ecc),
+                value("Power Management Object", inforom.power),
+            ],
+        ),
         group(
             "GPU Operation Mode",
             [
                 value("Current", operation.current.map(words::operation_mode)),
                 value("Pending", operation.pending.map(words::operation_mode)),
+            ],
+        ),
+        group(
+            "GSP Firmware Mode",
+            [
+                value("Current", enabled(firmware.enabled)),
+                value("Default", enabled(firmware.enabled_by_default)),
+            ],
+        ),
+        group(
+            "vGPU Capability",
+            [
+                value("Heterogeneous Multi-vGPU", guests.heterogeneous.map(can)),
+                value("Fractional Multi-vGPU", guests.fractional.map(can)),
+                value("Time-Slice Profiles", guests.timeslice_profiles.map(can)),
+                value("Time-Slice Sizes", guests.timeslice_sizes.map(can)),
+            ],
+        ),
+        group(
+            "GPU Reset Status",
+            [
+                value("Reset Required", yes(reset.required)),
+                value("Drain and Reset Recommended", yes(reset.drain_recommended)),
             ],
         ),
         value("Memory Bus Width", super::unit(product.memory_bus_width, "bit")),

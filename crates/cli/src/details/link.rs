@@ -1,9 +1,10 @@
-//! The PCI Express link and the NVLinks.
+//! The PCI Express link, the NVLinks and the fabric of their switches.
 
 use super::{Entry, group, group_of, known, unit, value};
-use gpu_core::{Absent, DeviceState, NvLink, Pcie, PcieThroughput};
+use crate::words;
+use gpu_core::{Absent, DeviceState, Fabric, NvLink, Pcie, PcieThroughput};
 
-/// Returns the groups `PCI` and `NVLink`.
+/// Returns the groups `PCI`, `NVLink` and `Fabric`.
 pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let bus = device.id().bus;
     let pcie = group_of(device, |details| details.pcie.as_ref(), Pcie::absent);
@@ -24,7 +25,11 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
                 [
                     group(
                         "PCIe Generation",
-                        [value("Max", pcie.generation_max), value("Current", pcie.generation)],
+                        [
+                            value("Max", pcie.generation_max),
+                            value("Current", pcie.generation),
+                            value("Device Max", pcie.device_generation_max),
+                        ],
                     ),
                     group(
                         "Link Width",
@@ -40,7 +45,22 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
             value("Rx Throughput", unit(flow.received, "KB/s")),
         ],
     );
-    vec![pci, nvlinks(device)]
+    vec![pci, nvlinks(device), fabric(device)]
+}
+
+fn fabric(device: &DeviceState) -> Entry {
+    let fabric = group_of(device, |details| details.fabric.as_ref(), Fabric::absent);
+    let said = |code| match code {
+        0 => "Success".to_owned(),
+        code => format!("NVML's code {code}"),
+    };
+    group(
+        "Fabric",
+        [
+            value("State", fabric.state.map(words::fabric_state)),
+            value("Status", fabric.status.map(said)),
+        ],
+    )
 }
 
 fn nvlinks(device: &DeviceState) -> Entry {

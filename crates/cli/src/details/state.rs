@@ -2,8 +2,9 @@
 
 use super::{Entry, enabled, group, group_of, mib, unit, value, watts, yes};
 use gpu_core::{
-    Activity, Clocks, ComputeMode, DeviceSample, DeviceState, Engines, MemoryHealth, MemoryInfo,
-    Modes, Pcie, Power, PowerReadings, Reading, Thermal, ThrottleReasons,
+    Activity, ApplicationClocks, Clocks, ComputeMode, DeviceSample, DeviceState, Engines,
+    ErrorsByPlace, MemoryErrors, MemoryHealth, MemoryInfo, Modes, Pcie, Power, PowerReadings,
+    ProtectedMemory, Reading, Thermal, ThrottleReasons,
 };
 
 /// Returns the groups from the fan to the clocks.
@@ -15,6 +16,8 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let thermal = group_of(device, |details| details.thermal.as_ref(), Thermal::absent);
     let modes = group_of(device, |details| details.modes.as_ref(), Modes::absent);
     let pcie = group_of(device, |details| details.pcie.as_ref(), Pcie::absent);
+    let protected =
+        group_of(device, |details| details.protected_memory.as_ref(), ProtectedMemory::absent);
     let state = activity.performance_state;
     vec![
         value("Fan Speed", unit(thermal.fan_speed, "%")),
@@ -24,6 +27,17 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         group(
             "BAR1 Memory Usage",
             [value("Total", mib(pcie.bar1_total)), value("Used", mib(pcie.bar1_used))],
+        ),
+        group(
+            "Conf Compute Protected Memory Usage",
+            [
+                value("Total", mib(protected.total)),
+                value("Used", mib(protected.used)),
+                value(
+                    "Free",
+                    mib(protected.total.and_then(|all| Ok(all.saturating_sub(protected.used?)))),
+                ),
+            ],
         ),
         value("Compute Mode", modes.compute_mode.map(compute_mode)),
         group(
@@ -105,8 +119,29 @@ fn compute_mode(mode: ComputeMode) -> &'static str {
     }
 }
 
+/// Errors in all, and below the places where they were found.
+fn errors(name: &str, total: Reading<u64>, places: &ErrorsByPlace) -> Entry {
+    let by_place = [
+        ("Device Memory", places.device_memory),
+        ("Register File", places.register_file),
+        ("L1 Cache", places.l1_cache),
+        ("L2 Cache", places.l2_cache),
+        ("Texture Memory", places.texture_memory),
+        ("CBU", places.cbu),
+        ("SRAM", places.sram),
+    ];
+    // Most devices tell no place, and then the total is all there is to say.
+    if by_place.iter().all(|(_, count)| count.is_err()) {
+        return value(name, total);
+    }
+    let by_place = by_place.map(|(place, count)| value(place, count));
+    group(name, by_place.into_iter().chain([value("Total", total)]).collect::<Vec<_>>())
+}
+
 fn health(device: &DeviceState) -> [Entry; 3] {
     let health = group_of(device, |details| details.memory_health.as_ref(), MemoryHealth::absent);
+    let by_place =
+        group_of(device, |details| details.memory_errors.as_deref(), MemoryErrors::absent);
     [
         group(
             "ECC Errors",
@@ -114,15 +149,23 @@ fn health(device: &DeviceState) -> [Entry; 3] {
                 group(
                     "Volatile",
                     [
-                        value("Corrected", health.corrected),
-                        value("Uncorrected", health.uncorrected),
+                        errors("Corrected", health.corrected, &by_place.corrected),
+                        errors("Uncorrected", health.uncorrected, &by_place.uncorrected),
                     ],
                 ),
                 group(
                     "Aggregate",
                     [
-                        value("Corrected", health.corrected_lifetime),
-                        value("Uncorrected", health.uncorrected_lifetime),
+                        errors(
+                            "Corrected",
+                            health.corrected_lifetime,
+                            &by_place.corrected_lifetime,
+                        ),
+                        errors(
+                            "Uncorrected",
+                            health.uncorrected_lifetime,
+                            &by_place.uncorrected_lifetime,
+                        ),
                     ],
                 ),
             ],
@@ -158,6 +201,7 @@ fn heat_and_power(device: &DeviceState, sample: &DeviceSample, thermal: &Thermal
             "Temperature",
             [
                 value("GPU Current Temp", celsius(sample.temperature)),
+                value("GPU T.Limit Temp", celsius(thermal.margin)),
                 value("GPU Shutdown Temp", celsius(thermal.shutdown)),
                 value("GPU Slowdown Temp", celsius(thermal.slowdown)),
                 value("Memory Current Temp", celsius(thermal.memory)),
@@ -181,8 +225,10 @@ fn heat_and_power(device: &DeviceState, sample: &DeviceSample, thermal: &Thermal
     ]
 }
 
-fn clocks(device: &DeviceState) -> [Entry; 2] {
+fn clocks(device: &DeviceState) -> [Entry; 4] {
     let clocks = group_of(device, |details| details.clocks.as_ref(), Clocks::absent);
+    let programs =
+        group_of(device, |details| details.application_clocks.as_ref(), ApplicationClocks::absent);
     let clock = |name: &str, reading| value(name, unit(reading, "MHz"));
     [
         group(
@@ -192,6 +238,17 @@ fn clocks(device: &DeviceState) -> [Entry; 2] {
                 clock("SM", clocks.sm),
                 clock("Memory", clocks.memory),
                 clock("Video", clocks.video),
+            ],
+        ),
+        group(
+            "Applications Clocks",
+            [clock("Graphics", programs.graphics), clock("Memory", programs.memory)],
+        ),
+        group(
+            "Default Applications Clocks",
+            [
+                clock("Graphics", programs.default_graphics),
+                clock("Memory", programs.default_memory),
             ],
         ),
         group(

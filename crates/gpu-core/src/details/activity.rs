@@ -16,6 +16,8 @@ groups! {
         performance_state: u8,
         /// Reasons for clocks below what was asked for.
         throttle: ThrottleReasons,
+        /// Those that the device can tell.
+        throttle_supported: ThrottleReasons,
         /// Encoder sessions.
         encoder_sessions: u32,
         /// Frames per second over all encoder sessions.
@@ -51,6 +53,18 @@ groups! {
         /// Highest clock of the video engines.
         video_max as "video_max_mhz": u32,
     }
+
+    /// Clocks that programs are given, in MHz, where they can be chosen.
+    ApplicationClocks {
+        /// Graphics (shader) clock that was chosen.
+        graphics as "graphics_mhz": u32,
+        /// Memory clock that was chosen.
+        memory as "memory_mhz": u32,
+        /// Graphics clock where nobody chose.
+        default_graphics as "default_graphics_mhz": u32,
+        /// Memory clock where nobody chose.
+        default_memory as "default_memory_mhz": u32,
+    }
 }
 
 /// Reasons for clocks below what was asked for: a set of bits with NVML's meaning
@@ -73,6 +87,11 @@ impl ThrottleReasons {
         (0x080, "hardware power brake slowdown"),
         (0x100, "display clock setting"),
     ];
+
+    /// Returns every reason that has a name.
+    pub fn all_named() -> Self {
+        ThrottleReasons(Self::NAMED.iter().fold(0, |set, (bit, _)| set | bit))
+    }
 
     /// Returns the names of the reasons in force; a bit without a name is left out.
     pub fn names(self) -> impl Iterator<Item = &'static str> {

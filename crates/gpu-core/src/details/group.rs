@@ -11,6 +11,12 @@ pub enum Group {
     Modes,
     /// [`Inforom`]
     Inforom,
+    /// [`GspFirmware`]
+    GspFirmware,
+    /// [`VirtualGpus`]
+    VirtualGpus,
+    /// [`ResetStatus`]
+    ResetStatus,
     /// [`OperationModes`]
     OperationModes,
     /// [`Activity`]
@@ -19,6 +25,8 @@ pub enum Group {
     Engines,
     /// [`Clocks`]
     Clocks,
+    /// [`ApplicationClocks`]
+    ApplicationClocks,
     /// [`Power`]
     Power,
     /// [`PowerReadings`]
@@ -29,31 +37,44 @@ pub enum Group {
     Pcie,
     /// [`PcieThroughput`]
     PcieThroughput,
+    /// [`ProtectedMemory`]
+    ProtectedMemory,
     /// [`MemoryHealth`]
     MemoryHealth,
+    /// [`MemoryErrors`]
+    MemoryErrors,
     /// [`NvLink`]s
     NvLinks,
+    /// [`Fabric`]
+    Fabric,
     /// [`Accounting`]
     Accounting,
 }
 
 impl Group {
     /// Every group, in the order of `nvidia-smi -q`.
-    pub const ALL: [Group; 15] = [
+    pub const ALL: [Group; 22] = [
         Group::Product,
         Group::Modes,
         Group::Inforom,
+        Group::GspFirmware,
+        Group::VirtualGpus,
+        Group::ResetStatus,
         Group::OperationModes,
         Group::Activity,
         Group::Engines,
         Group::Clocks,
+        Group::ApplicationClocks,
         Group::Power,
         Group::PowerReadings,
         Group::Thermal,
         Group::Pcie,
         Group::PcieThroughput,
+        Group::ProtectedMemory,
         Group::MemoryHealth,
+        Group::MemoryErrors,
         Group::NvLinks,
+        Group::Fabric,
         Group::Accounting,
     ];
 }
@@ -62,7 +83,7 @@ impl Group {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
-pub struct Groups(u16);
+pub struct Groups(u32);
 
 impl Groups {
     /// No group: a look costs what the plain view needs.
@@ -75,7 +96,7 @@ impl Groups {
 
     /// Tells whether a group is in the set.
     pub const fn has(self, group: Group) -> bool {
-        self.0 & (1 << group as u16) != 0
+        self.0 & (1 << group as u32) != 0
     }
 
     /// Tells whether no group is in the set.
@@ -86,6 +107,6 @@ impl Groups {
 
 impl FromIterator<Group> for Groups {
     fn from_iter<I: IntoIterator<Item = Group>>(groups: I) -> Self {
-        Groups(groups.into_iter().fold(0, |set, group| set | (1 << group as u16)))
+        Groups(groups.into_iter().fold(0, |set, group| set | (1 << group as u32)))
     }
 }

@@ -11,6 +11,8 @@ groups! {
         generation: u32,
         /// Highest generation of device and slot.
         generation_max: u32,
+        /// Highest generation of the device alone.
+        device_generation_max: u32,
         /// Lanes in use.
         width: u32,
         /// Highest number of lanes.
@@ -50,4 +52,27 @@ groups! {
         /// CRC errors in flits.
         crc_errors: u64,
     }
+
+    /// The device's place in a fabric of NVLink switches.
+    Fabric {
+        /// How far it is registered.
+        state: FabricState,
+        /// What came of it, as NVML's return code: 0 is success; once it is complete.
+        status as "status_code": u32,
+    }
+}
+
+/// How far a device is registered with the fabric that it is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum FabricState {
+    /// It is part of none.
+    None,
+    /// Not begun.
+    NotStarted,
+    /// Begun.
+    InProgress,
+    /// Ended, well or not.
+    Completed,
 }

@@ -4,6 +4,7 @@ mod accounting;
 mod activity;
 mod event;
 mod group;
+mod guests;
 mod health;
 mod links;
 mod modes;
@@ -12,14 +13,15 @@ mod product;
 mod readings;
 
 pub use accounting::{AccountedProcess, Accounting};
-pub use activity::{Activity, Clocks, Engines, ThrottleReasons};
+pub use activity::{Activity, ApplicationClocks, Clocks, Engines, ThrottleReasons};
 pub use event::{DeviceEvent, DeviceEventKind};
 pub use group::{Group, Groups};
-pub use health::MemoryHealth;
-pub use links::{NvLink, Pcie, PcieThroughput};
-pub use modes::{ComputeMode, Modes, OperationMode, OperationModes};
+pub use guests::{ProtectedMemory, VirtualGpus};
+pub use health::{ErrorsByPlace, MemoryErrors, MemoryHealth, ResetStatus};
+pub use links::{Fabric, FabricState, NvLink, Pcie, PcieThroughput};
+pub use modes::{AddressingMode, ComputeMode, Modes, OperationMode, OperationModes};
 pub use power::{Power, PowerReadings, Thermal};
-pub use product::{Inforom, Product};
+pub use product::{GspFirmware, Inforom, Product};
 
 use crate::absent::Absent;
 use readings::Readings;
@@ -80,18 +82,26 @@ details! {
     Product => product: Product,
     Modes => modes: Modes,
     Inforom => inforom: Inforom,
+    GspFirmware => gsp_firmware: GspFirmware,
+    VirtualGpus => virtual_gpus: VirtualGpus,
+    ResetStatus => reset_status: ResetStatus,
     OperationModes => operation_modes: OperationModes,
     Activity => activity: Activity,
     Engines => engines: Engines,
     Clocks => clocks: Clocks,
+    ApplicationClocks => application_clocks: ApplicationClocks,
     Power => power: Power,
     PowerReadings => power_readings: PowerReadings,
     Thermal => thermal: Thermal,
     Pcie => pcie: Pcie,
     PcieThroughput => pcie_throughput: PcieThroughput,
+    ProtectedMemory => protected_memory: ProtectedMemory,
     MemoryHealth => memory_health: MemoryHealth,
+    /// Apart from its owner, since there are 28 of them and few ask.
+    MemoryErrors => memory_errors: Box<MemoryErrors>,
     /// By number of the link; empty where there are none.
     NvLinks => nvlinks: Vec<NvLink>,
+    Fabric => fabric: Fabric,
     Accounting => accounting: Accounting,
 }
 
@@ -104,17 +114,24 @@ mod tests {
             product: Some(Product::absent(reason)),
             modes: Some(Modes::absent(reason)),
             inforom: Some(Inforom::absent(reason)),
+            gsp_firmware: Some(GspFirmware::absent(reason)),
+            virtual_gpus: Some(VirtualGpus::absent(reason)),
+            reset_status: Some(ResetStatus::absent(reason)),
             operation_modes: Some(OperationModes::absent(reason)),
             activity: Some(Activity::absent(reason)),
             engines: Some(Engines::absent(reason)),
             clocks: Some(Clocks::absent(reason)),
+            application_clocks: Some(ApplicationClocks::absent(reason)),
             power: Some(Power::absent(reason)),
             power_readings: Some(PowerReadings::absent(reason)),
             thermal: Some(Thermal::absent(reason)),
             pcie: Some(Pcie::absent(reason)),
             pcie_throughput: Some(PcieThroughput::absent(reason)),
+            protected_memory: Some(ProtectedMemory::absent(reason)),
             memory_health: Some(MemoryHealth::absent(reason)),
+            memory_errors: Some(Box::new(MemoryErrors::absent(reason))),
             nvlinks: Some(vec![NvLink::absent(reason)]),
+            fabric: Some(Fabric::absent(reason)),
             accounting: Some(Accounting {
                 buffer_size: Err(reason),
                 processes: Ok(vec![AccountedProcess::absent(reason)]),

@@ -17,6 +17,8 @@ groups! {
         mig_pending: bool,
         /// The device records what processes use over their life.
         accounting: bool,
+        /// How the device reaches memory that the host's programs allocated.
+        addressing: AddressingMode,
     }
 
     /// What the device was set up to be good at.
@@ -41,6 +43,19 @@ pub enum ComputeMode {
     Prohibited,
     /// One process.
     ExclusiveProcess,
+}
+
+/// How a device reaches memory that programs allocated on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum AddressingMode {
+    /// Only where it was allocated for that.
+    None,
+    /// By a mirror of the host's page tables (heterogeneous memory management).
+    Hmm,
+    /// By the host's own page tables (address translation services).
+    Ats,
 }
 
 /// What a device is set up to be good at (GPU operation mode), on the few that can choose.

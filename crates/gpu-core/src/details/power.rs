@@ -38,5 +38,7 @@ groups! {
         slowdown as "slowdown_c": Celsius,
         /// The device switches itself off.
         shutdown as "shutdown_c": Celsius,
+        /// How far the chip is from the temperature at which its clocks fall.
+        margin as "margin_c": Celsius,
     }
 }

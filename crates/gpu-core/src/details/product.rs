@@ -29,5 +29,19 @@ groups! {
     Inforom {
         /// Version of the image as a whole.
         image: String,
+        /// Version of the settings of whoever sells the board.
+        oem: String,
+        /// Version of the record of memory errors.
+        ecc: String,
+        /// Version of the settings of power.
+        power: String,
+    }
+
+    /// The driver's part that runs on the device itself (GPU system processor).
+    GspFirmware {
+        /// It is in use.
+        enabled: bool,
+        /// It would be where nobody chose.
+        enabled_by_default: bool,
     }
 }

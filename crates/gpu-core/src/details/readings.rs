@@ -36,6 +36,16 @@ impl<T: Readings + Clone> Readings for Vec<T> {
     }
 }
 
+impl<T: Readings> Readings for Box<T> {
+    fn overlay(&mut self, told: &Self) {
+        (**self).overlay(told);
+    }
+
+    fn restate(&mut self, from: Absent, to: Absent) {
+        (**self).restate(from, to);
+    }
+}
+
 /// Defines groups of readings: each field is absent with `NotSupported` until somebody says
 /// otherwise, and so is a field that a file leaves out.
 macro_rules! groups {

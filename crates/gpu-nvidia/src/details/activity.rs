@@ -2,9 +2,13 @@
 
 use crate::call::reading;
 use crate::device::Device;
+use crate::functions::{Function, Get};
 use crate::value::{number, percent};
-use gpu_core::{Absent, Activity, Clocks, Engines, Percent, Reading, Result, ThrottleReasons};
+use gpu_core::{
+    Absent, Activity, ApplicationClocks, Clocks, Engines, Percent, Reading, Result, ThrottleReasons,
+};
 use nvml_wrapper_sys::bindings::nvmlUtilization_t;
+use std::ffi::c_ulonglong;
 
 /// Kinds of clocks (`nvmlClockType_t`).
 const GRAPHICS: u32 = 0;
@@ -21,23 +25,41 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     let encoder = reading(device.get_two(&functions.nvmlDeviceGetEncoderUtilization))?;
     let decoder = reading(device.get_two(&functions.nvmlDeviceGetDecoderUtilization))?;
     let state = reading(device.get(&functions.nvmlDeviceGetPerformanceState))?;
-    let throttle = match device.get(&functions.nvmlDeviceGetCurrentClocksEventReasons) {
-        Err(failure) if failure.is_too_old() => {
-            device.get(&functions.nvmlDeviceGetCurrentClocksThrottleReasons)
-        }
-        answer => answer,
-    };
+    let throttle = reasons(
+        device,
+        &functions.nvmlDeviceGetCurrentClocksEventReasons,
+        &functions.nvmlDeviceGetCurrentClocksThrottleReasons,
+    )?;
+    let throttle_supported = reasons(
+        device,
+        &functions.nvmlDeviceGetSupportedClocksEventReasons,
+        &functions.nvmlDeviceGetSupportedClocksThrottleReasons,
+    )?;
     let sessions = encoder_sessions(device)?;
     Ok(Activity {
         memory: rates.and_then(|rates: nvmlUtilization_t| percent(rates.memory)),
         encoder: encoder.and_then(share),
         decoder: decoder.and_then(share),
         performance_state: state.and_then(performance_state),
-        throttle: reading(throttle)?.map(ThrottleReasons),
+        throttle,
+        throttle_supported,
         encoder_sessions: sessions.and_then(|(sessions, _, _)| number(sessions)),
         encoder_fps: sessions.and_then(|(_, fps, _)| number(fps)),
         encoder_latency: sessions.and_then(|(_, _, latency)| number(latency)),
     })
+}
+
+/// Returns reasons for low clocks, by the function's name or by its older one.
+fn reasons(
+    device: Device<'_>,
+    now: &Function<Get<c_ulonglong>>,
+    before: &Function<Get<c_ulonglong>>,
+) -> Result<Reading<ThrottleReasons>> {
+    let answer = match device.get(now) {
+        Err(failure) if failure.is_too_old() => device.get(before),
+        answer => answer,
+    };
+    Ok(reading(answer)?.map(ThrottleReasons))
 }
 
 /// Reads the share of time that an engine worked; beside it stands how long it was looked at.
@@ -85,6 +107,21 @@ pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
         sm_max: highest(SM)?,
         memory_max: highest(MEMORY)?,
         video_max: highest(VIDEO)?,
+    })
+}
+
+pub(super) fn application_clocks(device: Device<'_>) -> Result<ApplicationClocks> {
+    let functions = &device.caller.functions;
+    let clock = |function, kind| -> Result<Reading<u32>> {
+        Ok(reading(device.pick(function, kind))?.and_then(number))
+    };
+    let chosen = |kind| clock(&functions.nvmlDeviceGetApplicationsClock, kind);
+    let default = |kind| clock(&functions.nvmlDeviceGetDefaultApplicationsClock, kind);
+    Ok(ApplicationClocks {
+        graphics: chosen(GRAPHICS)?,
+        memory: chosen(MEMORY)?,
+        default_graphics: default(GRAPHICS)?,
+        default_memory: default(MEMORY)?,
     })
 }
 

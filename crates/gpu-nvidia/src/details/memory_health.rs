@@ -1,10 +1,14 @@
 //! Errors of device memory and what was done about them.
 
+use super::fields;
 use crate::call::reading;
 use crate::code::Code;
 use crate::device::Device;
 use crate::value::{number, switch};
-use gpu_core::{Absent, MemoryHealth, Reading, Result};
+use gpu_core::{Absent, ErrorsByPlace, MemoryErrors, MemoryHealth, Reading, ResetStatus, Result};
+use nvml_wrapper_sys::bindings::field_id::{
+    NVML_FI_DEV_DRAIN_AND_RESET_STATUS, NVML_FI_DEV_RESET_STATUS,
+};
 use std::ptr::null_mut;
 
 /// Kinds of errors (`nvmlMemoryErrorType_t`).
@@ -13,6 +17,14 @@ const UNCORRECTED: u32 = 1;
 /// Since when errors are counted (`nvmlEccCounterType_t`).
 const SINCE_LOAD: u32 = 0;
 const LIFETIME: u32 = 1;
+/// The places where errors are counted (`nvmlMemoryLocation_t`).
+const L1_CACHE: u32 = 0;
+const L2_CACHE: u32 = 1;
+const DEVICE_MEMORY: u32 = 2;
+const REGISTER_FILE: u32 = 3;
+const TEXTURE_MEMORY: u32 = 4;
+const CBU: u32 = 6;
+const SRAM: u32 = 7;
 /// Why pages were retired (`nvmlPageRetirementCause_t`).
 const SINGLE_BIT: u32 = 0;
 const DOUBLE_BIT: u32 = 1;
@@ -37,6 +49,41 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
         remapped_uncorrected: rows.and_then(|rows| number(rows[1])),
         remapped_pending: rows.and_then(|rows| switch(rows[2])),
         remapped_failure: rows.and_then(|rows| switch(rows[3])),
+    })
+}
+
+/// Returns the errors by place: a call for each.
+pub(super) fn memory_errors(device: Device<'_>) -> Result<MemoryErrors> {
+    let by_place = |kind, since| -> Result<ErrorsByPlace> {
+        let errors = |place| -> Result<Reading<u64>> {
+            let function = &device.caller.functions.nvmlDeviceGetMemoryErrorCounter;
+            Ok(reading(device.pick_three(function, (kind, since, place)))?.and_then(number))
+        };
+        Ok(ErrorsByPlace {
+            device_memory: errors(DEVICE_MEMORY)?,
+            register_file: errors(REGISTER_FILE)?,
+            l1_cache: errors(L1_CACHE)?,
+            l2_cache: errors(L2_CACHE)?,
+            texture_memory: errors(TEXTURE_MEMORY)?,
+            cbu: errors(CBU)?,
+            sram: errors(SRAM)?,
+        })
+    };
+    Ok(MemoryErrors {
+        corrected: by_place(CORRECTED, SINCE_LOAD)?,
+        uncorrected: by_place(UNCORRECTED, SINCE_LOAD)?,
+        corrected_lifetime: by_place(CORRECTED, LIFETIME)?,
+        uncorrected_lifetime: by_place(UNCORRECTED, LIFETIME)?,
+    })
+}
+
+/// Returns whether the device needs a reset; both values have a number and no function.
+pub(super) fn reset_status(device: Device<'_>) -> Result<ResetStatus> {
+    let numbers = [NVML_FI_DEV_RESET_STATUS, NVML_FI_DEV_DRAIN_AND_RESET_STATUS];
+    let [required, drain_recommended] = fields::values(device, numbers)?;
+    Ok(ResetStatus {
+        required: required.map(|status| status != 0),
+        drain_recommended: drain_recommended.map(|status| status != 0),
     })
 }
 

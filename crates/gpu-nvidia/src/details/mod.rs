@@ -5,7 +5,9 @@
 
 mod accounting;
 mod activity;
+mod fabric;
 mod fields;
+mod guests;
 mod memory_health;
 mod modes;
 mod nvlink;
@@ -31,17 +33,32 @@ impl Opened<'_> {
                 Group::Product => details.product = Some(product::product(device)?),
                 Group::Modes => details.modes = Some(self.modes(device)?),
                 Group::Inforom => details.inforom = Some(product::inforom(device)?),
+                Group::GspFirmware => details.gsp_firmware = Some(product::gsp_firmware(device)?),
+                Group::VirtualGpus => details.virtual_gpus = Some(guests::virtual_gpus(device)?),
+                Group::ResetStatus => {
+                    details.reset_status = Some(memory_health::reset_status(device)?);
+                }
                 Group::OperationModes => {
                     details.operation_modes = Some(modes::operation_modes(device)?);
                 }
                 Group::Activity => details.activity = Some(activity::activity(device)?),
                 Group::Engines => details.engines = Some(activity::engines(device)?),
                 Group::Clocks => details.clocks = Some(activity::clocks(device)?),
+                Group::ApplicationClocks => {
+                    details.application_clocks = Some(activity::application_clocks(device)?);
+                }
                 Group::Power => details.power = Some(power::power(device)?),
                 Group::PowerReadings => details.power_readings = Some(power::readings(device)?),
                 Group::Thermal => details.thermal = Some(power::thermal(device)?),
                 Group::Pcie => details.pcie = Some(self.pcie(device)?),
                 Group::PcieThroughput => details.pcie_throughput = Some(pcie::throughput(device)?),
+                Group::ProtectedMemory => {
+                    details.protected_memory = Some(guests::protected_memory(device)?);
+                }
+                Group::MemoryErrors => {
+                    details.memory_errors = Some(memory_health::memory_errors(device)?.into());
+                }
+                Group::Fabric => details.fabric = Some(fabric::fabric(device)?),
                 Group::MemoryHealth => {
                     details.memory_health = Some(memory_health::memory_health(device)?);
                 }

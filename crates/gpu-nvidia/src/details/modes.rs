@@ -1,10 +1,13 @@
 //! How a device is set up.
 
 use crate::call::reading;
-use crate::device::Device;
+use crate::device::{Data, Device};
 use crate::session::Opened;
 use crate::value::switch;
-use gpu_core::{Absent, ComputeMode, Modes, OperationMode, OperationModes, Reading, Result};
+use gpu_core::{
+    Absent, AddressingMode, ComputeMode, Modes, OperationMode, OperationModes, Reading, Result,
+};
+use nvml_wrapper_sys::bindings::nvmlDeviceAddressingMode_t;
 
 impl Opened<'_> {
     pub(super) fn modes(self, device: Device<'_>) -> Result<Modes> {
@@ -20,8 +23,21 @@ impl Opened<'_> {
             ecc_pending: ecc.and_then(|(_, pending)| switch(pending)),
             mig_pending: self.mig_mode(device)?.and_then(|(_, pending)| pending),
             accounting: accounting.and_then(switch),
+            addressing: addressing_mode(device)?,
         })
     }
+}
+
+fn addressing_mode(device: Device<'_>) -> Result<Reading<AddressingMode>> {
+    let version = size_of::<nvmlDeviceAddressingMode_t>() as u32 | 1 << 24;
+    let asked = nvmlDeviceAddressingMode_t { version, ..Data::zeroed() };
+    let answer = device.fill(&device.caller.functions.nvmlDeviceGetAddressingMode, asked);
+    Ok(reading(answer)?.and_then(|mode| match mode.value {
+        0 => Ok(AddressingMode::None),
+        1 => Ok(AddressingMode::Hmm),
+        2 => Ok(AddressingMode::Ats),
+        _ => Err(Absent::Implausible),
+    }))
 }
 
 pub(super) fn operation_modes(device: Device<'_>) -> Result<OperationModes> {

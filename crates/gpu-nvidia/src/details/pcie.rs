@@ -21,6 +21,7 @@ impl Opened<'_> {
         Ok(Pcie {
             generation: told(&functions.nvmlDeviceGetCurrPcieLinkGeneration)?,
             generation_max: told(&functions.nvmlDeviceGetMaxPcieLinkGeneration)?,
+            device_generation_max: told(&functions.nvmlDeviceGetGpuMaxPcieLinkGeneration)?,
             width: told(&functions.nvmlDeviceGetCurrPcieLinkWidth)?,
             width_max: told(&functions.nvmlDeviceGetMaxPcieLinkWidth)?,
             replays: told(&functions.nvmlDeviceGetPcieReplayCounter)?,

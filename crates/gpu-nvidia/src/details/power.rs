@@ -2,12 +2,13 @@
 
 use super::fields;
 use crate::call::reading;
-use crate::device::Device;
+use crate::device::{Data, Device};
 use crate::value::{celsius, milliwatts, number, switch};
 use gpu_core::{Absent, Celsius, Power, PowerReadings, Reading, Result, Thermal};
 use nvml_wrapper_sys::bindings::field_id::{
     NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_INSTANT,
 };
+use nvml_wrapper_sys::bindings::nvmlMarginTemperature_t;
 
 /// Limits of the temperature (`nvmlTemperatureThresholds_t`).
 const SHUTDOWN: u32 = 0;
@@ -56,7 +57,16 @@ pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {
         memory: memory_temperature(device)?,
         slowdown: threshold(SLOWDOWN)?,
         shutdown: threshold(SHUTDOWN)?,
+        margin: margin(device)?,
     })
+}
+
+/// Returns how far the chip is from the temperature at which its clocks fall.
+fn margin(device: Device<'_>) -> Result<Reading<Celsius>> {
+    let version = size_of::<nvmlMarginTemperature_t>() as u32 | 1 << 24;
+    let asked = nvmlMarginTemperature_t { version, ..Data::zeroed() };
+    let answer = device.fill(&device.caller.functions.nvmlDeviceGetMarginTemperature, asked);
+    Ok(reading(answer)?.and_then(|told| celsius(told.marginTemperature as u32)))
 }
 
 /// Returns the temperature of the memory, which has a number but no function of its own.

@@ -3,8 +3,8 @@
 use crate::call::{Answer, reading};
 use crate::device::Device;
 use crate::session::told;
-use crate::value::number;
-use gpu_core::{Absent, Inforom, Product, Reading, Result};
+use crate::value::{number, switch};
+use gpu_core::{Absent, GspFirmware, Inforom, Product, Reading, Result};
 use std::ffi::{c_uint, c_ulong};
 
 /// `NVML_DEVICE_SERIAL_BUFFER_SIZE`
@@ -15,6 +15,10 @@ const PART_NUMBER_SIZE: usize = 80;
 const VBIOS_SIZE: usize = 32;
 /// `NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE`
 const INFOROM_SIZE: usize = 16;
+/// Parts of the infoROM (`nvmlInforomObject_t`).
+const OEM: u32 = 0;
+const ECC: u32 = 1;
+const POWER: u32 = 2;
 /// `NVML_AFFINITY_SCOPE_NODE`
 const SCOPE_NODE: c_uint = 0;
 /// Room for as many NUMA nodes as Linux can have (`MAX_NUMNODES`).
@@ -80,8 +84,26 @@ pub(super) fn product(device: Device<'_>) -> Result<Product> {
 }
 
 pub(super) fn inforom(device: Device<'_>) -> Result<Inforom> {
-    let function = &device.caller.functions.nvmlDeviceGetInforomImageVersion;
-    Ok(Inforom { image: reading(device.text::<INFOROM_SIZE>(function))?.and_then(told) })
+    let functions = &device.caller.functions;
+    let image = device.text::<INFOROM_SIZE>(&functions.nvmlDeviceGetInforomImageVersion);
+    let object = |which| -> Result<Reading<String>> {
+        let function = &functions.nvmlDeviceGetInforomVersion;
+        Ok(reading(device.pick_text::<INFOROM_SIZE>(function, which))?.and_then(told))
+    };
+    Ok(Inforom {
+        image: reading(image)?.and_then(told),
+        oem: object(OEM)?,
+        ecc: object(ECC)?,
+        power: object(POWER)?,
+    })
+}
+
+pub(super) fn gsp_firmware(device: Device<'_>) -> Result<GspFirmware> {
+    let modes = reading(device.get_two(&device.caller.functions.nvmlDeviceGetGspFirmwareMode))?;
+    Ok(GspFirmware {
+        enabled: modes.and_then(|(enabled, _): (u32, u32)| switch(enabled)),
+        enabled_by_default: modes.and_then(|(_, by_default)| switch(by_default)),
+    })
 }
 
 /// Returns the name with a number. The driver has none for a number of 0, and this program none for

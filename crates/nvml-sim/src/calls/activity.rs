@@ -16,8 +16,11 @@ const GRAPHICS: c_uint = 0;
 const SM: c_uint = 1;
 const MEMORY: c_uint = 2;
 const VIDEO: c_uint = 3;
-/// Which clock of a kind (`nvmlClockId_t`): that of now.
+/// Which clock of a kind (`nvmlClockId_t`).
 const CURRENT: c_uint = 0;
+const APPLICATIONS: c_uint = 1;
+const DEFAULT: c_uint = 2;
+const HIGHEST_BOOST: c_uint = 3;
 /// The kinds of video sessions (`nvmlEncoderType_t`).
 const ENCODER_TYPES: c_uint = 3;
 
@@ -39,6 +42,28 @@ fn highest_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
         SM => clocks.sm_max?,
         MEMORY => clocks.memory_max?,
         VIDEO => clocks.video_max?,
+        _ => return Err(Code::INVALID_ARGUMENT),
+    })
+}
+
+/// Returns the clock that was chosen for applications.
+fn application_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
+    let clocks = gpu.application_clocks()?;
+    Ok(match kind {
+        GRAPHICS => clocks.graphics?,
+        MEMORY => clocks.memory?,
+        SM | VIDEO => return Err(Code::NOT_SUPPORTED),
+        _ => return Err(Code::INVALID_ARGUMENT),
+    })
+}
+
+/// Returns the clock of applications where nobody chose one.
+fn default_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
+    let clocks = gpu.application_clocks()?;
+    Ok(match kind {
+        GRAPHICS => clocks.default_graphics?,
+        MEMORY => clocks.default_memory?,
+        SM | VIDEO => return Err(Code::NOT_SUPPORTED),
         _ => return Err(Code::INVALID_ARGUMENT),
     })
 }
@@ -107,9 +132,7 @@ exports! {
     gpu [nvmlDeviceGetSupportedClocksThrottleReasons, nvmlDeviceGetSupportedClocksEventReasons](
         reasons: Out<c_ulonglong>,
     ) |gpu| {
-        let _told = gpu.activity()?.throttle?;
-        let named = gpu_core::ThrottleReasons::NAMED;
-        reasons.put(named.iter().fold(0, |set, (bit, _)| set | bit))
+        reasons.put(gpu.activity()?.throttle_supported?.0)
     }
 
     gpu [nvmlDeviceGetClockInfo](kind: c_uint, clock_mhz: Out<c_uint>) |gpu| {
@@ -120,11 +143,20 @@ exports! {
         clock_mhz.put(highest_clock(gpu, kind)?)
     }
 
+    gpu [nvmlDeviceGetApplicationsClock](kind: c_uint, clock_mhz: Out<c_uint>) |gpu| {
+        clock_mhz.put(application_clock(gpu, kind)?)
+    }
+
+    gpu [nvmlDeviceGetDefaultApplicationsClock](kind: c_uint, clock_mhz: Out<c_uint>) |gpu| {
+        clock_mhz.put(default_clock(gpu, kind)?)
+    }
+
     gpu [nvmlDeviceGetClock](kind: c_uint, which: c_uint, clock_mhz: Out<c_uint>) |gpu| {
         match which {
             CURRENT => clock_mhz.put(clock(gpu, kind)?),
-            // Nothing is told of the clocks that applications set.
-            1..=3 => Err(Code::NOT_SUPPORTED),
+            APPLICATIONS => clock_mhz.put(application_clock(gpu, kind)?),
+            DEFAULT => clock_mhz.put(default_clock(gpu, kind)?),
+            HIGHEST_BOOST => Err(Code::NOT_SUPPORTED),
             _ => Err(Code::INVALID_ARGUMENT),
         }
     }

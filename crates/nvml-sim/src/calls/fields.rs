@@ -43,6 +43,8 @@ pub(crate) mod id {
     pub(crate) const POWER_DEFAULT_LIMIT: u32 = 189;
     pub(crate) const POWER_CURRENT_LIMIT: u32 = 190;
     pub(crate) const POWER_REQUESTED_LIMIT: u32 = 192;
+    pub(crate) const RESET_STATUS: u32 = 226;
+    pub(crate) const DRAIN_AND_RESET_STATUS: u32 = 227;
     /// Every number is below.
     pub(crate) const END: u32 = 274;
 }
@@ -95,6 +97,8 @@ fn read(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
         id::POWER_DEFAULT_LIMIT => Int(power::milliwatts(gpu.power()?.default_limit)?),
         id::POWER_CURRENT_LIMIT => Int(power::milliwatts(gpu.sample()?.power_limit)?),
         id::POWER_REQUESTED_LIMIT => Int(power::milliwatts(gpu.power()?.limit)?),
+        id::RESET_STATUS => Int(gpu.reset_status()?.required?.into()),
+        id::DRAIN_AND_RESET_STATUS => Int(gpu.reset_status()?.drain_recommended?.into()),
         field if (1..id::END).contains(&field) => return read_link(gpu, field, scope),
         _ => return Err(Code::INVALID_ARGUMENT),
     })

@@ -141,6 +141,27 @@ exports! {
         version.put_text(length, text(&gpu.inforom()?.image)?)
     }
 
+    gpu [nvmlDeviceGetInforomVersion](object: c_uint, version: Out<c_char>, length: c_uint) |gpu| {
+        let inforom = gpu.inforom()?;
+        let told = match object {
+            0 => &inforom.oem,
+            1 => &inforom.ecc,
+            2 => &inforom.power,
+            _ => return Err(Code::INVALID_ARGUMENT),
+        };
+        version.put_text(length, text(told)?)
+    }
+
+    gpu [nvmlDeviceGetGspFirmwareMode](enabled: Out<c_uint>, by_default: Out<c_uint>) |gpu| {
+        let firmware = gpu.gsp_firmware()?;
+        let (is, would_be) = (firmware.enabled?, firmware.enabled_by_default?);
+        if enabled.is_null() || by_default.is_null() {
+            return Err(Code::INVALID_ARGUMENT);
+        }
+        enabled.put(is.into())?;
+        by_default.put(would_be.into())
+    }
+
     device [nvmlDeviceGetBrand](brand: Out<c_uint>) |subject| {
         let name = text(&subject.product()?.brand)?;
         brand.put(number(BRANDS, name).unwrap_or(BRAND_UNKNOWN))

@@ -52,4 +52,11 @@ exports! {
         let free = total.saturating_sub(used);
         memory.put(Bar1Memory { total: total.0, free: free.0, used: used.0 })
     }
+
+    gpu [nvmlDeviceGetConfComputeProtectedMemoryUsage](memory: Out<Memory1>) |gpu| {
+        let told = gpu.protected_memory()?;
+        let (total, used) = (told.total?, told.used?);
+        let free = total.saturating_sub(used);
+        memory.put(Memory1 { total: total.0, free: free.0, used: used.0 })
+    }
 }

@@ -16,7 +16,14 @@ const AGGREGATE: c_uint = 1;
 const SINGLE_BIT: c_uint = 0;
 const DOUBLE_BIT: c_uint = 1;
 /// The locations that can be named (`nvmlMemoryLocation_t`).
-const LOCATIONS: c_uint = 8;
+const L1_CACHE: c_uint = 0;
+const L2_CACHE: c_uint = 1;
+const DEVICE_MEMORY: c_uint = 2;
+const REGISTER_FILE: c_uint = 3;
+const TEXTURE_MEMORY: c_uint = 4;
+const TEXTURE_SHARED: c_uint = 5;
+const CBU: c_uint = 6;
+const SRAM: c_uint = 7;
 
 fn errors(gpu: Subject<'_>, kind: c_uint, since: c_uint) -> Answer<u64> {
     let health = gpu.memory_health()?;
@@ -25,6 +32,28 @@ fn errors(gpu: Subject<'_>, kind: c_uint, since: c_uint) -> Answer<u64> {
         (UNCORRECTED, VOLATILE) => health.uncorrected?,
         (CORRECTED, AGGREGATE) => health.corrected_lifetime?,
         (UNCORRECTED, AGGREGATE) => health.uncorrected_lifetime?,
+        _ => return Err(Code::INVALID_ARGUMENT),
+    })
+}
+
+fn errors_at(gpu: Subject<'_>, which: (c_uint, c_uint), location: c_uint) -> Answer<u64> {
+    let errors = gpu.memory_errors()?;
+    let errors = match which {
+        (CORRECTED, VOLATILE) => &errors.corrected,
+        (UNCORRECTED, VOLATILE) => &errors.uncorrected,
+        (CORRECTED, AGGREGATE) => &errors.corrected_lifetime,
+        (UNCORRECTED, AGGREGATE) => &errors.uncorrected_lifetime,
+        _ => return Err(Code::INVALID_ARGUMENT),
+    };
+    Ok(match location {
+        L1_CACHE => errors.l1_cache?,
+        L2_CACHE => errors.l2_cache?,
+        DEVICE_MEMORY => errors.device_memory?,
+        REGISTER_FILE => errors.register_file?,
+        TEXTURE_MEMORY => errors.texture_memory?,
+        TEXTURE_SHARED => return Err(Code::NOT_SUPPORTED),
+        CBU => errors.cbu?,
+        SRAM => errors.sram?,
         _ => return Err(Code::INVALID_ARGUMENT),
     })
 }
@@ -47,11 +76,9 @@ exports! {
     }
 
     gpu [nvmlDeviceGetMemoryErrorCounter](
-        kind: c_uint, since: c_uint, location: c_uint, _count: Out<c_ulonglong>,
-    ) |_| {
-        // Nobody tells them by place.
-        let known = kind <= UNCORRECTED && since <= AGGREGATE && location < LOCATIONS;
-        Err(if known { Code::NOT_SUPPORTED } else { Code::INVALID_ARGUMENT })
+        kind: c_uint, since: c_uint, location: c_uint, count: Out<c_ulonglong>,
+    ) |gpu| {
+        count.put(errors_at(gpu, (kind, since), location)?)
     }
 
     gpu [nvmlDeviceGetRetiredPages](cause: c_uint, count: Out<c_uint>, addresses: Out<c_ulonglong>)

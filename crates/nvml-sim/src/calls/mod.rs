@@ -4,6 +4,7 @@ mod accounting;
 mod activity;
 mod events;
 pub(crate) mod fields;
+mod guests;
 mod identity;
 mod initialisation;
 mod marker;

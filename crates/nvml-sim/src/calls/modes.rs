@@ -2,8 +2,9 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
+use crate::layout::{AddressingMode1, Versioned};
 use crate::pointer::Out;
-use gpu_core::{ComputeMode, OperationMode, Reading};
+use gpu_core::{AddressingMode, ComputeMode, OperationMode, Reading};
 use std::ffi::c_uint;
 
 /// Returns a switch as NVML shows it (`nvmlEnableState_t`).
@@ -67,5 +68,15 @@ exports! {
         }
         current.put(now)?;
         pending.put(next)
+    }
+
+    gpu [nvmlDeviceGetAddressingMode](mode: Out<AddressingMode1>) |gpu| {
+        mode.check_version()?;
+        let value = match gpu.modes()?.addressing? {
+            AddressingMode::None => 0,
+            AddressingMode::Hmm => 1,
+            AddressingMode::Ats => 2,
+        };
+        mode.put(AddressingMode1 { version: AddressingMode1::VERSION, value })
     }
 }

@@ -1,11 +1,11 @@
-//! NVLinks.
+//! NVLinks, and the fabric of their switches.
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::{PciInfo3, field_text};
+use crate::layout::{FabricInfo, PciInfo3, field_text};
 use crate::pointer::Out;
 use crate::view::Subject;
-use gpu_core::NvLink;
+use gpu_core::{FabricState, NvLink};
 use std::ffi::{c_uint, c_ulonglong};
 
 /// Counters of errors (`nvmlNvLinkErrorCounter_t`).
@@ -83,5 +83,21 @@ exports! {
         |gpu| {
         link(gpu, number)?;
         Err(if capability < CAPABILITIES { Code::NOT_SUPPORTED } else { Code::INVALID_ARGUMENT })
+    }
+
+    gpu [nvmlDeviceGetGpuFabricInfo](fabric: Out<FabricInfo>) |gpu| {
+        let told = gpu.fabric()?;
+        fabric.put(FabricInfo {
+            cluster_uuid: [0; 16],
+            // Without meaning until the state is complete.
+            status: told.status.unwrap_or(0),
+            clique_id: 0,
+            state: match told.state? {
+                FabricState::None => 0,
+                FabricState::NotStarted => 1,
+                FabricState::InProgress => 2,
+                FabricState::Completed => 3,
+            },
+        })
     }
 }

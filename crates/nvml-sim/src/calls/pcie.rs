@@ -18,6 +18,10 @@ exports! {
         generation.put(gpu.pcie()?.generation_max?)
     }
 
+    gpu [nvmlDeviceGetGpuMaxPcieLinkGeneration](generation: Out<c_uint>) |gpu| {
+        generation.put(gpu.pcie()?.device_generation_max?)
+    }
+
     gpu [nvmlDeviceGetCurrPcieLinkWidth](width: Out<c_uint>) |gpu| {
         width.put(gpu.pcie()?.width?)
     }

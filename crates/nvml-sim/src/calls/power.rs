@@ -2,7 +2,7 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::{Temperature1, Versioned};
+use crate::layout::{MarginTemperature1, Temperature1, Versioned};
 use crate::pointer::Out;
 use crate::view::Subject;
 use gpu_core::{Celsius, Milliwatts, Reading};
@@ -78,6 +78,12 @@ exports! {
         let degrees: c_int = chip(gpu, sensor_type)?.0;
         let version = Temperature1::VERSION;
         temperature.put(Temperature1 { version, sensor_type, temperature: degrees })
+    }
+
+    gpu [nvmlDeviceGetMarginTemperature](margin: Out<MarginTemperature1>) |gpu| {
+        margin.check_version()?;
+        let degrees = gpu.thermal()?.margin?.0;
+        margin.put(MarginTemperature1 { version: MarginTemperature1::VERSION, margin: degrees })
     }
 
     gpu [nvmlDeviceGetTemperatureThreshold](kind: c_uint, temperature: Out<c_uint>) |gpu| {

@@ -68,6 +68,11 @@ impl Field {
         Field { name, others: &[], unit: None, group: None, is_bare: false, about, get }
     }
 
+    /// Returns a column of what no function of NVML tells, but to nvidia-smi.
+    pub(super) const fn untold(name: &'static str, about: &'static str) -> Self {
+        Field::new(name, about, |_| Err(Absent::NotSupported))
+    }
+
     /// Adds the unit.
     pub(super) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = Some(unit);
@@ -100,7 +105,7 @@ impl Field {
 
 /// Makes a column of one value of a group of details.
 macro_rules! detail {
-    ($name:literal, $about:literal, $group:ident: $field:ident . $value:ident, $write:expr) => {
+    ($name:expr, $about:expr, $group:ident: $field:ident . $value:ident, $write:expr) => {
         Field::new($name, $about, |row| {
             let group = row.details()?.$field.as_ref().ok_or(gpu_core::Absent::NotRecorded)?;
             group.$value.as_ref().map($write).map_err(|absent| *absent)

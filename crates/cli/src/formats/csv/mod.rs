@@ -50,18 +50,17 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    fn fields(self) -> &'static [Field] {
-        match self {
+    fn fields(self) -> impl Iterator<Item = &'static Field> {
+        let fields = match self {
             Subject::Gpu => gpu::FIELDS,
-            Subject::ComputeApp => apps::FIELDS,
-        }
+            Subject::ComputeApp => &[apps::FIELDS],
+        };
+        fields.iter().copied().flatten()
     }
 
     /// Returns a line for each field: its names, and what it is.
     pub(crate) fn help(self) -> impl Iterator<Item = (String, &'static str)> {
-        self.fields()
-            .iter()
-            .map(|field| (field.names().collect::<Vec<_>>().join(" or "), field.about))
+        self.fields().map(|field| (field.names().collect::<Vec<_>>().join(" or "), field.about))
     }
 }
 
@@ -91,7 +90,7 @@ impl Query {
     /// The first name that is none.
     pub(crate) fn parse(subject: Subject, names: &str) -> Result<Self, String> {
         let find = |name: &str| {
-            let known = subject.fields().iter().find(|field| field.names().any(|n| n == name));
+            let known = subject.fields().find(|field| field.names().any(|n| n == name));
             known.ok_or_else(|| name.to_owned())
         };
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());

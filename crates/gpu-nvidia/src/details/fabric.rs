@@ -1,0 +1,41 @@
+//! The fabric of NVLink switches that a device is part of.
+
+use crate::call::reading;
+use crate::device::Device;
+use gpu_core::{Absent, Fabric, FabricState, Reading, Result};
+
+pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
+    let told = reading(device.get(&device.caller.functions.nvmlDeviceGetGpuFabricInfo))?;
+    let state = told.and_then(|fabric| state(fabric.state));
+    Ok(Fabric {
+        state,
+        // Until then it is a number without meaning.
+        status: state.and_then(|state| match state {
+            FabricState::Completed => told.map(|fabric| fabric.status),
+            _ => Err(Absent::NotSupported),
+        }),
+    })
+}
+
+/// Reads `nvmlGpuFabricState_t`.
+fn state(number: u8) -> Reading<FabricState> {
+    Ok(match number {
+        0 => FabricState::None,
+        1 => FabricState::NotStarted,
+        2 => FabricState::InProgress,
+        3 => FabricState::Completed,
+        _ => return Err(Absent::Implausible),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_by_their_numbers() {
+        assert_eq!(state(0), Ok(FabricState::None));
+        assert_eq!(state(3), Ok(FabricState::Completed));
+        assert_eq!(state(4), Err(Absent::Implausible));
+    }
+}

@@ -1,0 +1,44 @@
+//! Virtual GPUs.
+
+use crate::code::{Answer, Code};
+use crate::entry::exports;
+use crate::pointer::Out;
+use crate::view::View;
+use std::ffi::c_uint;
+
+/// The capabilities of a driver that can be named (`nvmlVgpuDriverCapability_t`).
+const HETEROGENEOUS: c_uint = 0;
+const WARM_UPDATE: c_uint = 1;
+/// The capabilities of a device that can be named (`nvmlDeviceVgpuCapability_t`).
+const FRACTIONAL: c_uint = 0;
+const TIMESLICE_PROFILES: c_uint = 1;
+const TIMESLICE_SIZES: c_uint = 2;
+const CAPABILITIES: c_uint = 12;
+
+/// Returns whether the driver makes several profiles of virtual GPUs beside each other: what it
+/// says at the first device that tells.
+fn heterogeneous(view: &View) -> Answer<c_uint> {
+    let mut told = view.subjects().filter_map(|gpu| gpu.virtual_gpus().ok()?.heterogeneous.ok());
+    told.next().ok_or(Code::NOT_SUPPORTED)
+}
+
+exports! {
+    machine [nvmlGetVgpuDriverCapabilities](which: c_uint, can: Out<c_uint>) |view| {
+        match which {
+            HETEROGENEOUS => can.put(heterogeneous(view)?),
+            WARM_UPDATE => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_ARGUMENT),
+        }
+    }
+
+    gpu [nvmlDeviceGetVgpuCapabilities](which: c_uint, can: Out<c_uint>) |gpu| {
+        let told = gpu.virtual_gpus()?;
+        match which {
+            FRACTIONAL => can.put(told.fractional?),
+            TIMESLICE_PROFILES => can.put(told.timeslice_profiles?),
+            TIMESLICE_SIZES => can.put(told.timeslice_sizes?),
+            which if which < CAPABILITIES => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_ARGUMENT),
+        }
+    }
+}
