@@ -14,6 +14,18 @@ def value(shown):
     return None if isinstance(shown, str) and shown == nvitop.NA else shown
 
 
+def memory(device):
+    """Returns what is used and all there is of a device's memory.
+
+    For a device without memory of its own nvitop shows that of the host, which is no figure of the
+    device: it is found by the total, which is then the host's to the byte.
+    """
+    total = value(device.memory_total())
+    if total == nvitop.host.virtual_memory().total:
+        return None, None
+    return value(device.memory_used()), total
+
+
 def main():
     try:
         devices = nvitop.PhysicalDevice.all()
@@ -26,8 +38,9 @@ def main():
     for index, device in enumerate(devices):
         found[f"{index} name"] = value(device.name())
         found[f"{index} uuid"] = value(device.uuid())
-        found[f"{index} memory_used_bytes"] = value(device.memory_used())
-        found[f"{index} memory_total_bytes"] = value(device.memory_total())
+        used, total = memory(device)
+        found[f"{index} memory_used_bytes"] = used
+        found[f"{index} memory_total_bytes"] = total
         found[f"{index} utilization_percent"] = value(device.gpu_utilization())
         found[f"{index} temperature_c"] = value(device.temperature())
         found[f"{index} power_draw_mw"] = value(device.power_draw())

@@ -2,10 +2,10 @@
 //!
 //! Each tool runs unmodified on the simulated NVML, on every shipped machine, and the figures that
 //! it shows are held against `gpuws --sim MACHINE status --json`. Where the machine has no driver
-//! that answers, a tool must fail. Two things are not held against each other, and said: the
-//! processes of nvidia-smi, which takes them from an interface of NVML that is not public, and
+//! that answers, a tool must fail. Three things are not held against each other, and said: the
+//! processes of nvidia-smi, which takes them from an interface of NVML that is not public;
 //! processes whose numbers belong to a PID namespace that cannot be seen, which gpuws names nobody
-//! by.
+//! by; and the host's memory, which nvitop shows for a device that has none of its own.
 
 mod figures;
 mod install;
@@ -179,6 +179,11 @@ fn show(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
         out,
         "Processes of nvidia-smi are not compared: it takes them from an interface of NVML that is \
          not public."
+    )?;
+    writeln!(
+        out,
+        "Where a device has no memory of its own, nvitop shows the host's; that counts as not \
+         available."
     )?;
     for row in rows.iter().filter(|row| row.foreign) {
         writeln!(
