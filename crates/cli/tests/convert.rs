@@ -80,6 +80,18 @@ fn a_dump_of_tensorflow_becomes_what_was_held_and_what_failed() {
     assert_eq!(lines[4]["event"].get("device_free_bytes"), None);
     assert_eq!(lines.len(), 5);
 
+    // Another device, with another limit.
+    let both = format!("{BFC}{}", BFC.replace("GPU_1_bfc", "GPU_3_bfc").replace("2560", "2816"));
+    fs::write(folder.path().join("both.log"), both).unwrap();
+    let converted = gpuws(folder.path(), &["mem", "convert", "both.log"]);
+    let lines: Vec<serde_json::Value> =
+        printed(&converted).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let limits = serde_json::json!({"memory_limit.1": "2560", "memory_limit.3": "2816"});
+    assert_eq!(lines[0]["settings"], limits);
+    let devices: Vec<_> =
+        lines.iter().filter_map(|line| line["device"]["device"].as_u64()).collect();
+    assert_eq!(devices, [1, 3]);
+
     // A line of the dump is missing.
     let cut = BFC.replace("Free  at 7f0000000100 of size 768 next 18446744073709551615\n", "");
     fs::write(folder.path().join("cut.log"), cut).unwrap();

@@ -39,22 +39,34 @@ pub(super) fn read(path: &Path, args: &ReadingArgs) -> Result<Recording, Failure
 /// Returns what TensorFlow's allocator printed of its regions, of each device the first time that
 /// memory ran out; `None` where there is no such dump.
 fn dumped(report: &oom::Report) -> Option<Recording> {
-    let mut devices = BTreeMap::new();
-    let mut settings = BTreeMap::new();
+    let (mut devices, mut limits) = (BTreeMap::new(), BTreeMap::new());
     for event in report.events.iter().filter(|event| !event.dump.regions.is_empty()) {
         let device = event.gpu.unwrap_or(0);
         devices.entry(device).or_insert_with(|| {
             let pool = event.dump.pool.and_then(|pool| pool.limit);
-            if let Some(limit) = event.dump.stat("Limit").or(pool) {
-                settings.entry("memory_limit".to_owned()).or_insert(limit.0.to_string());
-            }
+            limits.extend(event.dump.stat("Limit").or(pool).map(|limit| (device, limit)));
             trace(device, event)
         });
     }
+    let settings = settings(&limits);
     let devices: Vec<DeviceTrace> = devices.into_values().collect();
     let recording =
         Recording { format: Format::BfcDump, settings, devices, ..Recording::default() };
     (!recording.devices.is_empty()).then_some(recording)
+}
+
+/// Returns the limits of the devices' allocators as settings: one where it is the same for all,
+/// else each with the number of its device.
+fn settings(limits: &BTreeMap<u32, Bytes>) -> BTreeMap<String, String> {
+    let mut values = limits.values();
+    let first = values.next();
+    match first.filter(|first| values.all(|limit| limit == *first)) {
+        Some(limit) => BTreeMap::from([("memory_limit".to_owned(), limit.0.to_string())]),
+        None => limits
+            .iter()
+            .map(|(device, limit)| (format!("memory_limit.{device}"), limit.0.to_string()))
+            .collect(),
+    }
 }
 
 /// Returns what a device's allocator held, and the request for which that was not enough.
