@@ -1,6 +1,7 @@
 //! From what the recordings show and what `machine.toml` adds to a whole machine.
 
 use crate::date::timestamp;
+use crate::device_entry::set;
 use crate::file::{DriverEntry, GpuEntry, MachineFile, Place};
 use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
 use crate::machine::{Device, Machine, Viewer, device_file};
@@ -129,12 +130,8 @@ fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
         machine.driver = empty("").driver;
     }
     if let Ok(driver) = &mut machine.driver {
-        if let Some(version) = &entry.version {
-            driver.version = Ok(version.clone());
-        }
-        if let Some(cuda) = &entry.cuda {
-            driver.cuda = Ok(cuda.clone());
-        }
+        set(&mut driver.version, entry.version.clone());
+        set(&mut driver.cuda, entry.cuda.clone());
     }
     if let Some(fault) = entry.fault {
         machine.driver =

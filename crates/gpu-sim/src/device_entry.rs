@@ -86,7 +86,8 @@ pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEn
     Ok(())
 }
 
-fn set<T>(reading: &mut Reading<T>, value: Option<T>) {
+/// Takes a value that is written down.
+pub(crate) fn set<T>(reading: &mut Reading<T>, value: Option<T>) {
     if let Some(value) = value {
         *reading = Ok(value);
     }

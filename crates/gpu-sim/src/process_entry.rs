@@ -1,6 +1,7 @@
 //! A `[[process]]` of `machine.toml`.
 
 use crate::date::timestamp;
+use crate::device_entry::set;
 use crate::file::{EventEntry, MemoryEntry, Place, ProcessEntry, ReactionEntry};
 use crate::import::{cuda_files, graphics_files};
 use crate::machine::{Device, Holding, Machine, Process, Reaction};
@@ -83,27 +84,16 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
         }
         info.name.clone_from(name);
     }
-    if let Some(line) = &entry.command_line {
-        info.command_line = Ok(line.clone());
-    }
-    if let Some(uid) = entry.uid {
-        info.uid = Ok(uid);
-    }
-    if let Some(user) = &entry.user {
-        info.user = Ok(user.clone());
-    }
-    if let Some(parent) = entry.parent {
-        info.parent = Ok(Pid(parent));
-    }
-    if let Some(group) = entry.group {
-        info.group = Ok(Pid(group));
-    }
-    if let Some(session) = entry.session {
-        info.session = Ok(Pid(session));
-    }
-    if let Some(cgroup) = &entry.cgroup {
-        info.cgroup = Ok(cgroup.clone());
-    }
+    set(&mut info.command_line, entry.command_line.clone());
+    set(&mut info.uid, entry.uid);
+    set(&mut info.user, entry.user.clone());
+    set(&mut info.parent, entry.parent.map(Pid));
+    set(&mut info.group, entry.group.map(Pid));
+    set(&mut info.session, entry.session.map(Pid));
+    set(&mut info.cgroup, entry.cgroup.clone());
+    set(&mut info.state, entry.state);
+    set(&mut info.live_threads, entry.threads);
+    set(&mut info.cpu_time, entry.cpu_time_ms.map(Duration::from_millis));
     if let Some(workload) = &entry.workload {
         let Some(cgroup) = entry.cgroup.clone() else {
             return Err(error(place, entry, "has a workload and no cgroup"));
@@ -116,15 +106,6 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
         let what = "has a start that is no date with a time, such as 2026-11-21T09:00:00Z";
         let started = started.ok_or_else(|| error(place, entry, what))?;
         info.started_at = Ok(started);
-    }
-    if let Some(state) = entry.state {
-        info.state = Ok(state);
-    }
-    if let Some(threads) = entry.threads {
-        info.live_threads = Ok(threads);
-    }
-    if let Some(millis) = entry.cpu_time_ms {
-        info.cpu_time = Ok(Duration::from_millis(millis));
     }
     info.kernel_thread = entry.kernel_thread.unwrap_or(info.kernel_thread);
     Ok(())
