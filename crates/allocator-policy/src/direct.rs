@@ -1,11 +1,10 @@
 //! Memory straight from the device, as a program has that calls `cudaMalloc` each time.
 
-use crate::blocks::{Block, BlockId, Blocks};
-use crate::failure::{Failure, Shortage, unless_refused};
+use crate::blocks::{Block, BlockId};
+use crate::failure::{Failure, unless_refused};
+use crate::ledger::{self, Ledger};
 use crate::model::driver_rounded;
-use crate::owner;
-use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
-use crate::sums::left;
+use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use gpu_core::{Bytes, DeviceMemory, Region};
 use std::collections::BTreeMap;
 
@@ -18,22 +17,14 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct Direct<M: DeviceMemory> {
     memory: M,
-    owner: u32,
-    blocks: Blocks,
+    ledger: Ledger,
     held: BTreeMap<u64, BlockId>,
-    usage: Usage,
 }
 
 impl<M: DeviceMemory> Direct<M> {
     /// Makes a policy that holds nothing yet.
     pub fn new(memory: M) -> Self {
-        Direct {
-            memory,
-            owner: owner::next(),
-            blocks: Blocks::default(),
-            held: BTreeMap::new(),
-            usage: Usage::default(),
-        }
+        Direct { memory, ledger: Ledger::new(), held: BTreeMap::new() }
     }
 
     /// Returns the memory of the device.
@@ -42,47 +33,23 @@ impl<M: DeviceMemory> Direct<M> {
     }
 
     fn shortage(&mut self, asked: u64, segment: u64) -> Failure {
-        self.usage.out_of_memory += 1;
-        Failure::OutOfMemory(Box::new(Shortage {
-            asked: Bytes(asked),
-            segment: Bytes(segment),
-            limit: None,
-            device_free: self.memory.info().ok().and_then(left),
-            reserved: self.usage.reserved,
-            in_use: self.usage.in_use,
-            largest_free: self.usage().largest_free,
-        }))
-    }
-
-    /// Returns the block of an allocation that is in this state.
-    fn own(&self, allocation: &Allocation, state: BlockState) -> Result<BlockId, Failure> {
-        let Allocation { address, block, owner, .. } = *allocation;
-        let its = self.blocks.get(block).filter(|its| its.address == address && its.state == state);
-        match its {
-            Some(_) if owner == self.owner => Ok(block),
-            _ => Err(Failure::Foreign { address }),
-        }
-    }
-
-    fn take_back(&mut self, id: BlockId, state: BlockState) {
-        let block = &mut self.blocks[id];
-        self.usage.take_back(block.size, block.requested);
-        (block.requested, block.state) = (0, state);
+        let usage = self.usage();
+        self.ledger.shortage(&self.memory, asked, segment, None, usage)
     }
 
     fn give_back(&mut self, id: BlockId) -> Result<u64, Failure> {
-        let block = &mut self.blocks[id];
+        let block = &mut self.ledger.blocks[id];
         block.state = BlockState::Free;
         let (address, size) = (block.address, block.size);
         self.memory.release(Region { address, size: Bytes(size) })?;
         self.held.remove(&address);
-        self.blocks.remove(id);
-        self.usage.give_to_device(size);
+        self.ledger.blocks.remove(id);
+        self.ledger.usage.give_to_device(size);
         Ok(size)
     }
 
     fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.held.values().map(|id| &self.blocks[*id])
+        self.held.values().map(|id| &self.ledger.blocks[*id])
     }
 }
 
@@ -99,34 +66,29 @@ impl<M: DeviceMemory> Policy for Direct<M> {
             return Err(self.shortage(size.0, rounded));
         };
         let Region { address, size: Bytes(length) } = region;
-        let state = BlockState::Active;
-        let block = Block { requested: size.0, state, ..Block::whole(address, length, 0) };
-        let id = self.blocks.add(block);
+        let id = self.ledger.blocks.add(Block::whole(address, length, 0));
         self.held.insert(address, id);
-        self.usage.take_of_device(length);
-        self.usage.hand_out(length, size.0);
-        Ok(Allocation { address, size: length, block: id, owner: self.owner })
+        self.ledger.usage.take_of_device(length);
+        Ok(self.ledger.hand_out(id, size.0))
     }
 
     fn free(&mut self, allocation: Allocation) -> Result<(), Failure> {
-        let id = self.own(&allocation, BlockState::Active)?;
-        self.take_back(id, BlockState::Free);
+        let id = self.ledger.take_back(&allocation, BlockState::Free)?;
         self.give_back(id).map(drop)
     }
 
     fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure> {
-        let id = self.own(&allocation, BlockState::Active)?;
-        self.take_back(id, BlockState::AwaitingFree);
+        self.ledger.take_back(&allocation, BlockState::AwaitingFree)?;
         Ok(Retired(allocation))
     }
 
     fn complete(&mut self, retired: Retired) -> Result<(), Failure> {
-        let id = self.own(&retired.0, BlockState::AwaitingFree)?;
+        let id = self.ledger.own(&retired.0, BlockState::AwaitingFree)?;
         self.give_back(id).map(drop)
     }
 
     fn empty_cache(&mut self) -> Result<Bytes, Failure> {
-        let is_free = |id: &BlockId| self.blocks[*id].state == BlockState::Free;
+        let is_free = |id: &BlockId| self.ledger.blocks[*id].state == BlockState::Free;
         let free: Vec<_> = self.held.values().copied().filter(is_free).collect();
         let (mut given, mut failure) = (0, None);
         for id in free {
@@ -141,27 +103,27 @@ impl<M: DeviceMemory> Policy for Direct<M> {
     fn usage(&self) -> Usage {
         let idle = self.blocks().filter(|block| block.state != BlockState::Active);
         let largest = idle.map(|block| block.size).max();
-        Usage { largest_free: Bytes(largest.unwrap_or(0)), ..self.usage }
+        Usage { largest_free: Bytes(largest.unwrap_or(0)), ..self.ledger.usage }
     }
 
     fn in_use(&self) -> Bytes {
-        self.usage.in_use
+        self.ledger.usage.in_use
     }
 
     fn reserved(&self) -> Bytes {
-        self.usage.reserved
+        self.ledger.usage.reserved
     }
 
     fn reset_peaks(&mut self) {
-        self.usage.restart_peaks();
+        self.ledger.usage.restart_peaks();
     }
 
     fn segments(&self) -> Vec<SegmentMap> {
-        let segment = |block: &Block| {
-            let Block { address, size, requested, state, .. } = *block;
-            let (size, requested) = (Bytes(size), Bytes(requested));
-            let blocks = vec![BlockMap { address, size, requested, state }];
-            SegmentMap { address, size, stream: None, blocks }
+        let segment = |block: &Block| SegmentMap {
+            address: block.address,
+            size: Bytes(block.size),
+            stream: None,
+            blocks: vec![ledger::shown(block)],
         };
         self.blocks().map(segment).collect()
     }

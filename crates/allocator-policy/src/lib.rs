@@ -37,6 +37,7 @@ pub mod environment;
 pub mod explain;
 mod failure;
 mod free_set;
+mod ledger;
 mod logical;
 mod model;
 mod need;

@@ -14,12 +14,11 @@
 //! driver can also put scattered pages together behind new addresses; the model cannot, so where it
 //! fails for fragmentation a driver may not.
 
-use crate::blocks::{Block, BlockId, Blocks, NONE};
-use crate::failure::{Failure, Shortage, unless_refused};
+use crate::blocks::{Block, BlockId, NONE};
+use crate::failure::{Failure, unless_refused};
 use crate::free_set::{Free, FreeSet};
-use crate::owner;
-use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
-use crate::sums::left;
+use crate::ledger::{self, Ledger};
+use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use gpu_core::{Bytes, DeviceMemory, Region};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,15 +62,13 @@ impl Default for Settings {
 pub struct StreamOrdered<M: DeviceMemory> {
     memory: M,
     settings: Settings,
-    owner: u32,
-    blocks: Blocks,
+    ledger: Ledger,
     /// What is not handed out: [`READY`], [`RETIRED`], then what each of `streams` freed. `list` of
     /// a block is its list here, or will be once it is free.
     free: Vec<FreeSet>,
     streams: Vec<Stream>,
     /// The regions by address: how long they are, and their lowest block.
     held: BTreeMap<u64, (u64, BlockId)>,
-    usage: Usage,
 }
 
 impl<M: DeviceMemory> StreamOrdered<M> {
@@ -80,12 +77,10 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         StreamOrdered {
             memory,
             settings,
-            owner: owner::next(),
-            blocks: Blocks::default(),
+            ledger: Ledger::new(),
             free: vec![FreeSet::default(), FreeSet::default()],
             streams: Vec::new(),
             held: BTreeMap::new(),
-            usage: Usage::default(),
         }
     }
 
@@ -122,10 +117,10 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         let (mut given, mut failure) = (0, None);
         let regions: Vec<_> = self.held.iter().rev().map(|(at, held)| (*at, *held)).collect();
         for (address, (size, block)) in regions {
-            let block = self.blocks[block];
+            let block = self.ledger.blocks[block];
             let whole = block.state == BlockState::Free && block.size == size;
             let is_free = whole && block.list == READY;
-            if !is_free || self.usage.reserved.saturating_sub(keep) < Bytes(size) {
+            if !is_free || self.ledger.usage.reserved.saturating_sub(keep) < Bytes(size) {
                 continue;
             }
             match self.memory.release(Region { address, size: Bytes(size) }) {
@@ -139,8 +134,8 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     fn forget(&mut self, address: u64) -> u64 {
         let Some((size, id)) = self.held.remove(&address) else { return 0 };
         self.unlist(id);
-        self.blocks.remove(id);
-        self.usage.give_to_device(size);
+        self.ledger.blocks.remove(id);
+        self.ledger.usage.give_to_device(size);
         size
     }
 
@@ -149,7 +144,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         let freed: Vec<_> = std::mem::take(&mut self.free[list]).iter().collect();
         for free in &freed {
             // Until its turn comes, no neighbour may be joined with it.
-            self.blocks[free.block].state = BlockState::Active;
+            self.ledger.blocks[free.block].state = BlockState::Active;
         }
         for free in freed {
             self.make_free(free.block, READY);
@@ -180,12 +175,12 @@ impl<M: DeviceMemory> StreamOrdered<M> {
             let others = self.free[RETIRED as usize + 1..].iter();
             let found = others.filter_map(|free| free.best_fit(rounded));
             if let Some(found) = found.min_by_key(|free| (free.size, free.address)) {
-                self.usage.retries += 1;
+                self.ledger.usage.retries += 1;
                 return Ok(found);
             }
         }
         if self.trim(Bytes(0))? > Bytes(0) {
-            self.usage.retries += 1;
+            self.ledger.usage.retries += 1;
             if let Some(found) = self.extend(rounded)? {
                 return Ok(found);
             }
@@ -198,15 +193,15 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     fn extend(&mut self, rounded: u64) -> Result<Option<Free>, Failure> {
         let Some(size) = region_for(rounded) else { return Ok(None) };
         let most = self.settings.largest.unwrap_or(Bytes(u64::MAX));
-        if size > most.saturating_sub(self.usage.reserved).0 {
+        if size > most.saturating_sub(self.ledger.usage.reserved).0 {
             return Ok(None);
         }
         let given = unless_refused(self.memory.reserve(Bytes(size)))?;
         let Some(region) = given else { return Ok(None) };
         let Region { address, size: Bytes(size) } = region;
-        let block = self.blocks.add(Block::whole(address, size, READY));
+        let block = self.ledger.blocks.add(Block::whole(address, size, READY));
         self.held.insert(address, (size, block));
-        self.usage.take_of_device(size);
+        self.ledger.usage.take_of_device(size);
         self.list(block);
         Ok(Some(Free { size, address, block }))
     }
@@ -214,81 +209,58 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     fn hand_out(&mut self, found: Free, list: u32, rounded: u64, requested: u64) -> Allocation {
         self.unlist(found.block);
         if found.size > rounded {
-            let rest = self.blocks.split(found.block, rounded);
+            let rest = self.ledger.blocks.split(found.block, rounded);
             self.list(rest);
         }
-        let block = &mut self.blocks[found.block];
-        (block.state, block.requested, block.list) = (BlockState::Active, requested, list);
-        let (address, size) = (block.address, block.size);
-        self.usage.hand_out(size, requested);
-        Allocation { address, size, block: found.block, owner: self.owner }
+        self.ledger.blocks[found.block].list = list;
+        self.ledger.hand_out(found.block, requested)
     }
 
     fn list(&mut self, id: BlockId) {
-        let Block { size, address, list, .. } = self.blocks[id];
+        let Block { size, address, list, .. } = self.ledger.blocks[id];
         self.free[list as usize].insert(Free { size, address, block: id });
     }
 
     fn unlist(&mut self, id: BlockId) {
-        let Block { size, address, list, .. } = self.blocks[id];
+        let Block { size, address, list, .. } = self.ledger.blocks[id];
         let removed = self.free[list as usize].remove(size, address);
         debug_assert!(removed, "what is not handed out is on its list");
     }
 
     /// Puts a block on a list, joined with its neighbours on that list.
     fn make_free(&mut self, mut id: BlockId, list: u32) {
-        self.blocks[id].state = BlockState::Free;
-        self.blocks[id].list = list;
-        let Block { next, previous, .. } = self.blocks[id];
+        self.ledger.blocks[id].state = BlockState::Free;
+        self.ledger.blocks[id].list = list;
+        let Block { next, previous, .. } = self.ledger.blocks[id];
         if self.is_free(next, list) {
             self.unlist(next);
-            self.blocks.join_next(id);
+            self.ledger.blocks.join_next(id);
         }
         if self.is_free(previous, list) {
             self.unlist(previous);
-            self.blocks.join_next(previous);
+            self.ledger.blocks.join_next(previous);
             id = previous;
         }
         self.list(id);
     }
 
     fn is_free(&self, id: BlockId, list: u32) -> bool {
-        id != NONE && self.blocks[id].state == BlockState::Free && self.blocks[id].list == list
-    }
-
-    fn own(&self, allocation: &Allocation, state: BlockState) -> Result<BlockId, Failure> {
-        let is_it = |block: &&Block| block.address == allocation.address && block.state == state;
-        match self.blocks.get(allocation.block).filter(is_it) {
-            Some(_) if allocation.owner == self.owner => Ok(allocation.block),
-            _ => Err(Failure::Foreign { address: allocation.address }),
-        }
-    }
-
-    fn take_back(&mut self, id: BlockId) {
-        let block = &mut self.blocks[id];
-        self.usage.take_back(block.size, block.requested);
-        block.requested = 0;
+        id != NONE
+            && self.ledger.blocks[id].state == BlockState::Free
+            && self.ledger.blocks[id].list == list
     }
 
     fn shortage(&mut self, asked: u64, segment: Option<u64>) -> Failure {
-        self.usage.out_of_memory += 1;
-        Failure::OutOfMemory(Box::new(Shortage {
-            asked: Bytes(asked),
-            segment: Bytes(segment.unwrap_or(asked)),
-            limit: self.settings.largest,
-            device_free: self.memory.info().ok().and_then(left),
-            reserved: self.usage.reserved,
-            in_use: self.usage.in_use,
-            largest_free: self.usage().largest_free,
-        }))
+        let (usage, largest) = (self.usage(), self.settings.largest);
+        self.ledger.shortage(&self.memory, asked, segment.unwrap_or(asked), largest, usage)
     }
 
     /// Visits the blocks of a region by address.
     fn chain(&self, first: BlockId) -> impl Iterator<Item = &Block> {
         let next = |block: &&Block| {
-            Some(block.next).filter(|next| *next != NONE).map(|next| &self.blocks[next])
+            Some(block.next).filter(|next| *next != NONE).map(|next| &self.ledger.blocks[next])
         };
-        std::iter::successors(Some(&self.blocks[first]), next)
+        std::iter::successors(Some(&self.ledger.blocks[first]), next)
     }
 }
 
@@ -310,23 +282,20 @@ impl<M: DeviceMemory> Policy for StreamOrdered<M> {
     }
 
     fn free(&mut self, allocation: Allocation) -> Result<(), Failure> {
-        let id = self.own(&allocation, BlockState::Active)?;
-        self.take_back(id);
-        self.make_free(id, self.blocks[id].list);
+        let id = self.ledger.take_back(&allocation, BlockState::Free)?;
+        self.make_free(id, self.ledger.blocks[id].list);
         Ok(())
     }
 
     fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure> {
-        let id = self.own(&allocation, BlockState::Active)?;
-        self.take_back(id);
-        self.blocks[id].state = BlockState::AwaitingFree;
-        self.blocks[id].list = RETIRED;
+        let id = self.ledger.take_back(&allocation, BlockState::AwaitingFree)?;
+        self.ledger.blocks[id].list = RETIRED;
         self.list(id);
         Ok(Retired(allocation))
     }
 
     fn complete(&mut self, retired: Retired) -> Result<(), Failure> {
-        let id = self.own(&retired.0, BlockState::AwaitingFree)?;
+        let id = self.ledger.own(&retired.0, BlockState::AwaitingFree)?;
         self.unlist(id);
         self.make_free(id, READY);
         Ok(())
@@ -338,31 +307,27 @@ impl<M: DeviceMemory> Policy for StreamOrdered<M> {
 
     fn usage(&self) -> Usage {
         let largest = self.free.iter().filter_map(FreeSet::largest).map(|free| free.size).max();
-        Usage { largest_free: Bytes(largest.unwrap_or(0)), ..self.usage }
+        Usage { largest_free: Bytes(largest.unwrap_or(0)), ..self.ledger.usage }
     }
 
     fn in_use(&self) -> Bytes {
-        self.usage.in_use
+        self.ledger.usage.in_use
     }
 
     fn reserved(&self) -> Bytes {
-        self.usage.reserved
+        self.ledger.usage.reserved
     }
 
     fn reset_peaks(&mut self) {
-        self.usage.restart_peaks();
+        self.ledger.usage.restart_peaks();
     }
 
     fn segments(&self) -> Vec<SegmentMap> {
-        let map = |block: &Block| {
-            let Block { address, size, requested, state, .. } = *block;
-            BlockMap { address, size: Bytes(size), requested: Bytes(requested), state }
-        };
         let segment = |(address, (size, first)): (&u64, &(u64, BlockId))| SegmentMap {
             address: *address,
             size: Bytes(*size),
             stream: None,
-            blocks: self.chain(*first).map(map).collect(),
+            blocks: self.chain(*first).map(ledger::shown).collect(),
         };
         self.held.iter().map(segment).collect()
     }
