@@ -37,15 +37,41 @@ pub(crate) struct Built {
 /// # Errors
 /// When cargo cannot be run or fails; it has said why on standard error.
 pub(crate) fn build(root: &Path, arguments: &[&str]) -> io::Result<Vec<Built>> {
+    build_with(root, arguments, &[])
+}
+
+/// Runs cargo as [`build`] does, with words for the compiler behind its own.
+///
+/// # Errors
+/// As [`build`].
+pub(crate) fn build_with(
+    root: &Path,
+    arguments: &[&str],
+    compiler: &[&str],
+) -> io::Result<Vec<Built>> {
     let output = cargo(root)
         .args(arguments)
         .arg("--message-format=json-render-diagnostics")
+        .args(compiler)
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
         return Err(io::Error::other(format!("failed to run cargo {}", arguments.join(" "))));
     }
     Ok(built(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Removes what cargo built of a package for a release.
+///
+/// # Errors
+/// When cargo cannot be run or fails.
+pub(crate) fn clean(root: &Path, package: &str) -> io::Result<()> {
+    let status =
+        cargo(root).args(["clean", "--quiet", "--release", "--package", package]).status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("failed to remove what was built of {package}"))),
+    }
 }
 
 /// Reads what `cargo --message-format=json` prints, a line for each message.

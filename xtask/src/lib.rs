@@ -1,5 +1,6 @@
-//! Checks of the repository itself, which no compiler and no lint makes, and three errands that need
-//! more than the repository: the tools of others, machines with a GPU, and what a bench measured.
+//! Checks of the repository itself, which no compiler and no lint makes, and four errands that need
+//! more than the repository: the tools of others, machines with a GPU, what a bench measured, and
+//! how the program runs.
 //!
 //! The main decision is that a check is a function from plain data to violations: from the tree of
 //! files, or from the figures that a tool showed. So each check is shown to fail by a few lines of
@@ -7,6 +8,7 @@
 
 mod cargo;
 mod code;
+mod dist;
 mod hw;
 pub mod layering;
 mod peers;
@@ -14,6 +16,7 @@ mod plot;
 mod tidy;
 mod tree;
 
+pub use dist::{dist, trace};
 pub use hw::hw;
 pub use peers::peers;
 pub use plot::plot;

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy | peers | hw | plot`: prints every violation or difference, then fails.
+//! `cargo xtask tidy | peers | hw | plot | dist`: prints every violation or difference, then fails.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,7 +6,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask peers [--install-only]
        cargo xtask hw
-       cargo xtask plot FOLDER-OF-CRITERION";
+       cargo xtask plot FOLDER-OF-CRITERION
+       cargo xtask dist";
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
@@ -26,6 +27,11 @@ fn run() -> io::Result<ExitCode> {
         ["peers"] => xtask::peers(root, false, &mut out)?,
         ["peers", "--install-only"] => xtask::peers(root, true, &mut out)?,
         ["hw"] => xtask::hw(root, &mut out)?,
+        ["dist"] => xtask::dist(root, &mut out)?,
+        // What `dist` runs on a simulated machine.
+        ["trace", functions, program, ref words @ ..] => {
+            xtask::trace(functions.as_ref(), program, words)?
+        }
         ["plot", criterion] => xtask::plot(root, criterion.as_ref(), &mut out)?,
         _ => {
             writeln!(io::stderr(), "{USAGE}")?;

@@ -1,0 +1,155 @@
+//! The program as people get it: what a look runs lies together in its file.
+//!
+//! A look runs a fifth of the program's text, and the compiler strews it over the whole. The
+//! kernel maps what lies around each page that is touched, so that nearly all of it is brought into
+//! memory, and from a cold disk all of it is read. So the program is built, watched on a simulated
+//! machine, and linked once more with the functions in front that it entered. Nothing else changes, and
+//! no list of functions has to be kept: it is made anew from the very program that it orders.
+
+mod trace;
+
+pub use trace::trace;
+
+use crate::cargo;
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The machine that is looked at: what is written for many is run too.
+const MACHINE: &str = "crowd:64x32";
+/// What is run there.
+const LOOKS: &[&str] = &["status", "doctor"];
+
+/// A function of the program: where it begins, where it ends, and its name for the linker.
+type Function = (u64, u64, String);
+
+/// Builds the program in the order in which a look runs it, where cargo puts programs; tells
+/// whether that could be done.
+///
+/// # Errors
+/// When cargo, the simulated machine or nm fails, or the program cannot be traced: that takes
+/// an x86-64, and the linker must be LLVM's, as it is there by default.
+pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
+    let folder = cargo::target_folder(root).join("dist");
+    fs::create_dir_all(&folder)?;
+    let (order, entered) = (folder.join("order.txt"), folder.join("entered.txt"));
+    fs::write(&order, "")?;
+    cargo::build(root, &["build", "--release", "--package=gpu-nvml-sim"])?;
+    writeln!(out, "dist: build the program as the compiler orders it")?;
+    let program = link(root, &order)?;
+    let functions = functions(&program)?;
+    let begins: String = functions.iter().map(|(begins, ..)| format!("{begins:x}\n")).collect();
+    let mut first: Vec<&Function> = Vec::new();
+    for command in LOOKS {
+        writeln!(out, "dist: see what '{command}' runs")?;
+        fs::write(&entered, &begins)?;
+        let status = Command::new(&program)
+            .args(["sim", MACHINE, "--"])
+            .arg(std::env::current_exe()?)
+            .args(["trace".as_ref(), entered.as_os_str(), program.as_os_str(), command.as_ref()])
+            .env("NO_COLOR", "1")
+            .stdout(Stdio::null())
+            .status()?;
+        if !status.success() {
+            return Err(Error::other(format!("failed to see what '{command}' runs: {status}")));
+        }
+        for function in which(&functions, &fs::read_to_string(&entered)?) {
+            if !first.contains(&function) {
+                first.push(function);
+            }
+        }
+    }
+    if first.is_empty() {
+        writeln!(out, "dist: nothing was seen to run")?;
+        return Ok(false);
+    }
+    let names: Vec<&str> = first.iter().map(|(.., name)| name.as_str()).collect();
+    fs::write(&order, names.join("\n") + "\n")?;
+    let kib = |functions: &[&Function]| {
+        functions.iter().map(|(begins, ends, _)| ends - begins).sum::<u64>().div_ceil(1024)
+    };
+    writeln!(
+        out,
+        "dist: {} of {} functions, {} of {} KiB, come first; link the program again",
+        first.len(),
+        functions.len(),
+        kib(&first),
+        kib(&functions.iter().collect::<Vec<_>>()),
+    )?;
+    // Cargo does not know of the list, and would find nothing to do.
+    cargo::clean(root, "gpuws")?;
+    let program = link(root, &order)?;
+    writeln!(out, "dist: {}", program.display())?;
+    Ok(true)
+}
+
+/// Builds the program with these functions in front; both times with the same words, on which the
+/// names of the functions depend.
+fn link(root: &Path, order: &Path) -> io::Result<PathBuf> {
+    let order = format!("-Clink-arg=-Wl,--symbol-ordering-file={}", order.display());
+    let words = ["rustc", "--release", "--package=gpuws", "--bin=gpuws"];
+    let linker = ["--", &order, "-Clink-arg=-Wl,--no-warn-symbol-ordering"];
+    let built = cargo::build_with(root, &words, &linker)?;
+    let program = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
+    Ok(program.ok_or_else(|| Error::other("cargo built no 'gpuws'"))?.path)
+}
+
+/// Returns the functions of a program in the order in which they lie there.
+fn functions(program: &Path) -> io::Result<Vec<Function>> {
+    let output = Command::new("nm")
+        .args(["--defined-only", "--print-size", "--numeric-sort", "--"])
+        .arg(program)
+        .output()
+        .map_err(|error| Error::new(error.kind(), format!("failed to run nm: {error}")))?;
+    if !output.status.success() {
+        return Err(Error::other(format!("failed to list functions: nm: {}", output.status)));
+    }
+    Ok(listed(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Reads nm's lines: address, size, kind and name; what has no size is no function.
+fn listed(text: &str) -> Vec<Function> {
+    let function = |line: &str| {
+        let mut words = line.split(' ');
+        let (begins, size) = (words.next()?, words.next()?);
+        let begins = u64::from_str_radix(begins, 16).ok()?;
+        let size = u64::from_str_radix(size, 16).ok()?;
+        matches!(words.next()?, "t" | "T" | "w" | "W").then_some(())?;
+        Some((begins, begins + size, words.next()?.to_owned()))
+    };
+    text.lines().filter_map(function).collect()
+}
+
+/// Returns the functions that begin at these addresses, a hexadecimal number on each line.
+fn which<'a>(functions: &'a [Function], entered: &str) -> Vec<&'a Function> {
+    let beginning = |line: &str| {
+        let address = u64::from_str_radix(line, 16).ok()?;
+        let nth = functions.binary_search_by_key(&address, |(begins, ..)| *begins).ok()?;
+        Some(&functions[nth])
+    };
+    entered.lines().filter_map(beginning).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_run_is_found_by_its_addresses() {
+        let text = "0000000000001000 0000000000000010 t _RNvC5gpuws4main\n\
+            0000000000001020 0000000000000020 T _start\n\
+            0000000000001040 0000000000000008 r a_table\n\
+            0000000000001050 t without_size\n\
+            0000000000001060 0000000000000004 W weak\n";
+        let functions = listed(text);
+        let names: Vec<&str> = functions.iter().map(|(.., name)| name.as_str()).collect();
+        assert_eq!(names, ["_RNvC5gpuws4main", "_start", "weak"]);
+        let entered = which(&functions, "1060\n1001\n1000\nfff\nnot a number\n");
+        assert_eq!(
+            entered,
+            [&functions[2], &functions[0]],
+            "in their order, and at no other place"
+        );
+    }
+}
