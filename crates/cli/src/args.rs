@@ -47,6 +47,7 @@ pub(crate) struct Cli {
 
 /// What every command takes.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Print one JSON object instead of a table.
     #[arg(long, global = true)]
