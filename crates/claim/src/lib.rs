@@ -12,10 +12,12 @@
 
 mod ask;
 mod ledger;
+mod publish;
 mod take;
 mod turn;
 
 pub use ask::{Ask, Chosen, HeldUp, NotTaken, Taken, Wait, Waiting};
 pub use ledger::Ledger;
+pub use publish::publish_known;
 pub use take::take;
 pub use turn::{Turn, turn};

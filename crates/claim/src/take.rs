@@ -2,6 +2,7 @@
 
 use crate::ask::{Ask, Chosen, HeldUp, NotTaken, Taken, Wait, Waiting};
 use crate::ledger::{LEASES_OF_ONE, Ledger, is_same};
+use crate::publish::publish_known;
 use crate::turn::{Turn, judge};
 use gpu_core::{
     Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
@@ -158,7 +159,7 @@ impl<S> Taking<'_, S> {
         let mut before = None;
         if let Some(place) = &self.place {
             if !place.renew()? {
-                self.place = Some(self.locks.publish(EntryKind::Waiter, &self.entry)?);
+                self.place = Some(publish_known(self.locks, EntryKind::Waiter, &mut self.entry)?);
             }
             let pool = self.pool(&Ledger::read(self.locks)?)?;
             if self.is_still_behind(&pool) {
@@ -297,8 +298,12 @@ impl<S> Taking<'_, S> {
         held_back: Option<Result<Box<dyn HeldBack>>>,
         pool: Ledger,
     ) -> Result<Attempt<S>, NotTaken> {
-        let entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
-        let (entry, held) = self.publish(entry)?;
+        let mut entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
+        let held = match &self.place {
+            // Its place has told its id to everybody.
+            Some(_) => publish_known(self.locks, EntryKind::Lease, &mut entry)?,
+            None => self.locks.publish(EntryKind::Lease, &entry)?,
+        };
         let leases = self.locks.entries(EntryKind::Lease)?;
         let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
         let mut beside = Ledger::new(leases, Vec::new()).pool(self.ask.within.as_ref());
@@ -326,19 +331,6 @@ impl<S> Taking<'_, S> {
         drop(table);
         let beside = beside.leases;
         Ok(Attempt::Taken(Box::new(Taken { entry, held, held_back, scene: seen.scene, beside })))
-    }
-
-    /// Publishes a lease. Its place in the queue has told its id to everybody, and anybody can have
-    /// taken the name by that: then it gets another, which nobody knows before it is published.
-    fn publish(&self, mut entry: Entry) -> Result<(Entry, Box<dyn Held>)> {
-        match self.locks.publish(EntryKind::Lease, &entry) {
-            Err(error) if error.kind() == ErrorKind::Io && self.place.is_some() => {
-                entry.id = self.locks.new_id()?;
-                let held = self.locks.publish(EntryKind::Lease, &entry)?;
-                Ok((entry, held))
-            }
-            published => Ok((entry, published?)),
-        }
     }
 
     /// Lets time pass after a conflict, so that those who were in it do not meet again.

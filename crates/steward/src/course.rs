@@ -4,6 +4,7 @@ use crate::grant::Grant;
 use crate::memory::Tally;
 use crate::ports::Ports;
 use crate::run::{Event, HandOff, Leaves, OnDeath, RunOrder};
+use gpu_claim::publish_known;
 use gpu_core::{
     Ending, EntryKind, Error, Groups, HeldBack, Host, Job, JobEvent, Pid, ProcessFault, ProcessKey,
     Snapshot, line_of, observe_users,
@@ -171,13 +172,14 @@ impl<'a> Course<'a> {
     fn renew(&mut self, now: Duration) {
         let renewed = match self.grant.held.renew() {
             // Somebody cleared the file away: others do not see the lease any more.
-            Ok(false) => match self.ports.locks.publish(EntryKind::Lease, &self.grant.entry) {
-                Ok(held) => {
-                    self.grant.held = held;
+            Ok(false) => {
+                let Grant { entry, held, .. } = &mut *self.grant;
+                let again = publish_known(self.ports.locks, EntryKind::Lease, entry);
+                again.is_ok_and(|again| {
+                    *held = again;
                     true
-                }
-                Err(_) => false,
-            },
+                })
+            }
             renewed => renewed.is_ok(),
         };
         self.next_renewal = now + if renewed { RENEWAL } else { RETRY };

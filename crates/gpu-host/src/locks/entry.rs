@@ -60,6 +60,8 @@ struct Newer {
     #[serde(default)]
     ticket: u64,
     #[serde(default)]
+    within: Vec<LeaseId>,
+    #[serde(default)]
     devices: Vec<DeviceUuid>,
 }
 
@@ -88,7 +90,8 @@ pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
 
 /// Returns the entry that a file of this name and owner tells; `None` where it is none.
 ///
-/// What a newer gpuws wrote counts as a lease on the whole of its devices.
+/// What a newer gpuws wrote counts as a lease on the whole of its devices, within those that it was
+/// taken out of.
 pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Option<Entry> {
     let mut entry = match serde_json::from_slice::<Text>(text) {
         Ok(text) if text.schema == SCHEMA => text.entry,
@@ -114,7 +117,7 @@ fn newer(newer: Newer) -> Option<Entry> {
         ticket: newer.ticket,
         owner: 0,
         root: ProcessKey { pid: Pid(0), start: None },
-        within: Vec::new(),
+        within: newer.within,
         claim: Claim::whole(count),
         devices: newer.devices,
         parts_of: Vec::new(),
@@ -145,8 +148,8 @@ impl Known {
     /// Returns the entries of one kind that are alive in a folder.
     ///
     /// # Errors
-    /// Those of [`Folder::names`]; `Io` where the caller or the kernel has too little left to ask
-    /// whether an entry is alive: it must not pass for a dead one.
+    /// Those of [`Folder::names`]; `Io` where the caller or the machine cannot ask whether an entry
+    /// is alive, or read one that is: it must not pass for a dead one.
     pub(super) fn living(&mut self, folder: &Folder, kind: EntryKind) -> Result<Vec<Entry>> {
         let beginning = format!("{}{}", folder.prefix, beginning(kind));
         let ids = folder.names(self::beginning(kind))?;
@@ -180,7 +183,7 @@ impl Known {
         let (file, stat) = match asked() {
             Ok(Some(alive)) => alive,
             Ok(None) => return Ok(None),
-            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOLCK)) => {
+            Err(errno) if is_ours(errno) => {
                 return Err(fault::file(format!("ask whether lease '{id}' is alive"), errno));
             }
             // Whatever lies there, it is no entry that somebody holds for others to see.
@@ -196,9 +199,18 @@ impl Known {
         };
         Ok(match self.0.remove(name).filter(|(known, _)| *known == stamp) {
             Some(known) => Some(known),
-            None => read(&file, &stat, kind, id).map(|entry| (stamp, entry)),
+            None => read(&file, &stat, kind, id)
+                .map_err(|errno| fault::file(format!("read lease '{id}'"), errno))?
+                .map(|entry| (stamp, entry)),
         })
     }
+}
+
+/// Tells whether it is the one who asks, or the machine, that fails: with any other error a file
+/// could be made to answer by its owner, who is not to keep others from looking (`EAGAIN` by a lease
+/// of the kernel's kind, fcntl(2), `F_SETLEASE`).
+fn is_ours(errno: Errno) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOLCK, Errno::IO].contains(&errno)
 }
 
 /// Tells whether those who inherited a lease from its maker keep it alive: by a lock on a file of
@@ -208,7 +220,7 @@ impl Known {
 /// Those of the kernel, but for a file that is not there or is nobody's lock.
 pub(super) fn is_kept(folder: &Folder, id: &str, lease: &Stat) -> rustix::io::Result<bool> {
     let file = match folder.open_file(&format!("{}{KEPT}{id}", folder.prefix), OFlags::RDONLY) {
-        Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(errno),
+        Err(errno) if is_ours(errno) => return Err(errno),
         Err(_) => return Ok(false),
         Ok(file) => file,
     };
@@ -225,12 +237,20 @@ pub(super) fn files(folder: &Folder, lease: &Entry) -> Vec<PathBuf> {
     names.into_iter().filter(is_own).map(|name| folder.path.join(name)).collect()
 }
 
-/// Reads the entry in a file, alive or not.
-pub(super) fn read(file: &OwnedFd, stat: &Stat, kind: EntryKind, id: &str) -> Option<Entry> {
-    let size = usize::try_from(stat.st_size).ok()?;
+/// Reads the entry in a file, alive or not; `None` where there is none in it.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn read(
+    file: &OwnedFd,
+    stat: &Stat,
+    kind: EntryKind,
+    id: &str,
+) -> rustix::io::Result<Option<Entry>> {
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
     if !regular || size > READ_LIMIT {
-        return None;
+        return Ok(None);
     }
     let mut text = vec![0; size];
     let mut filled = 0;
@@ -239,10 +259,10 @@ pub(super) fn read(file: &OwnedFd, stat: &Stat, kind: EntryKind, id: &str) -> Op
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
-            Err(_) => return None,
+            Err(errno) => return Err(errno),
         }
     }
-    parse(kind, id, stat.st_uid, &text[..filled])
+    Ok(parse(kind, id, stat.st_uid, &text[..filled]))
 }
 
 /// An entry of the caller, alive until this is dropped.
@@ -464,7 +484,10 @@ mod tests {
         let text = br#"{"schema":2,"id":"ab","devices":["GPU-1","GPU-2"],"claim":{"colour":1}}"#;
         let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
         assert_eq!((read.owner, read.claim), (5, Claim::whole(2)));
-        assert_eq!(read.devices.len(), 2);
+        assert_eq!((read.devices.len(), read.within), (2, Vec::new()));
+        let text = br#"{"schema":2,"id":"ab","devices":["GPU-1"],"within":["cd"]}"#;
+        let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
+        assert_eq!(read.within, [LeaseId::parse("cd").unwrap()], "it has nothing of the others");
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub(super) fn last_leased(folders: &[Folder]) -> BTreeMap<DeviceUuid, Timestamp>
                 let name = format!("{}{kind}{id}", folder.prefix);
                 let Ok(file) = folder.open_file(&name, OFlags::RDONLY) else { continue };
                 let Ok(stat) = rustix::fs::fstat(&file) else { continue };
-                let Some(entry) = read(&file, &stat, EntryKind::Lease, &id) else { continue };
+                let read = read(&file, &stat, EntryKind::Lease, &id);
+                let Ok(Some(entry)) = read else { continue };
                 let millis = stat.st_mtime.saturating_mul(1000);
                 let at = Timestamp(u64::try_from(millis).unwrap_or(0));
                 for device in entry.devices {

@@ -134,8 +134,8 @@ fn failed(folder: &Folder, errno: Errno) -> Error {
     let path = folder.show(&format!("{}{TABLE}", folder.prefix));
     let table = format!("lock the table of leases '{path}'");
     // Where everybody makes files, the first to make this one owns it.
-    let is_spoiled = matches!(errno, Errno::ACCESS | Errno::LOOP | Errno::INVAL | Errno::XDEV);
-    match is_spoiled && !folder.prefix.is_empty() {
+    let spoiled = [Errno::ACCESS, Errno::LOOP, Errno::INVAL, Errno::XDEV, Errno::AGAIN];
+    match spoiled.contains(&errno) && !folder.prefix.is_empty() {
         true => fault::file(format!("{table}, which somebody spoiled; {REMEDY}"), errno),
         false => fault::file(table, errno),
     }

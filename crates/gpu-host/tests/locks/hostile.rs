@@ -7,9 +7,10 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fs::{CWD, FileType, Mode};
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::tempdir;
 
 fn lock(file: &File, kind: i32) {
@@ -108,6 +109,38 @@ fn a_lock_of_another_kind_revives_nothing() {
     let file = File::open(&path).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
     assert_eq!(locks.entries(LEASE).unwrap(), []);
+}
+
+/// By a lease of the kernel's kind (fcntl(2)) whoever opens a file waits for its owner to let go,
+/// or is refused.
+#[test]
+fn a_file_that_its_owner_keeps_from_being_opened_keeps_nobody_from_looking() {
+    const KEEP: &str = "\
+import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+files = [open(f'{sys.argv[1]}/{name}', 'x') for name in ('lease-kept', 'kept-own', 'table')]
+for file in files: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('kept', flush=True)
+sys.stdin.read()
+";
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (own, _held) = lease(&locks, &["GPU-1"]);
+    let mut keeper = Command::new("python3");
+    keeper.args(["-c", KEEP]).arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut keeper = keeper.spawn().unwrap();
+    let mut said = [0; 5];
+    keeper.stdout.take().unwrap().read_exact(&mut said).unwrap();
+    let mut open = File::options();
+    let open = open.read(true).custom_flags(nix::libc::O_NONBLOCK);
+    let refused = open.open(folder.path().join("lease-kept")).unwrap_err().kind();
+    let seen = locks.entries(LEASE);
+    let table = locks.table(std::time::Duration::from_secs(10)).err().map(|error| error.kind());
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    assert_eq!(refused, std::io::ErrorKind::WouldBlock, "as the kernel has it");
+    assert_eq!(seen.unwrap(), [own]);
+    assert_eq!(table, Some(ErrorKind::Io), "at once");
 }
 
 /// Returns a folder that two users share, of root; `None`, and says so, for anybody else.

@@ -29,8 +29,7 @@ fn who_has_few_descriptors_hides_no_lease_and_leaves_nothing() {
 /// there all the time.
 pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
     let usual = getrlimit(Resource::Nofile);
-    let with =
-        |limit| setrlimit(Resource::Nofile, Rlimit { current: Some(limit), ..usual });
+    let with = |limit| setrlimit(Resource::Nofile, Rlimit { current: Some(limit), ..usual });
     let scarce = |error: &Error| {
         let text = error.fault().text;
         let is_so = error.kind() == ErrorKind::Io && text.contains("Too many open files");

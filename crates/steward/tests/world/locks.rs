@@ -21,7 +21,7 @@ impl Locks for World {
 
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
         let mut state = self.state();
-        if state.leases_full {
+        if state.leases_full || state.taken_name.as_ref() == Some(&entry.id) {
             return Err(Error::new(ErrorKind::Io, "publish a lease"));
         }
         match kind {

@@ -3,10 +3,12 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holder::{RENEWAL, opened};
+use crate::terminal::progress;
+use gpu_claim::publish_known;
 use gpu_core::{Ending, EntryKind, ProcessKey};
 use gpu_host::supervise::end_as;
 use gpu_steward::{Grant, Ports};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -15,6 +17,9 @@ use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The same after one that failed.
+const RETRY: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Requests to end that reach this program.
 pub(super) struct Signals {
@@ -65,17 +70,15 @@ pub(super) fn hold(
     let mut has_pipe = fstat(&stdin).is_ok_and(|stat| {
         matches!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo | FileType::Socket)
     });
+    let mut pause = RENEWAL;
     loop {
         let mut files =
             vec![PollFd::new(&root, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
         if has_pipe {
             files.push(PollFd::new(&stdin, PollFlags::IN));
         }
-        match poll(&mut files, Some(&RENEWAL)) {
-            Ok(0) if !grant.held.renew()? => {
-                // Somebody has cleared it away.
-                grant.held = ports.locks.publish(EntryKind::Lease, &grant.entry)?;
-            }
+        match poll(&mut files, Some(&pause)) {
+            Ok(0) => pause = if renew(&mut grant, ports) { RENEWAL } else { RETRY },
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -91,4 +94,19 @@ pub(super) fn hold(
             }
         }
     }
+}
+
+/// Shows that the lease is wanted, and publishes it again where somebody has cleared it away; tells
+/// whether others see it.
+fn renew(grant: &mut Grant, ports: &Ports<'_>) -> bool {
+    let renewed = grant.held.renew().and_then(|is_seen| {
+        if !is_seen {
+            grant.held = publish_known(ports.locks, EntryKind::Lease, &mut grant.entry)?;
+        }
+        Ok(())
+    });
+    if let Err(error) = &renewed {
+        progress(&format!("mind: others may not see the lease: failed to {}", error.fault()));
+    }
+    renewed.is_ok()
 }
