@@ -2,7 +2,7 @@
 
 use crate::claiming::asked_memory;
 use crate::failure::brief;
-use crate::terminal::{Line, bar};
+use crate::terminal::{Line, Tone, bar, packed, wrapped};
 use crate::waiting::owner;
 use crate::words;
 use gpu_core::{
@@ -18,6 +18,8 @@ pub(super) struct Layout {
     name: usize,
     /// There is room for bars, and for the power and its limit.
     is_wide: bool,
+    /// Columns of all.
+    columns: usize,
 }
 
 /// The columns of everything on a device's line but its name, on a wide terminal, where a device
@@ -25,6 +27,13 @@ pub(super) struct Layout {
 const WIDE: usize = 60;
 const WIDE_FREE: usize = 61;
 const NARROW: usize = 31;
+
+/// The least columns that a line on a narrow terminal takes, and those of a finding behind it.
+const LEAST: usize = 40;
+const FINDING: usize = 12;
+/// The columns of a process, with its number, at the least and at the most.
+const PROCESS: usize = 15;
+const WHOLE_PROCESS: usize = 34;
 
 /// The columns of a usual terminal.
 const USUAL: usize = 80;
@@ -41,16 +50,27 @@ impl Layout {
         let wide = if any_free { WIDE_FREE } else { WIDE };
         let room = columns.saturating_sub(if is_wide { wide } else { NARROW });
         // In a pipe, which has any width, lines are as long as on a usual terminal.
-        Layout { name: longest.min(room).clamp(4, USUAL - wide), is_wide }
+        Layout { name: longest.min(room).clamp(4, USUAL - wide), is_wide, columns }
+    }
+
+    /// Returns the columns of a process, with its number.
+    fn process(&self) -> usize {
+        if self.is_wide {
+            return WHOLE_PROCESS;
+        }
+        let spare = self.columns.saturating_sub(LEAST + FINDING);
+        (PROCESS + spare).min(WHOLE_PROCESS)
     }
 
     /// ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.
-    pub(super) fn device(&self, device: &DeviceState, is_free: bool) -> Line {
+    pub(super) fn device(&self, device: &DeviceState, is_free: bool) -> Vec<Line> {
         let line = Line::new().plain(format!("{:>2}  ", device.id().index));
         let line = line.fitted(name(device), self.name).padded_to(4 + self.name);
         let sample = match &device.sample {
             Ok(sample) => sample,
-            Err(fault) => return line.plain("  ").accent(brief(fault)),
+            Err(fault) => {
+                return wrapped(line.plain("  "), Tone::Accent, &brief(fault), self.columns);
+            }
         };
         let line = cell(line, sample.temperature.ok().map(|t| t.to_string()), 6);
         let power = match (sample.power_draw, sample.power_limit) {
@@ -63,7 +83,8 @@ impl Layout {
         let line = if self.is_wide { cell(line, power, 10) } else { line };
         let line = cell(line, sample.utilization.ok().map(|u| u.to_string()), 6).plain(" ");
         let line = self.memory(line, &sample.memory);
-        if is_free && self.is_wide { line.dim(" free") } else { line }
+        let has_room = line.width() + " free".len() <= self.columns;
+        vec![if is_free && has_room { line.dim(" free") } else { line }]
     }
 
     /// `    MIG 0  GI 2 CI 0 …`, its memory under that of its device.
@@ -87,7 +108,11 @@ impl Layout {
                 line.plain(format!("{:>5.1}/{:.1} GiB", used.gib(), total.gib()))
             }
             (Ok(used), Err(_)) => line.plain(format!(" {:>5.1} GiB used", used.gib())),
-            (Err(absent), _) => line.dim(format!(" memory {absent}")),
+            (Err(absent), _) => {
+                let long = format!(" memory {absent}");
+                let fits = line.width() + long.len() <= self.columns;
+                line.dim(if fits { long } else { format!(" {absent}") })
+            }
         }
     }
 
@@ -97,34 +122,55 @@ impl Layout {
         snapshot: &Snapshot,
         user: &User,
         finding: Option<FindingKind>,
-    ) -> Line {
+    ) -> Vec<Line> {
         let process = snapshot.process(user.pid);
         let name = words::command(process, user.name.as_deref());
         let what = format_args!("{} {name}", user.pid);
         let line = Line::new().plain(INDENT).fitted(words::user(process), 10).padded_to(15);
         let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
+        let room = self.process();
+        let mut line = cell(line.fitted(what, room).padded_to(self.amount()), memory, 10);
+        let finding = finding.map(words::short).filter(|word| !word.is_empty());
+        let finding = finding.map(|word| Line::new().accent(word));
         if !self.is_wide {
-            return cell(line.fitted(what, 15).padded_to(30), memory, 10);
+            return packed(Line::new(), [line].into_iter().chain(finding), "  ", 15, self.columns);
         }
-        let mut line = cell(line.fitted(what, 34).padded_to(50), memory, 10);
         if let Ok(utilization) = user.utilization {
             line = line.plain(format_args!("{:>6}", utilization.to_string()));
         }
         if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
             line = line.padded_to(68).dim(words::age(snapshot.taken_at.since(at)));
         }
-        match finding {
-            Some(kind) => line.plain("  ").accent(words::short(kind)),
+        vec![match finding {
+            Some(finding) => line.plain("  ").line(finding),
             None => line,
-        }
+        }]
+    }
+
+    /// Returns the column where an amount of memory begins that somebody uses.
+    fn amount(&self) -> usize {
+        if self.is_wide { 50 } else { 15 + self.process() }
     }
 
     /// `    nobody listed       15.4 GiB   ← unexplained`.
     pub(super) fn unexplained(&self, gib: f64) -> Line {
         let line = Line::new().plain(INDENT).accent("nobody listed");
-        let line =
-            line.padded_to(if self.is_wide { 50 } else { 30 }).plain(format!("{gib:>6.1} GiB"));
+        let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
         if self.is_wide { line.padded_to(67).accent("← unexplained") } else { line }
+    }
+
+    /// Says under a user whom NVML does not list, or may not list, by which files it was found, of
+    /// those that the device is used through.
+    pub(super) fn unlisted(
+        &self,
+        snapshot: &Snapshot,
+        device: &DeviceState,
+        user: &User,
+    ) -> Vec<Line> {
+        let text = found_by(snapshot, device, user);
+        let lines =
+            text.map(|text| wrapped(Line::new().padded_to(15), Tone::Dim, &text, self.columns));
+        lines.unwrap_or_default()
     }
 }
 
@@ -157,9 +203,8 @@ pub(super) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
     lines
 }
 
-/// Says under a user whom NVML does not list, or may not list, by which files it was found, of
-/// those that the device is used through.
-pub(super) fn unlisted(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<Line> {
+/// `not listed; nvidia0 nvidiactl nvidia-uvm mapped`; `None` for a user whom NVML lists.
+fn found_by(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<String> {
     let list = match user.listed {
         Ok(true) => return None,
         Ok(false) => "not listed; ",
@@ -180,7 +225,7 @@ pub(super) fn unlisted(snapshot: &Snapshot, device: &DeviceState, user: &User) -
     };
     let ways: Vec<String> =
         [names(&mapped, "mapped"), names(&open, "open")].into_iter().flatten().collect();
-    Some(Line::new().padded_to(15).dim(format!("{list}{}", ways.join(", "))))
+    Some(format!("{list}{}", ways.join(", ")))
 }
 
 fn name(device: &DeviceState) -> &str {

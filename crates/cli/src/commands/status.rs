@@ -1,7 +1,7 @@
 //! `gpuws status`: the devices and who uses them.
 
 use crate::args::{Format, Global, StatusArgs};
-use crate::commands::device_lines::{Layout, claims, unlisted};
+use crate::commands::device_lines::{Layout, claims};
 use crate::commands::{query, repeat};
 use crate::details;
 use crate::exit::Exit;
@@ -11,7 +11,7 @@ use crate::json;
 use crate::leased::Leased;
 use crate::selector::{Selector, select};
 use crate::source::{Source, sim_option};
-use crate::terminal::{Line, Screen};
+use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::words;
 use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, FindingKind, Usage, silence};
@@ -112,7 +112,8 @@ fn show_some(
         screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
     }
     let room = screen.room(0);
-    screen.print(&headline(whole, diagnosis, &usage, leased).cut(room))?;
+    let head = headline(whole, diagnosis, &usage, leased);
+    print_all(screen, packed(Line::new(), head, "  ·  ", 4, room))?;
     if let Err(fault) = &snapshot.driver {
         without_driver(screen, snapshot, fault)?;
     }
@@ -122,12 +123,12 @@ fn show_some(
     let any_free = snapshot.devices.iter().any(|device| leased.is_free(device, &usage));
     let layout = Layout::of(room, snapshot, any_free);
     for device in &snapshot.devices {
-        let mut lines = vec![layout.device(device, leased.is_free(device, &usage))];
+        let mut lines = layout.device(device, leased.is_free(device, &usage));
         lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
         lines.extend(claims(&leased.on(device).collect::<Vec<_>>(), snapshot.taken_at));
         for user in usage.on(device.id()) {
-            lines.push(layout.user(snapshot, user, suspected(diagnosis, user.pid)));
-            lines.extend(unlisted(snapshot, device, user));
+            lines.extend(layout.user(snapshot, user, suspected(diagnosis, user.pid)));
+            lines.extend(layout.unlisted(snapshot, device, user));
         }
         let unexplained = usage.unexplained(device.id());
         lines.extend(unexplained.map(|bytes| layout.unexplained(bytes.gib())));
@@ -145,10 +146,14 @@ fn show_some(
             let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
             let by = unseen_by(&snapshot.origin, geteuid().is_root());
             let line = format!("{unread} could not be looked into{by}");
-            screen.print(&Line::new().dim(line))?;
+            print_all(screen, wrapped(Line::new(), Tone::Dim, &line, room))?;
         }
     }
     Ok(())
+}
+
+fn print_all(screen: &mut Screen, lines: Vec<Line>) -> Result<(), Failure> {
+    lines.iter().try_for_each(|line| screen.print(line))
 }
 
 /// Says why devices did not answer, the first that the driver stopped at for all of them, and of
@@ -207,8 +212,13 @@ fn suspected(diagnosis: &Diagnosis, pid: gpu_core::Pid) -> Option<FindingKind> {
     found.map(|finding| finding.kind)
 }
 
-/// `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`.
-fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis, usage: &Usage, leased: &Leased) -> Line {
+/// `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.
+fn headline(
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+    usage: &Usage,
+    leased: &Leased,
+) -> Vec<Line> {
     let mut parts = Vec::new();
     if let Ok(hostname) = &snapshot.hostname {
         parts.push(hostname.clone());
@@ -220,11 +230,13 @@ fn headline(snapshot: &Snapshot, diagnosis: &Diagnosis, usage: &Usage, leased: &
         let gpus = words::count(snapshot.devices.len(), "GPU", "GPUs");
         parts.push(format!("{gpus}, {free} free"));
     }
-    let line = Line::new().plain(parts.join("  ·  "));
-    match diagnosis.findings.len() {
-        0 => line,
-        n => line.plain(", ").accent(words::count(n, "finding", "findings")),
+    let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
+    if !diagnosis.findings.is_empty() {
+        let findings = words::count(diagnosis.findings.len(), "finding", "findings");
+        let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
+        pieces.push(last.accent(findings));
     }
+    pieces
 }
 
 /// What can be told where no device can be asked: which case it is, the remedy, and what /proc
@@ -240,8 +252,9 @@ pub(crate) fn without_driver(
         screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
     }
     for device in &snapshot.unasked {
-        let room = screen.room(0);
-        screen.print(&unasked(device).cut(room))?;
+        let (head, indent) = (Line::new().dim("module: "), 8);
+        let lines = packed(head, unasked(device), "  ", indent, screen.room(0));
+        print_all(screen, lines)?;
     }
     match &snapshot.holders {
         Err(fault) => {
@@ -260,17 +273,13 @@ pub(crate) fn without_driver(
     }
 }
 
-/// `module: GPU 0 Tesla P100-PCIE-16GB  00000000:04:00.0  /dev/nvidia0`.
-fn unasked(device: &DeviceInfo) -> Line {
+/// `GPU 0 Tesla P100-PCIE-16GB  00000000:04:00.0  /dev/nvidia0`, in pieces.
+fn unasked(device: &DeviceInfo) -> Vec<Line> {
     let name = device.name.as_deref().map_or("?", words::product);
-    let mut line = Line::new().dim("module: ").plain(format!("GPU {} {name}", device.id.index));
-    if let Ok(bus) = device.id.bus {
-        line = line.plain(format!("  {bus}"));
-    }
-    match device.id.minor {
-        Ok(minor) => line.plain(format!("  /dev/nvidia{minor}")),
-        Err(_) => line,
-    }
+    let mut pieces = vec![Line::new().plain(format!("GPU {} {name}", device.id.index))];
+    pieces.extend(device.id.bus.map(|bus| Line::new().plain(bus)));
+    pieces.extend(device.id.minor.map(|minor| Line::new().plain(format!("/dev/nvidia{minor}"))));
+    pieces
 }
 
 fn print_holder(screen: &mut Screen, snapshot: &Snapshot, holder: &Holder) -> Result<(), Failure> {
@@ -296,6 +305,7 @@ fn next_commands(
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
     let sim = sim_option(&snapshot.origin, global);
+    let room = screen.room(0);
     let mut lines: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
     for finding in &diagnosis.findings {
         let memory =
@@ -316,9 +326,15 @@ fn next_commands(
     }
     for (indexes, whats) in lines {
         let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let head = format!("{word} {}: {}.   ", words::ranges(&indexes), whats.join(", "));
+        let head = format!("{word} {}: ", words::ranges(&indexes));
+        let what = format!("{}.", whats.join(", "));
+        let mut lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
         let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
-        screen.print(&Line::new().plain(head).accent(format!("gpuws {sim}doctor{gpu}")))?;
+        let command = Line::new().accent(format!("gpuws {sim}doctor{gpu}"));
+        // In one line, so that it can be copied.
+        let last = lines.pop().unwrap_or_default();
+        lines.extend(packed(Line::new(), [last, command], "   ", 4, room));
+        print_all(screen, lines)?;
     }
     Ok(())
 }

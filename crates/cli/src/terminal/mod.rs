@@ -8,12 +8,14 @@ mod clean;
 mod json;
 mod line;
 mod table;
+mod wrap;
 
 pub(crate) use bar::bar;
 pub(crate) use clean::clean;
 pub(crate) use json::one_line;
 pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
+pub(crate) use wrap::{packed, wrapped};
 
 use crate::exit::Exit;
 use crate::failure::Failure;

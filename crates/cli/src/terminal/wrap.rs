@@ -1,0 +1,62 @@
+//! Text that goes on in the next line where it does not fit.
+
+use super::line::{Line, Tone};
+use unicode_width::UnicodeWidthStr;
+
+/// Returns pieces behind a head, `between` between two of them, in as many lines of `columns` as it
+/// takes; the lines behind the first are set in by `indent`. A piece is never cut.
+pub(crate) fn packed(
+    head: Line,
+    pieces: impl IntoIterator<Item = Line>,
+    between: &str,
+    indent: usize,
+    columns: usize,
+) -> Vec<Line> {
+    let (mut lines, mut line, mut is_begun) = (Vec::new(), head, false);
+    for piece in pieces {
+        if is_begun && line.width() + between.width() + piece.width() > columns {
+            lines.push(std::mem::replace(&mut line, Line::new().padded_to(indent)));
+            is_begun = false;
+        }
+        line = if is_begun { line.plain(between).line(piece) } else { line.line(piece) };
+        is_begun = true;
+    }
+    lines.push(line);
+    lines
+}
+
+/// Returns a text behind a head, broken between words; the lines behind the first are set in as
+/// the text is.
+pub(crate) fn wrapped(head: Line, tone: Tone, text: &str, columns: usize) -> Vec<Line> {
+    let indent = head.width();
+    let words = text.split(' ').map(|word| Line::new().add(tone, word));
+    packed(head, words, " ", indent, columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(lines: &[Line]) -> Vec<&str> {
+        lines.iter().map(Line::text).collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_on_below() {
+        let lines =
+            |columns| wrapped(Line::new().plain("a: "), Tone::Dim, "bc def g hijklmn", columns);
+        assert_eq!(texts(&lines(usize::MAX)), ["a: bc def g hijklmn"]);
+        assert_eq!(texts(&lines(11)), ["a: bc def g", "   hijklmn"]);
+        assert_eq!(texts(&lines(9)), ["a: bc def", "   g", "   hijklmn"]);
+        assert_eq!(texts(&lines(0)), ["a: bc", "   def", "   g", "   hijklmn"]);
+    }
+
+    #[test]
+    fn pieces_stay_whole() {
+        let pieces = || ["lab 1", "4 GPUs"].map(|piece| Line::new().plain(piece));
+        let lines = |columns| packed(Line::new(), pieces(), " · ", 2, columns);
+        assert_eq!(texts(&lines(14)), ["lab 1 · 4 GPUs"]);
+        assert_eq!(texts(&lines(13)), ["lab 1", "  4 GPUs"]);
+        assert_eq!(texts(&packed(Line::new().plain("x"), [], " ", 2, 5)), ["x"]);
+    }
+}

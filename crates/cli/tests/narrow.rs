@@ -1,0 +1,59 @@
+//! What `gpuws status` shows on terminals of few columns: no line is longer than the terminal but
+//! for a command that is to be copied, and nothing is cut of what a finding says.
+
+use std::process::{Command, Stdio};
+
+/// The columns of a usual terminal, of half a screen, and of a telephone.
+const WIDTHS: [usize; 3] = [80, 60, 40];
+
+/// Returns what `gpuws status` prints on a terminal of so many columns, made by `script` of
+/// util-linux.
+fn on_terminal(machine: &str, columns: usize) -> String {
+    let gpuws = env!("CARGO_BIN_EXE_gpuws");
+    let command = format!("stty cols {columns} rows 50; exec '{gpuws}' --sim {machine} status");
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .output()
+        .expect("script of util-linux runs");
+    assert!(output.status.success(), "{machine}, {columns} columns: {output:?}");
+    String::from_utf8(output.stdout).expect("it prints UTF-8").replace('\r', "")
+}
+
+fn in_a_pipe(machine: &str) -> String {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_gpuws")).args(["--sim", machine, "status"]).output();
+    String::from_utf8(output.expect("it runs").stdout).expect("it prints UTF-8")
+}
+
+/// Returns the words of a text without what stands between two pieces.
+fn words(text: &str) -> String {
+    text.split_whitespace().filter(|word| *word != "·").collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal_and_no_finding_is_cut() {
+    let mut findings = 0;
+    for machine in gpu_sim::machines() {
+        let whole = in_a_pipe(machine.name);
+        let head = whole.lines().nth(1).expect("a headline");
+        let told = whole.lines().filter(|line| line.starts_with("GPU") && line.contains("doctor"));
+        let told: Vec<&str> = told.chain([head]).collect();
+        for columns in WIDTHS {
+            let shown = on_terminal(machine.name, columns);
+            for line in shown.lines() {
+                let copied = line.contains("gpuws ") || line.starts_with("remedy: ");
+                let width = line.chars().count();
+                let name = machine.name;
+                assert!(width <= columns || copied, "{name}, {columns} columns: {line}");
+            }
+            let text = words(&shown);
+            for line in &told {
+                assert!(text.contains(&words(line)), "{}, {columns}: {line}", machine.name);
+            }
+        }
+        findings += told.len() - 1;
+    }
+    assert!(findings > 10, "{findings}");
+}
