@@ -47,6 +47,11 @@ fn a_log_of_rmm_becomes_lines_that_become_themselves() {
     assert_eq!(first["recorded_by"], "rmm-log");
     assert_eq!(lines.lines().count(), 1 + 1 + 3);
 
+    let told = gpuws(folder.path(), &["mem", "explain", "--no-live", "job.jsonl"]);
+    let said = String::from_utf8_lossy(&told.stdout);
+    assert_eq!(told.status.code(), Some(1));
+    assert!(said.contains("it is a recording of memory: gpuws mem replay job.jsonl"), "{said}");
+
     let json = ["--json", "mem", "convert", "rmm.csv", "-o", "other.jsonl"];
     let counts: serde_json::Value =
         serde_json::from_str(printed(&gpuws(folder.path(), &json))).unwrap();

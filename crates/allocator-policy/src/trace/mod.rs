@@ -78,6 +78,10 @@ impl Recording {
             return Err(TraceError::new(Place::Whole, problem));
         }
         match bytes {
+            [] => {
+                let what = "it is empty".to_owned();
+                Err(TraceError::new(Place::Whole, Problem::Truncated { what }))
+            }
             // Protocol 2 and later say so; PyTorch writes no other.
             [0x80, ..] => torch::read(bytes, limits),
             [b'{', ..] => own::read(bytes, limits),

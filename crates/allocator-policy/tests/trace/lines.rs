@@ -226,9 +226,11 @@ fn what_is_not_told_is_not_known_and_unknown_keys_are_passed_over() {
 
 #[test]
 fn what_is_of_no_format_is_told_what_is() {
-    for text in ["", "hello\n", "2026-01-01 00:00:00 INFO start\n", "PK\u{3}\u{4}zip", "\n{}"] {
+    for text in ["hello\n", "2026-01-01 00:00:00 INFO start\n", "PK\u{3}\u{4}zip", "\n{}"] {
         let error = Recording::read(text.as_bytes()).unwrap_err();
         assert_eq!((error.place(), error.problem()), (&Place::Whole, &Problem::UnknownFormat));
         assert!(error.remedy().contains("_dump_snapshot"));
     }
+    let error = Recording::read(b"").unwrap_err();
+    assert_eq!(error.to_string(), "read the recording: the file is cut off: it is empty");
 }

@@ -38,6 +38,10 @@ pub(crate) fn run(
     } else if none {
         let what = "no message about GPU memory that ran out in this text";
         screen.print(&Line::new().plain(what))?;
+        if is_recording(&log.bytes) && !global.quiet {
+            let next = format!("gpuws mem replay {}", args.file.display());
+            screen.print(&Line::new().dim("it is a recording of memory: ").plain(next))?;
+        }
     } else {
         screen.together(|screen| {
             if let Some(look) = &look
@@ -50,6 +54,14 @@ pub(crate) fn run(
         })?;
     }
     Ok(if none { Exit::Remains } else { Exit::Done })
+}
+
+/// Tells whether a file is no log but a snapshot of PyTorch, or lines of JSON that tell as much.
+fn is_recording(bytes: &[u8]) -> bool {
+    const KIND: &[u8] = b"memory-trace";
+    let head = &bytes[..bytes.len().min(200)];
+    head.starts_with(&[0x80])
+        || (head.starts_with(b"{") && head.windows(KIND.len()).any(|part| part == KIND))
 }
 
 fn show(

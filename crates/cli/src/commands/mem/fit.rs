@@ -1,6 +1,6 @@
 //! `gpuws mem fit`: the least memory that recorded jobs need.
 
-use super::jobs::{Job, choices, file_name, without_settings};
+use super::jobs::{Job, choices, file_name, show_head, without_settings};
 use super::replay::show_refused;
 use super::spark::Spark;
 use crate::args::{FitArgs, Global};
@@ -123,10 +123,7 @@ fn show(
     args: &FitArgs,
     needs: &Needs,
 ) -> Result<(), Failure> {
-    let events = words::count(needs.events, "event", "events");
-    let head =
-        Line::new().accent(&needs.name).plain(format!("  {events}, device {}", needs.device));
-    screen.print(&head.dim(format!("  {} live at once", amount(needs.live))))?;
+    show_head(screen, &needs.name, (needs.events, needs.device), needs.live)?;
     let mut table = Table::new(&[
         ("  allocator", Align::Left),
         ("needs", Align::Right),

@@ -4,8 +4,10 @@ use super::recording;
 use crate::args::{PolicyArgs, ReadingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::terminal::{Line, Screen};
 use crate::words;
 use gpu_allocator_policy::caching::Settings;
+use gpu_allocator_policy::explain::amount;
 use gpu_allocator_policy::trace::{Action, DeviceTrace, Event, Format, Recording};
 use gpu_allocator_policy::{Choice, ChoiceError, Workload};
 use gpu_core::Bytes;
@@ -146,6 +148,24 @@ pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choic
         choices.push((title, choice));
     }
     Ok(choices)
+}
+
+/// Prints what the job on a device is called, and how much it had live at once.
+pub(super) fn show_head(
+    screen: &mut Screen,
+    name: &str,
+    trace: (usize, u32),
+    live: Bytes,
+) -> Result<(), Failure> {
+    let (events, device) = trace;
+    let events = words::count(events, "event", "events");
+    let head = Line::new().accent(name).plain(format!("  {events}, device {device}  "));
+    let live = format!("{} live at once", amount(live));
+    if head.width() + live.len() <= screen.width() {
+        return screen.print(&head.dim(live));
+    }
+    screen.print(&head)?;
+    screen.print(&Line::new().dim(format!("  {live}")))
 }
 
 /// Returns the name of a file without its folders.

@@ -1,7 +1,7 @@
 //! `gpuws mem replay`: a recorded job run again.
 
 use super::drawing::Drawing;
-use super::jobs::{Job, OnDevice, choices, file_name, without_settings};
+use super::jobs::{Job, OnDevice, choices, file_name, show_head, without_settings};
 use super::spark::Spark;
 use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
@@ -128,16 +128,15 @@ fn show(
     replays: &Replays<'_>,
 ) -> Result<(), Failure> {
     let trace = replays.job.trace;
-    let events = words::count(trace.events.len(), "event", "events");
-    let live = amount(Bytes(replays.job.granted.peak_requested()));
-    let name = file_name(&args.file);
-    let head = Line::new().accent(name).plain(format!("  {events}, device {}", trace.device));
-    screen.print(&head.dim(format!("  {live} live at once")))?;
+    let live = Bytes(replays.job.granted.peak_requested());
+    show_head(screen, &file_name(&args.file), (trace.events.len(), trace.device), live)?;
     match &replays.agreement {
         Some(agreement) => show_agreement(screen, agreement)?,
-        None => screen.print(&Line::new().dim(
-            "  Not compared decision by decision: no regions of PyTorch's allocator are recorded.",
-        ))?,
+        None => {
+            let why = "no regions of PyTorch's allocator are recorded.";
+            let head = Line::new().dim("  Not compared decision by decision: ");
+            words::flow(screen, head, why)?;
+        }
     }
     show_refused(screen, replays.job.refused)?;
     screen.print(&Line::new())?;
@@ -156,11 +155,14 @@ fn show(
     ]);
     for run in &replays.runs {
         let outcome = &run.trial.outcome;
+        // Of what could not even begin there is no peak.
+        let began = outcome.stop.is_none_or(|stop| stop.step.is_some());
+        let size = |bytes| if began { amount(bytes) } else { "–".to_owned() };
         table.row([
             Line::new().plain(format!("  {}", without_settings(&run.title))),
-            Line::new().accent(amount(outcome.peak.reserved)),
-            Line::new().plain(amount(outcome.peak.in_use)),
-            Line::new().plain(amount(outcome.wasted())),
+            Line::new().accent(size(outcome.peak.reserved)),
+            Line::new().plain(size(outcome.peak.in_use)),
+            Line::new().plain(size(outcome.wasted())),
             Line::new().plain(run.trial.end.retries),
             Line::new().dim(run.spark.draw()),
         ]);
@@ -186,17 +188,17 @@ fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Fail
         of(agreement.segments, "segments"),
         of(agreement.segments_freed, "given back"),
     ];
-    let line = Line::new().plain("  as recorded: ").plain(parts.join(", "));
-    screen.print(&match agreement.is_complete() {
-        true => line.plain(" foretold"),
-        false => line.accent(" foretold"),
-    })?;
+    let head = match agreement.is_complete() {
+        true => Line::new().plain("  as recorded: "),
+        false => Line::new().plain("  ").accent("as recorded: "),
+    };
+    words::flow(screen, head, &format!("{} foretold", parts.join(", ")))?;
     let peak = agreement.outcome.peak;
     let (reserved, allocated) = (amount(peak.reserved), amount(peak.in_use));
-    screen.print(&Line::new().plain(format!(
-        "  peak reserved {reserved}, allocated {allocated}; the device refused {}",
-        words::count(agreement.retries as usize, "time", "times")
-    )))?;
+    let refused = words::count(agreement.retries as usize, "time", "times");
+    let text =
+        format!("peak reserved {reserved}, allocated {allocated}; the device refused {refused}");
+    words::flow(screen, Line::new().plain("  "), &text)?;
     if let Some(first) = &agreement.first {
         let head = Line::new().plain(format!("  differs first at event {}: ", first.event));
         words::flow(screen, head, &first.what)?;
