@@ -121,6 +121,11 @@ fn what_is_no_recording_is_refused_and_nothing_is_written() {
     };
     let said = refusal(&["mem", "convert", "rmm.csv", "-o", "kept.jsonl"]);
     assert!(said.contains("failed to write 'kept.jsonl': it exists"), "{said}");
+    let long = fs::File::create(folder.path().join("long.pickle")).unwrap();
+    long.set_len(3 << 30).unwrap();
+    let said = refusal(&["mem", "convert", "long.pickle", "-o", "new.jsonl"]);
+    assert!(said.contains("it is larger than 2048 MiB"), "{said}");
+    fs::remove_file(folder.path().join("long.pickle")).unwrap();
     let said = refusal(&["mem", "convert", "notes.txt", "-o", "new.jsonl"]);
     assert!(said.contains("its format is none of those") && said.contains("hint: give"), "{said}");
     let said = refusal(&["mem", "convert", "evil.pickle", "-o", "new.jsonl"]);

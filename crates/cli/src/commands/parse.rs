@@ -48,13 +48,19 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     let what = || format!("read '{}'", path.display());
     let mut bytes = Vec::new();
+    let mut length = 0;
     let read = if path.as_os_str() == "-" {
         std::io::stdin().lock().take(most + 1).read_to_end(&mut bytes)
     } else {
-        File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes))
+        File::open(path).and_then(|file| {
+            // A file that is too long is not read first; one in /proc tells no length.
+            length = file.metadata()?.len();
+            let room = if length > most { 0 } else { most + 1 };
+            file.take(room).read_to_end(&mut bytes)
+        })
     };
     read.map_err(|error| Failure::io(what(), error))?;
-    if bytes.len() as u64 > most {
+    if length.max(bytes.len() as u64) > most {
         let limit = format!("it is larger than {} MiB", most >> 20);
         return Err(Failure::new(Exit::Usage, what()).with_source(limit));
     }
