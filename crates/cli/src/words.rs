@@ -135,6 +135,10 @@ pub(crate) fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             format!("gpuws {sim}--deadline 120 doctor"),
             "for a driver that is slow; sudo nvidia-smi -pm 1 keeps it ready",
         ),
+        Advice::LoadDriver => (
+            "sudo modprobe nvidia".to_owned(),
+            "the driver went while it was asked; after an upgrade only a reboot helps",
+        ),
         Advice::ReadKernelLog => (
             KERNEL_LOG.to_owned(),
             "tells why; a reboot brings it back, and if not, the card has a fault",

@@ -211,6 +211,17 @@ fn whom_nobody_is_called_cannot_be_protected() {
 }
 
 #[test]
+fn for_a_user_whom_nobody_is_called_nothing_can_be_reaped() {
+    let here = Path::new(".");
+    let refused = gpuws(here, &["--sim", "labbox", "reap", "--user", "carl"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("reap for user 'carl'"), "{}", refused.stderr);
+    let planned = gpuws(here, &["--sim", "labbox", "reap", "--user", "carol"]);
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    assert!(planned.stdout.contains("19777"), "{}", planned.stdout);
+}
+
+#[test]
 fn a_record_never_replaces_a_file() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("mine"), "mine").expect("written");

@@ -123,6 +123,8 @@ pub enum Advice {
     AllowMoreTime,
     /// Read what the driver wrote into the kernel's log.
     ReadKernelLog,
+    /// Load the module of the driver, which went away while it was asked.
+    LoadDriver,
     /// Wait for input, output or the driver to finish; where it never does, only a reboot helps.
     WaitOrReboot,
     /// Stop the service that a monitor or daemon belongs to.

@@ -148,7 +148,14 @@ fn a_list_that_the_driver_or_the_device_refuses_is_a_finding() {
     let devices: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
     assert_eq!(devices, [0, 2], "both were asked, and each has refused");
     assert_eq!(finding.evidence, ["failed to list the processes of GPU 0"]);
-    assert_eq!(finding.advice, [Advice::ReadKernelLog]);
+    assert_eq!(finding.advice, [Advice::LoadDriver]);
+    for (fault, advice) in [
+        (MachineFault::VersionMismatch, Advice::LoadDriver),
+        (MachineFault::Blocked, Advice::LookOnHost),
+        (MachineFault::Unknown(4242), Advice::ReadKernelLog),
+    ] {
+        assert_eq!(findings(fault.into())[0].advice, [advice], "{fault:?}");
+    }
 
     let lost = findings(DeviceFault::Lost.into());
     let of: Vec<(Confidence, u32)> =

@@ -10,7 +10,8 @@ pub(crate) struct SimArgs {
     /// The machine: a name, a folder, or a file written by `record`.
     #[arg(value_name = "MACHINE")]
     pub(crate) machine: PathBuf,
-    /// Let real processes stand for the simulated ones: ending one frees its memory.
+    /// Let real processes stand for the simulated ones: ending one frees its memory. They do not
+    /// come again, hang in the kernel or stay as zombies, as the simulated ones may.
     #[arg(long)]
     pub(crate) live: bool,
     /// Let the machine stand still at this time since its start.

@@ -7,8 +7,8 @@
 
 use crate::local_time;
 use gpu_core::{
-    Activity, Bytes, DeviceFault, DeviceProcess, DeviceState, ErrorKind, Group, Groups, Inventory,
-    Pid, ProcessInfo, Reading, Timestamp,
+    Activity, Bytes, DeviceFault, DeviceProcess, DeviceProcessKind, DeviceState, ErrorKind, Group,
+    Groups, Inventory, Pid, ProcessInfo, Reading, Timestamp,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -194,10 +194,13 @@ impl Gpu {
     }
 }
 
-/// Each process once, though NVML may list it in several MIG instances.
+/// Each process once, though NVML may list it in several MIG instances; those that compute come
+/// before those that only draw.
 fn once_each(listed: &[DeviceProcess], processes: &Processes) -> Vec<Process> {
     let mut shown: Vec<Process> = Vec::new();
-    for process in listed {
+    let draws = |process: &&DeviceProcess| process.kind == DeviceProcessKind::Graphics;
+    let (drawing, computing): (Vec<_>, Vec<_>) = listed.iter().partition(draws);
+    for process in computing.into_iter().chain(drawing) {
         if !shown.iter().any(|one| one.pid == process.pid.0) {
             shown.extend(processes.shown(process));
         }
@@ -208,10 +211,7 @@ fn once_each(listed: &[DeviceProcess], processes: &Processes) -> Vec<Process> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{
-        Absent, DeviceDetails, DeviceId, DeviceInfo, DeviceProcessKind, DeviceSample, Error,
-        Milliwatts,
-    };
+    use gpu_core::{Absent, DeviceDetails, DeviceId, DeviceInfo, DeviceSample, Error, Milliwatts};
     use std::cell::Cell;
 
     fn device(processes: &[(u32, u64)]) -> DeviceState {
@@ -252,6 +252,19 @@ mod tests {
         let name = Ok("box".to_owned());
         let machine = Machine::of(name, &inventory, devices, processes, Timestamp(0));
         serde_json::to_value(machine).unwrap()
+    }
+
+    #[test]
+    fn who_computes_comes_before_who_only_draws() {
+        let mut device = device(&[(5, 1), (6, 2), (7, 3)]);
+        let listed = device.processes.as_mut().unwrap();
+        listed[0].kind = DeviceProcessKind::Graphics;
+        listed[2].kind = DeviceProcessKind::ComputeAndGraphics;
+        let devices = [device];
+        let processes = Processes::look_up(&devices, |pid| busy(pid, &Cell::new(0)), || ());
+        let shown = &machine(&devices, &processes)["gpus"][0]["processes"];
+        let pids: Vec<_> = shown.as_array().unwrap().iter().map(|one| &one["pid"]).collect();
+        assert_eq!(pids, [6, 7, 5]);
     }
 
     #[test]

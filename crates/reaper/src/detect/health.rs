@@ -2,7 +2,9 @@
 
 use super::case::{Case, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind, Fault, Reach};
+use gpu_core::{
+    Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind, Fault, MachineFault, Reach,
+};
 
 pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = silent(case).into_iter().collect();
@@ -47,6 +49,10 @@ fn silent(case: &Case<'_>) -> Option<Finding> {
         advice: match first.kind {
             // A driver that is slow looks the same as one that hangs.
             ErrorKind::TimedOut => vec![Advice::AllowMoreTime, Advice::WaitOrReboot],
+            ErrorKind::Machine(MachineFault::Blocked) => vec![Advice::LookOnHost],
+            ErrorKind::Machine(MachineFault::DriverNotLoaded | MachineFault::VersionMismatch) => {
+                vec![Advice::LoadDriver]
+            }
             _ => vec![Advice::ReadKernelLog],
         },
     })

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
     let diagnosis = gpu_reaper::diagnose(&looks);
     let request = request(args, now)?;
     protects_somebody(&source, &args.protect)?;
+    belongs_to_somebody(&source, &args.user)?;
     let guard = Guard::new(&*source.host, args.protect.clone())?;
     let plan = plan(&source, &looks, &diagnosis, &guard, &request)?;
     if !global.json {
@@ -88,6 +89,24 @@ fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure
                 .with_source("no process that can be seen has that number, name or user")
                 .with_hint("a process is named as ps -e shows it, a user as user:NAME"))
         }
+    }
+}
+
+/// Makes sure that each user has a process: for a name that is mistyped nothing would be done.
+fn belongs_to_somebody(source: &Source, users: &[String]) -> Result<(), Failure> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    let everyone = source.host.processes()?.processes;
+    let has_one = |user: &&String| {
+        let theirs = Protect::User((*user).clone());
+        everyone.iter().any(|process| theirs.covers(process))
+    };
+    match users.iter().find(|user| !has_one(user)) {
+        None => Ok(()),
+        Some(user) => Err(Failure::new(Exit::Usage, format!("reap for user '{user}'"))
+            .with_source("no process that can be seen belongs to a user of that name or number")
+            .with_hint("ps -eo user,pid,args lists who has processes")),
     }
 }
 
