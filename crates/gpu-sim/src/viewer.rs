@@ -4,8 +4,7 @@ use crate::machine::Process;
 use crate::process_entry::complete;
 use crate::state::{Living, Serial, State};
 use gpu_core::{
-    Absent, Error, Pid, ProcessFault, ProcessInfo, ProcessKey, ProcessState, Reading, Result,
-    Timestamp,
+    Absent, Error, Pid, ProcessFault, ProcessInfo, ProcessKey, ProcessState, Result, Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -142,17 +141,17 @@ impl State {
         info.state = info.state.map(|state| self.state_of(process, state));
         info.cpu_time = living.cpu_time(self.now);
         if info.namespace_pids.is_err() {
-            info.namespace_pids = self.namespace_pids(process);
+            info.namespace_pids = Ok(self.namespace_pids(process));
         }
         Ok(info)
     }
 
-    fn namespace_pids(&self, process: &Process) -> Reading<Vec<Pid>> {
-        Ok(match (&self.machine.viewer.namespace, &process.namespace) {
+    fn namespace_pids(&self, process: &Process) -> Vec<Pid> {
+        match (&self.machine.viewer.namespace, &process.namespace) {
             (None, Some((_, inner))) => vec![process.pid(), *inner],
             (Some(_), Some((_, inner))) => vec![*inner],
             (_, None) => vec![process.pid()],
-        })
+        }
     }
 
     /// Returns the key by which the viewer names a process.
