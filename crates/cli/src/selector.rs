@@ -158,6 +158,7 @@ mod tests {
             assert!(wrong.parse::<Selector>().is_err(), "{wrong}");
         }
     }
+
     #[test]
     fn a_mig_device_has_a_uuid_a_beginning_of_it_and_an_old_name() {
         let mut info = gpu_core::DeviceInfo::unknown(DeviceId::from_index(0));
