@@ -3,9 +3,8 @@
 use crate::terminal::Line;
 use crate::words;
 use gpu_claim::{HeldUp, Waiting};
-use gpu_core::{Claim, Entry, Share};
+use gpu_core::{Claim, Entry, Pid, Share};
 use gpu_host::user_name;
-use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use std::io::Write;
 use std::time::Duration;
@@ -20,6 +19,9 @@ const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '�
 /// line for each change.
 pub(crate) struct Teller {
     claim: String,
+    /// The process group for which it speaks.
+    group: Pid,
+    /// What was told last stands in the line that changes.
     is_terminal: bool,
     columns: usize,
     turns: usize,
@@ -29,14 +31,13 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// Returns one for a claim; `quiet` tells nothing.
-    pub(crate) fn new(claim: &Claim, quiet: bool) -> Self {
-        let stderr = std::io::stderr();
-        let size = terminal_size::terminal_size_of(&stderr);
+    /// Returns one for a claim, which speaks for a process group; `quiet` tells nothing.
+    pub(crate) fn new(claim: &Claim, group: Pid, quiet: bool) -> Self {
+        let size = terminal_size::terminal_size_of(std::io::stderr());
         Teller {
             claim: asked(claim),
-            // In the background it would write over what is typed.
-            is_terminal: tcgetpgrp(&stderr).is_ok_and(|front| front == getpgrp()),
+            group,
+            is_terminal: false,
             columns: size.map_or(80, |(width, _)| width.0.into()),
             turns: 0,
             told: None,
@@ -47,6 +48,10 @@ impl Teller {
     /// Tells how it stands.
     pub(crate) fn tell(&mut self, waiting: &Waiting<'_>) {
         let how = how(&self.claim, waiting);
+        // In the background it would write over what is typed.
+        let front = tcgetpgrp(std::io::stderr());
+        let group = i32::try_from(self.group.0);
+        self.is_terminal = front.is_ok_and(|front| Ok(front.as_raw_nonzero().get()) == group);
         let is_new = self
             .told
             .as_ref()

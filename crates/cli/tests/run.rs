@@ -162,6 +162,35 @@ fn who_cannot_be_served_now_waits_or_is_told() {
     assert!(told.contains("not free now") && told.contains("not free within the time"), "{told}");
 }
 
+/// Runs a command in a terminal of its own until a second picture of the line that turns is there,
+/// or its time is over, and ends it; says which of the two.
+const AT_A_TERMINAL: &str = "import os, pty, select, signal, sys, time
+pid, terminal = pty.fork()
+if pid == 0: os.execvp(sys.argv[1], sys.argv[1:])
+shown, end = b'', time.monotonic() + 30
+while '⠙'.encode() not in shown and time.monotonic() < end:
+    if select.select([terminal], [], [], 0.2)[0]: shown += os.read(terminal, 4096)
+os.kill(pid, signal.SIGTERM)
+os.waitpid(pid, 0)
+lines = shown.decode(errors='replace').split('\\r\\x1b[K')
+print(len(set(line[:-6] for line in lines[1:3])), lines[-1][:13])
+";
+
+#[test]
+fn who_waits_at_a_terminal_sees_one_line_that_turns() {
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "cat > at.py << 'END'\n{AT_A_TERMINAL}END\n\
+             \"$0\" run -n 12 -- sh -c 'touch runs; exec sleep 300' & front=$!\n\
+             until_so test -e runs\n\
+             for what in 'run -n 3 -- true' 'claim -n 3 --hold' 'claim -n 3 --export'; do\n\
+             python3 at.py \"$0\" $what; done; kill $front; wait $front"
+        ),
+    );
+    assert_eq!(out(&output), "1 gpuws: 3 GPUs\n".repeat(3), "{output:?}");
+}
+
 #[test]
 fn shares_of_one_device_go_side_by_side_as_far_as_its_memory_goes() {
     let output = script(

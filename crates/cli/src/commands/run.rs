@@ -104,7 +104,8 @@ pub(crate) fn supervise(
     };
     let mut watch = Watch {
         quiet: global.quiet || global.json,
-        queue: Teller::new(&wanted.request.claim, global.quiet),
+        // The front's: this one is behind it.
+        queue: Teller::new(&wanted.request.claim, launcher.group(), global.quiet),
         launcher: &launcher,
         on_death: order.on_death,
         share: asked_memory(&wanted.request.claim),

@@ -161,6 +161,12 @@ impl LinuxLauncher {
         signals.next_asked()
     }
 
+    /// Returns the process group of the front, this process's own without one: where that has the
+    /// terminal, this process may show something on it.
+    pub fn group(&self) -> gpu_core::Pid {
+        gpu_core::Pid(self.shared.group.as_raw_nonzero().get().unsigned_abs())
+    }
+
     /// Tells whether whoever this process works for is gone.
     ///
     /// # Errors

@@ -16,11 +16,11 @@ use crate::source::Source;
 use crate::terminal::{Line, Screen, progress};
 use crate::waiting::Teller;
 use gpu_allocator_policy::environment::Advice;
-use gpu_core::{EntryKind, Locks, Origin, ProcessInfo};
+use gpu_core::{EntryKind, Locks, Origin, Pid, ProcessInfo};
 use gpu_host::FileLocks;
 use gpu_steward::{Grant, NotGranted, Ports, environment, take};
 use hold::{Signals, hold};
-use rustix::process::geteuid;
+use rustix::process::{geteuid, getpgrp};
 use std::ffi::OsString;
 
 pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -64,7 +64,8 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         return preview::show(args, global, screen, &wanted, &ports);
     }
     let signals = Signals::watch()?;
-    let mut teller = Teller::new(&wanted.request.claim, global.quiet);
+    let group = Pid(getpgrp().as_raw_nonzero().get().unsigned_abs());
+    let mut teller = Teller::new(&wanted.request.claim, group, global.quiet);
     let grant = take(&wanted.request, &ports, &mut |waiting| {
         teller.tell(waiting);
         signals.told()
