@@ -37,6 +37,8 @@ pub(crate) struct LinuxJob {
     wants_terminal: bool,
     lent: bool,
     stopped: bool,
+    /// The signal that stopped it, until that is answered.
+    stopped_by: Option<i32>,
     /// It was told once that nobody can make it go on.
     hung_up: bool,
     ended: Option<Ending>,
@@ -71,6 +73,7 @@ impl LinuxJob {
             wants_terminal: is_terminal,
             lent,
             stopped: false,
+            stopped_by: None,
             hung_up: false,
             ended: None,
             told_ended: false,
@@ -132,9 +135,17 @@ impl LinuxJob {
         };
         if let Some(signal) = change.as_ref().and_then(WaitIdStatus::stopping_signal) {
             self.stopped = true;
-            self.stop(signal)?;
+            self.stopped_by = Some(signal);
         } else if change.is_some_and(|change| change.continued()) {
             self.stopped = false;
+            self.stopped_by = None;
+        }
+        if let Some(signal) = self.stopped_by
+            && self.stop(signal).is_ok()
+        {
+            // Where it cannot be looked at the others now, as without a descriptor left, it is next
+            // time: a job is not lost for that.
+            self.stopped_by = None;
         }
         // It may have been brought into the foreground, as by `fg`, without any word of it.
         self.lend_terminal();

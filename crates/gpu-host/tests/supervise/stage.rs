@@ -3,7 +3,7 @@
 use gpu_core::{ActToken, Ending, ErrorKind, Job, JobEvent, Launch, Launcher, ProcessFault};
 use gpu_host::Roots;
 use gpu_host::supervise::{Front, LinuxLauncher, Stands, end_as, parse_words};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -20,7 +20,8 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 /// `interrupted FOLDER`. MODE is words joined by commas: `queue` waits to be asked before it starts
 /// anything, `keep` goes on without a front, `own` has children of its own beside the job, `tell`
 /// sends SIGUSR1 to what is left of the job's group, `fell` fells the tree when it is asked to end,
-/// `panic` panics then, and `plain` is none of these.
+/// `panic` panics then, `scarce` cannot open a file while it watches in the beginning, and `plain`
+/// is none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
@@ -157,9 +158,21 @@ fn queue(launcher: &LinuxLauncher) -> i32 {
     }
 }
 
+/// So often, for a tenth of a second each, no file can be opened.
+const SCARCE_LOOKS: u32 = 15;
+
 fn watch(job: &mut dyn Job, is: &dyn Fn(&str) -> bool, spared: &[gpu_core::Pid]) -> Ending {
+    let mut scarce = if is("scarce") { SCARCE_LOOKS } else { 0 };
     loop {
-        match job.next(Duration::from_millis(100)).expect("the job can be watched") {
+        let usual = getrlimit(Resource::Nofile);
+        if scarce > 0 {
+            scarce -= 1;
+            // poll(2) takes no more files than that either.
+            setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..usual }).expect("it is less");
+        }
+        let event = job.next(Duration::from_millis(100));
+        setrlimit(Resource::Nofile, usual).expect("it was so");
+        match event.expect("the job can be watched") {
             Some(JobEvent::Ended(ending)) => {
                 report(&format!("ended {ending:?}"));
                 if is("tell")

@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("ctrl_c_ends_job_front_and_script", ctrl_c_ends_job_front_and_script),
     ("ctrl_c_in_the_queue_is_told_once", ctrl_c_in_the_queue_is_told_once),
     ("ctrl_z_stops_all_and_fg_goes_on", ctrl_z_stops_all_and_fg_goes_on),
+    ("ctrl_z_stops_all_also_where_no_file_can_be_opened", ctrl_z_where_no_file_can_be_opened),
     ("ctrl_z_and_bg_let_it_run_behind", ctrl_z_and_bg_let_it_run_behind),
     ("from_behind_it_is_brought_to_the_front", from_behind_it_is_brought_to_the_front),
     ("running_behind_it_is_brought_to_the_front", running_behind_it_is_brought_to_the_front),
@@ -116,6 +117,20 @@ fn ctrl_z_stops_all_and_fg_goes_on() {
         shell.enter("fg");
         all_are_stopped(&scene, false);
     }
+    scene.go();
+    shell.enter("hello");
+    shell.expect("read:hello:");
+    assert_eq!(shell.last_code(), 5);
+    shell.leave();
+}
+
+fn ctrl_z_where_no_file_can_be_opened() {
+    let scene = Scene::new();
+    let mut shell = Shell::new(&scene);
+    enter(&scene, &shell, &READS.replace("plain", "scarce"));
+    shell.press(CTRL_Z);
+    shell.expect("Stopped");
+    shell.enter("fg");
     scene.go();
     shell.enter("hello");
     shell.expect("read:hello:");
