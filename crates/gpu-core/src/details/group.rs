@@ -5,49 +5,49 @@
 /// Each costs calls of its own, and some take their time: a throughput is measured for 20 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
-    /// [`Product`]
+    /// [`Product`](super::Product)
     Product,
-    /// [`Modes`]
+    /// [`Modes`](super::Modes)
     Modes,
-    /// [`Inforom`]
+    /// [`Inforom`](super::Inforom)
     Inforom,
-    /// [`GspFirmware`]
+    /// [`GspFirmware`](super::GspFirmware)
     GspFirmware,
-    /// [`VirtualGpus`]
+    /// [`VirtualGpus`](super::VirtualGpus)
     VirtualGpus,
-    /// [`ResetStatus`]
+    /// [`ResetStatus`](super::ResetStatus)
     ResetStatus,
-    /// [`OperationModes`]
+    /// [`OperationModes`](super::OperationModes)
     OperationModes,
-    /// [`Activity`]
+    /// [`Activity`](super::Activity)
     Activity,
-    /// [`Engines`]
+    /// [`Engines`](super::Engines)
     Engines,
-    /// [`Clocks`]
+    /// [`Clocks`](super::Clocks)
     Clocks,
-    /// [`ApplicationClocks`]
+    /// [`ApplicationClocks`](super::ApplicationClocks)
     ApplicationClocks,
-    /// [`Power`]
+    /// [`Power`](super::Power)
     Power,
-    /// [`PowerReadings`]
+    /// [`PowerReadings`](super::PowerReadings)
     PowerReadings,
-    /// [`Thermal`]
+    /// [`Thermal`](super::Thermal)
     Thermal,
-    /// [`Pcie`]
+    /// [`Pcie`](super::Pcie)
     Pcie,
-    /// [`PcieThroughput`]
+    /// [`PcieThroughput`](super::PcieThroughput)
     PcieThroughput,
-    /// [`ProtectedMemory`]
+    /// [`ProtectedMemory`](super::ProtectedMemory)
     ProtectedMemory,
-    /// [`MemoryHealth`]
+    /// [`MemoryHealth`](super::MemoryHealth)
     MemoryHealth,
-    /// [`MemoryErrors`]
+    /// [`MemoryErrors`](super::MemoryErrors)
     MemoryErrors,
-    /// [`NvLink`]s
+    /// [`NvLink`](super::NvLink)s
     NvLinks,
-    /// [`Fabric`]
+    /// [`Fabric`](super::Fabric)
     Fabric,
-    /// [`Accounting`]
+    /// [`Accounting`](super::Accounting)
     Accounting,
 }
 
