@@ -3,7 +3,8 @@
 use crate::absent::Reading;
 use crate::device::DeviceInfo;
 use crate::error::Result;
-use crate::holder::{DeviceFile, HeldFile, HolderScan, Unreadable};
+use crate::file::DeviceFile;
+use crate::holder::{HeldFile, HolderScan, Unreadable};
 use crate::id::{Pid, ProcessKey};
 use crate::process::ProcessInfo;
 use crate::snapshot::Origin;

@@ -12,11 +12,13 @@
 //! [`Absent`]. What fails is an [`Error`] whose [`ErrorKind`] says how far the failure reaches.
 
 mod absent;
+mod access;
 mod backend;
 mod clock;
 mod details;
 mod device;
 mod error;
+mod file;
 mod holder;
 mod host;
 mod id;
@@ -38,6 +40,7 @@ mod units;
 pub mod visible;
 
 pub use absent::{Absent, Reading};
+pub use access::Access;
 pub use backend::GpuBackend;
 pub use clock::{Clock, Timestamp};
 pub use details::{
@@ -51,9 +54,8 @@ pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
 };
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
-pub use holder::{
-    Access, DeviceFile, DeviceFileKind, FileId, HeldFile, Holder, HolderScan, Unreadable,
-};
+pub use file::{DeviceFile, DeviceFileKind, FileId};
+pub use holder::{HeldFile, Holder, HolderScan, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
