@@ -109,6 +109,7 @@ fn is_gpuws(process: &dyn ProcessHandle) -> bool {
 /// Tells whether a process was started as `gpuws claim`.
 fn is_claim(host: &LinuxHost, process: &ProcessInfo) -> bool {
     let words = host.process(process.key.pid).ok().and_then(|known| known.command_line.ok());
-    let command = words.iter().flatten().find(|word| ["claim", "run"].contains(&word.as_str()));
+    let mut words = words.iter().flat_map(|words| words.iter());
+    let command = words.find(|word| ["claim", "run"].contains(&word.as_str()));
     command.is_some_and(|word| word == "claim")
 }

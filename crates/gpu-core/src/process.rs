@@ -5,6 +5,7 @@ use crate::clock::Timestamp;
 use crate::id::{Pid, ProcessKey};
 use crate::units::Bytes;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The state of a process, as `/proc/PID/stat` letters it.
@@ -73,7 +74,7 @@ pub struct ProcessInfo {
     pub name: String,
     /// The command line, an item per argument; at most 4 KiB of it.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
-    pub command_line: Reading<Vec<String>>,
+    pub command_line: Reading<Arc<[String]>>,
     /// Effective user id.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uid: Reading<u32>,

@@ -10,6 +10,7 @@ use gpu_core::{
 use procfs::process::{Stat, StatFlags, Status};
 use procfs::{FromBufRead, FromRead, ProcessCGroups};
 use rustix::io::{Errno, Result};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How much of a command line is read.
@@ -166,7 +167,7 @@ fn read_cgroups(dir: &ProcDir) -> Reading<ProcessCGroups> {
 }
 
 /// Reads the arguments; a thread of the kernel and a zombie have none.
-fn command_line(dir: &ProcDir) -> Reading<Vec<String>> {
+fn command_line(dir: &ProcDir) -> Reading<Arc<[String]>> {
     let text = dir.read("cmdline", COMMAND_LINE_LIMIT).map_err(fault::absent)?;
     let Some(text) = text.strip_suffix(b"\0").or(Some(&text[..])).filter(|text| !text.is_empty())
     else {

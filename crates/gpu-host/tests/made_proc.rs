@@ -77,7 +77,7 @@ fn a_process_in_a_container() {
     assert_eq!(process.key.start, Some(StartTime(4711)));
     assert_eq!(process.name, "t2t-decoder");
     assert_eq!(
-        process.command_line.unwrap(),
+        process.command_line.unwrap()[..],
         ["python", "t2t-decoder", "--name="].map(str::to_owned)
     );
     assert_eq!(process.user.as_deref(), Ok("root"), "the effective user");

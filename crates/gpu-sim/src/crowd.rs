@@ -29,6 +29,13 @@ const MOST_PROCESSES: u32 = 256;
 /// How many devices NVLinks connect with each other.
 const ISLAND: u32 = 8;
 const FIRST_PID: u32 = 4000;
+/// What its processes run.
+const COMMANDS: [&[&str]; 4] = [
+    &["python", "train.py", "--resume"],
+    &["python", "-m", "serve", "--port", "8080"],
+    &["python", "-c", "from multiprocessing.spawn import spawn_main"],
+    &["./simulate", "--steps", "1000000"],
+];
 /// What the names of crowds begin with.
 const PREFIX: &str = "crowd:";
 
@@ -57,6 +64,7 @@ impl Machine {
             Ok(Driver { version: Ok("535.261.03".to_owned()), cuda: Ok("12.2".to_owned()) });
         let room = (TOTAL_MIB - RESERVE_MIB) / u64::from(processes_each.max(1));
         let most = room.min(MOST_MIB);
+        let commands = COMMANDS.map(|words| words.iter().map(|&word| word.to_owned()).collect());
         machine.processes.reserve_exact((gpus * processes_each) as usize);
         for index in 0..gpus {
             let mut device = device(index, &name);
@@ -71,7 +79,7 @@ impl Machine {
                 let memory = Bytes::from_mib(rng.random_range(100..=most));
                 let holding = Holding { load, load_untold: None, ..Holding::new(index, memory) };
                 let pid = Pid(first + nth);
-                let process = process(&mut rng, pid, holding, Arc::clone(&files));
+                let process = process(&mut rng, pid, holding, Arc::clone(&files), &commands);
                 machine.processes.push(process);
             }
             let load = 100 - left;
@@ -129,17 +137,17 @@ fn device(index: u32, machine: &str) -> Device {
     device
 }
 
-fn process(rng: &mut ChaCha8Rng, pid: Pid, holding: Holding, files: Arc<Vec<HeldFile>>) -> Process {
-    let commands: [&[&str]; 4] = [
-        &["python", "train.py", "--resume"],
-        &["python", "-m", "serve", "--port", "8080"],
-        &["python", "-c", "from multiprocessing.spawn import spawn_main"],
-        &["./simulate", "--steps", "1000000"],
-    ];
-    let command = commands[rng.random_range(0..commands.len())];
+fn process(
+    rng: &mut ChaCha8Rng,
+    pid: Pid,
+    holding: Holding,
+    files: Arc<Vec<HeldFile>>,
+    commands: &[Arc<[String]>],
+) -> Process {
+    let command = &commands[rng.random_range(0..commands.len())];
     let name = command[0].trim_start_matches("./");
     let mut info = ProcessInfo::from_name(pid, name);
-    info.command_line = Ok(command.iter().map(|&word| word.to_owned()).collect());
+    info.command_line = Ok(Arc::clone(command));
     let users = ["alice", "bob", "carol"];
     let user = rng.random_range(0..users.len());
     info.user = Ok(users[user].to_owned());

@@ -84,7 +84,7 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
         }
         info.name.clone_from(name);
     }
-    set(&mut info.command_line, entry.command_line.clone());
+    set(&mut info.command_line, entry.command_line.clone().map(Arc::from));
     set(&mut info.uid, entry.uid);
     set(&mut info.user, entry.user.clone());
     set(&mut info.parent, entry.parent.map(Pid));
@@ -242,7 +242,7 @@ pub(crate) fn complete(
     fill(&mut info.cpu_time, Duration::from_secs(60));
     fill(&mut info.started_at, Timestamp(clock.0.saturating_sub(3_600_000)));
     let line = if info.kernel_thread { Vec::new() } else { vec![info.name.clone()] };
-    fill(&mut info.command_line, line);
+    fill(&mut info.command_line, line.into());
     let mut slice = match uid {
         0 => format!("/system.slice/{}.service", info.name),
         _ => format!("/user.slice/user-{uid}.slice/session-{}.scope", info.session.unwrap_or(pid)),

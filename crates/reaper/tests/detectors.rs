@@ -216,7 +216,7 @@ fn an_orphan_lost_its_parent_and_its_group() {
     worker.group = Ok(Pid(20));
     worker.session = Ok(Pid(20));
     let code = "from multiprocessing.spawn import spawn_main; spawn_main()";
-    worker.command_line = Ok(["python", "-c", code].map(String::from).to_vec());
+    worker.command_line = Ok(["python", "-c", code].map(String::from).into());
     let device = listing(device(0, 5000, 16_280), 30, 4990);
     let with = |worker: &ProcessInfo, device: &DeviceState, launcher: bool, held: Holder| {
         let mut snapshot = look(vec![device.clone()], vec![held], vec![worker.clone()]);
@@ -233,7 +233,7 @@ fn an_orphan_lost_its_parent_and_its_group() {
     );
     assert_eq!(with(&worker, &device, true, held.clone()), None, "its launcher lives");
     // A daemon that forked twice looks the same, but for what it runs.
-    let daemon = ProcessInfo { command_line: Ok(vec!["serve".into()]), ..worker.clone() };
+    let daemon = ProcessInfo { command_line: Ok(["serve".to_owned()].into()), ..worker.clone() };
     assert_eq!(with(&daemon, &device, false, held.clone()), Some(Confidence::Likely));
     // One that was only handed open files, and has no memory.
     let mut unlisted = device.clone();

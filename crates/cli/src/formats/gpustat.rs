@@ -12,6 +12,7 @@ use gpu_core::{
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Over how long the CPU's share of a process is measured.
@@ -69,7 +70,7 @@ struct Answering {
 struct Process {
     username: String,
     command: String,
-    full_command: Vec<String>,
+    full_command: Arc<[String]>,
     gpu_memory_usage: Option<u64>,
     cpu_percent: Option<f64>,
     cpu_memory_usage: Option<u64>,
@@ -125,7 +126,7 @@ impl Processes {
         let info = self.now.get(&process.pid)?;
         let unknown = || "?".to_owned();
         let line = info.command_line.clone().ok().filter(|line| !line.is_empty());
-        let line = line.unwrap_or_else(|| vec![unknown()]);
+        let line = line.unwrap_or_else(|| [unknown()].into());
         let program = line.first().map_or("", |program| program.rsplit('/').next().unwrap_or(""));
         Some(Process {
             username: (info.user.clone().ok())
@@ -240,7 +241,7 @@ mod tests {
     fn busy(pid: Pid, looks: &Cell<u64>) -> Reading<ProcessInfo> {
         looks.set(looks.get() + 1);
         let mut info = ProcessInfo::from_name(pid, "python");
-        info.command_line = Ok(vec!["/usr/bin/python3".into(), "train.py".into()]);
+        info.command_line = Ok(["/usr/bin/python3", "train.py"].map(str::to_owned).into());
         info.cpu_time = Ok(Duration::from_millis(1000 + 25 * looks.get().saturating_sub(1)));
         info.resident = Ok(Bytes(4096));
         Ok(info)

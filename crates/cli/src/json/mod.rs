@@ -24,6 +24,7 @@ pub(crate) use topo::Topo;
 use crate::failure::{account, remedy};
 use gpu_core::{DeviceId, Origin, Snapshot};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// Version of the form of every object here.
 const SCHEMA: u32 = 1;
@@ -112,7 +113,7 @@ struct Process {
     pid: u32,
     start_ticks: Option<u64>,
     name: Option<String>,
-    command_line: Option<Vec<String>>,
+    command_line: Option<Arc<[String]>>,
     user: Option<String>,
     uid: Option<u32>,
     parent_pid: Option<u32>,

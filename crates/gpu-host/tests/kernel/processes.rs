@@ -27,7 +27,7 @@ fn this_very_process() {
     assert!(matches!(own.state, Ok(ProcessState::Running | ProcessState::Sleeping)));
     assert_eq!(own.namespace_pids.unwrap().first(), Some(&own_pid()));
     let arguments: Vec<_> = std::env::args().collect();
-    assert_eq!(own.command_line.unwrap(), arguments);
+    assert_eq!(own.command_line.unwrap()[..], arguments);
     assert!(own.cgroup.unwrap().starts_with('/'));
     assert!(!own.kernel_thread);
     let age = SystemClock::new().wall().since(own.started_at.unwrap());
@@ -43,7 +43,7 @@ fn all_processes_are_listed_once() {
     assert!(pids.contains(&own_pid()));
     let child = list.processes.iter().find(|process| process.key.pid == sleeper.pid()).unwrap();
     assert_eq!(child.parent, Ok(own_pid()));
-    assert_eq!(child.command_line, Ok(vec!["sleep".to_owned(), "1000".to_owned()]));
+    assert_eq!(child.command_line, Ok(["sleep", "1000"].map(str::to_owned).into()));
     if host().sees_host_pids() == Ok(true)
         && let Some(kthreadd) = list.processes.iter().find(|process| process.key.pid == Pid(2))
     {

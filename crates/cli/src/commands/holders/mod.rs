@@ -159,7 +159,7 @@ mod tests {
             2 => {
                 let mut info = ProcessInfo::from_name(pid, "python");
                 info.user = Ok("alice".into());
-                info.command_line = Ok(vec!["python".into(), "train\x1b[2J.py".into()]);
+                info.command_line = Ok(["python", "train\x1b[2J.py"].map(str::to_owned).into());
                 Ok(info)
             }
             3 => {
