@@ -25,8 +25,8 @@ fn installed(version: &str) -> Option<PathBuf> {
 }
 
 /// What a user of safe-gpu writes, with a real process on the simulated device in the place of a
-/// CUDA context: claims as many devices as its first word says, prints them, and keeps them for so
-/// many seconds as the second says.
+/// CUDA context: claims as many devices as its first word says, prints them, and keeps them until
+/// the file is there that the second names; without one it ends.
 const USER: &str = r#"
 import os, subprocess, sys, time
 from safe_gpu import safe_gpu
@@ -54,13 +54,23 @@ def placeholder(number):
 try:
     claim(int(sys.argv[1]), placeholder)
     print("safe_gpu", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
-    time.sleep(float(sys.argv[2]))
+    for _ in range(2000):
+        if len(sys.argv) < 3 or os.path.exists(sys.argv[2]):
+            break
+        time.sleep(0.05)
 except RuntimeError as error:
     print("refused", flush=True)
 finally:
     for child in started:
         child.kill()
         child.wait()
+"#;
+
+/// A job: uses each of the devices that its words name until there is a file `done`.
+const JOB: &str = r#"
+for device; do "$GPUWS_SIM_SESSION/nvml-sim-process" --use $device:500 & all="$all $!"; done
+n=0; until [ -e done ] || [ $n = 2000 ]; do n=$((n+1)); sleep 0.05; done
+kill $all; wait
 "#;
 
 /// nvidia-smi, as far as safe-gpu asks it.
@@ -73,8 +83,8 @@ fi
 exec "$GPUWS" query "$@" 2>/dev/null
 "#;
 
-/// Runs a shell script in a live session of a machine, with `safe_gpu N SECONDS` for a user of
-/// safe-gpu; `None` where that version is not installed.
+/// Runs a shell script in a live session of a machine, with `safe_gpu N [FILE]` for a user of
+/// safe-gpu and `sh job DEVICE…` for a job; `None` where that version is not installed.
 fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
     let package = installed(version)?;
     let folder = tempfile::tempdir().unwrap();
@@ -82,8 +92,9 @@ fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
     std::fs::write(&smi, NVIDIA_SMI).unwrap();
     std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::write(folder.path().join("user.py"), USER).unwrap();
+    std::fs::write(folder.path().join("job"), JOB).unwrap();
     let begin = "safe_gpu() { exec python3 user.py \"$@\"; }\n\
-                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 600 ] || exit 99; \
+                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 1600 ] || exit 99; \
                  sleep 0.05; done; }\n";
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("timeout");
@@ -115,9 +126,9 @@ fn with_both(machine: &str, body: &str, check: impl Fn(&Output)) {
 fn what_safe_gpu_has_is_not_free() {
     with_both(
         "rtx8000-x4",
-        "safe_gpu 3 3 > safe & until_so grep -q safe_gpu safe; cat safe\n\
+        "safe_gpu 3 done > safe & until_so grep -q safe_gpu safe; cat safe\n\
          \"$0\" run --no-wait --visible index -- sh -c 'echo gpuws $CUDA_VISIBLE_DEVICES'\n\
-         \"$0\" run -n 2 --no-wait -- true; echo $?; wait",
+         \"$0\" run -n 2 --no-wait -- true; echo $?; touch done; wait",
         |output| assert_eq!(out(output), "safe_gpu 0,1,2\ngpuws 3\n75\n", "{output:?}"),
     );
 }
@@ -126,10 +137,9 @@ fn what_safe_gpu_has_is_not_free() {
 fn what_gpuws_has_is_not_free() {
     with_both(
         "rtx8000-x4",
-        "\"$0\" run -n 3 --gpu 0,1,2 -- sh -c 'for g in 0 1 2; do \
-           \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use $g:500 --seconds 4 & done; wait' & \n\
+        "\"$0\" run -n 3 --gpu 0,1,2 -- sh job 0 1 2 & \n\
          leased() { \"$0\" leases --json | grep -q '\"count\": 3'; }; until_so leased\n\
-         (safe_gpu 1 0); (safe_gpu 2 0); wait",
+         (safe_gpu 1); (safe_gpu 2); touch done; wait",
         |output| assert_eq!(out(output), "safe_gpu 3\nrefused\n", "{output:?}"),
     );
 }
@@ -140,8 +150,8 @@ fn who_comes_while_a_job_starts_waits_until_it_shows() {
     with_both(
         "rtx8000-x4",
         "\"$0\" run --gpu 0 -- sh -c 'echo started > started; sleep 2; \
-           exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use 0:500 --seconds 3' & \n\
-         until_so test -e started; (safe_gpu 1 0); wait",
+           exec sh job 0' & \n\
+         until_so test -e started; (safe_gpu 1); touch done; wait",
         |output| assert_eq!(out(output), "safe_gpu 1\n", "{output:?}"),
     );
 }
@@ -150,9 +160,9 @@ fn who_comes_while_a_job_starts_waits_until_it_shows() {
 fn a_job_that_calls_safe_gpu_gets_its_own_devices() {
     with_both(
         "rtx8000-x4",
-        "\"$0\" run -n 2 --gpu 1,3 -- python3 user.py 2 0\n\
-         \"$0\" run --gpu 2 -- python3 user.py 1 0\n\
-         \"$0\" run --gpu 2 -- python3 user.py 2 0",
+        "\"$0\" run -n 2 --gpu 1,3 -- python3 user.py 2\n\
+         \"$0\" run --gpu 2 -- python3 user.py 1\n\
+         \"$0\" run --gpu 2 -- python3 user.py 2",
         |output| assert_eq!(out(output), "safe_gpu 1,3\nsafe_gpu 2\nrefused\n", "{output:?}"),
     );
 }
@@ -162,19 +172,18 @@ fn under_load_no_device_goes_to_both() {
     with_both(
         "twelve-gpus",
         "for n in 1 2 3 4 5 6; do\n\
-           (safe_gpu 1 3 > safe-$n) & \n\
-           \"$0\" run --no-wait --visible index -- sh -c 'echo gpuws $CUDA_VISIBLE_DEVICES; \
-             exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:500 --seconds 4' \
-             > gpuws-$n 2>/dev/null & \n\
-         done; wait; cat safe-* gpuws-*",
+           (safe_gpu 1 done > safe-$n) & \n\
+           \"$0\" run --visible index -- sh -c 'echo gpuws $CUDA_VISIBLE_DEVICES; \
+             exec sh job visible' > gpuws-$n 2>/dev/null & \n\
+         done\n\
+         all_said() { [ $(cat safe-* gpuws-* | wc -l) = 12 ]; }; until_so all_said\n\
+         touch done; wait; cat safe-* gpuws-*",
         |output| {
             let said = out(output);
             let devices: Vec<&str> =
                 said.lines().filter_map(|line| line.split_once(' ')).map(|(_, gpu)| gpu).collect();
             let different: BTreeSet<&str> = devices.iter().copied().collect();
-            assert_eq!(devices.len(), different.len(), "{said}");
-            // A claim that does not wait is refused while a safe-gpu is at work.
-            assert!(devices.len() > 6, "{said}");
+            assert_eq!((devices.len(), different.len()), (12, 12), "{said}");
         },
     );
 }
