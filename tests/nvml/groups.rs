@@ -88,6 +88,7 @@ fn what_few_devices_tell_comes_through_and_what_is_absent_stays_so() {
         [[gpu]]\nindex = 1\nmemory_total_mib = 100\n\
         unsupported = ['power-draw', 'power-limit']\n\
         details.engines = { jpeg_percent = { absent = 'not-permitted' } }\n\
+        details.power_readings = { managed = { absent = 'deprecated' } }\n\
         details.virtual_gpus = { heterogeneous = 1 }\n\
         details.activity = { throttle = 4 }\n\
         details.fabric = { state = 'in-progress' }\n";
@@ -158,7 +159,10 @@ fn what_few_devices_tell_comes_through_and_what_is_absent_stays_so() {
         memory_errors: Some(Default::default()),
         fabric: Some(Fabric { state: Ok(FabricState::InProgress), ..Default::default() }),
         engines: Some(Engines { jpeg: Err(Absent::NotPermitted), ..Default::default() }),
-        power_readings: Some(Default::default()),
+        power_readings: Some(PowerReadings {
+            managed: Err(Absent::Deprecated),
+            ..Default::default()
+        }),
         ..DeviceDetails::default()
     };
     assert_eq!(of(1), untold);

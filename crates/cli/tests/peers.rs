@@ -14,8 +14,6 @@
 //! What differs, and is left out of the comparison:
 //! - time: the tools print the real one, gpuws that of the simulated machine;
 //! - a lost device: nvidia-smi ends at it, gpuws keeps its row and says `[GPU is lost]`;
-//! - what a driver no longer tells, as one of today `power.management`: nvidia-smi says
-//!   `[Requested functionality has been deprecated]`, gpuws `[N/A]`;
 //! - `remapped_rows.*`: fields of `--query-gpu` only since a later nvidia-smi;
 //! - what nvidia-smi 535 asks for by functions that the library does not export, and the simulated
 //!   one lacks: `enforced.power.limit`, `pcie.link.gen.hostmax`, `addressing_mode`,
@@ -216,7 +214,7 @@ fn what_few_devices_tell_is_in_the_words_of_nvidia_smi() {
         [[gpu]]\nindex = 1\nuuid = 'GPU-1'\nmemory_total_mib = 100\n\
         details.virtual_gpus = {{ heterogeneous = 1 }}\n\
         details.operation_modes = {{ current = 'all-on' }}\n\
-        details.power_readings = {{ managed = false }}\n\
+        details.power_readings = {{ managed = {{ absent = 'deprecated' }} }}\n\
         details.reset_status = {{ required = true }}\n\
         details.fabric = {{ state = 'completed', status_code = 9 }}\n\
         [[gpu]]\nindex = 2\nuuid = 'GPU-2'\nmemory_total_mib = 100\n\

@@ -21,6 +21,9 @@ pub enum Absent {
     NotFound,
     /// The installed driver is too old to know the question (NVML codes 13 and 25).
     TooOld,
+    /// The installed driver does not tell it any more (NVML code 26,
+    /// `[Requested functionality has been deprecated]`).
+    Deprecated,
     /// The device answered with an error instead of a value (`ERR!`, `[Unknown Error]`).
     Failed,
     /// The driver did not answer in time, or was not asked any more after it had not.
@@ -40,6 +43,7 @@ impl fmt::Display for Absent {
             Absent::NotPermitted => "not permitted",
             Absent::NotFound => "not found",
             Absent::TooOld => "driver too old",
+            Absent::Deprecated => "no longer told",
             Absent::Failed => "device error",
             Absent::NoAnswer => "no answer",
             Absent::DeviceLost => "device lost",

@@ -119,7 +119,8 @@ impl Code {
 
     fn absent(self) -> Option<Absent> {
         Some(match self {
-            Code::NOT_SUPPORTED | Code::DEPRECATED => Absent::NotSupported,
+            Code::NOT_SUPPORTED => Absent::NotSupported,
+            Code::DEPRECATED => Absent::Deprecated,
             Code::NO_PERMISSION => Absent::NotPermitted,
             Code::NOT_FOUND | Code::NO_DATA => Absent::NotFound,
             Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION_MISMATCH => Absent::TooOld,

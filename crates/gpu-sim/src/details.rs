@@ -1,7 +1,7 @@
 //! What follows from other things that a device tells, and what must not contradict them.
 
 use crate::machine::{Device, Machine};
-use gpu_core::{DeviceDetails, Pid, Reading};
+use gpu_core::{Absent, DeviceDetails, Pid, Reading};
 
 /// Fills in the details of a device that no recording shows: what follows from the rest of it.
 pub(crate) fn complete(device: &mut Device) {
@@ -14,7 +14,10 @@ pub(crate) fn complete(device: &mut Device) {
     power.limit = power.limit.or(device.power_limit);
     let averages = averages(&device.details);
     let readings = device.details.power_readings.get_or_insert_default();
-    readings.managed = readings.managed.or(device.power_limit.map(|_| true));
+    // One that says why it does not tell is left as it is.
+    if readings.managed == Err(Absent::NotSupported) {
+        readings.managed = device.power_limit.map(|_| true);
+    }
     readings.instant = readings.instant.or(device.power_draw);
     if averages {
         readings.average = readings.average.or(device.power_draw);

@@ -33,6 +33,7 @@ impl Code {
     pub(crate) const IN_USE: Code = Code(19);
     pub(crate) const MEMORY: Code = Code(20);
     pub(crate) const ARGUMENT_VERSION_MISMATCH: Code = Code(25);
+    pub(crate) const DEPRECATED: Code = Code(26);
     pub(crate) const UNKNOWN: Code = Code(999);
 }
 
@@ -43,6 +44,7 @@ impl From<Absent> for Code {
             Absent::NotPermitted => Code::NO_PERMISSION,
             Absent::NotFound => Code::NOT_FOUND,
             Absent::TooOld => Code::FUNCTION_NOT_FOUND,
+            Absent::Deprecated => Code::DEPRECATED,
             Absent::DeviceLost => Code::GPU_IS_LOST,
             Absent::Failed | Absent::NoAnswer | Absent::Implausible => Code::UNKNOWN,
         }

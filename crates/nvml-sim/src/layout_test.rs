@@ -156,6 +156,7 @@ fn codes_are_those_of_the_header() {
         (Code::UNINITIALIZED, c::nvmlReturn_enum_NVML_ERROR_UNINITIALIZED),
         (Code::INVALID_ARGUMENT, c::nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT),
         (Code::NOT_SUPPORTED, c::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED),
+        (Code::DEPRECATED, c::nvmlReturn_enum_NVML_ERROR_DEPRECATED),
         (Code::NO_PERMISSION, c::nvmlReturn_enum_NVML_ERROR_NO_PERMISSION),
         (Code::ALREADY_INITIALIZED, c::nvmlReturn_enum_NVML_ERROR_ALREADY_INITIALIZED),
         (Code::NOT_FOUND, c::nvmlReturn_enum_NVML_ERROR_NOT_FOUND),

@@ -96,6 +96,7 @@ mod tests {
             Absent::NotPermitted,
             Absent::NotFound,
             Absent::TooOld,
+            Absent::Deprecated,
             Absent::Failed,
             Absent::NoAnswer,
             Absent::DeviceLost,

@@ -36,6 +36,7 @@ impl<'a> Row<'a> {
             Absent::NotPermitted => "[Insufficient Permissions]",
             Absent::NotFound => "[Not Found]",
             Absent::TooOld => "[Function Not Found]",
+            Absent::Deprecated => "[Requested functionality has been deprecated]",
             Absent::Failed | Absent::NoAnswer => "[Unknown Error]",
             Absent::NotSupported | Absent::NotRecorded | Absent::Implausible => "[N/A]",
         }
