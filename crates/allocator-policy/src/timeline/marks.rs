@@ -69,18 +69,25 @@ impl Timeline<'_> {
         }
     }
 
-    /// Returns the calls of the program itself where its files are known, else all of them.
+    /// Returns the calls of the program itself where its files are known, else all but those at the
+    /// top that any allocation has.
     fn calls(&self, life: &Life) -> Vec<&Frame> {
         let Some(stack) = self.stack(life) else { return Vec::new() };
         let of_program: Vec<_> = self.stacks.frames(stack).filter(|frame| frame.line > 0).collect();
-        if of_program.is_empty() { self.stacks.frames(stack).collect() } else { of_program }
+        if !of_program.is_empty() {
+            return of_program;
+        }
+        let telling: Vec<_> = self.stacks.frames(stack).skip_while(|call| is_usual(call)).collect();
+        if telling.is_empty() { self.stacks.frames(stack).collect() } else { telling }
     }
 
     /// Returns where the program asked for memory, in a few words: the innermost call that is not
-    /// of a library.
+    /// of a library, or of C++ alone the step of the backward pass.
     pub(super) fn asked_by(&self, life: &Life) -> Option<String> {
         let calls = self.calls(life);
-        let own = calls.iter().find(|frame| !frame.file.contains("-packages/"));
+        let is_own = |call: &&&Frame| call.line > 0 && !call.file.contains("-packages/");
+        let is_backward = |call: &&&Frame| call.function.contains("torch::autograd::generated::");
+        let own = calls.iter().find(is_own).or_else(|| calls.iter().find(is_backward));
         own.or(calls.first()).map(|frame| call(frame))
     }
 
@@ -121,5 +128,56 @@ fn call(frame: &Frame) -> String {
         (file, 0) => format!(", {file}"),
         (file, line) => format!(", {file}:{line}"),
     };
-    escape(&format!("{}{place}", frame.function), LONGEST_CALL)
+    let function = match frame.line {
+        0 => without_arguments(&frame.function),
+        _ => &frame.function,
+    };
+    escape(&format!("{function}{place}"), LONGEST_CALL)
+}
+
+/// Tells whether a call is of PyTorch's recorder, of its allocator, or of what makes a tensor.
+fn is_usual(call: &Frame) -> bool {
+    const USUAL: [&str; 5] = [
+        "torch::unwind::",
+        "torch::CapturedTraceback",
+        "gather_with_cpp",
+        "CUDACachingAllocator",
+        "at::detail::",
+    ];
+    USUAL.iter().any(|name| call.function.contains(name))
+}
+
+/// Returns a function of C++ without the types of what it takes.
+fn without_arguments(function: &str) -> &str {
+    let is_part = |rest: &str| rest.starts_with("(anonymous namespace)") || rest.starts_with("()");
+    let end = function.match_indices('(').find(|(at, _)| *at > 0 && !is_part(&function[*at..]));
+    end.map_or(function, |(at, _)| &function[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_cpp_are_shown_without_arguments() {
+        for (function, shown) in [
+            (
+                "at::_ops::bmm::call(at::Tensor const&, (anonymous namespace)::X)",
+                "at::_ops::bmm::call",
+            ),
+            (
+                "at::(anonymous namespace)::create_out(long)",
+                "at::(anonymous namespace)::create_out",
+            ),
+            (
+                "torch::autograd::Node::operator()(std::vector<T>&&)",
+                "torch::autograd::Node::operator()",
+            ),
+            ("main", "main"),
+            ("(unknown)", "(unknown)"),
+            ("", ""),
+        ] {
+            assert_eq!(without_arguments(function), shown);
+        }
+    }
 }

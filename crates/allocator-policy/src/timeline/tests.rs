@@ -207,6 +207,35 @@ fn a_page_lists_what_was_largest_together() {
 }
 
 #[test]
+fn of_calls_of_cpp_alone_the_telling_ones_are_shown() {
+    let calls = [
+        "torch::unwind::unwind()",
+        "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**)",
+        "at::detail::empty_cuda(c10::ArrayRef<long>)",
+        "at::_ops::bmm::call(at::Tensor const&)",
+        "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)",
+    ];
+    let mut job = recording(&[('+', 1, 100)], "f");
+    let frames = |calls: &[&str]| {
+        let mut lines = "{\"schema\":1,\"kind\":\"memory-trace\"}\n".to_owned();
+        for call in calls {
+            let frame = serde_json::json!({"frame": {"function": call, "file": "??"}});
+            lines.push_str(&format!("{frame}\n"));
+        }
+        let all: Vec<usize> = (0..calls.len()).collect();
+        lines.push_str(&format!("{}\n", serde_json::json!({"stack": all})));
+        Recording::read(lines.as_bytes()).expect("it is well-formed").stacks
+    };
+    job.stacks = frames(&calls);
+    let html = drawn(&job, None, |timeline| page(std::slice::from_ref(timeline)));
+    assert!(html.contains("<td>torch::autograd::generated::BmmBackward0::apply</td>"), "{html}");
+    assert!(html.contains("end\nat::_ops::bmm::call\ntorch::autograd"), "{html}");
+    job.stacks = frames(&calls[..2]);
+    let html = drawn(&job, None, |timeline| page(std::slice::from_ref(timeline)));
+    assert!(html.contains("<td>torch::unwind::unwind()</td>"), "nothing else is known");
+}
+
+#[test]
 fn a_long_job_has_a_picture_of_bounded_size() {
     let mut job = Vec::new();
     for number in 0..3000 {
