@@ -2,77 +2,32 @@
 //!
 //! Both PyTorch's allocator and TensorFlow's take the smallest block that suffices and, among
 //! equals, the one at the lowest address; TensorFlow's bins divide that order and do not change it.
-//! The blocks lie in classes of size, eight to each power of two, and a bitmap names the classes
-//! that hold any. The first block of each class, which is nearly always the one that is asked for,
-//! lies apart from those behind it, so that the usual operation touches a few cache lines. Many
-//! blocks behind a first one are a tree: no operation costs more than the logarithm of what is free.
+//! The blocks lie in classes of size, sixteen to each power of two, and a bitmap names the classes
+//! that hold any. The blocks of a class are a pairing heap (Fredman, Sedgewick, Sleator and Tarjan,
+//! 1986), whose links are in the blocks themselves: what is asked for is nearly always the first of
+//! a class, and what comes back is put before it or below it in a few steps, wherever it belongs,
+//! where a sorted row would have to be searched and moved. That matters since a caching allocator
+//! does not join its regions: of one size hundreds lie free.
+//!
+//! To add a block takes constant time, to remove one the logarithm of what is free, over many
+//! operations. A class may hold blocks that are too short for a request, which are passed over one
+//! by one; they are shorter by less than a sixteenth.
 
-use crate::blocks::{BlockId, NONE};
-use std::collections::BTreeMap;
+use crate::blocks::{Block, BlockId, Blocks, NONE};
 
 /// Classes to each power of two, as a power of two itself.
-const STEPS: u32 = 3;
+const STEPS: u32 = 4;
 /// How many classes there are at least; a power of two, so that a number is kept below it by a mask.
 const CLASSES: usize = ((64 - STEPS as usize) << STEPS).next_power_of_two();
-/// How many blocks lie in a row behind the first.
-const MOST_IN_ROW: usize = 256;
-/// How many blocks of a row are looked at, one by one, before it is halved.
-const NEAR: usize = 8;
-/// How few blocks of a tree become a row again.
-const FEW: usize = 64;
 
-/// A free block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Free {
-    /// How long it is.
-    pub(crate) size: u64,
-    /// Where it begins.
-    pub(crate) address: u64,
-    /// Which block it is.
-    pub(crate) block: BlockId,
-}
-
-/// The order of blocks as one number, which is compared without a branch.
-type Key = u128;
-
-fn key(size: u64, address: u64) -> Key {
-    Key::from(size) << 64 | Key::from(address)
-}
-
-impl Free {
-    fn key(&self) -> Key {
-        key(self.size, self.address)
-    }
-}
-
-/// Free blocks, ordered by size and address.
-#[derive(Debug)]
+/// Free blocks, ordered by size and address. A block is in one set at most, and as long as it is,
+/// its size and address stay.
+#[derive(Debug, Default)]
 pub(crate) struct FreeSet {
     /// Which classes hold any.
     filled: [u64; CLASSES / 64],
-    /// Of each class that holds any, the first.
-    firsts: Box<[Free; CLASSES]>,
-    /// Of each class, those behind the first.
-    others: Box<[Others; CLASSES]>,
-}
-
-/// The blocks of a class but the first.
-#[derive(Debug)]
-enum Others {
-    /// Those that are last in order come first, so that the usual one is taken off the end.
-    Row(Vec<Free>),
-    Tree(BTreeMap<Key, BlockId>),
-}
-
-impl Default for FreeSet {
-    fn default() -> Self {
-        let none = Free { size: 0, address: 0, block: NONE };
-        FreeSet {
-            filled: [0; CLASSES / 64],
-            firsts: Box::new([none; CLASSES]),
-            others: Box::new([const { Others::Row(Vec::new()) }; CLASSES]),
-        }
-    }
+    /// The first block of each class, up to the largest class that ever held any.
+    firsts: Vec<BlockId>,
 }
 
 /// Returns the class of a size; the order of classes is that of their sizes.
@@ -84,106 +39,134 @@ fn class_of(size: u64) -> usize {
     class as usize & (CLASSES - 1)
 }
 
+// What is always inlined here is so for its two or three callers, each of which is part of every
+// operation.
 impl FreeSet {
     /// Adds a block.
-    #[inline]
-    pub(crate) fn insert(&mut self, free: Free) {
-        let class = class_of(free.size);
-        let first = &mut self.firsts[class];
-        if self.filled[class / 64] & 1 << (class % 64) == 0 {
-            self.filled[class / 64] |= 1 << (class % 64);
-            *first = free;
-            return;
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, blocks: &mut Blocks, id: BlockId) {
+        let class = class_of(blocks[id].size);
+        if class >= self.firsts.len() {
+            self.lengthen(class);
         }
-        let behind = if free.key() < first.key() { std::mem::replace(first, free) } else { free };
-        self.others[class].insert(behind);
+        self.filled[class / 64] |= 1 << (class % 64);
+        blocks[id].place.child = NONE;
+        let first = &mut self.firsts[class];
+        *first = if *first == NONE { id } else { meld(blocks, *first, id) };
     }
 
-    /// Removes a block; tells whether it was there.
-    #[inline]
-    pub(crate) fn remove(&mut self, size: u64, address: u64) -> bool {
-        let class = class_of(size);
-        self.holds(class) && self.remove_of(class, key(size, address))
+    #[cold]
+    fn lengthen(&mut self, class: usize) {
+        self.firsts.resize(class + 1, NONE);
+    }
+
+    /// Removes a block that it holds.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
+        let class = class_of(blocks[id].size);
+        if self.firsts[class] == id {
+            self.pop(blocks, class);
+        } else {
+            detach(blocks, self.firsts[class], id);
+        }
+    }
+
+    /// Removes the first block of a class that holds any.
+    #[inline(always)]
+    fn pop(&mut self, blocks: &mut Blocks, class: usize) {
+        let first = join(blocks, blocks[self.firsts[class]].place.child);
+        self.firsts[class] = first;
+        // Without a branch: whether there are others cannot be foreseen.
+        self.filled[class / 64] ^= u64::from(first == NONE) << (class % 64);
     }
 
     /// Returns the first block in order of at least `size` bytes.
-    #[inline]
-    pub(crate) fn best_fit(&self, size: u64) -> Option<Free> {
-        self.from(key(size, 0)).map(|(_, best)| best)
+    #[inline(always)]
+    pub(crate) fn best_fit(&self, blocks: &mut Blocks, size: u64) -> Option<BlockId> {
+        let class = self.next_filled(class_of(size))?;
+        let first = self.firsts[class];
+        if blocks[first].size >= size {
+            return Some(first);
+        }
+        self.best_behind(blocks, class, size)
     }
 
     /// Removes the first block in order of at least `size` bytes, if it is fit; returns it, or the
     /// one that is not fit as the error.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_best_fit(
         &mut self,
+        blocks: &mut Blocks,
         size: u64,
-        fit: impl FnOnce(&Free) -> bool,
-    ) -> Result<Option<Free>, Free> {
-        let Some((class, best)) = self.from(key(size, 0)) else { return Ok(None) };
-        if !fit(&best) {
+        fit: impl FnOnce(&Block) -> bool,
+    ) -> Result<Option<BlockId>, BlockId> {
+        let Some(class) = self.next_filled(class_of(size)) else { return Ok(None) };
+        let first = self.firsts[class];
+        if blocks[first].size < size {
+            return self.take_behind(blocks, class, size, fit);
+        }
+        if !fit(&blocks[first]) {
+            return Err(first);
+        }
+        self.pop(blocks, class);
+        Ok(Some(first))
+    }
+
+    #[inline(never)]
+    fn take_behind(
+        &mut self,
+        blocks: &mut Blocks,
+        class: usize,
+        size: u64,
+        fit: impl FnOnce(&Block) -> bool,
+    ) -> Result<Option<BlockId>, BlockId> {
+        let Some(best) = self.best_behind(blocks, class, size) else { return Ok(None) };
+        if !fit(&blocks[best]) {
             return Err(best);
         }
-        self.remove_of(class, best.key());
+        self.remove(blocks, best);
         Ok(Some(best))
     }
 
-    /// Returns the block that follows another in order.
-    pub(crate) fn after(&self, free: Free) -> Option<Free> {
-        self.from(free.key() + 1).map(|(_, next)| next)
+    /// Returns the first block of at least `size` bytes from a class on whose first is shorter.
+    #[inline(never)]
+    fn best_behind(&self, blocks: &mut Blocks, class: usize, size: u64) -> Option<BlockId> {
+        let mut id = self.firsts[class];
+        while blocks[id].size < size {
+            id = next_in_heap(blocks, id);
+        }
+        if id != NONE { Some(id) } else { self.first_from(class + 1) }
+    }
+
+    /// Returns the block that follows the one in order that this or [`best_fit`](Self::best_fit)
+    /// returned last.
+    pub(crate) fn after(&self, blocks: &mut Blocks, id: BlockId) -> Option<BlockId> {
+        match next_in_heap(blocks, id) {
+            NONE => self.first_from(class_of(blocks[id].size) + 1),
+            next => Some(next),
+        }
     }
 
     /// Returns the last block in order: the largest.
-    pub(crate) fn largest(&self) -> Option<Free> {
+    pub(crate) fn largest(&self, blocks: &Blocks) -> Option<BlockId> {
         let word = self.filled.iter().rposition(|word| *word != 0)?;
-        let class = word * 64 + 63 - self.filled[word].leading_zeros() as usize;
-        self.others[class].last().or(Some(self.firsts[class]))
+        let class = word * 64 + self.filled[word].ilog2() as usize;
+        heap(blocks, self.firsts[class]).into_iter().max_by_key(|id| blocks[*id].key())
     }
 
-    /// Visits the blocks in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Free> + '_ {
-        let filled = (0..CLASSES).filter(|class| self.holds(*class));
-        filled
-            .flat_map(|class| std::iter::once(self.firsts[class]).chain(self.others[class].iter()))
+    /// Returns the blocks in order.
+    pub(crate) fn in_order(&self, blocks: &Blocks) -> Vec<BlockId> {
+        let mut all: Vec<_> = self.firsts.iter().flat_map(|first| heap(blocks, *first)).collect();
+        all.sort_unstable_by_key(|id| blocks[*id].key());
+        all
     }
 
-    #[inline]
-    fn holds(&self, class: usize) -> bool {
-        self.filled[class / 64] & 1 << (class % 64) != 0
+    fn first_from(&self, class: usize) -> Option<BlockId> {
+        Some(self.firsts[self.next_filled(class)?])
     }
 
-    /// Returns the first block at a key or behind it in order, and its class.
-    #[inline]
-    fn from(&self, key: Key) -> Option<(usize, Free)> {
-        let class = class_of((key >> 64) as u64);
-        if self.holds(class) {
-            let first = self.firsts[class];
-            if first.key() >= key {
-                return Some((class, first));
-            }
-            if let Some(other) = self.others[class].from(key) {
-                return Some((class, other));
-            }
-        }
-        let next = self.next_filled(class + 1)?;
-        Some((next, self.firsts[next]))
-    }
-
-    /// Removes a block of a class that holds any; tells whether it was there.
-    #[inline]
-    fn remove_of(&mut self, class: usize, key: Key) -> bool {
-        let first = &mut self.firsts[class];
-        if first.key() != key {
-            return self.others[class].remove(key);
-        }
-        match self.others[class].pop() {
-            Some(next) => *first = next,
-            None => self.filled[class / 64] &= !(1 << (class % 64)),
-        }
-        true
-    }
-
-    #[inline]
+    /// Returns the first class from one on that holds any.
+    #[inline(always)]
     fn next_filled(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = *self.filled.get(word)? & (u64::MAX << (from % 64));
@@ -195,111 +178,121 @@ impl FreeSet {
     }
 }
 
-impl Others {
-    fn insert(&mut self, free: Free) {
-        match self {
-            Others::Row(row) if row.len() < MOST_IN_ROW => {
-                let place = count_from(row, free.key());
-                if place == row.len() {
-                    row.push(free);
-                } else {
-                    row.insert(place, free);
-                }
-            }
-            _ => self.insert_in_tree(free),
-        }
-    }
+/// Makes one heap of two, and returns its first block.
+#[inline(always)]
+fn meld(blocks: &mut Blocks, one: BlockId, other: BlockId) -> BlockId {
+    let (first, second) =
+        if blocks[other].key() < blocks[one].key() { (other, one) } else { (one, other) };
+    let child = std::mem::replace(&mut blocks[first].place.child, second);
+    let place = &mut blocks[second].place;
+    (place.left, place.right) = (first, child);
+    blocks[child].place.left = second;
+    first
+}
 
-    #[cold]
-    fn insert_in_tree(&mut self, free: Free) {
-        if let Others::Row(row) = self {
-            *self = Others::Tree(row.iter().map(|free| (free.key(), free.block)).collect());
-        }
-        if let Others::Tree(tree) = self {
-            tree.insert(free.key(), free.block);
-        }
-    }
+/// Makes one heap of siblings, of which the first is named, and returns its first block.
+#[inline(always)]
+fn join(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
+    if blocks[siblings].place.right == NONE { siblings } else { join_many(blocks, siblings) }
+}
 
-    /// Removes the first block.
-    #[inline]
-    fn pop(&mut self) -> Option<Free> {
-        match self {
-            Others::Row(row) => row.pop(),
-            Others::Tree(_) => self.pop_of_tree(),
-        }
+/// Joins siblings two by two, and then these pairs to one, so that the first has half as many
+/// children as there were siblings, and the next join less to do.
+#[inline(never)]
+fn join_many(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
+    let (mut pairs, mut rest) = (NONE, siblings);
+    while rest != NONE {
+        let one = rest;
+        let other = blocks[one].place.right;
+        rest = blocks[other].place.right;
+        let pair = if other == NONE { one } else { meld(blocks, one, other) };
+        blocks[pair].place.right = pairs;
+        pairs = pair;
     }
-
-    #[cold]
-    fn pop_of_tree(&mut self) -> Option<Free> {
-        let first = self.from(0)?;
-        self.remove(first.key());
-        Some(first)
+    let (mut all, mut rest) = (pairs, blocks[pairs].place.right);
+    while rest != NONE {
+        let pair = rest;
+        rest = blocks[pair].place.right;
+        all = meld(blocks, all, pair);
     }
+    blocks[all].place.right = NONE;
+    all
+}
 
-    fn remove(&mut self, key: Key) -> bool {
-        match self {
-            Others::Row(row) => {
-                let place = count_from(row, key).wrapping_sub(1);
-                let found = row.get(place).is_some_and(|free| free.key() == key);
-                if found {
-                    row.remove(place);
-                }
-                found
-            }
-            Others::Tree(tree) => {
-                let found = tree.remove(&key).is_some();
-                if tree.len() <= FEW {
-                    *self = Others::Row(tree.iter().rev().map(free).collect());
-                }
-                found
-            }
-        }
+/// Removes a block from a heap of which it is not the first.
+#[inline(never)]
+fn detach(blocks: &mut Blocks, first: BlockId, id: BlockId) {
+    let place = blocks[id].place;
+    let left = &mut blocks[place.left].place;
+    if left.child == id {
+        left.child = place.right;
+    } else {
+        left.right = place.right;
     }
-
-    fn from(&self, key: Key) -> Option<Free> {
-        match self {
-            Others::Row(row) => row[..count_from(row, key)].last().copied(),
-            Others::Tree(tree) => tree.range(key..).next().map(free),
-        }
-    }
-
-    fn last(&self) -> Option<Free> {
-        match self {
-            Others::Row(row) => row.first().copied(),
-            Others::Tree(tree) => tree.last_key_value().map(free),
-        }
-    }
-
-    fn iter(&self) -> Box<dyn Iterator<Item = Free> + '_> {
-        match self {
-            Others::Row(row) => Box::new(row.iter().rev().copied()),
-            Others::Tree(tree) => Box::new(tree.iter().map(free)),
-        }
+    blocks[place.right].place.left = place.left;
+    if place.child != NONE {
+        let below = join(blocks, place.child);
+        meld(blocks, first, below);
     }
 }
 
-/// Returns how many blocks of a row are at a key or behind it in order.
-#[inline]
-fn count_from(row: &[Free], key: Key) -> usize {
-    let far = row.len().saturating_sub(NEAR);
-    match row[far..].iter().rposition(|free| free.key() >= key) {
-        Some(place) => far + place + 1,
-        None => row[..far].partition_point(|free| free.key() >= key),
-    }
+/// Leaves a block one child, with all others below, and returns it, or none. If that was done with
+/// all before the block, from the first of the heap on, the child is the next in order.
+fn next_in_heap(blocks: &mut Blocks, id: BlockId) -> BlockId {
+    let next = join(blocks, blocks[id].place.child);
+    blocks[id].place.child = next;
+    blocks[next].place.left = id;
+    next
 }
 
-fn free((&key, &block): (&Key, &BlockId)) -> Free {
-    Free { size: (key >> 64) as u64, address: key as u64, block }
+/// Returns all blocks of a heap, in no order.
+fn heap(blocks: &Blocks, first: BlockId) -> Vec<BlockId> {
+    let mut all = Vec::from_iter((first != NONE).then_some(first));
+    let mut seen = 0;
+    while let Some(id) = all.get(seen) {
+        let mut child = blocks[*id].place.child;
+        while child != NONE {
+            all.push(child);
+            child = blocks[child].place.right;
+        }
+        seen += 1;
+    }
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
-    fn pair(free: Free) -> (u64, u64) {
-        (free.size, free.address)
+    /// A set beside what it is to be.
+    #[derive(Default)]
+    struct Both {
+        blocks: Blocks,
+        set: FreeSet,
+        model: BTreeMap<(u64, u64), BlockId>,
+    }
+
+    impl Both {
+        fn insert(&mut self, size: u64, address: u64) {
+            if !self.model.contains_key(&(size, address)) {
+                let id = self.blocks.add(Block::whole(address, size, 0));
+                self.set.insert(&mut self.blocks, id);
+                self.model.insert((size, address), id);
+            }
+        }
+
+        fn remove(&mut self, size: u64, address: u64) {
+            if let Some(id) = self.model.remove(&(size, address)) {
+                self.set.remove(&mut self.blocks, id);
+                self.blocks.remove(id);
+            }
+        }
+
+        fn from(&self, size: u64, address: u64) -> Option<BlockId> {
+            self.model.range((size, address)..).next().map(|(_, id)| *id)
+        }
     }
 
     #[test]
@@ -318,58 +311,55 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_answers_as_an_ordered_set_does(
-            steps in proptest::collection::vec((0u8..4, 0u64..40, 0u64..64, 0u32..60), 1..600),
+        fn it_answers_as_an_ordered_map_does(
+            steps in proptest::collection::vec((0u8..6, 0u64..80, 0u64..64, 0u32..60), 1..600),
         ) {
-            let mut set = FreeSet::default();
-            let mut model = BTreeSet::new();
+            let mut both = Both::default();
             for (kind, small, address, shift) in steps {
-                // Most sizes are few and alike, so that rows become trees and rows again.
-                let size = if shift < 50 { small / 8 } else { small << (shift % 32) };
+                // Most sizes are few and alike, so that a class holds several sizes and many blocks.
+                let size = 1000 + if shift < 50 { small / 8 } else { small << (shift % 32) };
                 match kind {
-                    0 | 1 => {
-                        if model.insert((size, address)) {
-                            set.insert(Free { size, address, block: (size ^ address) as u32 });
+                    0..=2 => both.insert(size, address),
+                    3 => both.remove(size, address),
+                    4 => {
+                        let expected = both.from(size, 0);
+                        let fit = |block: &Block| !block.size.is_multiple_of(3);
+                        let fits = expected.is_none_or(|id| fit(&both.blocks[id]));
+                        let taken = both.set.take_best_fit(&mut both.blocks, size, fit);
+                        let answer = if fits { Ok(expected) } else { Err(expected.unwrap_or(NONE)) };
+                        prop_assert_eq!(taken, answer);
+                        both.model.retain(|_, id| !(fits && Some(*id) == expected));
+                    }
+                    _ => {
+                        let mut found = both.set.best_fit(&mut both.blocks, size);
+                        prop_assert_eq!(found, both.from(size, 0));
+                        for _ in 0..address {
+                            let Some(id) = found else { break };
+                            found = both.set.after(&mut both.blocks, id);
+                            let Block { size, address, .. } = both.blocks[id];
+                            prop_assert_eq!(found, both.from(size, address + 1));
                         }
                     }
-                    2 => prop_assert_eq!(set.remove(size, address), model.remove(&(size, address))),
-                    _ => prop_assert_eq!(
-                        set.best_fit(size).map(pair),
-                        model.range((size, 0)..).next().copied()
-                    ),
                 }
-                if kind == 3 && shift % 2 == 0 {
-                    let expected = model.range((size, 0)..).next().copied();
-                    let fit = expected.is_none_or(|(size, _)| size % 3 != 0);
-                    let taken = set.take_best_fit(size, |free| free.size % 3 != 0);
-                    let (Ok(found) | Err(found)) = taken.map_err(Some);
-                    prop_assert_eq!(found.map(pair), expected);
-                    prop_assert_eq!(taken.is_ok(), fit);
-                    model.retain(|free| !(fit && Some(*free) == expected));
-                }
-                let here = Free { size, address, block: 0 };
-                prop_assert_eq!(
-                    set.after(here).map(pair),
-                    model.range((size, address + 1)..).next().copied()
-                );
-                prop_assert_eq!(set.iter().count(), model.len());
-                prop_assert_eq!(set.largest().map(pair), model.last().copied());
+                let last = both.model.last_key_value().map(|(_, id)| *id);
+                prop_assert_eq!(both.set.largest(&both.blocks), last);
             }
-            prop_assert_eq!(set.iter().map(pair).collect::<Vec<_>>(), Vec::from_iter(model));
+            let all = both.set.in_order(&both.blocks);
+            prop_assert!(all.iter().eq(both.model.values()));
         }
     }
 
     #[test]
     fn many_blocks_of_one_size_are_found_by_address() {
-        let mut set = FreeSet::default();
-        for address in (0..1000).rev() {
-            set.insert(Free { size: 512, address: address * 512, block: address as u32 });
+        let mut both = Both::default();
+        for place in 0..5000 {
+            both.insert(512, place * 7 % 5000 * 512);
         }
-        for address in 0..990 {
-            assert_eq!(set.best_fit(500).map(|free| free.block), Some(address));
-            assert!(set.remove(512, u64::from(address) * 512));
+        for place in 0..4990 {
+            let found = both.set.best_fit(&mut both.blocks, 500);
+            assert_eq!(found.map(|id| both.blocks[id].address), Some(place * 512));
+            both.remove(512, place * 512);
         }
-        assert_eq!(set.iter().count(), 10);
-        assert!(!set.remove(512, 0));
+        assert_eq!(both.set.in_order(&both.blocks).len(), 10);
     }
 }

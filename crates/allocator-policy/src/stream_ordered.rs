@@ -16,7 +16,7 @@
 
 use crate::blocks::{Block, BlockId, NONE};
 use crate::failure::{Failure, unless_refused};
-use crate::free_set::{Free, FreeSet};
+use crate::free_set::FreeSet;
 use crate::ledger::{self, Ledger};
 use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use gpu_core::{Bytes, DeviceMemory, Region};
@@ -141,13 +141,13 @@ impl<M: DeviceMemory> StreamOrdered<M> {
 
     /// Makes everything that is on a stream's list fit for all streams.
     fn settle(&mut self, list: usize) {
-        let freed: Vec<_> = std::mem::take(&mut self.free[list]).iter().collect();
-        for free in &freed {
+        let freed = std::mem::take(&mut self.free[list]).in_order(&self.ledger.blocks);
+        for &id in &freed {
             // Until its turn comes, no neighbour may be joined with it.
-            self.ledger.blocks[free.block].state = BlockState::Active;
+            self.ledger.blocks[id].state = BlockState::Active;
         }
-        for free in freed {
-            self.make_free(free.block, READY);
+        for id in freed {
+            self.make_free(id, READY);
         }
     }
 
@@ -162,19 +162,21 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     }
 
     /// Finds a piece that is fit for the stream of a list.
-    fn fitting(&self, list: u32, rounded: u64) -> Option<Free> {
-        let fit = [READY, list].map(|list| self.free[list as usize].best_fit(rounded));
-        fit.into_iter().flatten().min_by_key(|free| (free.size, free.address))
+    fn fitting(&mut self, list: u32, rounded: u64) -> Option<BlockId> {
+        let blocks = &mut self.ledger.blocks;
+        let fit = [READY, list].map(|list| self.free[list as usize].best_fit(blocks, rounded));
+        fit.into_iter().flatten().min_by_key(|id| blocks[*id].key())
     }
 
-    fn find_more(&mut self, list: u32, rounded: u64, asked: u64) -> Result<Free, Failure> {
+    fn find_more(&mut self, list: u32, rounded: u64, asked: u64) -> Result<BlockId, Failure> {
         if let Some(found) = self.extend(rounded)? {
             return Ok(found);
         }
         if self.settings.internal_dependencies {
+            let blocks = &mut self.ledger.blocks;
             let others = self.free[RETIRED as usize + 1..].iter();
-            let found = others.filter_map(|free| free.best_fit(rounded));
-            if let Some(found) = found.min_by_key(|free| (free.size, free.address)) {
+            let fit: Vec<_> = others.filter_map(|free| free.best_fit(blocks, rounded)).collect();
+            if let Some(found) = fit.into_iter().min_by_key(|id| blocks[*id].key()) {
                 self.ledger.usage.retries += 1;
                 return Ok(found);
             }
@@ -190,7 +192,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     }
 
     /// Takes a region of the device; returns it as the piece that it is.
-    fn extend(&mut self, rounded: u64) -> Result<Option<Free>, Failure> {
+    fn extend(&mut self, rounded: u64) -> Result<Option<BlockId>, Failure> {
         let Some(size) = region_for(rounded) else { return Ok(None) };
         let most = self.settings.largest.unwrap_or(Bytes(u64::MAX));
         if size > most.saturating_sub(self.ledger.usage.reserved).0 {
@@ -203,28 +205,27 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         self.held.insert(address, (size, block));
         self.ledger.usage.take_of_device(size);
         self.list(block);
-        Ok(Some(Free { size, address, block }))
+        Ok(Some(block))
     }
 
-    fn hand_out(&mut self, found: Free, list: u32, rounded: u64, requested: u64) -> Allocation {
-        self.unlist(found.block);
-        if found.size > rounded {
-            let rest = self.ledger.blocks.split(found.block, rounded);
+    fn hand_out(&mut self, found: BlockId, list: u32, rounded: u64, requested: u64) -> Allocation {
+        self.unlist(found);
+        if self.ledger.blocks[found].size > rounded {
+            let rest = self.ledger.blocks.split(found, rounded);
             self.list(rest);
         }
-        self.ledger.blocks[found.block].list = list;
-        self.ledger.hand_out(found.block, requested)
+        self.ledger.blocks[found].list = list;
+        self.ledger.hand_out(found, requested)
     }
 
     fn list(&mut self, id: BlockId) {
-        let Block { size, address, list, .. } = self.ledger.blocks[id];
-        self.free[list as usize].insert(Free { size, address, block: id });
+        let list = self.ledger.blocks[id].list as usize;
+        self.free[list].insert(&mut self.ledger.blocks, id);
     }
 
     fn unlist(&mut self, id: BlockId) {
-        let Block { size, address, list, .. } = self.ledger.blocks[id];
-        let removed = self.free[list as usize].remove(size, address);
-        debug_assert!(removed, "what is not handed out is on its list");
+        let list = self.ledger.blocks[id].list as usize;
+        self.free[list].remove(&mut self.ledger.blocks, id);
     }
 
     /// Puts a block on a list, joined with its neighbours on that list.
@@ -245,9 +246,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     }
 
     fn is_free(&self, id: BlockId, list: u32) -> bool {
-        id != NONE
-            && self.ledger.blocks[id].state == BlockState::Free
-            && self.ledger.blocks[id].list == list
+        self.ledger.blocks[id].state == BlockState::Free && self.ledger.blocks[id].list == list
     }
 
     fn shortage(&mut self, asked: u64, segment: Option<u64>) -> Failure {
@@ -306,7 +305,9 @@ impl<M: DeviceMemory> Policy for StreamOrdered<M> {
     }
 
     fn usage(&self) -> Usage {
-        let largest = self.free.iter().filter_map(FreeSet::largest).map(|free| free.size).max();
+        let blocks = &self.ledger.blocks;
+        let largest = self.free.iter().filter_map(|free| free.largest(blocks));
+        let largest = largest.map(|id| blocks[id].size).max();
         Usage { largest_free: Bytes(largest.unwrap_or(0)), ..self.ledger.usage }
     }
 

@@ -3,9 +3,8 @@
 use super::regions::{Held, Regions};
 use super::settings::BackOff;
 use super::{Bfc, UNIT, round};
-use crate::blocks::Block;
+use crate::blocks::{Block, BlockId};
 use crate::failure::Failure;
-use crate::free_set::Free;
 use crate::policy::BlockState;
 use gpu_core::{DeviceMemory, Region};
 
@@ -20,10 +19,10 @@ impl<M: DeviceMemory> Bfc<M> {
         rounded: u64,
         asked: u64,
         behind: bool,
-    ) -> Result<Free, Failure> {
+    ) -> Result<BlockId, Failure> {
         let mut tried = None;
         if self.extend(rounded, &mut tried)?
-            && let Some(found) = self.free.best_fit(rounded)
+            && let Some(found) = self.free.best_fit(&mut self.blocks, rounded)
         {
             return Ok(found);
         }
@@ -36,7 +35,7 @@ impl<M: DeviceMemory> Bfc<M> {
         if self.settings.garbage_collection && self.collect_garbage(rounded)? {
             self.counts.retries += 1;
             if self.extend(rounded, &mut tried)?
-                && let Some(found) = self.free.best_fit(rounded)
+                && let Some(found) = self.free.best_fit(&mut self.blocks, rounded)
             {
                 return Ok(found);
             }

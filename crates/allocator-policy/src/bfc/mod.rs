@@ -31,7 +31,7 @@ pub use statistics::Statistics;
 
 use crate::blocks::{Block, BlockId, Blocks, NONE};
 use crate::failure::{Failure, Shortage};
-use crate::free_set::{Free, FreeSet};
+use crate::free_set::FreeSet;
 use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use crate::sums::left;
@@ -122,40 +122,41 @@ impl<M: DeviceMemory> Bfc<M> {
         Ok(self.hand_out_any(found, rounded, size.0))
     }
 
-    fn best_of_both(&self, rounded: u64) -> Option<Free> {
-        let both = [self.free.best_fit(rounded), self.waiting.best_fit(rounded)];
-        both.into_iter().flatten().min_by_key(|found| (found.size, found.address))
+    fn best_of_both(&mut self, rounded: u64) -> Option<BlockId> {
+        let blocks = &mut self.blocks;
+        let both = [self.free.best_fit(blocks, rounded), self.waiting.best_fit(blocks, rounded)];
+        both.into_iter().flatten().min_by_key(|found| blocks[*found].key())
     }
 
-    fn hand_out_any(&mut self, found: Free, rounded: u64, requested: u64) -> Allocation {
-        if self.blocks[found.block].state == BlockState::Free {
+    fn hand_out_any(&mut self, found: BlockId, rounded: u64, requested: u64) -> Allocation {
+        if self.blocks[found].state == BlockState::Free {
             return self.hand_out(found, rounded, requested);
         }
-        self.waiting.remove(&self.blocks, found.block);
+        self.waiting.remove(&mut self.blocks, found);
         let rest = self.split(found, rounded);
         if let Some(rest) = rest {
             self.blocks[rest].state = BlockState::AwaitingFree;
-            self.waiting.insert(&self.blocks, rest);
+            self.waiting.insert(&mut self.blocks, rest);
         }
-        self.waiting.restamp(found.block, rest);
-        self.activate(found.block, requested)
+        self.waiting.restamp(found, rest);
+        self.activate(found, requested)
     }
 
     #[inline]
-    fn hand_out(&mut self, found: Free, rounded: u64, requested: u64) -> Allocation {
-        self.free.remove(found.size, found.address);
+    fn hand_out(&mut self, found: BlockId, rounded: u64, requested: u64) -> Allocation {
+        self.remove_free(found);
         if let Some(rest) = self.split(found, rounded) {
             self.insert(rest);
         }
-        self.activate(found.block, requested)
+        self.activate(found, requested)
     }
 
     /// Shortens a chunk to what is needed, unless what remains is too little; returns the rest.
     #[inline]
-    fn split(&mut self, found: Free, rounded: u64) -> Option<BlockId> {
-        let rest = found.size - rounded;
+    fn split(&mut self, found: BlockId, rounded: u64) -> Option<BlockId> {
+        let rest = self.blocks[found].size - rounded;
         let splits = rest > 0 && (rest >= rounded || rest >= self.most_slack);
-        splits.then(|| self.blocks.split(found.block, rounded))
+        splits.then(|| self.blocks.split(found, rounded))
     }
 
     #[inline]
@@ -171,8 +172,7 @@ impl<M: DeviceMemory> Bfc<M> {
 
     #[inline]
     fn insert(&mut self, id: BlockId) {
-        let Block { size, address, .. } = self.blocks[id];
-        self.free.insert(Free { size, address, block: id });
+        self.free.insert(&mut self.blocks, id);
     }
 
     /// Joins a chunk with its free neighbours: the next, then the previous. Returns what became of
@@ -180,11 +180,11 @@ impl<M: DeviceMemory> Bfc<M> {
     #[inline]
     fn coalesce(&mut self, id: BlockId) -> BlockId {
         let Block { next, previous, .. } = self.blocks[id];
-        if next != NONE && self.blocks[next].state == BlockState::Free {
+        if self.blocks[next].state == BlockState::Free {
             self.remove_free(next);
             self.blocks.join_next(id);
         }
-        if previous != NONE && self.blocks[previous].state == BlockState::Free {
+        if self.blocks[previous].state == BlockState::Free {
             self.remove_free(previous);
             self.blocks.join_next(previous);
             return previous;
@@ -194,9 +194,7 @@ impl<M: DeviceMemory> Bfc<M> {
 
     #[inline]
     fn remove_free(&mut self, id: BlockId) {
-        let Block { size, address, .. } = self.blocks[id];
-        let removed = self.free.remove(size, address);
-        debug_assert!(removed, "a free chunk is in the set");
+        self.free.remove(&mut self.blocks, id);
     }
 
     /// Visits the chunks of a region by address.
@@ -206,7 +204,8 @@ impl<M: DeviceMemory> Bfc<M> {
     }
 
     fn largest_free(&self) -> u64 {
-        self.free.largest().map_or(0, |free| free.size).max(self.waiting.largest())
+        let both = [self.free.largest(&self.blocks), self.waiting.largest(&self.blocks)];
+        both.into_iter().flatten().map(|id| self.blocks[id].size).max().unwrap_or(0)
     }
 
     fn shortage(&mut self, asked: u64, tried: Option<u64>) -> Failure {
@@ -259,7 +258,7 @@ impl<M: DeviceMemory> Policy for Bfc<M> {
         let Some(rounded) = round(size.0.max(1)) else {
             return Err(self.shortage(size.0, None));
         };
-        let found = match self.free.best_fit(rounded) {
+        let found = match self.free.best_fit(&mut self.blocks, rounded) {
             Some(found) => found,
             None => self.find_more(rounded, size.0, false)?,
         };

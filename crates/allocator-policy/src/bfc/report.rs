@@ -54,7 +54,8 @@ impl<M: DeviceMemory> Bfc<M> {
                     *by_size.entry(chunk.size).or_default() += 1;
                 }
                 let state = if in_use { "InUse" } else { "Free " };
-                let next = if chunk.next == NONE { u64::MAX } else { chunk.next.into() };
+                // TensorFlow counts chunks from 0, and none is the largest number.
+                let next = u64::from(chunk.next).wrapping_sub(1);
                 let (address, size) = (chunk.address, chunk.size);
                 writeln!(text, "{state} at {address:x} of size {size} next {next}")?;
             }
@@ -72,10 +73,14 @@ impl<M: DeviceMemory> Bfc<M> {
         let bin = bin_of(rounded);
         let (asked, from) = (Human(Bytes(rounded)), Human(Bytes(size_of(bin))));
         writeln!(text, "Bin for {asked} was {from}, Chunk State: ")?;
-        let free = self.free.iter().chain(self.waiting.iter());
-        for chunk in free.filter(|free| bin_of(free.size) == bin) {
-            let block = self.blocks[chunk.block];
-            self.write_chunk(text, chunk.block)?;
+        let free = self
+            .free
+            .in_order(&self.blocks)
+            .into_iter()
+            .chain(self.waiting.in_size_order(&self.blocks));
+        for id in free.filter(|id| bin_of(self.blocks[*id].size) == bin) {
+            let block = self.blocks[id];
+            self.write_chunk(text, id)?;
             for (name, neighbour) in [("prev", block.previous), ("next", block.next)] {
                 if neighbour != NONE {
                     write!(text, ", {name}: ")?;

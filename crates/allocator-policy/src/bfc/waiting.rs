@@ -5,8 +5,8 @@
 //! uses it any more, or until nothing else is left to satisfy a request.
 
 use super::Bfc;
-use crate::blocks::{BlockId, Blocks, NONE};
-use crate::free_set::{Free, FreeSet};
+use crate::blocks::{BlockId, Blocks};
+use crate::free_set::FreeSet;
 use crate::policy::BlockState;
 use gpu_core::DeviceMemory;
 use std::collections::BTreeMap;
@@ -33,18 +33,18 @@ struct Group {
 
 impl Waiting {
     /// Returns the smallest chunk that suffices.
-    pub(super) fn best_fit(&self, size: u64) -> Option<Free> {
-        self.set.best_fit(size)
+    pub(super) fn best_fit(&self, blocks: &mut Blocks, size: u64) -> Option<BlockId> {
+        self.set.best_fit(blocks, size)
     }
 
-    /// Returns how long the longest chunk is.
-    pub(super) fn largest(&self) -> u64 {
-        self.set.largest().map_or(0, |free| free.size)
+    /// Returns the longest chunk.
+    pub(super) fn largest(&self, blocks: &Blocks) -> Option<BlockId> {
+        self.set.largest(blocks)
     }
 
-    /// Visits the chunks by size and address.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Free> + '_ {
-        self.set.iter()
+    /// Returns the chunks by size and address.
+    pub(super) fn in_size_order(&self, blocks: &Blocks) -> Vec<BlockId> {
+        self.set.in_order(blocks)
     }
 
     /// Returns the chunks in the order in which they were given back; one that was merged may come
@@ -78,15 +78,13 @@ impl Waiting {
     }
 
     /// Removes a chunk that keeps its stamps.
-    pub(super) fn remove(&mut self, blocks: &Blocks, id: BlockId) {
-        let removed = self.set.remove(blocks[id].size, blocks[id].address);
-        debug_assert!(removed, "it waits");
+    pub(super) fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
+        self.set.remove(blocks, id);
     }
 
     /// Adds a chunk that has its stamps.
-    pub(super) fn insert(&mut self, blocks: &Blocks, id: BlockId) {
-        let (size, address) = (blocks[id].size, blocks[id].address);
-        self.set.insert(Free { size, address, block: id });
+    pub(super) fn insert(&mut self, blocks: &mut Blocks, id: BlockId) {
+        self.set.insert(blocks, id);
     }
 
     /// Says that the stamps of one chunk lie in another from now on, or nowhere.
@@ -133,7 +131,7 @@ impl<M: DeviceMemory> Bfc<M> {
             if self.blocks[id].state != BlockState::AwaitingFree {
                 continue; // It was joined to another one.
             }
-            self.waiting.remove(&self.blocks, id);
+            self.waiting.remove(&mut self.blocks, id);
             let merged = self.absorb_next(id);
             let previous = self.blocks[merged].previous;
             let merged = if self.is_idle(previous) {
@@ -144,7 +142,7 @@ impl<M: DeviceMemory> Bfc<M> {
                 merged
             };
             self.blocks[merged].state = BlockState::AwaitingFree;
-            self.waiting.insert(&self.blocks, merged);
+            self.waiting.insert(&mut self.blocks, merged);
             if self.blocks[merged].size >= rounded {
                 return true;
             }
@@ -162,13 +160,13 @@ impl<M: DeviceMemory> Bfc<M> {
     }
 
     fn is_idle(&self, id: BlockId) -> bool {
-        id != NONE && self.blocks[id].state != BlockState::Active
+        self.blocks[id].state != BlockState::Active
     }
 
     fn remove_idle(&mut self, id: BlockId) {
         match self.blocks[id].state {
             BlockState::Free => self.remove_free(id),
-            _ => self.waiting.remove(&self.blocks, id),
+            _ => self.waiting.remove(&mut self.blocks, id),
         }
     }
 

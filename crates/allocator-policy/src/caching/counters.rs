@@ -1,9 +1,9 @@
 //! What the allocator counts while it works.
 //!
-//! Each number is kept for both kinds of pool, and of their sum the peak alone. What was freed is
-//! not kept either: it is what was ever added less what there is. Nor is what is active, which is
-//! what the program has and what awaits its end; as nothing does most of the time, the peak of what
-//! is active is that of what the program has, but for the moments when something did.
+//! Each number is kept for both kinds of pool and for their sum. What was freed is not kept: it is
+//! what was ever added less what there is. Nor is what is active, which is what the program has and
+//! what awaits its end; as nothing does most of the time, the peak of what is active is that of what
+//! the program has, but for the moments when something did.
 
 use crate::trace::SegmentKind;
 
@@ -22,16 +22,59 @@ pub(super) enum Metric {
 /// How many numbers there are for each kind of pool.
 const METRICS: usize = 7;
 
-/// The numbers of one kind of pool.
+const KINDS: [SegmentKind; 2] = [SegmentKind::Small, SegmentKind::Large];
+
+/// How much there is of something, and the most that there was at once.
+///
+/// What is kept is how much is missing to the most: that is one subtraction where there is more,
+/// which also tells whether there never was as much, and one addition where there is less.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    current: [u64; METRICS],
-    peak: [u64; METRICS],
+struct Level {
+    peak: u64,
+    missing: u64,
+}
+
+impl Level {
+    fn now(&self) -> u64 {
+        self.peak - self.missing
+    }
+
+    #[inline]
+    fn rise(&mut self, amount: u64) {
+        let (missing, passed) = self.missing.overflowing_sub(amount);
+        self.missing = missing;
+        if passed {
+            self.move_peak();
+        }
+    }
+
+    /// Moves the peak to where the level is beyond it.
+    #[cold]
+    fn move_peak(&mut self) {
+        self.peak = self.peak.wrapping_sub(self.missing);
+        self.missing = 0;
+    }
+
+    #[inline]
+    fn fall(&mut self, amount: u64) {
+        self.missing += amount;
+    }
+
+    fn reset_peak(&mut self) {
+        *self = Level { peak: self.now(), missing: 0 };
+    }
+}
+
+/// One of the numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    sum: Level,
+    /// By kind of pool, as all that follows.
+    level: [Level; 2],
     /// Everything that was ever added; it may pass 2^64 and begin anew.
-    added: [u64; METRICS],
+    added: [u64; 2],
     /// What there was when `added` was last set to zero.
-    before: [u64; METRICS],
-    waiting: Waiting,
+    before: [u64; 2],
 }
 
 /// Blocks that were given back and are still in use.
@@ -90,10 +133,12 @@ pub(super) struct Courses {
 /// Everything that is counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
-    small: Tally,
-    large: Tally,
-    /// The peaks of the sums.
-    peak: [u64; METRICS],
+    /// By metric.
+    counts: [Count; METRICS],
+    /// By kind of pool.
+    waiting: [Waiting; 2],
+    /// How many blocks wait.
+    all_waiting: u64,
     /// The most that was active in sum while anything waited.
     peak_waiting: [u64; 2],
     pub(super) oversize_allocations: Course,
@@ -105,95 +150,74 @@ pub(super) struct Counters {
     pub(super) device_frees: u64,
 }
 
-impl Tally {
+impl Count {
     #[inline]
-    fn add(&mut self, place: usize, amount: u64) {
-        let current = self.current[place] + amount;
-        self.current[place] = current;
-        self.added[place] = self.added[place].wrapping_add(amount);
-        self.peak[place] = self.peak[place].max(current);
+    fn add(&mut self, kind: SegmentKind, amount: u64) {
+        self.sum.rise(amount);
+        self.level[kind as usize].rise(amount);
+        let added = &mut self.added[kind as usize];
+        *added = added.wrapping_add(amount);
     }
 
-    fn course(&self, metric: Metric) -> Course {
-        let place = metric as usize;
-        let (current, added) = (self.current[place], self.added[place]);
+    #[inline]
+    fn take(&mut self, kind: SegmentKind, amount: u64) {
+        self.sum.fall(amount);
+        self.level[kind as usize].fall(amount);
+    }
+
+    fn course(&self, kind: SegmentKind) -> Course {
+        let place = kind as usize;
+        let (current, added) = (self.level[place].now(), self.added[place]);
         let freed = self.before[place].wrapping_add(added).wrapping_sub(current);
-        Course { current, peak: self.peak[place], added, freed }
-    }
-
-    fn active(&self, place: usize) -> u64 {
-        self.current[place] + self.waiting.current[place]
-    }
-
-    /// Returns the course of what is active; the place is that of what the program has.
-    fn active_course(&self, place: usize) -> Course {
-        let (current, added) = (self.active(place), self.added[place]);
-        let before = self.before[place] + self.waiting.before[place];
-        let peak = self.peak[place].max(self.waiting.peak[place]);
-        Course { current, peak, added, freed: before.wrapping_add(added).wrapping_sub(current) }
+        Course { current, peak: self.level[place].peak, added, freed }
     }
 }
 
 impl Counters {
-    #[inline]
-    fn of(&mut self, kind: SegmentKind) -> &mut Tally {
-        match kind {
-            SegmentKind::Small => &mut self.small,
-            SegmentKind::Large => &mut self.large,
-        }
-    }
-
     /// Returns what there is now of something.
     pub(super) fn now(&self, metric: Metric) -> u64 {
-        self.small.current[metric as usize] + self.large.current[metric as usize]
+        self.counts[metric as usize].sum.now()
     }
 
     /// Returns the most that there was of something at once.
     pub(super) fn peak(&self, metric: Metric) -> u64 {
-        self.peak[metric as usize]
+        self.counts[metric as usize].sum.peak
     }
 
     /// Returns how something went.
     pub(super) fn courses(&self, metric: Metric) -> Courses {
-        let (small, large) = (self.small.course(metric), self.large.course(metric));
-        Courses { all: Course::sum(small, large, self.peak(metric)), small, large }
+        let count = &self.counts[metric as usize];
+        let [small, large] = KINDS.map(|kind| count.course(kind));
+        Courses { all: Course::sum(small, large, count.sum.peak), small, large }
     }
 
     /// Returns how many blocks were active, or how many bytes of them.
     pub(super) fn active(&self, metric: Metric) -> Courses {
         let place = metric as usize;
-        let (small, large) = (self.small.active_course(place), self.large.active_course(place));
-        let peak = self.peak[place].max(self.peak_waiting[place]);
+        let [small, large] = KINDS.map(|kind| {
+            let (course, waiting) = (self.counts[place].course(kind), &self.waiting[kind as usize]);
+            Course {
+                current: course.current + waiting.current[place],
+                peak: course.peak.max(waiting.peak[place]),
+                added: course.added,
+                freed: (course.freed.wrapping_add(waiting.before[place]))
+                    .wrapping_sub(waiting.current[place]),
+            }
+        });
+        let peak = self.peak(metric).max(self.peak_waiting[place]);
         Courses { all: Course::sum(small, large, peak), small, large }
-    }
-
-    #[inline]
-    fn note_peak(&mut self, place: usize) {
-        let sum = self.small.current[place] + self.large.current[place];
-        self.peak[place] = self.peak[place].max(sum);
     }
 
     /// Counts more of something.
     #[inline]
     pub(super) fn add(&mut self, kind: SegmentKind, metric: Metric, amount: u64) {
-        self.of(kind).add(metric as usize, amount);
-        self.note_peak(metric as usize);
+        self.counts[metric as usize].add(kind, amount);
     }
 
     /// Counts less of something.
     #[inline]
     pub(super) fn take(&mut self, kind: SegmentKind, metric: Metric, amount: u64) {
-        self.of(kind).current[metric as usize] -= amount;
-    }
-
-    /// Counts a change of something in either direction.
-    #[inline]
-    pub(super) fn change(&mut self, kind: SegmentKind, metric: Metric, more: u64, less: u64) {
-        if more > less {
-            self.add(kind, metric, more - less);
-        } else if less > more {
-            self.take(kind, metric, less - more);
-        }
+        self.counts[metric as usize].take(kind, amount);
     }
 
     /// Counts memory that is handed out.
@@ -202,38 +226,43 @@ impl Counters {
         self.add(kind, Metric::Allocation, 1);
         self.add(kind, Metric::AllocatedBytes, size);
         self.add(kind, Metric::RequestedBytes, requested);
-        if self.small.waiting.current[0] + self.large.waiting.current[0] > 0 {
+        if self.all_waiting > 0 {
             self.note_active();
         }
+    }
+
+    /// Returns what is active of a kind of pool: how many blocks, or how many bytes.
+    fn active_now(&self, kind: SegmentKind, place: usize) -> u64 {
+        self.counts[place].level[kind as usize].now() + self.waiting[kind as usize].current[place]
     }
 
     #[cold]
     fn note_active(&mut self) {
         for place in 0..2 {
-            for tally in [&mut self.small, &mut self.large] {
-                tally.waiting.peak[place] = tally.waiting.peak[place].max(tally.active(place));
+            let active = KINDS.map(|kind| self.active_now(kind, place));
+            for (waiting, active) in self.waiting.iter_mut().zip(active) {
+                waiting.peak[place] = waiting.peak[place].max(active);
             }
-            let sum = self.small.active(place) + self.large.active(place);
-            self.peak_waiting[place] = self.peak_waiting[place].max(sum);
+            self.peak_waiting[place] = self.peak_waiting[place].max(active.iter().sum());
         }
     }
 
     /// Counts memory that the program gave back and that is still in use.
     pub(super) fn await_end(&mut self, kind: SegmentKind, size: u64) {
-        let tally = self.of(kind);
+        self.all_waiting += 1;
         for (place, amount) in [1, size].into_iter().enumerate() {
-            tally.current[place] -= amount;
-            tally.waiting.current[place] += amount;
+            self.counts[place].take(kind, amount);
+            self.waiting[kind as usize].current[place] += amount;
         }
     }
 
     /// Counts memory that was still in use and is so no more.
-    #[inline]
     pub(super) fn end(&mut self, kind: SegmentKind, size: u64, requested: u64) {
-        let tally = self.of(kind);
-        tally.waiting.current[0] -= 1;
-        tally.waiting.current[1] -= size;
-        tally.current[Metric::RequestedBytes as usize] -= requested;
+        self.all_waiting -= 1;
+        for (place, amount) in [1, size].into_iter().enumerate() {
+            self.waiting[kind as usize].current[place] -= amount;
+        }
+        self.take(kind, Metric::RequestedBytes, requested);
     }
 
     /// Counts memory that the program gave back and that nothing uses.
@@ -245,15 +274,16 @@ impl Counters {
     }
 
     pub(super) fn reset_peaks(&mut self) {
-        for place in 0..METRICS {
-            self.peak[place] = self.small.current[place] + self.large.current[place];
+        for count in &mut self.counts {
+            count.sum.reset_peak();
+            count.level.iter_mut().for_each(Level::reset_peak);
         }
         for place in 0..2 {
-            self.peak_waiting[place] = self.small.active(place) + self.large.active(place);
-        }
-        for tally in [&mut self.small, &mut self.large] {
-            tally.peak = tally.current;
-            tally.waiting.peak = [tally.active(0), tally.active(1)];
+            let active = KINDS.map(|kind| self.active_now(kind, place));
+            for (waiting, active) in self.waiting.iter_mut().zip(active) {
+                waiting.peak[place] = active;
+            }
+            self.peak_waiting[place] = active.iter().sum();
         }
         for course in [&mut self.oversize_allocations, &mut self.oversize_segments] {
             course.peak = course.current;
@@ -261,10 +291,12 @@ impl Counters {
     }
 
     pub(super) fn reset_accumulated(&mut self) {
-        for tally in [&mut self.small, &mut self.large] {
-            tally.added = [0; METRICS];
-            tally.before = tally.current;
-            tally.waiting.before = tally.waiting.current;
+        for count in &mut self.counts {
+            count.added = [0; 2];
+            count.before = count.level.map(|level| level.now());
+        }
+        for waiting in &mut self.waiting {
+            waiting.before = waiting.current;
         }
         for course in [&mut self.oversize_allocations, &mut self.oversize_segments] {
             (course.added, course.freed) = (0, 0);

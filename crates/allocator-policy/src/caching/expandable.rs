@@ -7,7 +7,6 @@ use super::shelves::{EXPANDABLE, ShelfId, UNMAPPED, kind_of, list_of, shelf_of};
 use super::{Caching, Events, Held};
 use crate::blocks::{Block, BlockId, NONE};
 use crate::failure::{Failure, unless_refused};
-use crate::free_set::Free;
 use crate::policy::BlockState;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
@@ -16,18 +15,21 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     ///
     /// A block that can grow counts as long as it can become. Where expandable segments were
     /// switched off after some were made, theirs are passed over.
-    pub(super) fn best_with_expandable(&self, shelf: ShelfId, first: Free) -> Option<Free> {
-        let free = &self.shelves[shelf].free;
+    pub(super) fn best_with_expandable(
+        &mut self,
+        shelf: ShelfId,
+        first: BlockId,
+    ) -> Option<BlockId> {
         let mut best = first;
         if !self.rules.expandable {
-            while self.blocks[best.block].list & EXPANDABLE != 0 {
-                best = free.after(best)?;
+            while self.blocks[best].list & EXPANDABLE != 0 {
+                best = self.shelves[shelf].free.after(&mut self.blocks, best)?;
             }
             return Some(best);
         }
-        while self.blocks[best.block].list & EXPANDABLE != 0
-            && let Some(next) = free.after(best)
-            && self.may_become(next.block) < self.may_become(best.block)
+        while self.blocks[best].list & EXPANDABLE != 0
+            && let Some(next) = self.shelves[shelf].free.after(&mut self.blocks, best)
+            && self.may_become(next) < self.may_become(best)
         {
             best = next;
         }
@@ -155,12 +157,12 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.blocks[id].list &= !UNMAPPED;
         let mapped = self.blocks[id];
         let mut whole = id;
-        if mapped.previous != NONE && self.joins(mapped.previous, mapped.list) {
+        if self.joins(mapped.previous, mapped.list) {
             self.unshelve(mapped.previous);
             whole = mapped.previous;
             self.blocks.join_next(whole);
         }
-        if mapped.next != NONE && self.joins(mapped.next, mapped.list) {
+        if self.joins(mapped.next, mapped.list) {
             self.unshelve(mapped.next);
             self.blocks.join_next(whole);
         }
@@ -220,11 +222,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.blocks[middle].list |= UNMAPPED;
         let block = self.blocks[middle];
         let mut whole = middle;
-        if block.previous != NONE && self.joins(block.previous, block.list) {
+        if self.joins(block.previous, block.list) {
             whole = block.previous;
             self.blocks.join_next(whole);
         }
-        if block.next != NONE && self.joins(block.next, block.list) {
+        if self.joins(block.next, block.list) {
             let above = self.blocks[block.next].address;
             self.shelves[shelf].unmapped.remove(&above);
             self.blocks.join_next(whole);

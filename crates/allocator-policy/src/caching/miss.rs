@@ -57,7 +57,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             device_free: self.memory.info().ok().and_then(left),
             reserved: Bytes(self.counters.now(Metric::ReservedBytes)),
             in_use: Bytes(self.counters.now(Metric::AllocatedBytes)),
-            largest_free: Bytes(self.shelves.largest()),
+            largest_free: Bytes(self.shelves.largest(&self.blocks)),
         }))
     }
 
@@ -135,9 +135,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let mut old: Vec<_> = self
             .shelves
             .of_pool(0, SegmentKind::Large)
-            .flat_map(|shelf| self.shelves[shelf].free.iter())
-            .filter(|free| self.is_whole(free.block))
-            .map(|free| (free.block, free.size, age(free.block)))
+            .flat_map(|shelf| self.shelves[shelf].free.in_order(&self.blocks))
+            .filter(|id| self.is_whole(*id))
+            .map(|id| (id, self.blocks[id].size, age(id)))
             .collect();
         let mut reclaimed = 0;
         while reclaimed < target && !old.is_empty() {
@@ -173,22 +173,22 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             return Ok(false);
         }
         let target = size.max(self.rules.max_split);
-        let oversize: Vec<_> = self.shelves[shelf]
-            .free
-            .iter()
-            .filter(|free| free.size >= self.rules.max_split && self.is_whole(free.block))
+        let free = self.shelves[shelf].free.in_order(&self.blocks).into_iter();
+        let oversize: Vec<_> = free
+            .map(|id| (id, self.blocks[id].size))
+            .filter(|(id, size)| *size >= self.rules.max_split && self.is_whole(*id))
             .collect();
-        if let Some(enough) = oversize.iter().find(|free| free.size >= target) {
-            self.release_block(enough.block)?;
+        if let Some((enough, _)) = oversize.iter().find(|(_, size)| *size >= target) {
+            self.release_block(*enough)?;
             return Ok(true);
         }
         let mut released = 0;
-        for free in oversize.into_iter().rev() {
+        for (id, size) in oversize.into_iter().rev() {
             if released >= target {
                 break;
             }
-            self.release_block(free.block)?;
-            released += free.size;
+            self.release_block(id)?;
+            released += size;
         }
         Ok(released >= target)
     }

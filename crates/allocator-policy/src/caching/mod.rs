@@ -29,11 +29,11 @@ pub use settings::{SettingError, Settings};
 pub use shelves::PoolId;
 pub use statistics::{Pools, Stat, Statistics};
 
-use crate::blocks::{BlockId, Blocks, NONE};
+use crate::blocks::{Block, BlockId, Blocks};
 use crate::failure::Failure;
-use crate::free_set::Free;
 use crate::owner;
 use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
+use crate::trace::SegmentKind;
 use counters::{Counters, Metric};
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 use pools::Capture;
@@ -144,35 +144,34 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Finds the best free block for a request and takes it off its shelf.
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, shelf: ShelfId, size: u64) -> Option<BlockId> {
         if self.rules.garbage.is_some() {
             self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize] += 1;
         }
-        let (blocks, rules) = (&self.blocks, &self.rules);
-        let serves = |best: &Free| {
-            rules.may_serve(best.size, size) && blocks[best.block].list & EXPANDABLE == 0
-        };
-        match self.shelves[shelf].free.take_best_fit(size, serves) {
-            Ok(taken) => taken.map(|free| free.block),
+        let rules = &self.rules;
+        let serves = |best: &Block| rules.may_serve(best.size, size) && best.list & EXPANDABLE == 0;
+        match self.shelves[shelf].free.take_best_fit(&mut self.blocks, size, serves) {
+            Ok(taken) => taken,
             Err(best) => self.find_further(shelf, size, best),
         }
     }
 
     /// Goes on from the best block where it is of an expandable segment.
-    fn find_further(&mut self, shelf: ShelfId, size: u64, mut best: Free) -> Option<BlockId> {
-        if self.blocks[best.block].list & EXPANDABLE != 0 {
+    #[cold]
+    fn find_further(&mut self, shelf: ShelfId, size: u64, mut best: BlockId) -> Option<BlockId> {
+        if self.blocks[best].list & EXPANDABLE != 0 {
             best = self.best_with_expandable(shelf, best)?;
         }
-        if !self.rules.may_serve(best.size, size) {
+        if !self.rules.may_serve(self.blocks[best].size, size) {
             return None;
         }
-        self.unshelve(best.block);
-        Some(best.block)
+        self.unshelve(best);
+        Some(best)
     }
 
     /// Hands out a block that is on no shelf, or its lower part.
-    #[inline]
+    #[inline(always)]
     fn hand_out(&mut self, id: BlockId, shelf: ShelfId, size: u64, asked: u64) -> Allocation {
         let kind = kind_of(shelf);
         let block = self.blocks[id];
@@ -204,21 +203,20 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Puts a free block with memory on its shelf.
-    #[inline]
+    #[inline(always)]
     fn shelve(&mut self, id: BlockId) {
-        let block = &self.blocks[id];
-        let (size, address, shelf) = (block.size, block.address, shelf_of(block.list));
-        self.shelves[shelf].free.insert(Free { size, address, block: id });
+        let shelf = shelf_of(self.blocks[id].list);
+        self.shelves[shelf].free.insert(&mut self.blocks, id);
         if self.ages.is_some() {
             self.note_age(id, shelf);
         }
     }
 
     /// Takes a free block with memory off its shelf.
+    #[inline(always)]
     fn unshelve(&mut self, id: BlockId) {
-        let block = &self.blocks[id];
-        let removed = self.shelves[shelf_of(block.list)].free.remove(block.size, block.address);
-        debug_assert!(removed, "free blocks are on their shelves");
+        let shelf = shelf_of(self.blocks[id].list);
+        self.shelves[shelf].free.remove(&mut self.blocks, id);
     }
 
     /// Checks that an allocation is a block's that is handed out.
@@ -260,21 +258,21 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Makes a block free that nothing uses any more, together with its free neighbours.
-    #[inline]
+    #[inline(always)]
     fn put_back(&mut self, id: BlockId) {
         let block = self.blocks[id];
         let shelf = shelf_of(block.list);
         let kind = kind_of(shelf);
         let (mut absorbed, mut absorbed_bytes) = (0, 0);
         let mut whole = id;
-        if block.previous != NONE && self.joins(block.previous, block.list) {
+        if self.joins(block.previous, block.list) {
             absorbed += 1;
             absorbed_bytes += self.blocks[block.previous].size;
             self.unshelve(block.previous);
             whole = block.previous;
             self.blocks.join_next(whole);
         }
-        if block.next != NONE && self.joins(block.next, block.list) {
+        if self.joins(block.next, block.list) {
             absorbed += 1;
             absorbed_bytes += self.blocks[block.next].size;
             self.unshelve(block.next);
@@ -284,18 +282,40 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         merged.state = BlockState::Free;
         merged.requested = 0;
         if block.list & EXPANDABLE == 0 {
-            let (more, more_bytes) = if merged.is_part() { (1, merged.size) } else { (0, 0) };
-            self.counters.change(kind, Metric::InactiveSplit, more, absorbed);
-            self.counters.change(kind, Metric::InactiveSplitBytes, more_bytes, absorbed_bytes);
+            let is_part = merged.is_part();
+            self.count_split(kind, is_part, block.size, absorbed, absorbed_bytes);
         }
         self.shelve(whole);
+    }
+
+    /// Counts a block that became free, of so many bytes, and was joined with free neighbours; what
+    /// became of them is a part of its region or all of it.
+    #[inline(always)]
+    fn count_split(
+        &mut self,
+        kind: SegmentKind,
+        is_part: bool,
+        size: u64,
+        absorbed: u64,
+        absorbed_bytes: u64,
+    ) {
+        let counters = &mut self.counters;
+        if is_part {
+            counters.add(kind, Metric::InactiveSplitBytes, size);
+            // Numbers in place of branches, which would not be foreseen.
+            counters.add(kind, Metric::InactiveSplit, u64::from(absorbed == 0));
+            counters.take(kind, Metric::InactiveSplit, u64::from(absorbed == 2));
+        } else {
+            counters.take(kind, Metric::InactiveSplitBytes, absorbed_bytes);
+            counters.take(kind, Metric::InactiveSplit, absorbed);
+        }
     }
 
     /// Tells whether a neighbour becomes one with a free block of a list.
     #[inline]
     fn joins(&self, neighbour: BlockId, list: u32) -> bool {
         let neighbour = &self.blocks[neighbour];
-        neighbour.state == BlockState::Free && neighbour.list == list
+        (neighbour.state == BlockState::Free) & (neighbour.list == list)
     }
 }
 
@@ -308,10 +328,10 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
         if size.0 >= rules::TOO_LARGE {
             return Err(self.shortage(size.0, size.0));
         }
-        let pool = self.pool_for(stream);
-        if !self.sharing.is_empty() && self.captures.is_empty() {
+        if self.captures.is_empty() && !self.sharing.is_empty() {
             self.free_what_is_done()?;
         }
+        let pool = self.pool_for(stream);
         let rounded = self.rules.round(size.0);
         let shelf = self.shelves.find(pool, stream, kind_for(rounded));
         let id = match self.find(shelf, rounded) {
@@ -366,7 +386,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
             peak_reserved: Bytes(self.counters.peak(Metric::ReservedBytes)),
             allocations: self.counters.now(Metric::Allocation),
             segments: self.segments.len() as u64,
-            largest_free: Bytes(self.shelves.largest()),
+            largest_free: Bytes(self.shelves.largest(&self.blocks)),
             retries: self.counters.retries,
             out_of_memory: self.counters.out_of_memory,
             device_allocations: self.counters.device_allocations,

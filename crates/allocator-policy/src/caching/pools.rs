@@ -88,6 +88,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Returns the number of the pool that serves a stream now.
     #[inline]
     pub(super) fn pool_for(&self, stream: Stream) -> u32 {
+        if self.captures.is_empty() {
+            return 0;
+        }
         let captured = |capture: &&Capture| capture.stream.is_none_or(|its| its == stream);
         self.captures.iter().find(captured).map_or(0, |capture| capture.pool)
     }

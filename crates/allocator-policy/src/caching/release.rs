@@ -31,9 +31,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Gives the unsplit blocks of a pool back, and the free pages of its expandable segments.
     fn release_free(&mut self, pool: u32, kind: SegmentKind) -> Result<(), Error> {
         let shelves = self.shelves.of_pool(pool, kind);
-        let free = shelves.flat_map(|shelf| self.shelves[shelf].free.iter());
+        let free = shelves.flat_map(|shelf| self.shelves[shelf].free.in_order(&self.blocks));
         let (expandable, ordinary): (Vec<_>, Vec<_>) =
-            free.map(|free| free.block).partition(|id| self.blocks[*id].list & EXPANDABLE != 0);
+            free.partition(|id| self.blocks[*id].list & EXPANDABLE != 0);
         let mut result = Ok(());
         for id in ordinary {
             if self.is_whole(id) {

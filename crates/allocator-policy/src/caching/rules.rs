@@ -32,6 +32,9 @@ pub(super) struct Rules {
     pub(super) limit: u64,
     /// From where on garbage is collected, where it is.
     pub(super) garbage: Option<u64>,
+    /// By kind: from which size on a request gets a whole block, and from which length on what
+    /// remains of another is split off.
+    splits: [(u64, u64); 2],
     rounds_up: bool,
     divisions: [u64; 16],
 }
@@ -46,8 +49,12 @@ impl Rules {
         let limit = limit.into_iter().chain(of_total).min();
         let garbage = settings.garbage_collection_threshold().zip(limit);
         let divisions = *settings.roundup_power2_divisions();
+        let max_split = settings.max_split_size().map_or(u64::MAX, |size| size.0);
+        let always = (u64::MAX, MIN_BLOCK);
+        let large = (max_split, SMALL + 1);
         Ok(Rules {
-            max_split: settings.max_split_size().map_or(u64::MAX, |size| size.0),
+            max_split,
+            splits: [always, if settings.expandable_segments() { always } else { large }],
             max_rounding: settings.max_non_split_rounding().0,
             expandable: settings.expandable_segments(),
             large_segment: settings.large_segment_size().0,
@@ -61,15 +68,18 @@ impl Rules {
     /// Returns the size of the block for a request below [`TOO_LARGE`].
     #[inline]
     pub(super) fn round(&self, size: u64) -> u64 {
-        if self.rounds_up && size > MIN_BLOCK {
+        if self.rounds_up {
             return self.round_up(size);
         }
-        size.max(1).next_multiple_of(MIN_BLOCK)
+        // Without the branch that `next_multiple_of` has: below TOO_LARGE nothing overflows.
+        (size.max(1) + MIN_BLOCK - 1) & !(MIN_BLOCK - 1)
     }
 
     /// Rounds to a division of a power of two, unless that is below 512 bytes: with 4 divisions 5000
     /// becomes 5120 and 1200 becomes 1536.
+    #[cold]
     fn round_up(&self, size: u64) -> u64 {
+        let size = size.max(MIN_BLOCK);
         let divisions = self.divisions[size.ilog2().saturating_sub(20).min(15) as usize];
         if divisions <= 1 || size <= MIN_BLOCK * divisions {
             return size.next_multiple_of(MIN_BLOCK);
@@ -80,11 +90,8 @@ impl Rules {
     /// Tells whether what remains of a block is split off.
     #[inline]
     pub(super) fn splits(&self, kind: SegmentKind, size: u64, rest: u64) -> bool {
-        if kind == SegmentKind::Small || self.expandable {
-            rest >= MIN_BLOCK
-        } else {
-            size < self.max_split && rest > SMALL
-        }
+        let (below, least) = self.splits[kind as usize];
+        size < below && rest >= least
     }
 
     /// Returns what is asked of the device for a request of a rounded size.

@@ -4,7 +4,7 @@
 //! the order. A set for each stream gives the same answers, and the one that is needed is nearly
 //! always the one that was needed last.
 
-use crate::blocks::BlockId;
+use crate::blocks::{BlockId, Blocks};
 use crate::free_set::FreeSet;
 use crate::policy::Stream;
 use crate::trace::SegmentKind;
@@ -139,11 +139,11 @@ impl Shelves {
     }
 
     /// Returns the largest free block's size.
-    pub(super) fn largest(&self) -> u64 {
+    pub(super) fn largest(&self, blocks: &Blocks) -> u64 {
         self.shelves
             .iter()
-            .filter_map(|shelf| shelf.free.largest())
-            .map(|free| free.size)
+            .filter_map(|shelf| shelf.free.largest(blocks))
+            .map(|id| blocks[id].size)
             .max()
             .unwrap_or(0)
     }

@@ -1,7 +1,7 @@
 //! Which addresses of a modelled device are taken.
 
 use crate::blocks::{Block, BlockId, Blocks, NONE};
-use crate::free_set::{Free, FreeSet};
+use crate::free_set::FreeSet;
 use crate::policy::BlockState;
 
 /// Where addresses begin.
@@ -28,15 +28,16 @@ impl Addresses {
     /// Takes `size` bytes, and returns their number and where they begin; `None` where no addresses
     /// are left.
     pub(super) fn take(&mut self, size: u64) -> Option<(BlockId, u64)> {
-        let Some(gap) = self.gaps.take_best_fit(size, |_| true).ok().flatten() else {
+        let Some(gap) = self.gaps.best_fit(&mut self.blocks, size) else {
             return self.append(size);
         };
-        if gap.size > size {
-            let rest = self.blocks.split(gap.block, size);
-            self.add_gap(rest);
+        self.gaps.remove(&mut self.blocks, gap);
+        if self.blocks[gap].size > size {
+            let rest = self.blocks.split(gap, size);
+            self.gaps.insert(&mut self.blocks, rest);
         }
-        self.blocks[gap.block].state = BlockState::Active;
-        Some((gap.block, gap.address))
+        self.blocks[gap].state = BlockState::Active;
+        Some((gap, self.blocks[gap].address))
     }
 
     fn append(&mut self, size: u64) -> Option<(BlockId, u64)> {
@@ -44,9 +45,7 @@ impl Addresses {
         self.end = address.checked_add(size)?;
         let state = BlockState::Active;
         let id = self.blocks.add(Block { previous, state, ..Block::whole(address, size, 0) });
-        if previous != NONE {
-            self.blocks[previous].next = id;
-        }
+        self.blocks[previous].next = id;
         self.last = id;
         Some((id, address))
     }
@@ -56,12 +55,12 @@ impl Addresses {
         let Block { size, previous, next, .. } = self.blocks[id];
         self.blocks[id].state = BlockState::Free;
         let mut whole = id;
-        if next != NONE && self.is_gap(next) {
-            self.remove_gap(next);
+        if self.is_gap(next) {
+            self.gaps.remove(&mut self.blocks, next);
             self.blocks.join_next(id);
         }
-        if previous != NONE && self.is_gap(previous) {
-            self.remove_gap(previous);
+        if self.is_gap(previous) {
+            self.gaps.remove(&mut self.blocks, previous);
             self.blocks.join_next(previous);
             whole = previous;
         }
@@ -69,22 +68,12 @@ impl Addresses {
             let top = self.blocks.remove(whole);
             (self.last, self.end) = (top.previous, top.address);
         } else {
-            self.add_gap(whole);
+            self.gaps.insert(&mut self.blocks, whole);
         }
         size
     }
 
     fn is_gap(&self, id: BlockId) -> bool {
         self.blocks[id].state == BlockState::Free
-    }
-
-    fn add_gap(&mut self, id: BlockId) {
-        let Block { size, address, .. } = self.blocks[id];
-        self.gaps.insert(Free { size, address, block: id });
-    }
-
-    fn remove_gap(&mut self, id: BlockId) {
-        let Block { size, address, .. } = self.blocks[id];
-        self.gaps.remove(size, address);
     }
 }
