@@ -10,6 +10,7 @@ use crate::fault;
 use crate::host::{LinuxHost, Roots};
 use crate::timer::{now, sleep};
 use gpu_core::{Error, ErrorKind, Held, Host, Result};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
@@ -23,8 +24,33 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// So many of those who have it open are named.
 const NAMED: usize = 3;
 
-/// The table of a folder, locked. Closing unlocks.
-pub(super) struct Table(OwnedFd);
+/// The table of a folder, locked. Closing unlocks, and only then can Ctrl-Z stop this program: it
+/// would keep everybody from deciding until somebody types `fg`.
+pub(super) struct Table(OwnedFd, #[expect(dead_code, reason = "it acts when dropped")] Unstopped);
+
+/// The calling thread without the signals by which a terminal stops a program, until this is
+/// dropped.
+struct Unstopped(Option<SigSet>);
+
+impl Unstopped {
+    fn now() -> Self {
+        let mut stop = SigSet::empty();
+        for signal in [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU] {
+            stop.add(signal);
+        }
+        // The kernel has no reason to refuse; then it is as it would be without.
+        Unstopped(stop.thread_swap_mask(SigmaskHow::SIG_BLOCK).ok())
+    }
+}
+
+impl Drop for Unstopped {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            // A mask that was set before can be set again.
+            let _ = before.thread_set_mask();
+        }
+    }
+}
 
 impl Table {
     /// Locks the table of a folder, and makes it where it is missing.
@@ -35,13 +61,15 @@ impl Table {
         let end = now() + patience;
         let mut wait = FIRST_PAUSE;
         loop {
+            let unstopped = Unstopped::now();
             match attempt(folder).map_err(|errno| failed(folder, errno))? {
-                Attempt::Locked(table) => return Ok(Table(table)),
+                Attempt::Locked(table) => return Ok(Table(table, unstopped)),
                 Attempt::Taken if now() >= end => return Err(timed_out(folder, roots)),
                 Attempt::Replaced if now() >= end => return Err(replaced(folder)),
                 // Whoever owns the table can exchange it for ever.
                 Attempt::Taken | Attempt::Replaced => {}
             }
+            drop(unstopped);
             // Those who met once do not meet again.
             let chance = u64::from(std::process::id() % 8) * 125;
             sleep(wait + wait * u32::try_from(chance).unwrap_or(0) / 1000);

@@ -1,13 +1,15 @@
 //! Signals for which a handler runs, at any moment: whatever waits in the kernel then ends early.
 
 use crate::Test;
-use crate::cast::{Scene, how};
+use crate::cast::{Scene, a_while, eventually, everybody, how, number, send};
 use crate::stage::roots;
 use gpu_core::{
     Claim, DeviceUuid, Entry, EntryKind, ErrorKind, Host, Locks, Pid, ProcessKey, Timestamp,
 };
 use gpu_host::{FileLocks, LinuxHost, Place, SafeGpuFiles};
+use rustix::process::Signal;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use std::time::Duration;
 pub(crate) const TESTS: &[Test] = &[
     ("a_storm_of_signals_spoils_no_lock_and_no_look", spoils_no_lock_and_no_look),
     ("a_storm_of_signals_harms_no_healthy_job", harms_no_healthy_job),
+    ("ctrl_z_stops_nobody_who_has_the_table", ctrl_z_stops_nobody_who_has_the_table),
 ];
 
 /// So often something is done that a signal interrupts.
@@ -65,6 +68,35 @@ fn harms_no_healthy_job() {
         !report.iter().any(|line| told.iter().any(|word| line.starts_with(word))),
         "{report:?}"
     );
+}
+
+fn ctrl_z_stops_nobody_who_has_the_table() {
+    let scene = Scene::new();
+    let mut decider = scene.role(&["decides"]);
+    let mut decider = decider.arg(scene.folder()).process_group(0).spawn().unwrap();
+    scene.said("has");
+    let pid = number(decider.id());
+    let is_stopped = || everybody().iter().any(|seen| number(seen.pid) == pid && seen.state == 'T');
+    send(pid, Signal::TSTP);
+    a_while();
+    assert!(!is_stopped(), "nobody else could decide");
+    scene.go();
+    eventually("it stops once it has let go", is_stopped);
+    locks(scene.folder()).table(Duration::from_secs(10)).expect("it is free");
+    send(pid, Signal::KILL);
+    assert_eq!(how(&mut decider), -9);
+}
+
+/// Has the table until it is told to go on.
+pub(crate) fn decide(words: &[OsString]) -> i32 {
+    let [folder] = words else { panic!("a folder") };
+    let folder = Path::new(folder);
+    let table = locks(folder).table(Duration::from_secs(10)).expect("nobody else has it");
+    std::fs::write(folder.join("has"), "has\n").expect("it can say so");
+    std::fs::File::open(folder.join("go")).expect("somebody says so");
+    drop(table);
+    gpu_core::Clock::sleep(&gpu_host::SystemClock::new(), Duration::from_secs(600));
+    1
 }
 
 /// Takes, sees and lets go of locks in a storm, and looks at processes.
