@@ -86,7 +86,10 @@ impl<'a> Course<'a> {
     ) -> Result<Option<Ending>, Error> {
         loop {
             match job.next(self.pause())? {
-                Some(JobEvent::Ended(ending)) => return Ok(Some(ending)),
+                Some(JobEvent::Ended(ending)) => {
+                    self.take_abandonment(job, watch);
+                    return Ok(Some(ending));
+                }
                 Some(JobEvent::Asked(_)) if self.leaves == Leaves::Nothing => self.call(job, watch),
                 Some(JobEvent::Asked(signal)) => pass(job, signal, watch),
                 Some(JobEvent::Abandoned) => {
@@ -114,6 +117,17 @@ impl<'a> Course<'a> {
             if self.last_call.is_some_and(|at| now >= at) {
                 self.overstayed = true;
                 return Ok(None);
+            }
+        }
+    }
+
+    /// Learns whether nobody waits for it any more either: who looks for a command line kills the
+    /// one who waits and the program together, and which of them is told first is chance.
+    fn take_abandonment(&mut self, job: &mut dyn Job, watch: &mut Watch<'_>) {
+        while let Ok(Some(event)) = job.next(Duration::ZERO) {
+            if event == JobEvent::Abandoned {
+                self.abandoned = true;
+                let _ = watch(Event::Abandoned);
             }
         }
     }

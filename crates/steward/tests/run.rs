@@ -290,6 +290,23 @@ fn a_run_that_nobody_waits_for_ends_or_is_kept() {
     }
 }
 
+/// As who looks for a command line kills them (`pkill -9 -f`).
+#[test]
+fn a_run_whose_program_is_killed_with_the_one_who_waits_for_it_ends_or_is_kept() {
+    for (on_death, signals) in [(OnDeath::End, vec![(61, 15)]), (OnDeath::Keep, vec![])] {
+        let world = World::new(1);
+        world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
+        world.after(9 * SECOND, |state| {
+            state.ends(JOB, Ending::Signal(9));
+            state.events.push(JobEvent::Abandoned);
+        });
+        let report = ran(&world, &RunOrder { on_death, ..order(Claim::whole(1)) });
+        assert!(report.abandoned);
+        assert_eq!(report.ending, Ending::Signal(9));
+        assert_eq!(world.state().signals, signals);
+    }
+}
+
 #[test]
 fn a_signal_to_us_is_passed_on_to_the_program() {
     let world = World::new(1);
