@@ -11,7 +11,7 @@ const START: &str = r#"
 start() {
   setsid "$0" run --gpu 7 --grace 2s --on-death $1 -- sh -c '
     setsid sh -c "echo \$\$ >> pids; exec sleep 60" & sleep 60 & echo $! >> pids
-    echo $$ >> pids; echo $PPID > supervisor; wait' train.py & front=$!
+    echo $$ >> pids; echo $$ > job; echo $PPID > supervisor; wait' train.py & front=$!
   three() { [ "$(cat pids | wc -l)" = 3 ] && [ -s supervisor ]; }
   until_so three 2> /dev/null; supervisor=$(cat supervisor)
 }
@@ -26,13 +26,15 @@ stays() {
 "#;
 
 /// Ways to kill, and whether somebody is left who says so.
-const WAYS: [(&str, bool); 4] = [
+const WAYS: [(&str, bool); 5] = [
     ("kill -KILL $front", false),
     ("kill -KILL $supervisor", true),
     // As `kill -9 %1` of a shell and `timeout -s KILL` do.
     ("kill -s KILL -- -$front", false),
     // As who looks for the command's name does.
-    ("kill -KILL $front $(sed -n 3p pids)", false),
+    ("kill -KILL $front $(cat job)", false),
+    // The same, seen at one moment.
+    ("kill -STOP $supervisor && kill -KILL $front $(cat job) && kill -CONT $supervisor", false),
 ];
 
 #[test]

@@ -24,8 +24,14 @@ const RENEWAL: Duration = Duration::from_secs(3600);
 /// The same after one that failed.
 const RETRY: Duration = Duration::from_secs(60);
 
+/// Of two that are killed together the second has ended after so long, however busy the machine is.
+const TOGETHER: Duration = Duration::from_secs(1);
+
 /// The number of SIGTERM.
 const TERM: i32 = 15;
+
+/// The number of SIGKILL.
+pub(crate) const KILL: i32 = 9;
 
 type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
@@ -87,7 +93,7 @@ impl<'a> Course<'a> {
         loop {
             match job.next(self.pause())? {
                 Some(JobEvent::Ended(ending)) => {
-                    self.take_abandonment(job, watch);
+                    self.take_abandonment(job, ending, watch);
                     return Ok(Some(ending));
                 }
                 Some(JobEvent::Asked(_)) if self.leaves == Leaves::Nothing => self.call(job, watch),
@@ -122,9 +128,10 @@ impl<'a> Course<'a> {
     }
 
     /// Learns whether nobody waits for it any more either: who looks for a command line kills the
-    /// one who waits and the program together, and which of them is told first is chance.
-    fn take_abandonment(&mut self, job: &mut dyn Job, watch: &mut Watch<'_>) {
-        while let Ok(Some(event)) = job.next(Duration::ZERO) {
+    /// one who waits and the program together, and which of them ends first is chance.
+    fn take_abandonment(&mut self, job: &mut dyn Job, ending: Ending, watch: &mut Watch<'_>) {
+        let patience = if ending == Ending::Signal(KILL) { TOGETHER } else { Duration::ZERO };
+        while let (false, Ok(Some(event))) = (self.abandoned, job.next(patience)) {
             if event == JobEvent::Abandoned {
                 self.abandoned = true;
                 let _ = watch(Event::Abandoned);

@@ -1,7 +1,7 @@
 //! Claims devices, runs a program on them, and sees to it that nothing is left.
 
 use crate::bounding::{Bounding, variables};
-use crate::course::Course;
+use crate::course::{Course, KILL};
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
 use crate::leftovers::{Cleaned, Reach, Tree};
@@ -23,9 +23,6 @@ use std::time::Duration;
 /// down with much mapped memory may take several.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The number of SIGKILL.
-const KILL: i32 = 9;
 
 /// What becomes of a job when nobody waits for it any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
