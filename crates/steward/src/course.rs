@@ -7,7 +7,7 @@ use crate::run::{Event, HandOff, Leaves, OnDeath, RunOrder};
 use gpu_claim::publish_known;
 use gpu_core::{
     Ending, EntryKind, Error, Groups, HeldBack, Host, Job, JobEvent, Pid, ProcessFault, ProcessKey,
-    Snapshot, line_of, observe_users,
+    Snapshot, line_now, observe_users,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -220,6 +220,5 @@ fn pass(job: &dyn Job, signal: i32, watch: &mut Watch<'_>) {
 
 /// Tells whether a process is `root` or descends from it, as the kernel tells it now.
 fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
-    let find = |pid: Pid| host.process(pid).ok();
-    line_of(find(pid), find).any(|info| info.key.surely_same(root))
+    line_now(host, host.process(pid).ok()).any(|info| info.key.surely_same(root))
 }

@@ -149,6 +149,25 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
+    /// Ends the session in a folder. A program that another test is just starting may have its
+    /// lock for a moment longer.
+    fn end(held: OwnedFd, folder: &Path) {
+        drop(held);
+        let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        let is_over = || {
+            let file = open(folder.join(ALIVE), OFlags::RDONLY, Mode::empty()).unwrap();
+            flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        };
+        while !is_over() {
+            let _ = rustix::thread::nanosleep(&pause);
+        }
+    }
+
+    /// Begins a session in a folder, and ends it.
+    fn begin_and_end(folder: &Path) {
+        end(begin(folder).unwrap(), folder);
+    }
+
     #[test]
     fn what_lives_and_what_is_no_session_stays() {
         let place = tempfile::tempdir().unwrap();
@@ -160,8 +179,8 @@ mod tests {
         let alive = make("gpuws-sim-alive");
         let held = begin(&alive).unwrap();
         let copy = held.try_clone().unwrap();
-        drop(begin(&make("gpuws-sim-over")).unwrap());
-        drop(begin(&make("other-over")).unwrap());
+        begin_and_end(&make("gpuws-sim-over"));
+        begin_and_end(&make("other-over"));
         make("gpuws-sim-beginning");
         std::fs::write(place.path().join("gpuws-sim-file"), "x").unwrap();
         symlink(place.path().join("other-over"), place.path().join("gpuws-sim-link")).unwrap();
@@ -176,7 +195,7 @@ mod tests {
         assert_eq!(left(), [&["gpuws-sim-alive"][..], &others].concat());
         drop(held);
         assert_eq!(left().len(), 5, "somebody else has it open");
-        drop(copy);
+        end(copy, &alive);
         assert_eq!(left(), others);
         assert!(place.path().join("other-over/alive").exists(), "no link is followed");
     }
@@ -186,7 +205,7 @@ mod tests {
         let [over, copy] = ["gpuws-sim-over", "gpuws-sim-copy"].map(|name| place.path().join(name));
         std::fs::create_dir(&over).unwrap();
         std::fs::create_dir(&copy).unwrap();
-        drop(begin(&over).unwrap());
+        begin_and_end(&over);
         std::fs::copy(over.join(ALIVE), copy.join(ALIVE)).unwrap();
         std::fs::write(over.join("session.json"), "{}").unwrap();
         std::fs::create_dir_all(over.join("dev/deep")).unwrap();
@@ -203,7 +222,7 @@ mod tests {
         std::fs::create_dir_all(&mounted).unwrap();
         std::fs::create_dir(&elsewhere).unwrap();
         std::fs::write(elsewhere.join("file"), "kept").unwrap();
-        drop(begin(&folder).unwrap());
+        begin_and_end(&folder);
         let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
             let status = std::process::Command::new(program).args(arguments).status();
             status.is_ok_and(|status| status.success())
