@@ -98,7 +98,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(mut machine: Machine, seed: Seed) -> Self {
         machine.answer_as_a_driver();
-        let processes = std::mem::take(&mut machine.processes);
+        let mut processes = std::mem::take(&mut machine.processes);
         let events = std::mem::take(&mut machine.events);
         let last_pid = processes.iter().map(|process| process.pid().0).max().unwrap_or(0);
         let mut state = State {
@@ -124,8 +124,13 @@ impl State {
             last_pid: last_pid.max(300),
             pids: seed.child("pids"),
         };
-        for process in processes {
+        // Thousands are not to be there twice.
+        processes.reverse();
+        while let Some(process) = processes.pop() {
             state.bring_to_life(process);
+            if processes.len().is_multiple_of(256) {
+                processes.shrink_to_fit();
+            }
         }
         for scheduled in events {
             match scheduled.when {
