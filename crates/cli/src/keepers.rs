@@ -33,10 +33,13 @@ impl Keepers {
         let caller = geteuid().as_raw();
         let kept = leases.iter().zip(locks.files(leases)?).map(|(entry, paths)| {
             // One that is gone by now is kept by nobody.
-            let files = paths.iter().filter(|_| entry.owner == caller).flat_map(resolve).collect();
-            Kept { entry, files, run: None, holders: Vec::new(), others: Vec::new() }
+            let own = paths
+                .iter()
+                .filter(|path| entry.owner == caller && path.try_exists().unwrap_or(true));
+            let files = own.map(resolve).collect::<gpu_core::Result<_>>()?;
+            Ok(Kept { entry, files, run: None, holders: Vec::new(), others: Vec::new() })
         });
-        let mut kept: Vec<Kept<'_>> = kept.collect();
+        let mut kept = kept.collect::<gpu_core::Result<Vec<Kept<'_>>>>()?;
         // All at once: to look through all processes costs as much for one file as for many.
         let files: Vec<DeviceFile> = kept.iter().flat_map(|kept| kept.files.clone()).collect();
         if !files.is_empty() {

@@ -41,4 +41,4 @@ pub use files::resolve;
 pub use host::{LinuxHost, Roots};
 pub use journal::FileJournal;
 pub use locks::{FileLocks, Place, SafeGpuFiles};
-pub use users::user_name;
+pub use users::{has_account, user_name};

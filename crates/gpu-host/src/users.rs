@@ -27,6 +27,12 @@ pub fn user_name(uid: u32) -> Reading<String> {
     }
 }
 
+/// Tells whether this machine has an account of this name or number.
+pub fn has_account(user: &str) -> bool {
+    let numbered = || user.parse().is_ok_and(|uid| user_name(uid).is_ok());
+    matches!(User::from_name(user), Ok(Some(_))) || numbered()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +43,11 @@ mod tests {
         assert_eq!(users.name(0).as_deref(), Ok("root"));
         assert_eq!(users.name(4_000_000_007), Err(Absent::NotFound));
         assert_eq!(users.name(0).as_deref(), Ok("root"));
+    }
+
+    #[test]
+    fn an_account_is_found_by_name_and_by_number() {
+        let asked = ["root", "0", "4000000007", "no such user", ""];
+        assert_eq!(asked.map(has_account), [true, true, false, false, false]);
     }
 }

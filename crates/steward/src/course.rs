@@ -46,6 +46,8 @@ pub(crate) struct Course<'a> {
     start: Duration,
     next_look: Duration,
     next_renewal: Duration,
+    /// Whether the last renewal said that others see the lease.
+    is_seen: bool,
     /// When it is ended whether it wants or not, once it was asked to end.
     last_call: Option<Duration>,
     pub(crate) limit_hit: bool,
@@ -74,6 +76,7 @@ impl<'a> Course<'a> {
             start,
             next_look: start + EARLY_PACE,
             next_renewal: start + RENEWAL,
+            is_seen: true,
             last_call: None,
             limit_hit: false,
             abandoned: false,
@@ -113,7 +116,7 @@ impl<'a> Course<'a> {
                 self.look(now, watch);
             }
             if now >= self.next_renewal {
-                self.renew(now);
+                self.renew(now, watch);
             }
             if self.is_over_limit(now) {
                 self.limit_hit = true;
@@ -190,20 +193,26 @@ impl<'a> Course<'a> {
         (ran >= self.order.handoff).then_some(HandOff::TimedOut)
     }
 
-    fn renew(&mut self, now: Duration) {
-        let renewed = match self.grant.held.renew() {
+    fn renew(&mut self, now: Duration, watch: &mut Watch<'_>) {
+        let Grant { entry, held, .. } = &mut *self.grant;
+        let id = entry.id.clone();
+        let renewed = held.renew().and_then(|is_seen| {
             // Somebody cleared the file away: others do not see the lease any more.
-            Ok(false) => {
-                let Grant { entry, held, .. } = &mut *self.grant;
-                let again = publish_known(self.ports.locks, EntryKind::Lease, entry);
-                again.is_ok_and(|again| {
-                    *held = again;
-                    true
-                })
+            if !is_seen {
+                *held = publish_known(self.ports.locks, EntryKind::Lease, entry)?;
             }
-            renewed => renewed.is_ok(),
-        };
-        self.next_renewal = now + if renewed { RENEWAL } else { RETRY };
+            Ok(())
+        });
+        if let Err(error) = &renewed
+            && self.is_seen
+        {
+            let _ = watch(Event::Unseen(error));
+        }
+        if entry.id != id {
+            let _ = watch(Event::Renamed(&entry.id));
+        }
+        self.is_seen = renewed.is_ok();
+        self.next_renewal = now + if self.is_seen { RENEWAL } else { RETRY };
     }
 }
 

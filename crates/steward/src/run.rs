@@ -69,6 +69,10 @@ pub enum Event<'a> {
     Bounded(&'a Advice),
     /// safe-gpu is not held back any more.
     HandedOff(HandOff),
+    /// Others may not see the lease any more; it is tried again from minute to minute.
+    Unseen(&'a Error),
+    /// The lease was cleared away, somebody took its name, and it has this id now.
+    Renamed(&'a LeaseId),
     /// This signal could not be passed on to the program, which goes on.
     NotPassed(i32, &'a Error),
     /// The time limit is over: the program was asked to end.

@@ -572,8 +572,24 @@ fn one_whose_name_somebody_takes_meanwhile_is_published_under_another() {
         assert_ne!(Some(&lease.id), state.taken_name.as_ref());
     });
     ends_after(&world, 4000 * SECOND, 0);
-    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, Ending::Code(0));
+    let (report, events) = outcome(&world, &order(Claim::whole(1)));
+    assert_eq!(report.unwrap().ending, Ending::Code(0));
     assert!(world.state().leases.is_empty(), "it ends by its new name");
+    assert!(events.iter().any(|event| event.starts_with("Renamed(")), "{events:?}");
+}
+
+#[test]
+fn that_others_may_not_see_a_lease_is_told_once() {
+    let world = World::new(1);
+    world.after(10 * SECOND, |state| {
+        state.leases.clear();
+        state.leases_full = true;
+    });
+    ends_after(&world, 4000 * SECOND, 0);
+    let (report, events) = outcome(&world, &order(Claim::whole(1)));
+    assert_eq!(report.unwrap().ending, Ending::Code(0));
+    let told = events.iter().filter(|event| event.starts_with("Unseen("));
+    assert_eq!(told.count(), 1, "{events:?}");
 }
 
 #[test]

@@ -164,6 +164,13 @@ impl Watch<'_> {
                 "the program does not show on its devices; a safe-gpu may take them for free now",
             ),
             Event::HandedOff(HandOff::Seen | HandOff::Wanted) => {}
+            Event::Unseen(error) => {
+                let fault = error.fault();
+                self.tell(&format!("mind: others may not see the lease: failed to {fault}"));
+            }
+            Event::Renamed(id) => {
+                self.tell(&format!("mind: the lease was cleared away; it is {id} now"));
+            }
             Event::NotPassed(_, error) => {
                 self.tell(&format!("could not pass the signal on: failed to {}", error.fault()));
             }

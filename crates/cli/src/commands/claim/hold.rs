@@ -3,7 +3,6 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holder::{RENEWAL, opened};
-use crate::terminal::progress;
 use gpu_claim::publish_known;
 use gpu_core::{Ending, EntryKind, ProcessKey};
 use gpu_host::supervise::end_as;
@@ -12,13 +11,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The same after one that failed.
+/// How long after a renewal that failed it is tried again.
 const RETRY: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Requests to end that reach this program.
@@ -71,6 +70,9 @@ pub(super) fn hold(
         matches!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo | FileType::Socket)
     });
     let mut pause = RENEWAL;
+    let mind = |text: &str| {
+        let _ = writeln!(std::io::stderr(), "gpuws: mind: {text}");
+    };
     loop {
         let mut files =
             vec![PollFd::new(&root, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
@@ -78,7 +80,19 @@ pub(super) fn hold(
             files.push(PollFd::new(&stdin, PollFlags::IN));
         }
         match poll(&mut files, Some(&pause)) {
-            Ok(0) => pause = if renew(&mut grant, ports) { RENEWAL } else { RETRY },
+            Ok(0) => {
+                let id = grant.entry.id.clone();
+                let renewed = renew(&mut grant, ports);
+                if let Err(error) = &renewed
+                    && pause != RETRY
+                {
+                    mind(&format!("others may not see the lease: failed to {}", error.fault()));
+                }
+                if grant.entry.id != id {
+                    mind(&format!("lease {id} was cleared away; it is {} now", grant.entry.id));
+                }
+                pause = if renewed.is_ok() { RENEWAL } else { RETRY };
+            }
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -96,17 +110,13 @@ pub(super) fn hold(
     }
 }
 
-/// Shows that the lease is wanted, and publishes it again where somebody has cleared it away; tells
-/// whether others see it.
-fn renew(grant: &mut Grant, ports: &Ports<'_>) -> bool {
-    let renewed = grant.held.renew().and_then(|is_seen| {
-        if !is_seen {
-            grant.held = publish_known(ports.locks, EntryKind::Lease, &mut grant.entry)?;
-        }
-        Ok(())
-    });
-    if let Err(error) = &renewed {
-        progress(&format!("mind: others may not see the lease: failed to {}", error.fault()));
+/// Shows that the lease is wanted, and publishes it again where somebody has cleared it away.
+///
+/// # Errors
+/// When others may not see it.
+fn renew(grant: &mut Grant, ports: &Ports<'_>) -> gpu_core::Result<()> {
+    if !grant.held.renew()? {
+        grant.held = publish_known(ports.locks, EntryKind::Lease, &mut grant.entry)?;
     }
-    renewed.is_ok()
+    Ok(())
 }

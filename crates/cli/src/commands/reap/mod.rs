@@ -13,7 +13,8 @@ use crate::json;
 use crate::selector::indexes;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
-use gpu_core::{DeviceId, ErrorKind, Groups, ProcessFault, Snapshot};
+use gpu_core::{DeviceId, ErrorKind, Groups, Origin, ProcessFault, Snapshot};
+use gpu_host::has_account;
 use gpu_reaper::{Diagnosis, Guard, Outcome, Plan, Protect, Report, Request, Scope};
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -92,20 +93,24 @@ fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure
     }
 }
 
-/// Makes sure that each user has a process: for a name that is mistyped nothing would be done.
+/// Makes sure that each user has a process or an account: for a name that is mistyped nothing would
+/// be done.
 fn belongs_to_somebody(source: &Source, users: &[String]) -> Result<(), Failure> {
     if users.is_empty() {
         return Ok(());
     }
     let everyone = source.host.processes()?.processes;
-    let has_one = |user: &&String| {
+    let is_known = |user: &&String| {
         let theirs = Protect::User((*user).clone());
         everyone.iter().any(|process| theirs.covers(process))
+            || (source.host.origin() == Origin::Live && has_account(user))
     };
-    match users.iter().find(|user| !has_one(user)) {
+    match users.iter().find(|user| !is_known(user)) {
         None => Ok(()),
         Some(user) => Err(Failure::new(Exit::Usage, format!("reap for user '{user}'"))
-            .with_source("no process that can be seen belongs to a user of that name or number")
+            .with_source(
+                "nobody has that name or number, and no process that can be seen is theirs",
+            )
             .with_hint("ps -eo user,pid,args lists who has processes")),
     }
 }
