@@ -60,9 +60,14 @@ struct Newer {
     #[serde(default)]
     ticket: u64,
     #[serde(default)]
-    within: Vec<LeaseId>,
-    #[serde(default)]
     devices: Vec<DeviceUuid>,
+}
+
+/// What a future format may say otherwise: what cannot be read of it takes no device out of the
+/// entry.
+#[derive(Default, Deserialize)]
+struct NewerWithin {
+    within: Vec<LeaseId>,
 }
 
 /// Returns an entry as its file has it.
@@ -91,11 +96,11 @@ pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
 /// Returns the entry that a file of this name and owner tells; `None` where it is none.
 ///
 /// What a newer gpuws wrote counts as a lease on the whole of its devices, within those that it was
-/// taken out of.
+/// taken out of; within none where it says that in another way.
 pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Option<Entry> {
     let mut entry = match serde_json::from_slice::<Text>(text) {
         Ok(text) if text.schema == SCHEMA => text.entry,
-        _ => newer(serde_json::from_slice(text).ok()?)?,
+        _ => newer(text)?,
     };
     truncate(&mut entry.command);
     entry.owner = owner;
@@ -110,14 +115,19 @@ pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Opt
     valid.then_some(entry)
 }
 
-fn newer(newer: Newer) -> Option<Entry> {
+fn newer(text: &[u8]) -> Option<Entry> {
+    let newer: Newer = serde_json::from_slice(text).ok()?;
+    let NewerWithin { mut within } = serde_json::from_slice(text).unwrap_or_default();
+    if within.len() > DEPTH {
+        within.clear();
+    }
     let count = u32::try_from(newer.devices.len()).ok()?;
     (newer.schema > SCHEMA).then(|| Entry {
         id: newer.id,
         ticket: newer.ticket,
         owner: 0,
         root: ProcessKey { pid: Pid(0), start: None },
-        within: newer.within,
+        within,
         claim: Claim::whole(count),
         devices: newer.devices,
         parts_of: Vec::new(),
@@ -488,6 +498,23 @@ mod tests {
         let text = br#"{"schema":2,"id":"ab","devices":["GPU-1"],"within":["cd"]}"#;
         let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
         assert_eq!(read.within, [LeaseId::parse("cd").unwrap()], "it has nothing of the others");
+    }
+
+    #[test]
+    fn what_a_newer_one_wrote_counts_however_it_says_what_it_is_within() {
+        let many = format!("[{}]", vec!["\"cd\""; DEPTH + 1].join(","));
+        let deep = "[".repeat(300) + &"]".repeat(300);
+        let objects = r#"[{"id":"cd"}]"#;
+        let shapes = ["7", "null", "{}", objects, r#"["../x"]"#, r#"["cd",7]"#, &many, &deep];
+        for within in shapes {
+            let text = format!(
+                r#"{{"schema":2,"id":"ab","within":{within},"devices":["GPU-1","GPU-2"]}}"#
+            );
+            let read = parse(EntryKind::Lease, "ab", 5, text.as_bytes());
+            let read = read.unwrap_or_else(|| panic!("its devices are given away: {text}"));
+            assert_eq!((read.claim, read.devices.len()), (Claim::whole(2), 2), "{text}");
+            assert_eq!(read.within, [], "{text}");
+        }
     }
 
     #[test]
