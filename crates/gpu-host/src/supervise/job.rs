@@ -140,12 +140,16 @@ impl LinuxJob {
             self.stopped = false;
             self.stopped_by = None;
         }
-        if let Some(signal) = self.stopped_by
-            && self.stop(signal).is_ok()
-        {
-            // Where it cannot be looked at the others now, as without a descriptor left, it is next
-            // time: a job is not lost for that.
-            self.stopped_by = None;
+        if let Some(signal) = self.stopped_by {
+            match self.stop(signal) {
+                // Without a descriptor or memory left it cannot be looked at the others now; it is
+                // next time. A job is not lost for that.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {}
+                answered => {
+                    self.stopped_by = None;
+                    answered.map_err(self.failed())?;
+                }
+            }
         }
         // It may have been brought into the foreground, as by `fg`, without any word of it.
         self.lend_terminal();
@@ -189,9 +193,9 @@ impl LinuxJob {
 
     /// Does what a shell does when its job has stopped, and what the kernel does where there is no
     /// shell to make it go on.
-    fn stop(&mut self, signal: i32) -> Result<()> {
+    fn stop(&mut self, signal: i32) -> rustix::io::Result<()> {
         let Some(terminal) = &self.terminal else { return Ok(()) };
-        let places = Places::read(&self.shared.root).map_err(self.failed())?;
+        let places = Places::read(&self.shared.root)?;
         let group = self.shared.group;
         let number = u32::try_from(group.as_raw_nonzero().get()).unwrap_or_default();
         let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
@@ -204,7 +208,7 @@ impl LinuxJob {
             return Ok(());
         }
         // While the front lives, the number of its group is nobody else's.
-        if places.is_orphaned(number) || self.shared.front.is_gone().map_err(self.failed())? {
+        if places.is_orphaned(number) || self.shared.front.is_gone()? {
             // Ctrl-Z does not stop an orphaned group; one that is stopped already is hung up.
             if wants_terminal && !std::mem::replace(&mut self.hung_up, true) {
                 self.send(SIGHUP);
