@@ -9,9 +9,10 @@ use gpu_core::{
 use gpu_host::{FileLocks, LinuxHost, Place, SafeGpuFiles};
 use rustix::process::Signal;
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,20 +23,34 @@ pub(crate) const TESTS: &[Test] = &[
     ("ctrl_z_stops_nobody_who_has_the_table", ctrl_z_stops_nobody_who_has_the_table),
 ];
 
-/// So often something is done that a signal interrupts.
+/// So often something is done that a signal interrupts ...
 const ROUNDS: u32 = 20;
+/// ... out of so many times at most.
+const ATTEMPTS: u32 = 10 * ROUNDS;
+
+/// So often a storm has sent its signals before anything is done in it.
+const BEFORE: u32 = 100;
 
 /// Somebody who sends signals without a pause, until it is dropped or whom it sends them to is gone.
 struct Storm(Child);
 
 impl Storm {
+    /// Returns one that has sent each signal to each target a number of times.
     fn of(signals: &str, targets: &[u32]) -> Self {
         let targets: Vec<_> = targets.iter().map(ToString::to_string).collect();
         let sends =
             signals.split(' ').map(|signal| format!("kill -{signal} {}", targets.join(" ")));
-        let script =
-            format!("while {}; do :; done 2> /dev/null", sends.collect::<Vec<_>>().join(" && "));
-        Storm(Command::new("sh").args(["-c", &script]).spawn().expect("it can be started"))
+        let sends = sends.collect::<Vec<_>>().join(" && ");
+        let count = format!("sent=$((sent + 1)); [ $sent -ne {BEFORE} ] || echo $sent");
+        let script = format!("sent=0; while {sends}; do {count}; done 2> /dev/null");
+        let mut sender = Command::new("sh");
+        let sender = sender.args(["-c", &script]).stdout(Stdio::piped());
+        let mut storm = Storm(sender.spawn().expect("it can be started"));
+        let mut sent = String::new();
+        let mut said = BufReader::new(storm.0.stdout.take().expect("a pipe"));
+        said.read_line(&mut sent).expect("it can be read");
+        assert_eq!(sent.trim().parse(), Ok(BEFORE), "so many were sent");
+        storm
     }
 }
 
@@ -55,10 +70,12 @@ fn spoils_no_lock_and_no_look() {
 
 fn harms_no_healthy_job() {
     let scene = Scene::new();
-    let mut front = scene.shell("plain", "echo ready > ready; sleep 1; exit 5");
+    let mut front = scene.shell("plain", "echo ready > ready; : < go; exit 5");
     scene.said("ready");
     let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
     let storm = Storm::of("CONT CHLD", &[front.id(), supervisor]);
+    a_while();
+    scene.go();
     assert_eq!(how(&mut front), 5);
     drop(storm);
     assert_eq!(scene.count("empty"), 1);
@@ -110,8 +127,11 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
     let other = host.open(Pid(storm.0.id())).expect("it lives");
     let (here, there) = (locks(Path::new(folder)), locks(Path::new(folder)));
     let mut interrupted = 0;
-    while interrupted < ROUNDS {
+    for _ in 0..ATTEMPTS {
         interrupted += u32::from(came.swap(false, Ordering::Relaxed));
+        if interrupted == ROUNDS {
+            break;
+        }
         let table = here.table(Duration::from_secs(20)).expect("nobody else has it");
         let taken = there.table(Duration::from_millis(1)).err().expect("it is taken");
         assert_eq!(taken.kind(), ErrorKind::TimedOut);
@@ -129,6 +149,7 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
         drop((table, held));
         assert_eq!(there.entries(EntryKind::Lease).expect("it can be read"), []);
     }
+    assert_eq!(interrupted, ROUNDS, "a signal came in so many of {ATTEMPTS}");
     0
 }
 
