@@ -22,7 +22,8 @@ pub enum EntryKind {
 /// descriptor, however that dies, and what is left behind means nothing.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Locks: Send + Sync {
-    /// Takes the right to decide, and waits for it for `patience` at most.
+    /// Takes the right to decide, and waits for it for `patience` at most. The thread that took it
+    /// is to drop it: an adapter may change for that time which signals the thread blocks.
     ///
     /// It keeps the order of claims. That no device is granted twice does not rest on it: whoever
     /// has published a lease looks again, and withdraws from a conflict.

@@ -107,7 +107,7 @@ impl ProcessHandle for LinuxProcess {
 /// Tells whether the process behind a pidfd has ended, all its threads included.
 pub(crate) fn has_ended(pidfd: &OwnedFd) -> rustix::io::Result<bool> {
     loop {
-        // With a signal pending the kernel does not look at all.
+        // It may end with EINTR where nothing is ready: then it is repeated.
         match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
             Err(Errno::INTR) => {}
             ready => return Ok(ready? > 0),

@@ -26,10 +26,13 @@ const NAMED: usize = 3;
 
 /// The table of a folder, locked. Closing unlocks, and only then can Ctrl-Z stop this program: it
 /// would keep everybody from deciding until somebody types `fg`.
+///
+/// It is to be dropped by the thread that locked it: the signals are that thread's.
 pub(super) struct Table(OwnedFd, #[expect(dead_code, reason = "it acts when dropped")] Unstopped);
 
 /// The calling thread without the signals by which a terminal stops a program, until this is
-/// dropped.
+/// dropped. Whichever thread drops it gets the signal mask that this one had before: it is to be the
+/// same.
 struct Unstopped(Option<SigSet>);
 
 impl Unstopped {

@@ -109,6 +109,11 @@ impl LinuxLauncher {
     /// all descendants that lose theirs (`PR_SET_CHILD_SUBREAPER`, prctl(2)), catches signals and
     /// watches `front`, the process that it works for; without one nothing is ever `Abandoned`.
     ///
+    /// That does not end with the launcher. For as long as the process lives, it stays the parent of
+    /// those who lose theirs, the signals that ask for an end do not end it, and a panic of any
+    /// thread, also one that somebody would catch, calls the panic hook of before and then aborts
+    /// the process. Who wants another end for panics has to set a hook afterwards.
+    ///
     /// # Errors
     /// `Unsupported` where `/proc` shows another PID namespace than the caller's, or the kernel
     /// lacks pidfd (Linux 5.3); `Io` when the kernel refuses something else.
