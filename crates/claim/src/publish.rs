@@ -14,8 +14,8 @@ pub fn publish_known(
     entry: &mut Entry,
 ) -> Result<Box<dyn Held>> {
     match locks.publish(kind, entry) {
-        // No kind tells a name that is taken from a full disk. With that, the second attempt fails
-        // as the first did, and the entry keeps its id.
+        // No kind tells a name that is taken from a full disk. As long as that is full, the second
+        // attempt fails too, and the entry keeps its id.
         Err(error) if error.kind() == ErrorKind::Io => {
             let other = Entry { id: locks.new_id()?, ..entry.clone() };
             let held = locks.publish(kind, &other)?;
