@@ -421,10 +421,26 @@ pub(crate) fn whose(entry: &Entry) -> String {
 /// # Errors
 /// With `--sim`.
 pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
-    let Some(machine) = &global.sim else { return Ok(()) };
-    let machine = crate::args::shell_word(&machine.to_string_lossy());
-    Err(Failure::new(Exit::Usage, "have devices of a machine that is only simulated")
-        .with_hint(format!("start it within: gpuws sim {machine} --live -- gpuws run …")))
+    match &global.sim {
+        None => Ok(()),
+        Some(machine) => Err(only_simulated(&machine.to_string_lossy())),
+    }
+}
+
+/// Returns what a command begins with that is to have devices: only a machine with real processes
+/// runs something.
+pub(crate) fn within(global: &Global) -> String {
+    global.sim.as_ref().map_or(String::new(), |machine| {
+        let machine = crate::args::shell_word(&machine.to_string_lossy());
+        format!("gpuws sim {machine} --live -- ")
+    })
+}
+
+/// Refuses a machine on which no process is real.
+pub(crate) fn only_simulated(machine: &str) -> Failure {
+    let machine = crate::args::shell_word(machine);
+    Failure::new(Exit::Usage, "have devices of a machine that is only simulated")
+        .with_hint(format!("start it within: gpuws sim {machine} --live -- gpuws run …"))
 }
 
 /// Returns the memory that a claim asks for of each device; `None` for whole devices.

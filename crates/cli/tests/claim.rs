@@ -3,6 +3,7 @@
 mod live;
 
 use live::{out, script, told};
+use std::process::Command;
 
 #[test]
 fn what_was_taken_for_a_shell_or_held_can_be_given_back() {
@@ -137,4 +138,30 @@ fn used_devices_that_are_accepted_are_named_and_come_last() {
     assert!(said.contains("used without a lease by"), "{said}");
     assert!(!said.contains(": free"), "{said}");
     assert!(said.contains("would take GPUs 0 and 1 ("), "{said}");
+}
+
+#[test]
+fn where_no_process_is_real_nobody_holds_a_lease() {
+    for (options, out) in [(["--hold", "--no-wait"], ""), (["--export", "--no-wait"], "(exit 2)\n")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        command.args(["sim", "labbox", "--", env!("CARGO_BIN_EXE_gpuws"), "claim"]);
+        let output = command.args(options).env("NO_COLOR", "1").output().unwrap();
+        let said = (output.status.code(), String::from_utf8_lossy(&output.stdout));
+        assert_eq!((said.0, &*said.1), (Some(2), out), "{output:?}");
+        assert!(told(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_folder_of_leases_is_named_in_the_next_command_too() {
+    let output = script(
+        "twelve-gpus",
+        "mkdir 'a b'; \"$0\" leases --claims 'a b'\n\
+         \"$0\" claim --gpu 7 --export --claims 'a b' > /dev/null\n\
+         \"$0\" leases --claims 'a b' | grep -o \"release [0-9a-f]* --claims 'a b'\" | cut -d' ' -f1,3-",
+    );
+    let said = out(&output);
+    assert!(said.contains("gpuws run -n 1 --claims 'a b' -- COMMAND"), "{output:?}");
+    assert!(said.ends_with("release --claims 'a b'\n"), "{output:?}");
 }

@@ -1,6 +1,6 @@
 //! `gpuws leases`: who has devices, and who waits for them.
 
-use crate::args::{Global, LeasesArgs};
+use crate::args::{Global, LeasesArgs, shell_word};
 use crate::claiming::{self, reasons};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -44,9 +44,13 @@ pub(crate) fn run(
     match global.json {
         true => screen.json(&json::Leases::of(&listing))?,
         false => {
-            show(screen, global, &listing)?;
+            // The next command is for the same folder.
+            let folder = args.claims.as_ref().map_or(String::new(), |folder| {
+                format!(" --claims {}", shell_word(&folder.to_string_lossy()))
+            });
+            show(screen, global, &listing, &folder)?;
             if !global.quiet && global.sim.is_none() {
-                to_release(screen, &listing, &locks)?;
+                to_release(screen, &listing, &locks, &folder)?;
             }
         }
     }
@@ -54,7 +58,12 @@ pub(crate) fn run(
 }
 
 /// A line for each lease that its user can give back: which devices it has, and the command.
-fn to_release(screen: &mut Screen, listing: &Listing, locks: &FileLocks) -> Result<(), Failure> {
+fn to_release(
+    screen: &mut Screen,
+    listing: &Listing,
+    locks: &FileLocks,
+    folder: &str,
+) -> Result<(), Failure> {
     let leases: Vec<Entry> = listing.leases.iter().map(|leased| leased.entry.clone()).collect();
     // Whom it cannot find is not told of here: this is advice.
     let keepers = Keepers::of(&leases, locks).unwrap_or_default();
@@ -67,7 +76,7 @@ fn to_release(screen: &mut Screen, listing: &Listing, locks: &FileLocks) -> Resu
             screen.print(&Line::new())?;
         }
         let line = Line::new().plain(format_args!("{}: held by your claim.   ", named(devices)));
-        screen.print(&line.accent(format_args!("gpuws claim --release {}", entry.id)))?;
+        screen.print(&line.accent(format_args!("gpuws claim --release {}{folder}", entry.id)))?;
     }
     Ok(())
 }
@@ -82,7 +91,12 @@ fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     }
 }
 
-fn show(screen: &mut Screen, global: &Global, listing: &Listing) -> Result<(), Failure> {
+fn show(
+    screen: &mut Screen,
+    global: &Global,
+    listing: &Listing,
+    folder: &str,
+) -> Result<(), Failure> {
     let snapshot = &listing.scene.snapshot;
     if snapshot.origin != Origin::Live {
         screen.print(&Line::new().accent(&snapshot.origin))?;
@@ -91,7 +105,9 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing) -> Result<(), F
         screen.print(&Line::new().plain("no leases, and nobody waits"))?;
         if !global.quiet {
             let line = Line::new().plain("to get devices:   ");
-            screen.print(&line.accent("gpuws run -n 1 -- COMMAND"))?;
+            let within = claiming::within(global);
+            let run = format_args!("{within}gpuws run -n 1{folder} -- COMMAND");
+            screen.print(&line.accent(run))?;
         }
         return Ok(());
     }

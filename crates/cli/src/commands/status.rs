@@ -249,7 +249,7 @@ pub(crate) fn without_driver(
     words::flow(screen, Line::new().accent("no GPU can be asked: "), &account(fault))?;
     if let Some(remedy) = remedy(fault.kind) {
         // In one line, so that a command in it can be copied.
-        screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
+        words::flow(screen, Line::new().dim("remedy: "), remedy)?;
     }
     for device in &snapshot.unasked {
         let (head, indent) = (Line::new().dim("module: "), 8);

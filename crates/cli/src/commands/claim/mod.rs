@@ -38,6 +38,13 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         claiming::real_processes(global)?;
     }
     let source = Source::open(global)?;
+    if let Origin::Simulated(machine) = source.host.origin()
+        && (args.hold || args.export)
+        && !source.can_end_processes
+    {
+        // Who asks is nobody there, and the lease would end with nobody's end.
+        return Err(claiming::only_simulated(&machine));
+    }
     if args.placeholder {
         placeholder_makes_sense(args, &source)?;
     }

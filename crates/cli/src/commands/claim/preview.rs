@@ -1,7 +1,7 @@
 //! What a claim would get now.
 
-use crate::args::{ClaimArgs, Global, shell_word};
-use crate::claiming::{Asked, chosen, failure, reasons, whose};
+use crate::args::{ClaimArgs, Global};
+use crate::claiming::{Asked, chosen, failure, reasons, whose, within};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
@@ -79,10 +79,7 @@ fn print(
     if global.quiet {
         return Ok(());
     }
-    // Only a machine with real processes runs something.
-    let within = global.sim.as_ref().map_or(String::new(), |machine| {
-        format!("gpuws sim {} --live -- ", shell_word(&machine.to_string_lossy()))
-    });
+    let within = within(global);
     let line = Line::new().plain("nothing was taken.   ");
     let (options, keep) = (args.wanted.again(), args.keep.again());
     let keep_env = if args.keep_env { " --keep-env" } else { "" };

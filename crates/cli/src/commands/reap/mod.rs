@@ -111,7 +111,10 @@ fn belongs_to_somebody(source: &Source, users: &[String]) -> Result<(), Failure>
             .with_source(
                 "nobody has that name or number, and no process that can be seen is theirs",
             )
-            .with_hint("ps -eo user,pid,args lists who has processes")),
+            .with_hint(match source.host.origin() {
+                Origin::Live => "ps -eo user,pid,args lists who has processes",
+                _ => "'gpuws holders' shows whose processes the simulated machine has",
+            })),
     }
 }
 
