@@ -145,6 +145,107 @@ fn entries_that_many_places_refer_to_are_not_read_for_each() {
     assert!(matches!(refused(&bytes).problem(), Problem::TooMuch { .. }));
 }
 
+/// Lines and texts of 4 MB: how protocol 0 has a text plain, quoted and in escapes, and how all the
+/// others do.
+fn long_texts() -> [Vec<u8>; 4] {
+    const LONG: usize = 4 << 20;
+    let text = vec![b't'; LONG];
+    [
+        [&b"V"[..], &text, b"\n"].concat(),
+        [&b"S'"[..], &text, b"'\n"].concat(),
+        [&b"V"[..], &b"\\u0074".repeat(LONG / 6), b"\n"].concat(),
+        [&b"X"[..], &(LONG as u32).to_le_bytes(), &text].concat(),
+    ]
+}
+
+/// Two bytes refer to a text of 4 MB, a million times in all: 4 TB when it is read for each, which
+/// no run of the tests would see the end of.
+#[test]
+fn a_long_text_is_not_read_again_for_each_reference_to_it() {
+    let times = |pair: &[u8]| pair.repeat(150_000);
+    for text in long_texts() {
+        let bytes = program(&[
+            // What is referred to: the text as 0, names of a frame as 1 to 3.
+            &text,
+            b"\x940\x8c\x04name\x940\x8c\x08filename\x940\x8c\x04line\x940",
+            // Keys of the snapshot, of an event and of a frame; the values of a frame.
+            b"}(",
+            &times(b"h\0N"),
+            b"\x8c\x0ddevice_traces](](}(",
+            &times(b"h\0N"),
+            b"\x8c\x06action\x8c\x05alloc\x8c\x04addrK\0\x8c\x04sizeK\x08\x8c\x06frames](}(",
+            &times(b"h\0N"),
+            &times(b"h\x01h\0"),
+            &times(b"h\x02h\0"),
+            &times(b"h\x03h\0"),
+            b"ueu",
+            // A span, of which the text is the stage.
+            b"}(\x8c\x06action\x8c\x0cuser_defined\x8c\x06frames](}(h\x01h\0",
+            &times(b"h\x02h\0"),
+            b"ueueeu",
+        ]);
+        let recording = Recording::read(&bytes).unwrap();
+        let [device] = &recording.devices[..] else { panic!("one device") };
+        assert_eq!((device.events.len(), device.annotations.len()), (1, 0));
+        let mut frames = recording.stacks.frames(device.event_stacks[0].unwrap());
+        let frame = frames.next().unwrap();
+        assert!(frame.function.len() > 600_000 && frame.function == frame.file);
+        assert_eq!(frame.line, 0);
+    }
+}
+
+#[test]
+fn a_long_text_where_a_name_or_a_number_must_be_is_refused_and_shown_in_short() {
+    for text in long_texts() {
+        for (key, said) in [
+            (&b"\x8c\x06action"[..], "device_traces[0][0]: the action 'tttt"),
+            (b"\x8c\x04size", "device_traces[0][0]: 'size' is 'tttt"),
+        ] {
+            let head: &[u8] = b"}\x8c\x0ddevice_traces]](}(\x8c\x04addrK\0";
+            let error = refused(&program(&[head, key, &text, b"ueas"])).to_string();
+            assert!(error.contains(said) && error.len() < 300, "{error}");
+        }
+        // A million pairs of a setting, and a million settings.
+        let pairs = b"h\0h\0".repeat(1_000_000);
+        let head = [&text, &b"\x940}(\x8c\x08segments]\x8c\x12allocator_settings}("[..]].concat();
+        let recording = Recording::read(&program(&[&head, b"\x8c\x01w}(", &pairs, b"uuu"]));
+        assert!(recording.unwrap().settings.is_empty());
+        let error = refused(&program(&[&head, &pairs, b"uu"]));
+        assert_eq!(error.problem(), &Problem::TooMuch { what: "settings", limit: 256 });
+    }
+}
+
+#[test]
+fn a_number_on_a_long_line_is_refused_where_it_is() {
+    for (opcode, name) in [(b'I', "INT"), (b'L', "LONG"), (b'F', "FLOAT")] {
+        let number = |digits: usize| [&[opcode][..], &vec![b'0'; digits], b"\n"].concat();
+        // The size of an event, said a million times.
+        let many = b"h\x01h\0".repeat(1_000_000);
+        let head = b"\x940\x8c\x04size\x940}\x8c\x0ddevice_traces]](}(";
+        let file = |digits| program(&[&number(digits), head, &many, b"\x8c\x06actionNueas"]);
+        let error = refused(&file(4 << 20));
+        assert_eq!(error.place(), &Place::Byte(2), "{error}");
+        let said = format!("{name} is a number on a line of 4194304 bytes; no number needs");
+        assert!(error.to_string().contains(&said), "{error}");
+        // One of the longest there may be is read each time.
+        let said = refused(&file(64)).to_string();
+        let wanted = if opcode == b'F' { "'size' is 0.0" } else { "the action None is unknown" };
+        assert!(said.contains(wanted), "{said}");
+    }
+}
+
+#[test]
+fn a_name_that_is_all_escapes_is_known() {
+    let name = |name: &str| {
+        let escaped: String = name.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect();
+        format!("V{escaped}\n").into_bytes()
+    };
+    let span = [name("name"), name("span"), name("stage"), name("START")].concat();
+    let key = name("external_annotations");
+    let bytes = program(&[b"}(", &name("segments"), b"](", b"e", &key, b"](}(", &span, b"ueu"]);
+    assert_eq!(&*Recording::read(&bytes).unwrap().devices[0].annotations[0].name, "span");
+}
+
 #[test]
 fn settings_that_share_a_long_text_are_not_copied_without_end() {
     // 10^5 settings of 4 kB each, and one of 10^5 pairs of them.

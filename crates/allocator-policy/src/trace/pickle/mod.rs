@@ -4,7 +4,9 @@
 //! lists and dictionaries that refer to each other by number, and to numbers and texts by where in
 //! the file they are. However often a value is referred to, it is kept once, and nothing here or in
 //! its readers follows a reference to unknown depth: values that contain themselves, or that would
-//! be enormous when written out, are harmless. Each table charges a [`Budget`] before it grows.
+//! be enormous when written out, are harmless. As two bytes can refer to megabytes, a
+//! [word](Pickle::word) or a number is read no further than one can be. Each table charges a
+//! [`Budget`] before it grows.
 //!
 //! Source: the opcodes as CPython's `pickletools` documents them, protocols 0 to 5.
 
@@ -17,6 +19,10 @@ mod text;
 use super::budget::Budget;
 use super::error::{Place, Problem, TraceError};
 use std::borrow::Cow;
+
+/// How many bytes a number, or a text that is a name of the format, takes in the file at most. The
+/// longest name has 20 characters, each of which protocol 0 may write in ten.
+const LONGEST_WORD: usize = 256;
 
 /// A value of a pickle: where its opcode is in the input, or which container it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,13 +101,22 @@ impl<'a> Pickle<'a> {
         self.contents.iter().map(|contents| contents.len() as u64).sum()
     }
 
-    /// Returns a value.
-    #[inline]
+    /// Returns a value, in time that grows with its length. Whoever asks for one again and again
+    /// remembers it, or asks for a [brief](Pickle::brief) one.
     pub(crate) fn value(&self, at: Ref) -> Value<'a> {
+        self.brief(at, self.input.len()).expect("it was read before")
+    }
+
+    /// Returns a value that takes no more than `most` bytes in the file, its opcode among them;
+    /// `None` for a longer one, of which no more is looked at. A list and a dictionary are brief.
+    #[inline]
+    pub(crate) fn brief(&self, at: Ref, most: usize) -> Option<Value<'a>> {
         if at.container().is_some() {
-            return if at.is_dict() { Value::Dict } else { Value::Sequence };
+            return Some(if at.is_dict() { Value::Dict } else { Value::Sequence });
         }
-        scalar::at(self.input, at.0 as usize)
+        let offset = at.0 as usize;
+        let end = self.input.len().min(offset.saturating_add(most));
+        scalar::at(&self.input[..end], offset)
     }
 
     fn contents(&self, at: Ref, dict: bool) -> Option<&[Ref]> {
@@ -123,38 +138,36 @@ impl<'a> Pickle<'a> {
         Some(pairs.map(|pair| (pair[0], pair[1])))
     }
 
-    /// Returns the bytes of a text; `None` for anything else.
+    /// Returns the bytes of a text that is no longer than a name of the format; `None` for anything
+    /// else.
     #[inline]
-    pub(crate) fn bytes(&self, at: Ref) -> Option<Cow<'a, [u8]>> {
-        match self.value(at) {
-            Value::Text(text) => Some(text),
+    pub(crate) fn word(&self, at: Ref) -> Option<Cow<'a, [u8]>> {
+        match self.brief(at, LONGEST_WORD) {
+            Some(Value::Text(text)) => Some(text),
             _ => None,
         }
     }
 
-    /// Returns a text, its bytes that are no UTF-8 replaced; `None` for anything else.
+    /// Returns a text, its bytes that are no UTF-8 replaced, in time that grows with its length;
+    /// `None` for anything else.
     pub(crate) fn text(&self, at: Ref) -> Option<Cow<'a, str>> {
-        Some(match self.bytes(at)? {
-            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        Some(match self.value(at) {
+            Value::Text(Cow::Borrowed(bytes)) => String::from_utf8_lossy(bytes),
+            Value::Text(Cow::Owned(bytes)) => {
+                Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            _ => return None,
         })
     }
 
     /// Returns a whole number below 2^63; `None` for anything else.
     #[inline]
     pub(crate) fn int(&self, at: Ref) -> Option<i64> {
-        match self.value(at) {
-            Value::Int(number) => Some(number),
-            Value::Bool(bit) => Some(i64::from(bit)),
+        match self.brief(at, LONGEST_WORD) {
+            Some(Value::Int(number)) => Some(number),
+            Some(Value::Bool(bit)) => Some(i64::from(bit)),
             _ => None,
         }
-    }
-
-    /// Returns what a value under a key of a dictionary is, the last where a key is there again.
-    pub(crate) fn get(&self, dict: Ref, key: &str) -> Option<Ref> {
-        let mut pairs = self.pairs(dict)?;
-        let found = pairs.rfind(|(name, _)| self.bytes(*name).as_deref() == Some(key.as_bytes()));
-        found.map(|(_, value)| value)
     }
 
     /// Returns a value as an error shows it.

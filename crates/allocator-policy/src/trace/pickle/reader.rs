@@ -177,7 +177,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                     let input = self.cursor.input;
                     let text = |at: Ref| match at.container() {
                         None => match scalar::at(input, at.0 as usize) {
-                            Value::Text(text) => shown(&text),
+                            Some(Value::Text(text)) => shown(&text),
                             _ => "?".to_owned(),
                         },
                         Some(_) => "?".to_owned(),

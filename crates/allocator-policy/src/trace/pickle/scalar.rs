@@ -5,6 +5,10 @@ use super::cursor::Cursor;
 use super::{Value, text};
 use std::borrow::Cow;
 
+/// How long a line may be that is a number, in bytes: Python writes 21 for a whole number of 64 bits
+/// and 24 for one with a fraction.
+const LONGEST_NUMBER: usize = 64;
+
 /// Reads the argument of an opcode that pushes a number or a text; `None` for any other opcode.
 ///
 /// # Errors
@@ -33,12 +37,13 @@ pub(super) fn read<'a>(
     })
 }
 
-/// Returns a number or a text whose opcode is at an offset, where it was read before.
+/// Returns a number or a text whose opcode is at an offset, where it was read before; `None` where
+/// the input now ends within it.
 #[inline]
-pub(super) fn at(input: &[u8], offset: usize) -> Value<'_> {
+pub(super) fn at(input: &[u8], offset: usize) -> Option<Value<'_>> {
     let mut cursor = Cursor::new(input);
-    let value = cursor.opcode(offset).and_then(|opcode| read(&mut cursor, opcode));
-    value.and_then(Result::ok).expect("it was read before")
+    let opcode = cursor.opcode(offset)?;
+    read(&mut cursor, opcode)?.ok()
 }
 
 fn plain<'a>(cursor: &mut Cursor<'a>, length: u64) -> Result<Value<'a>, TraceError> {
@@ -67,6 +72,12 @@ fn long<'a>(cursor: &mut Cursor<'a>, length: u64) -> Result<Value<'a>, TraceErro
 #[cold]
 fn written<'a>(cursor: &mut Cursor<'a>, opcode: u8) -> Result<Value<'a>, TraceError> {
     let line = cursor.line()?;
+    if matches!(opcode, b'I' | b'L' | b'F') && line.len() > LONGEST_NUMBER {
+        let length = line.len();
+        return Err(cursor.wrong(format!(
+            "is a number on a line of {length} bytes; no number needs more than {LONGEST_NUMBER}"
+        )));
+    }
     let value = match (opcode, line) {
         (b'I', b"00") => Some(Value::Bool(false)),
         (b'I', b"01") => Some(Value::Bool(true)),

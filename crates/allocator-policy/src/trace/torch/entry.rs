@@ -65,7 +65,9 @@ impl fmt::Display for Spot {
 /// Walks the entries of a pickle, and not much more often than the pickle has them.
 ///
 /// A file may refer to one list from many places and so have a walk meet it many times; no snapshot
-/// does. That bounds the time and the memory of a walk by the size of the file.
+/// does. A key or a number is read for each reference, but no further than a [word](Pickle::word);
+/// a longer text is read once for each time that the file has it. Together that bounds the time and
+/// the memory of a walk in proportion to the size of the file.
 pub(super) struct Entries<'p> {
     pub(super) pickle: &'p Pickle<'p>,
     left: Cell<u64>,
@@ -114,10 +116,11 @@ impl<'p> Entries<'p> {
         Ok(pairs)
     }
 
-    /// Returns what a key is called; nothing for a key that is no text.
+    /// Returns what a key is called; nothing for a key that is no text, or a longer one than any that
+    /// is known.
     #[inline]
     pub(super) fn key(&self, at: Ref) -> Cow<'p, [u8]> {
-        self.pickle.bytes(at).unwrap_or_default()
+        self.pickle.word(at).unwrap_or_default()
     }
 
     /// Returns a number that is not negative.

@@ -1,6 +1,6 @@
 //! What happened on each device.
 
-use super::super::error::{TraceError, shown};
+use super::super::error::TraceError;
 use super::super::pickle::Ref;
 use super::super::{Action, Annotation, Event, StackId};
 use super::Reader;
@@ -65,8 +65,8 @@ impl Reader<'_, '_> {
                 _ => {}
             }
         }
-        let named = action.ok_or_else(|| spot.without("action"))?;
-        let named = self.entries.pickle.bytes(named).unwrap_or_default();
+        let at = action.ok_or_else(|| spot.without("action"))?;
+        let named = self.entries.pickle.word(at).unwrap_or_default();
         let action = match &*named {
             b"alloc" => Action::Alloc,
             b"free_requested" => Action::FreeRequested,
@@ -81,7 +81,10 @@ impl Reader<'_, '_> {
                 self.span(frames, device, time_us, spot)?;
                 return Ok(None);
             }
-            other => return Err(spot.wrong(format!("the action '{}' is unknown", shown(other)))),
+            _ => {
+                let action = self.entries.pickle.shown(at);
+                return Err(spot.wrong(format!("the action {action} is unknown")));
+            }
         };
         let address = address.ok_or_else(|| spot.without("addr"))?;
         let size = size.ok_or_else(|| spot.without("size"))?;
@@ -114,7 +117,7 @@ impl Reader<'_, '_> {
             match &*self.entries.key(key) {
                 b"name" => name = self.frames.text(self.entries.pickle, value, spot)?,
                 b"filename" => {
-                    begins = match self.entries.pickle.bytes(value).as_deref() {
+                    begins = match self.entries.pickle.word(value).as_deref() {
                         Some(b"START") => Some(true),
                         Some(b"END") => Some(false),
                         _ => None,

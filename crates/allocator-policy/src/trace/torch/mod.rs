@@ -34,16 +34,25 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
     match pickle.value(root) {
         Value::Sequence => reader.segments(root)?,
         Value::Dict => {
-            let part = |key| pickle.get(root, key);
-            if part("segments").is_none() && part("device_traces").is_none() {
+            let (mut segments, mut traces, mut spans, mut chosen) = (None, None, None, None);
+            for (key, value) in reader.entries.dict(root, Spot::Root)? {
+                match &*reader.entries.key(key) {
+                    b"segments" => segments = Some(value),
+                    b"device_traces" => traces = Some(value),
+                    b"external_annotations" => spans = Some(value),
+                    b"allocator_settings" => chosen = Some(value),
+                    _ => {}
+                }
+            }
+            if segments.is_none() && traces.is_none() {
                 return Err(Spot::Root.wrong("the dictionary has no 'segments'"));
             }
-            part("device_traces").map(|traces| reader.traces(traces)).transpose()?;
-            part("external_annotations").map(|spans| reader.annotations(spans)).transpose()?;
+            traces.map(|traces| reader.traces(traces)).transpose()?;
+            spans.map(|spans| reader.annotations(spans)).transpose()?;
             // Last, when all devices are known: where nothing is listed, nothing was held.
-            part("segments").map(|segments| reader.segments(segments)).transpose()?;
-            if let Some(found) = part("allocator_settings") {
-                settings = reader.settings(found)?;
+            segments.map(|segments| reader.segments(segments)).transpose()?;
+            if let Some(chosen) = chosen {
+                settings = reader.settings(chosen)?;
             }
         }
         _ => {
@@ -115,7 +124,7 @@ impl Reader<'_, '_> {
                 .frames
                 .text(self.entries.pickle, name, spot)?
                 .ok_or_else(|| spot.wrong("'name' is no text"))?;
-            let stage = stage.and_then(|stage| self.entries.pickle.bytes(stage));
+            let stage = stage.and_then(|stage| self.entries.pickle.word(stage));
             let begins = match stage.as_deref() {
                 Some(b"START") => true,
                 Some(b"END") => false,
@@ -131,31 +140,36 @@ impl Reader<'_, '_> {
     fn settings(&mut self, dict: Ref) -> Result<BTreeMap<String, String>, TraceError> {
         let pickle = self.entries.pickle;
         let mut settings = BTreeMap::new();
-        for (key, value) in self.entries.dict(dict, Spot::Settings)? {
-            let text = match pickle.value(value) {
-                Value::Dict => joined(pickle, self.entries.dict(value, Spot::Settings)?),
+        let pairs = self.entries.dict(dict, Spot::Settings)?;
+        if pairs.len() > MOST_SETTINGS {
+            let problem = Problem::TooMuch { what: "settings", limit: MOST_SETTINGS as u64 };
+            return Err(TraceError::new(Place::Entry(Spot::Settings.to_string()), problem));
+        }
+        for (key, value) in pairs {
+            let text = match pickle.brief(value, LONGEST_SETTING) {
+                Some(Value::Dict) => joined(pickle, self.entries.dict(value, Spot::Settings)?),
                 _ => short(pickle, value),
             };
             if let (Some(name), Some(text)) = (short(pickle, key), text) {
                 settings.insert(name, text);
-            }
-            if settings.len() > MOST_SETTINGS {
-                let problem = Problem::TooMuch { what: "settings", limit: MOST_SETTINGS as u64 };
-                return Err(TraceError::new(Place::Entry(Spot::Settings.to_string()), problem));
             }
         }
         Ok(settings)
     }
 }
 
-/// How many settings there may be; PyTorch 2.6 has eight.
+/// How many settings there may be, and how many pairs one that is a dictionary; PyTorch 2.6 has
+/// eight settings.
 const MOST_SETTINGS: usize = 256;
 
-/// How long a setting may be that is not passed over, in bytes.
+/// How many bytes a setting may take, in the file and as text, that is not passed over.
 const LONGEST_SETTING: usize = 4096;
 
 /// Returns pairs as one text, where they are numbers and texts and not too many.
-fn joined(pickle: &Pickle<'_>, pairs: impl Iterator<Item = (Ref, Ref)>) -> Option<String> {
+fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>) -> Option<String> {
+    if pairs.len() > MOST_SETTINGS {
+        return None;
+    }
     let mut text = String::new();
     for (key, value) in pairs {
         if !text.is_empty() {
@@ -173,11 +187,9 @@ fn joined(pickle: &Pickle<'_>, pairs: impl Iterator<Item = (Ref, Ref)>) -> Optio
 
 /// Returns a number or a text that is no longer than a setting is.
 fn short(pickle: &Pickle<'_>, at: Ref) -> Option<String> {
-    match pickle.value(at) {
+    match pickle.brief(at, LONGEST_SETTING)? {
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(pickle.shown(at)),
-        Value::Text(text) if text.len() <= LONGEST_SETTING => {
-            pickle.text(at).map(|text| text.into_owned())
-        }
+        Value::Text(_) => pickle.text(at).map(|text| text.into_owned()),
         _ => None,
     }
 }

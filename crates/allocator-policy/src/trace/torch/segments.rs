@@ -1,7 +1,7 @@
 //! What the allocator held when the snapshot was taken.
 
 use super::super::check;
-use super::super::error::{TraceError, shown};
+use super::super::error::TraceError;
 use super::super::pickle::{Pickle, Ref};
 use super::super::stacks::BLOCK_STACK;
 use super::super::{RecordedBlock, Segment, SegmentKind, StackId};
@@ -121,11 +121,12 @@ impl Reader<'_, '_> {
         }
         let size = size.ok_or_else(|| spot.without("size"))?;
         let state = state.ok_or_else(|| spot.without("state"))?;
-        let state = match &*self.entries.pickle.bytes(state).unwrap_or_default() {
+        let pickle = self.entries.pickle;
+        let state = match &*pickle.word(state).unwrap_or_default() {
             b"active_allocated" => BlockState::Active,
             b"active_pending_free" | b"active_awaiting_free" => BlockState::AwaitingFree,
             b"inactive" => BlockState::Free,
-            other => return Err(spot.wrong(format!("the state '{}' is unknown", shown(other)))),
+            _ => return Err(spot.wrong(format!("the state {} is unknown", pickle.shown(state)))),
         };
         let stack = match frames {
             Some(frames) => self.frames.stack(&self.entries, frames, spot)?,
@@ -149,7 +150,7 @@ impl Reader<'_, '_> {
 }
 
 fn kind(pickle: &Pickle<'_>, value: Ref, spot: Spot) -> Result<SegmentKind, TraceError> {
-    match pickle.bytes(value).as_deref() {
+    match pickle.word(value).as_deref() {
         Some(b"small") => Ok(SegmentKind::Small),
         Some(b"large") => Ok(SegmentKind::Large),
         _ => {
