@@ -34,6 +34,7 @@ fn the_report_is_a_file_of_its_own_and_its_code_is_that_of_gpuws() {
         let report = json(report);
         assert_eq!(code, expected.to_string(), "{output:?}");
         assert_eq!(report["exit_code"], expected, "{report}");
+        assert_eq!(report["origin"], "simulated", "{report}");
         assert_eq!(report["command_exit_code"], Value::from(command), "{report}");
         assert_eq!(report["command_signal_code"], Value::from(signal), "{report}");
         assert_eq!(report["limit_hit"], limit_hit, "{report}");

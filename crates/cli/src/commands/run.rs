@@ -107,6 +107,7 @@ pub(crate) fn supervise(
         // The front's: this one is behind it.
         queue: Teller::new(&wanted.request.claim, launcher.group(), global.quiet),
         launcher: &launcher,
+        origin: source.host.origin(),
         on_death: order.on_death,
         share: asked_memory(&wanted.request.claim),
         is_over: false,
@@ -115,6 +116,9 @@ pub(crate) fn supervise(
         told_waiting: false,
     };
     let file = args.report.as_deref().map(ReportFile::create).transpose().map_err(own)?;
+    if watch.origin != Origin::Live {
+        watch.tell(&watch.origin.to_string());
+    }
     wanted.notes.iter().for_each(|note| watch.tell(note));
     let token = ActToken::the_user_asked();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
@@ -132,6 +136,7 @@ struct Watch<'a> {
     quiet: bool,
     queue: Teller,
     launcher: &'a LinuxLauncher,
+    origin: Origin,
     on_death: OnDeath,
     /// The memory that it has of each device; `None` for whole ones.
     share: Option<Bytes>,
@@ -213,10 +218,6 @@ impl Watch<'_> {
     }
 
     fn granted(&self, grant: &Grant) {
-        let origin = &grant.scene.snapshot.origin;
-        if *origin != Origin::Live {
-            self.tell(&origin.to_string());
-        }
         let indexes: Vec<u32> = grant.devices.iter().map(|id| id.index).collect();
         let tells_more = grant.decision.as_ref().map(chosen).filter(|text| *text != gpus(&indexes));
         // Who got what there was need not read it; who waited, or had a choice, does.
@@ -243,8 +244,9 @@ impl Watch<'_> {
 
     /// Tells the last line, and returns how to end.
     fn end(&self, global: &Global, report: &RunReport, file: Option<ReportFile>) -> Exit {
+        let view = json::Run::of(report, exit(report).code(), self.share, &self.origin);
         if global.json {
-            if let Ok(text) = one_line(&json::Run::of(report, exit(report).code(), self.share)) {
+            if let Ok(text) = one_line(&view) {
                 let _ = writeln!(std::io::stderr(), "{text}");
             }
         } else {
@@ -268,7 +270,7 @@ impl Watch<'_> {
             }
         }
         // The program's code is what a script waits for; a file is not to take its place.
-        if let Some(lacks) = file.and_then(|file| file.write(report, self.share)) {
+        if let Some(lacks) = file.and_then(|file| file.write(&view)) {
             self.tell(&format!("mind: {lacks}"));
         }
         match exit(report) {

@@ -12,6 +12,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(crate) struct Claimed {
     schema: u32,
+    origin: &'static str,
     lease: String,
     gpus: Vec<Device>,
     passed_over: Vec<PassedOver>,
@@ -35,6 +36,7 @@ impl Claimed {
         let decision = grant.decision.as_ref();
         Claimed {
             schema: SCHEMA,
+            origin: origin(&grant.scene.snapshot.origin),
             lease: grant.entry.id.to_string(),
             gpus: grant.devices.iter().map(Device::of).collect(),
             passed_over: decision.map_or(Vec::new(), |decision| passed_over(decision.passed())),
@@ -87,14 +89,16 @@ pub(super) fn origin(origin: &Origin) -> &'static str {
 #[derive(Serialize)]
 pub(crate) struct Released {
     schema: u32,
+    origin: &'static str,
     lease: String,
     gpu_uuids: Vec<String>,
 }
 
 impl Released {
-    pub(crate) fn of(lease: &Entry) -> Self {
+    pub(crate) fn of(lease: &Entry, machine: &Origin) -> Self {
         Released {
             schema: SCHEMA,
+            origin: origin(machine),
             lease: lease.id.to_string(),
             gpu_uuids: lease.devices.iter().map(ToString::to_string).collect(),
         }
@@ -105,6 +109,7 @@ impl Released {
 #[derive(Serialize)]
 pub(crate) struct Run {
     schema: u32,
+    origin: &'static str,
     lease: String,
     /// What gpuws itself ends with: 124 where the time limit ended the command.
     exit_code: u8,
@@ -138,7 +143,12 @@ struct Left {
 }
 
 impl Run {
-    pub(crate) fn of(report: &RunReport, exit_code: u8, share: Option<Bytes>) -> Self {
+    pub(crate) fn of(
+        report: &RunReport,
+        exit_code: u8,
+        share: Option<Bytes>,
+        machine: &Origin,
+    ) -> Self {
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let used = report.devices.iter().map(|used| Used {
@@ -157,6 +167,7 @@ impl Run {
         };
         Run {
             schema: SCHEMA,
+            origin: origin(machine),
             lease: report.lease.to_string(),
             exit_code,
             command_exit_code,

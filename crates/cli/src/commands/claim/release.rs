@@ -95,7 +95,7 @@ pub(super) fn run(
         source.clock.sleep(PAUSE);
     }
     if global.json {
-        screen.json(&json::Released::of(lease))?;
+        screen.json(&json::Released::of(lease, &source.host.origin()))?;
         return Ok(Exit::Done);
     }
     // The machine is asked for the numbers alone: without a driver the lease is no less gone.

@@ -32,9 +32,9 @@ impl ReportFile {
     }
 
     /// Writes the report, and returns what went wrong.
-    pub(super) fn write(mut self, report: &RunReport, share: Option<Bytes>) -> Option<String> {
-        let text = one_line(&json::Run::of(report, exit(report).code(), share));
-        let written = text.map_err(Into::into).and_then(|text| writeln!(self.file, "{text}"));
+    pub(super) fn write(mut self, report: &json::Run) -> Option<String> {
+        let written =
+            one_line(report).map_err(Into::into).and_then(|text| writeln!(self.file, "{text}"));
         let error: std::io::Error = written.err()?;
         Some(format!("failed to write '{}': {error}", self.path.display()))
     }
