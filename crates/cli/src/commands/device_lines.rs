@@ -83,8 +83,10 @@ impl Layout {
         let line = if self.is_wide { cell(line, power, 10) } else { line };
         let line = cell(line, sample.utilization.ok().map(|u| u.to_string()), 6).plain(" ");
         let line = self.memory(line, &sample.memory);
-        let has_room = line.width() + " free".len() <= self.columns;
-        vec![if is_free && has_room { line.dim(" free") } else { line }]
+        match is_free {
+            true => packed(Line::new(), [line, Line::new().dim("free")], " ", 4, self.columns),
+            false => vec![line],
+        }
     }
 
     /// `    MIG 0  GI 2 CI 0 …`, its memory under that of its device.
@@ -153,10 +155,14 @@ impl Layout {
     }
 
     /// `    nobody listed       15.4 GiB   ← unexplained`.
-    pub(super) fn unexplained(&self, gib: f64) -> Line {
+    pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
         let line = Line::new().plain(INDENT).accent("nobody listed");
         let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
-        if self.is_wide { line.padded_to(67).accent("← unexplained") } else { line }
+        let mark = Line::new().accent("← unexplained");
+        match self.is_wide {
+            true => vec![line.padded_to(67).line(mark)],
+            false => packed(Line::new(), [line, mark], "   ", 4, self.columns),
+        }
     }
 
     /// Says under a user whom NVML does not list, or may not list, by which files it was found, of

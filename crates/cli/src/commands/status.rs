@@ -131,7 +131,7 @@ fn show_some(
             lines.extend(layout.unlisted(snapshot, device, user));
         }
         let unexplained = usage.unexplained(device.id());
-        lines.extend(unexplained.map(|bytes| layout.unexplained(bytes.gib())));
+        lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
         lines.into_iter().try_for_each(|line| screen.print(&line.cut(room)))?;
     }
     untold(screen, snapshot)?;

@@ -87,15 +87,18 @@ impl Query {
     /// Reads the names of fields, separated by commas; one that is empty is passed over.
     ///
     /// # Errors
-    /// The first name that is none.
+    /// The first name that is none; an empty one where there are only empty ones.
     pub(crate) fn parse(subject: Subject, names: &str) -> Result<Self, String> {
         let find = |name: &str| {
             let known = subject.fields().find(|field| field.names().any(|n| n == name));
             known.ok_or_else(|| name.to_owned())
         };
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let fields = names.map(find);
-        Ok(Query { subject, fields: fields.collect::<Result<_, _>>()? })
+        let fields: Vec<_> = names.map(find).collect::<Result<_, _>>()?;
+        match fields.is_empty() {
+            true => Err(String::new()),
+            false => Ok(Query { subject, fields }),
+        }
     }
 
     /// Returns the groups of details that the fields are made of.
