@@ -270,7 +270,10 @@ fn ranks_for_which_not_enough_was_given_wait_for_each_other() {
         ),
     );
     let said = out(&output);
-    assert_eq!(sorted(&said), ["3", "3", "5", "5"], "{output:?}");
+    // The first two have one each while the others wait, for whichever is free first.
+    let [first, second, third, last] = sorted(&said)[..] else { panic!("{output:?}") };
+    assert_eq!((first, last), ("3", "5"), "{output:?}");
+    assert!([second, third].iter().all(|device| ["3", "5"].contains(device)), "{output:?}");
 }
 
 #[test]
