@@ -292,6 +292,8 @@ fn a_pager_has_the_terminal() {
     shell.press(CTRL_Z);
     shell.expect("Stopped");
     all_are_stopped(&scene, true);
+    // The supervisor's own word to the group may still be on its way, and nobody types as fast.
+    a_while();
     shell.enter("fg");
     all_are_stopped(&scene, false);
     shell.enter("b");
