@@ -17,6 +17,7 @@ fn order(claim: Claim) -> RunOrder {
         request: Request {
             claim,
             wait: Wait::No,
+            pace: Duration::from_millis(100),
             needs_topology: false,
             command: "train".into(),
             root: key(SELF),
