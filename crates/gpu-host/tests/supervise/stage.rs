@@ -18,10 +18,10 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 ///
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
 /// `companions`, `interrupted FOLDER`, `decides FOLDER`. MODE is words joined by commas: `queue`
-/// waits to be asked before it starts anything, `keep` goes on without a front, `own` has children of its own beside the job, `tell`
-/// sends SIGUSR1 to what is left of the job's group, `fell` fells the tree when it is asked to end,
-/// `panic` panics then, `scarce` cannot open a file while it watches in the beginning, and `plain`
-/// is none of these.
+/// waits to be asked before it starts anything, `keep` goes on without a front, `own` has children
+/// of its own beside the job, `tell` sends SIGUSR1 to what is left of the job's group, `fell` fells
+/// the tree when it is asked to end, `panic` panics then, `scarce` cannot open a file while it
+/// watches in the beginning, and `plain` is none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
