@@ -2,7 +2,7 @@
 
 mod entry;
 mod folder;
-mod ofd;
+pub(crate) mod ofd;
 mod past;
 mod place;
 mod safe_gpu;
