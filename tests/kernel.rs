@@ -182,6 +182,9 @@ impl Host for Here {
     fn own_line(&self) -> Result<Vec<ProcessKey>> {
         self.0.own_line()
     }
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.0.inherited_leases()
+    }
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         self.0.open(pid)
     }

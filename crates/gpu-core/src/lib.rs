@@ -30,6 +30,7 @@ mod line;
 mod locks;
 mod memory;
 mod observe;
+pub mod plausible;
 mod process;
 mod servant;
 mod snapshot;

@@ -5,10 +5,11 @@ use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::targets::Targets;
 use crate::users::Users;
 use crate::walk::Walker;
-use crate::{crew, fault, files, process};
+use crate::{crew, fault, files, inherited, process};
 use gpu_core::{
-    Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, Origin, Pid,
-    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, Unreadable,
+    Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, LeaseId, Origin,
+    Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
+    Unreadable,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -165,6 +166,14 @@ impl Host for LinuxHost {
             }
         }
         Ok(line)
+    }
+
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        let namespace = self.context.root().map(|root| root.link("self/ns/pid"));
+        match namespace {
+            Ok(Ok(first)) if first == FIRST_PID_NAMESPACE => Vec::new(),
+            _ => inherited::leases(&self.context.roots.proc),
+        }
     }
 
     /// Opens a process of this very machine. Where the numbers shown are not those of the

@@ -24,6 +24,7 @@ mod fault;
 mod files;
 mod handle;
 mod host;
+mod inherited;
 mod journal;
 mod locks;
 mod maps;

@@ -4,8 +4,8 @@ use super::members;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{
-    Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HolderScan, Host, Origin, Pid, ProcessFault,
-    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
+    Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HolderScan, Host, LeaseId, Origin, Pid,
+    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
 };
 use gpu_host::{LinuxHost, Roots, SystemClock};
 use gpu_sim::{Session, Simulation};
@@ -145,6 +145,10 @@ impl Host for SessionHost {
 
     fn own_line(&self) -> Result<Vec<ProcessKey>> {
         self.now().own_line()
+    }
+
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.now().inherited_leases()
     }
 
     /// Opens a process of this very session. Any other real process has nothing to do with the

@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub(crate) leases: Vec<Entry>,
     pub(crate) waiters: Vec<Entry>,
     pub(crate) sees_host_pids: bool,
+    /// Whose files of leases the one who asks has open.
+    pub(crate) inherited: Vec<(LeaseId, u32)>,
     /// Who holds the device files cannot be seen.
     pub(crate) hides_holders: bool,
     pub(crate) driver_fault: Option<ErrorKind>,
@@ -161,6 +163,7 @@ impl World {
             leases: Vec::new(),
             waiters: Vec::new(),
             sees_host_pids: true,
+            inherited: Vec::new(),
             hides_holders: false,
             driver_fault: None,
             helpers: Vec::new(),
@@ -485,6 +488,10 @@ impl Host for World {
             pid = info.parent.unwrap();
         }
         Ok(line)
+    }
+
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.state().inherited.clone()
     }
 
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
