@@ -1,6 +1,6 @@
 //! What is asked, what a chooser answers, and how asking ends.
 
-use gpu_core::{Claim, DeviceUuid, Entry, Error, Held, HeldBack, ProcessKey, Result};
+use gpu_core::{Claim, DeviceUuid, Entry, Error, Fault, Held, HeldBack, ProcessKey, Result};
 use std::time::Duration;
 
 /// How long to wait for a turn.
@@ -30,6 +30,8 @@ pub struct Ask {
     pub command: String,
     /// How long to wait.
     pub wait: Wait,
+    /// How long a wait may go on before whoever watches is asked again. A signal ends it early.
+    pub pace: Duration,
     /// Keep every safe-gpu waiting from before the look on, until
     /// [`held_back`](Taken::held_back) is dropped.
     pub beside_safe_gpu: bool,
@@ -64,55 +66,61 @@ pub struct Taken<S> {
     pub beside: Vec<Entry>,
 }
 
+/// The claims that came earlier and wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// How many there are, those included that may have died unnoticed.
+    pub count: usize,
+    /// The last of them that was read.
+    pub nearest: Option<Entry>,
+    /// Those that are passed over, since they do not move: their programs are stopped.
+    pub stalled: Vec<Entry>,
+}
+
 /// Where a claim stands that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// Who came earlier and waits as well, in order.
-    pub ahead: &'a [Entry],
-    /// The leases at this moment.
+    /// Who came earlier and waits as well.
+    pub ahead: &'a Ahead,
+    /// The leases when they were last read.
     pub leases: &'a [Entry],
     /// How long it has waited.
     pub waited: Duration,
-    /// What keeps it from being served or told, other than those who are ahead.
-    pub held_up: Option<HeldUp>,
+    /// What keeps it from being served, other than those who are ahead.
+    pub held_up: Option<&'a HeldUp>,
 }
 
 /// Who else can make a claim wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldUp {
-    /// A safe-gpu is at work.
-    SafeGpu,
-    /// Somebody has the table for longer than a decision takes.
-    Table,
+    /// A safe-gpu is at work; the fault names it where it can be seen.
+    SafeGpu(Fault),
 }
 
 /// Why nothing was taken. Nothing is left of the claim in any of these cases.
 #[derive(Debug)]
 pub enum NotTaken {
     /// Not at once, and it was not to wait.
-    NotNow {
-        /// Who came earlier and waits.
-        ahead: Vec<Entry>,
-        /// The leases.
-        leases: Vec<Entry>,
-        /// Who else made it wait at the end.
-        held_up: Option<HeldUp>,
-    },
+    NotNow(Box<Standing>),
     /// Not within the time it was to wait.
-    TimedOut {
-        /// Who came earlier and still waits.
-        ahead: Vec<Entry>,
-        /// The leases.
-        leases: Vec<Entry>,
-        /// Who else made it wait at the end.
-        held_up: Option<HeldUp>,
-    },
+    TimedOut(Box<Standing>),
     /// This machine never has what was asked for.
     Never,
     /// The one who watched asked to stop.
     Stopped,
     /// A port failed.
     Failed(Error),
+}
+
+/// Where a claim stood when it gave up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Who came earlier and waits.
+    pub ahead: Ahead,
+    /// The leases.
+    pub leases: Vec<Entry>,
+    /// Who else made it wait at the end.
+    pub held_up: Option<HeldUp>,
 }
 
 impl From<Error> for NotTaken {

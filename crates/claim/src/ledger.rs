@@ -6,9 +6,28 @@ use gpu_core::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many of those of one user who wait are served in turn.
-const WAITERS_OF_ONE: usize = 64;
+pub(crate) const WAITERS_OF_ONE: usize = 64;
 /// So many leases of one user are told apart.
 pub(crate) const LEASES_OF_ONE: usize = 256;
+
+/// The leases of a machine, as one reading told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leases {
+    pub(crate) confirmed: Vec<Entry>,
+    /// Those whose makers have not confirmed them yet.
+    pub(crate) attempts: Vec<Entry>,
+}
+
+impl Leases {
+    /// Reads them, attempts first: one that is confirmed in between is seen twice, never missed,
+    /// and counts as confirmed.
+    pub(crate) fn read(locks: &dyn Locks) -> Result<Self> {
+        let mut attempts = locks.entries(EntryKind::Attempt)?;
+        let confirmed = locks.entries(EntryKind::Lease)?;
+        attempts.retain(|attempt| !confirmed.iter().any(|lease| is_same(lease, attempt)));
+        Ok(Leases { confirmed, attempts })
+    }
+}
 
 /// Everyone who has devices or waits for them, as one reading told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +39,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads who is alive now.
+    /// Reads who is alive now. Leases that are not confirmed yet count as leases.
     ///
     /// Waiters are read first: one that becomes a lease in between is seen twice, never missed,
     /// and counts as a lease.
@@ -29,8 +48,8 @@ impl Ledger {
     /// Those of [`Locks::entries`].
     pub fn read(locks: &dyn Locks) -> Result<Self> {
         let waiters = locks.entries(EntryKind::Waiter)?;
-        let leases = locks.entries(EntryKind::Lease)?;
-        Ok(Ledger::new(leases, waiters))
+        let Leases { confirmed, attempts } = Leases::read(locks)?;
+        Ok(Ledger::new([confirmed, attempts].concat(), waiters))
     }
 
     /// Returns those who have devices, and those of the others who wait.

@@ -1,11 +1,12 @@
 //! Leases on devices, and who is next.
 //!
 //! The main decision is that no double grant rests on order, and no order on memory of the past.
-//! A lease is published, alive from its first visible moment on, and then everybody is looked at
-//! again: of two that got the same device each sees the other, and whoever sees a conflict
-//! withdraws. The table lock, which anybody may hold or spoil, only keeps claims in the order in
-//! which they came. And that order is a function of who is alive now ([`turn`]): there is no
-//! counter, no daemon and nothing to repair after a crash.
+//! A lease is published as an attempt, alive from its first visible moment on, and then everybody
+//! is looked at again: of attempts that conflict each sees the others, and only one is confirmed.
+//! There is no lock that anybody could hold or spoil. Order is a function of who is alive now
+//! ([`turn`]): there is no counter, no daemon and nothing to repair after a crash. A claim that
+//! cannot be next sleeps until the one before it leaves, so that a grant costs the same however
+//! many wait.
 //!
 //! What a device is and whether it is free is not known here: [`take`] is given a look and a
 //! chooser.
@@ -13,10 +14,11 @@
 mod ask;
 mod ledger;
 mod publish;
+mod queue;
 mod take;
 mod turn;
 
-pub use ask::{Ask, Chosen, HeldUp, NotTaken, Taken, Wait, Waiting};
+pub use ask::{Ahead, Ask, Chosen, HeldUp, NotTaken, Standing, Taken, Wait, Waiting};
 pub use ledger::Ledger;
 pub use publish::publish_known;
 pub use take::take;

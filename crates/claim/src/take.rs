@@ -1,44 +1,23 @@
-//! Takes devices: look, decide, publish, look again; or wait.
+//! Takes devices: queue, look, decide, publish, look again; or wait.
 
-use crate::ask::{Ask, Chosen, HeldUp, NotTaken, Taken, Wait, Waiting};
-use crate::ledger::{LEASES_OF_ONE, Ledger, is_same};
+use crate::ask::{Ahead, Ask, Chosen, HeldUp, NotTaken, Standing, Taken, Wait, Waiting};
+use crate::ledger::{LEASES_OF_ONE, Leases, Ledger, is_same};
 use crate::publish::publish_known;
+use crate::queue::Queue;
 use crate::turn::{Turn, judge};
 use gpu_core::{
     Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
-    Result,
+    QUEUE_BEAT, QueuePlace, Result,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The table is held for a listing and a decision: who has it longer than this is stuck, or means
-/// it.
-const TABLE_PATIENCE: Duration = Duration::from_secs(10);
-
-const TABLE_SLICE: Duration = Duration::from_secs(1);
-
-/// Whoever has no time left waits for others' decisions all the same, so long.
-const TABLE_AT_LEAST: Duration = Duration::from_millis(250);
-
-/// A decision rests on a look that is at most so old when the table is there ...
-const FRESH: Duration = Duration::from_secs(1);
-/// ... unless the table has been too much in demand so often.
-const LOOKS_FOR_ONE_TABLE: u32 = 3;
-
-/// How long the words of locks are believed without another look: those outside of the scheme
-/// come and go unseen. It grows with those who are ahead.
+/// How long a look at the devices counts: those outside of the scheme come and go unseen. It grows
+/// with those who are ahead.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN_PER_PLACE: Duration = Duration::from_millis(250);
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(10);
-
-/// Whoever watches is asked this often.
-const SLICE: Duration = Duration::from_millis(100);
-
-/// After a change, each waits so long, times the square of how many are ahead: the next ones are
-/// to be fast, and the last are not to fight with them for the table.
-const STAND_BACK: Duration = Duration::from_millis(4);
-const STAND_BACK_AT_MOST: Duration = Duration::from_millis(250);
 
 /// A change may be told an instant before it is there: it is looked for once more after this.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -46,8 +25,18 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// A safe-gpu that is at work tells nobody when it is done.
 const SAFE_GPU_PAUSE: Duration = Duration::from_millis(250);
 
-/// Who could take devices for so long and did not is stopped, and is passed until it moves.
-const STALLED: Duration = Duration::from_secs(10);
+/// Who could take devices for so long and did not is passed.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Of attempts that conflict, the earliest waits so long at most for the others to withdraw, twice
+/// as long after each time in vain up to the limit, and looks so often.
+const RIVALS_WITHDRAW: Duration = Duration::from_millis(100);
+const RIVALS_WITHDRAW_AT_MOST: Duration = Duration::from_secs(5);
+const RIVALS_LOOK: Duration = Duration::from_millis(2);
+
+/// So many looks in a row must find an attempt alone: what was taken out of a lease that ends
+/// during one of them may be missed by that one, and is seen by the next.
+const LOOKS_ALONE: u32 = 2;
 
 /// After a conflict, 1 to 20 ms, by chance.
 const WITHDRAWN_AT_MOST_MS: u64 = 20;
@@ -58,8 +47,8 @@ const WITHDRAWALS: u32 = 10;
 ///
 /// `look` tells what only the machine knows, and is called without any lock but safe-gpu's.
 /// `choose` is a function of what was looked at, a claim, and the leases beside it, where others'
-/// claims that come first stand as leases too. `watch` is called some times a second while it
-/// waits.
+/// claims that come first stand as leases too. `watch` is called while it waits, as often as
+/// [`Ask::pace`] says, and after each signal.
 ///
 /// # Errors
 /// [`NotTaken`]; nothing is left of the claim then.
@@ -74,8 +63,7 @@ pub fn take<S>(
     let start = clock.monotonic();
     let entry = Entry {
         id: locks.new_id()?,
-        // Before it has a place in the queue, everybody there is before it.
-        ticket: u64::MAX,
+        ticket: locks.ticket()?,
         owner: locks.owner(),
         root: ask.root,
         within: ask.within.as_ref().map(Entry::nested).unwrap_or_default(),
@@ -101,6 +89,7 @@ pub fn take<S>(
         deadline,
         entry,
         place: None,
+        beat: start,
         seen: None,
         servable: BTreeMap::new(),
         withdrawals: 0,
@@ -110,8 +99,9 @@ pub fn take<S>(
     loop {
         match taking.attempt()? {
             Attempt::Taken(taken) => return Ok(*taken),
-            Attempt::Withdrawn(pool) => taking.pause(&pool)?,
-            Attempt::Behind(pool, held_up) => taking.wait(&pool, held_up)?,
+            Attempt::Withdrawn(standing) => taking.pause(standing)?,
+            Attempt::Asleep(place, standing) => taking.sleep(&place, standing)?,
+            Attempt::Behind(standing) => taking.wait(standing)?,
         }
     }
 }
@@ -119,16 +109,19 @@ pub fn take<S>(
 enum Attempt<S> {
     Taken(Box<Taken<S>>),
     /// Somebody else got one of the devices at the same moment.
-    Withdrawn(Ledger),
-    Behind(Ledger, Option<HeldUp>),
+    Withdrawn(Standing),
+    /// An earlier claim of the same user asks for the same: nothing is to be done until it leaves.
+    Asleep(QueuePlace, Standing),
+    /// It is the first of its kind, and has to wait for devices.
+    Behind(Standing),
 }
 
 /// What a look told.
 struct Seen<S> {
     scene: S,
     at: Duration,
-    /// The leases before it, where they were read.
-    before: Option<Vec<Entry>>,
+    /// The leases before it.
+    before: Vec<Entry>,
 }
 
 struct Taking<'a, S> {
@@ -144,6 +137,8 @@ struct Taking<'a, S> {
     entry: Entry,
     /// Its place in the queue.
     place: Option<Box<dyn Held>>,
+    /// When that was renewed.
+    beat: Duration,
     seen: Option<Seen<S>>,
     /// Since when who came earlier could have taken devices.
     servable: BTreeMap<LeaseId, Duration>,
@@ -156,52 +151,74 @@ struct Taking<'a, S> {
 
 impl<S> Taking<'_, S> {
     fn attempt(&mut self) -> Result<Attempt<S>, NotTaken> {
-        let mut before = None;
-        if let Some(place) = &self.place {
-            if !place.renew()? {
-                self.place = Some(publish_known(self.locks, EntryKind::Waiter, &mut self.entry)?);
-            }
-            let pool = self.pool(&Ledger::read(self.locks)?)?;
-            if self.is_still_behind(&pool) {
-                return Ok(Attempt::Behind(pool, None));
-            }
-            before = Some(pool.leases);
+        self.keep_place()?;
+        let mut queue = Queue::read(self.locks, &self.entry)?;
+        if self.place.is_some()
+            && !self.tried_last
+            && let Some(before) = queue.before(&self.entry)?
+        {
+            let leases = self.pool(&self.leases()?)?.leases;
+            let standing = Standing { ahead: queue.ahead(), leases, held_up: None };
+            return Ok(Attempt::Asleep(before, standing));
+        }
+        let before = self.leases()?;
+        if self.is_still_behind(&before, &mut queue)? {
+            return Ok(Attempt::Behind(self.standing(&before, &queue, None)?));
         }
         let held_back = self.hold_back();
-        let busy = matches!(&held_back, Some(Err(error)) if error.kind() == ErrorKind::TimedOut);
-        let table = self.look_and_lock(before)?;
-        let pool = self.pool(&Ledger::read(self.locks)?)?;
-        if self.place.is_none() {
-            self.entry.ticket = self.locks.ticket()?;
-        }
-        match self.judge(&pool) {
-            Some(Turn::Take(devices)) if !busy => self.grant(devices, table, held_back, pool),
-            Some(Turn::Never) => Err(NotTaken::Never),
-            _ => {
-                if self.place.is_none() && self.ask.wait != Wait::No {
-                    self.place = Some(self.locks.publish(EntryKind::Waiter, &self.entry)?);
-                }
-                Ok(Attempt::Behind(pool, busy.then_some(HeldUp::SafeGpu)))
+        let held_up = match &held_back {
+            Some(Err(error)) if error.kind() == ErrorKind::TimedOut => {
+                Some(HeldUp::SafeGpu(error.fault()))
             }
+            _ => None,
+        };
+        let scene = (self.look)()?;
+        let at = self.clock.monotonic();
+        self.seen = Some(Seen { scene, at, before: self.pool(&before)?.leases });
+        // The look may have taken its time: who got devices meanwhile is to be seen.
+        let leases = self.leases()?;
+        match self.judge(&leases, &mut queue)? {
+            Some(Turn::Take(devices)) if held_up.is_none() => {
+                let standing = self.standing(&leases, &queue, None)?;
+                self.grant(devices, held_back, standing)
+            }
+            Some(Turn::Never) => Err(NotTaken::Never),
+            _ => Ok(Attempt::Behind(self.standing(&leases, &queue, held_up)?)),
         }
+    }
+
+    /// Publishes its place in the queue, or renews it where that is due.
+    fn keep_place(&mut self) -> Result<(), NotTaken> {
+        if self.ask.wait == Wait::No {
+            return Ok(());
+        }
+        let now = self.clock.monotonic();
+        let is_there = match &self.place {
+            Some(_) if now.saturating_sub(self.beat) < QUEUE_BEAT => return Ok(()),
+            Some(place) => place.renew()?,
+            None => false,
+        };
+        if !is_there {
+            self.place = None;
+            self.place = Some(publish_known(self.locks, EntryKind::Waiter, &mut self.entry)?);
+        }
+        self.beat = now;
+        Ok(())
+    }
+
+    fn leases(&self) -> Result<Ledger> {
+        let Leases { confirmed, attempts } = Leases::read(self.locks)?;
+        Ok(Ledger::new([confirmed, attempts].concat(), Vec::new()))
     }
 
     /// Tells whether it is sure without another look that it has to wait: what was looked at a
     /// moment ago still holds as long as no lease of then has ended.
-    fn is_still_behind(&mut self, pool: &Ledger) -> bool {
-        let Some(Seen { at, before: Some(before), .. }) = &self.seen else { return false };
-        let lives = |lease: &Entry| pool.leases.iter().any(|other| is_same(other, lease));
-        let known = self.clock.monotonic() < *at + self.look_again(pool);
-        known && before.iter().all(lives) && self.judge(pool) == Some(Turn::Wait)
-    }
-
-    /// How long a look counts.
-    fn look_again(&self, pool: &Ledger) -> Duration {
-        (LOOK_AGAIN + LOOK_AGAIN_PER_PLACE * self.ahead(pool)).min(LOOK_AGAIN_AT_MOST)
-    }
-
-    fn ahead(&self, pool: &Ledger) -> u32 {
-        u32::try_from(pool.ahead_of(&self.entry).count()).unwrap_or(1000).min(1000)
+    fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
+        let Some(Seen { at, before, .. }) = &self.seen else { return Ok(false) };
+        let lives = |lease: &Entry| leases.leases.iter().any(|other| is_same(other, lease));
+        let is_known = self.clock.monotonic() < *at + look_again(&queue.ahead());
+        let is_known = is_known && before.iter().all(lives);
+        Ok(is_known && self.judge(leases, queue)? == Some(Turn::Wait))
     }
 
     fn hold_back(&self) -> Option<Result<Box<dyn HeldBack>>> {
@@ -209,48 +226,7 @@ impl<S> Taking<'_, S> {
         self.ask.beside_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
     }
 
-    /// Looks, and takes the table while that is fresh. Never the other way round: a driver can
-    /// take its time.
-    fn look_and_lock(&mut self, before: Option<Vec<Entry>>) -> Result<Box<dyn Held>, NotTaken> {
-        let mut looks = 0;
-        loop {
-            let scene = (self.look)()?;
-            let at = self.clock.monotonic();
-            looks += 1;
-            let table = self.table()?;
-            let age = self.clock.monotonic().saturating_sub(at);
-            if age <= FRESH || looks >= LOOKS_FOR_ONE_TABLE {
-                self.seen = Some(Seen { scene, at, before });
-                return Ok(table);
-            }
-        }
-    }
-
-    fn table(&mut self) -> Result<Box<dyn Held>, NotTaken> {
-        let start = self.clock.monotonic();
-        let left = self.deadline.map(|deadline| deadline.saturating_sub(start));
-        let left = left.map(|left| left.max(TABLE_AT_LEAST)).filter(|left| *left < TABLE_PATIENCE);
-        let end = start + left.unwrap_or(TABLE_PATIENCE);
-        loop {
-            let slice = end.saturating_sub(self.clock.monotonic()).min(TABLE_SLICE);
-            let error = match self.locks.table(slice) {
-                Err(error) if error.kind() == ErrorKind::TimedOut => error,
-                table => return Ok(table?),
-            };
-            let is_over = self.clock.monotonic() >= end;
-            if is_over && left.is_none() {
-                return Err(error.into());
-            }
-            let pool = self.pool(&Ledger::read(self.locks)?)?;
-            if is_over {
-                return Err(self.ended(&pool, Some(HeldUp::Table)));
-            }
-            let ahead: Vec<Entry> = pool.ahead_of(&self.entry).cloned().collect();
-            self.watched(&ahead, &pool.leases, Some(HeldUp::Table))?;
-        }
-    }
-
-    /// Returns those that compete with it.
+    /// Returns the leases that compete with it.
     fn pool(&self, ledger: &Ledger) -> Result<Ledger> {
         let Some(within) = &self.ask.within else { return Ok(ledger.pool(None)) };
         let refused = |why| {
@@ -267,19 +243,23 @@ impl<S> Taking<'_, S> {
     }
 
     /// Returns what it may do by the last look; `None` where there was none.
-    fn judge(&mut self, pool: &Ledger) -> Option<Turn> {
-        let scene = &self.seen.as_ref()?.scene;
+    fn judge(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<Option<Turn>> {
+        let pool = self.pool(leases)?.leases;
+        let Some(seen) = &self.seen else { return Ok(None) };
         let now = self.clock.monotonic();
         let since = &self.servable;
-        let stalled =
-            |id: &LeaseId| since.get(id).is_some_and(|since| now.saturating_sub(*since) >= STALLED);
-        let choose = |claim: &Claim, beside: &[Entry]| (self.choose)(scene, claim, beside);
-        let judged = judge(&self.entry, pool, &stalled, &choose);
+        let is_idle =
+            |id: &LeaseId| since.get(id).is_some_and(|since| now.saturating_sub(*since) >= IDLE);
+        let choose = |claim: &Claim, beside: &[Entry]| (self.choose)(&seen.scene, claim, beside);
+        let places = queue.earlier();
+        let within = self.ask.within.as_ref();
+        let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
+        let judged = judge(&self.entry, &pool, &places, &mut read, &is_idle, &choose)?;
         if let Some(servable) = judged.servable {
-            let waits = |id: &LeaseId| pool.waiters.iter().any(|waiter| waiter.id == *id);
+            let waits = |id: &LeaseId| places.iter().any(|place| place.id == *id);
             let mut kept: BTreeMap<LeaseId, Duration> = since
                 .iter()
-                .filter(|(id, _)| servable.contains(id) || stalled(id) && waits(id))
+                .filter(|(id, _)| servable.contains(id) || is_idle(id) && waits(id))
                 .map(|(id, since)| (id.clone(), *since))
                 .collect();
             for id in servable {
@@ -287,62 +267,99 @@ impl<S> Taking<'_, S> {
             }
             self.servable = kept;
         }
-        Some(judged.turn)
+        Ok(Some(judged.turn))
     }
 
-    /// Publishes a lease, and looks whether somebody else did at the same moment.
+    /// Returns where it stands.
+    fn standing(
+        &self,
+        leases: &Ledger,
+        queue: &Queue<'_>,
+        held_up: Option<HeldUp>,
+    ) -> Result<Standing> {
+        Ok(Standing { ahead: queue.ahead(), leases: self.pool(leases)?.leases, held_up })
+    }
+
+    /// Publishes an attempt, looks whether somebody else did at the same moment, and confirms it.
+    ///
+    /// Each publishes before it looks. Of leases that are confirmed and conflict, let one be the
+    /// last to have begun its last look: all others were published before, so it saw all of them,
+    /// and did not confirm. Of attempts that conflict the earliest stays and the others withdraw,
+    /// so that one of them is confirmed.
     fn grant(
         &mut self,
         devices: Vec<DeviceUuid>,
-        table: Box<dyn Held>,
         held_back: Option<Result<Box<dyn HeldBack>>>,
-        pool: Ledger,
+        standing: Standing,
     ) -> Result<Attempt<S>, NotTaken> {
         let mut entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
-        let held = match &self.place {
-            // Its place has told its id to everybody.
-            Some(_) => publish_known(self.locks, EntryKind::Lease, &mut entry)?,
-            None => self.locks.publish(EntryKind::Lease, &entry)?,
+        let mut held = publish_known(self.locks, EntryKind::Attempt, &mut entry)?;
+        let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(standing)) };
+        let fits = |beside: &[Entry]| {
+            is_alone((self.choose)(&seen.scene, &exactly(&entry), beside), &entry)
         };
-        let leases = self.locks.entries(EntryKind::Lease)?;
-        let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
-        let mut beside = Ledger::new(leases, Vec::new()).pool(self.ask.within.as_ref());
-        let all = beside.leases.len();
-        beside.leases.retain(|lease| !is_same(lease, &entry));
-        if beside.leases.len() == all {
-            return Err(match of_owner > LEASES_OF_ONE {
-                true => {
-                    let what =
-                        format!("take devices for a user who has {LEASES_OF_ONE} leases already");
-                    Error::new(ErrorKind::Invalid, what)
-                }
-                false => {
-                    let what = format!("publish lease {}, which nobody sees", entry.id);
-                    Error::new(ErrorKind::Io, what)
-                }
+        let patience = RIVALS_WITHDRAW * 2u32.saturating_pow(self.withdrawals.min(10));
+        let end = self.clock.monotonic() + patience.min(RIVALS_WITHDRAW_AT_MOST);
+        let mut alone = 0;
+        loop {
+            let Leases { confirmed, attempts } = Leases::read(self.locks)?;
+            let (earlier, later): (Vec<Entry>, Vec<Entry>) =
+                attempts.into_iter().partition(|other| !entry.is_before(other));
+            let first = self.beside(&entry, [&confirmed[..], &earlier].concat())?;
+            if !fits(&first) {
+                return Ok(Attempt::Withdrawn(standing));
             }
-            .into());
+            let beside = self.beside(&entry, [confirmed, earlier, later].concat())?;
+            alone = if fits(&beside) { alone + 1 } else { 0 };
+            if alone == LOOKS_ALONE {
+                held.confirm()?;
+                self.place = None;
+                let scene = seen.scene;
+                return Ok(Attempt::Taken(Box::new(Taken {
+                    entry,
+                    held,
+                    held_back,
+                    scene,
+                    beside,
+                })));
+            }
+            if alone > 0 {
+                continue;
+            }
+            // Those who came later see this attempt and withdraw.
+            if self.clock.monotonic() >= end {
+                return Ok(Attempt::Withdrawn(standing));
+            }
+            self.clock.sleep(RIVALS_LOOK);
         }
-        let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(pool)) };
-        if !is_alone((self.choose)(&seen.scene, &exactly(&entry), &beside.leases), &entry) {
-            return Ok(Attempt::Withdrawn(pool));
+    }
+
+    /// Returns what competes with an attempt of its own, without that attempt.
+    fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, NotTaken> {
+        let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
+        let mut beside = Ledger::new(leases, Vec::new()).pool(self.ask.within.as_ref()).leases;
+        let all = beside.len();
+        beside.retain(|lease| !is_same(lease, entry));
+        if beside.len() < all {
+            return Ok(beside);
         }
-        self.place = None;
-        drop(table);
-        let beside = beside.leases;
-        Ok(Attempt::Taken(Box::new(Taken { entry, held, held_back, scene: seen.scene, beside })))
+        let what = match of_owner > LEASES_OF_ONE {
+            true => format!("take devices for a user who has {LEASES_OF_ONE} leases already"),
+            false => format!("publish lease {}, which nobody sees", entry.id),
+        };
+        let kind = if of_owner > LEASES_OF_ONE { ErrorKind::Invalid } else { ErrorKind::Io };
+        Err(Error::new(kind, what).into())
     }
 
     /// Lets time pass after a conflict, so that those who were in it do not meet again.
-    fn pause(&mut self, pool: &Ledger) -> Result<(), NotTaken> {
+    fn pause(&mut self, standing: Standing) -> Result<(), NotTaken> {
         self.withdrawals += 1;
         if self.withdrawals >= WITHDRAWALS && self.ask.wait == Wait::No {
-            return Err(self.ended(pool, None));
+            return Err(self.ended(standing));
         }
-        let ahead: Vec<Entry> = pool.ahead_of(&self.entry).cloned().collect();
-        let now = self.watched(&ahead, &pool.leases, None)?;
+        let now = self.watched(&standing)?;
         if self.ask.wait != Wait::No && self.is_over(now) {
-            return Err(self.ended(pool, None));
+            return Err(self.ended(standing));
         }
         let chance =
             self.entry.id.as_str().bytes().fold(u64::from(self.withdrawals), |sum, byte| {
@@ -352,55 +369,76 @@ impl<S> Taking<'_, S> {
         Ok(())
     }
 
-    /// Waits until something changed that may matter.
-    fn wait(&mut self, pool: &Ledger, held_up: Option<HeldUp>) -> Result<(), NotTaken> {
-        if self.ask.wait == Wait::No {
-            return Err(self.ended(pool, held_up));
-        }
-        let ahead: Vec<Entry> = pool.ahead_of(&self.entry).cloned().collect();
-        let places = self.ahead(pool);
-        let stand_back = (STAND_BACK * places * places).min(STAND_BACK_AT_MOST);
-        let now = self.clock.monotonic();
-        let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
-        let mut until = seen + self.look_again(pool);
-        if held_up.is_some() {
-            until = until.min(now + SAFE_GPU_PAUSE);
-        }
-        if self.settling {
-            until = until.min(now + SETTLED);
-        }
-        self.settling = false;
-        let mut changed = false;
+    /// Sleeps until the claim before it has left the queue, or has stopped moving.
+    fn sleep(&mut self, before: &QueuePlace, mut standing: Standing) -> Result<(), NotTaken> {
         loop {
-            let now = self.watched(&ahead, &pool.leases, held_up)?;
+            let now = self.watched(&standing)?;
             if self.is_over(now) {
-                return Err(self.ended(pool, held_up));
+                return Err(self.ended(standing));
             }
-            if self.tried_last || now >= until {
+            if self.tried_last {
                 return Ok(());
             }
-            let end = self.deadline.map_or(until, |deadline| deadline.min(until));
-            let slice = SLICE.min(end - now);
-            if changed {
-                self.clock.sleep(slice);
-            } else if self.locks.wait(slice)? {
-                changed = true;
-                self.settling = stand_back < SETTLED;
-                until = self.clock.monotonic() + stand_back;
+            let beat = self.beat + QUEUE_BEAT;
+            if now >= beat {
+                self.keep_place()?;
+                let mut queue = Queue::read(self.locks, &self.entry)?;
+                if queue.before(&self.entry)?.as_ref() != Some(before) {
+                    return Ok(());
+                }
+                standing.ahead = queue.ahead();
+                continue;
+            }
+            let slice = self.slice(now, beat);
+            if self.locks.wait_for(before, slice)? {
+                return Ok(());
             }
         }
     }
 
-    /// Asks whoever watches whether to go on, and returns what time it is.
-    fn watched(
-        &mut self,
-        ahead: &[Entry],
-        leases: &[Entry],
-        held_up: Option<HeldUp>,
-    ) -> Result<Duration, NotTaken> {
+    /// Waits until something changed that may matter.
+    fn wait(&mut self, standing: Standing) -> Result<(), NotTaken> {
+        if self.ask.wait == Wait::No {
+            return Err(self.ended(standing));
+        }
         let now = self.clock.monotonic();
+        let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
+        let mut until = seen + look_again(&standing.ahead);
+        if standing.held_up.is_some() {
+            until = until.min(now + SAFE_GPU_PAUSE);
+        }
+        if std::mem::take(&mut self.settling) {
+            until = until.min(now + SETTLED);
+        }
+        loop {
+            let now = self.watched(&standing)?;
+            if self.is_over(now) {
+                return Err(self.ended(standing));
+            }
+            if self.tried_last || now >= until {
+                return Ok(());
+            }
+            self.keep_place()?;
+            let slice = self.slice(now, until.min(self.beat + QUEUE_BEAT));
+            if self.locks.wait(slice)? {
+                self.settling = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long it may wait before something is to be done again.
+    fn slice(&self, now: Duration, until: Duration) -> Duration {
+        let end = self.deadline.map_or(until, |deadline| deadline.min(until));
+        self.ask.pace.min(end.saturating_sub(now))
+    }
+
+    /// Asks whoever watches whether to go on, and returns what time it is.
+    fn watched(&mut self, standing: &Standing) -> Result<Duration, NotTaken> {
+        let now = self.clock.monotonic();
+        let Standing { ahead, leases, held_up } = standing;
         let waited = now.saturating_sub(self.start);
-        match (self.watch)(&Waiting { ahead, leases, waited, held_up }) {
+        match (self.watch)(&Waiting { ahead, leases, waited, held_up: held_up.as_ref() }) {
             ControlFlow::Continue(()) => Ok(now),
             ControlFlow::Break(()) => Err(NotTaken::Stopped),
         }
@@ -414,14 +452,17 @@ impl<S> Taking<'_, S> {
     }
 
     /// Returns how it ends when there is no time left.
-    fn ended(&self, pool: &Ledger, held_up: Option<HeldUp>) -> NotTaken {
-        let ahead = pool.ahead_of(&self.entry).cloned().collect();
-        let leases = pool.leases.clone();
+    fn ended(&self, standing: Standing) -> NotTaken {
         match self.ask.wait {
-            Wait::No => NotTaken::NotNow { ahead, leases, held_up },
-            Wait::For(_) | Wait::Ever => NotTaken::TimedOut { ahead, leases, held_up },
+            Wait::No => NotTaken::NotNow(Box::new(standing)),
+            Wait::For(_) | Wait::Ever => NotTaken::TimedOut(Box::new(standing)),
         }
     }
+}
+
+fn look_again(ahead: &Ahead) -> Duration {
+    let places = u32::try_from(ahead.count).unwrap_or(1000).min(1000);
+    (LOOK_AGAIN + LOOK_AGAIN_PER_PLACE * places).min(LOOK_AGAIN_AT_MOST)
 }
 
 /// Returns a claim on what a lease has and nothing else.

@@ -1,8 +1,10 @@
 //! Whose turn it is: first come, first served, as far as devices are shared.
 
 use crate::ask::Chosen;
-use crate::ledger::{Ledger, granted, is_same, reserved};
-use gpu_core::{Claim, DeviceUuid, Entry, LeaseId};
+use crate::ledger::{Ledger, WAITERS_OF_ONE, granted, is_same, reserved};
+use gpu_core::{Claim, DeviceUuid, Entry, LeaseId, QueuePlace, Result};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 /// What a claim may do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,15 +17,37 @@ pub enum Turn {
     Never,
 }
 
+/// A claim may be served before an earlier one that cannot be served yet if it came at most so long
+/// after it. So claims that come together fill the devices, and a wide claim waits for finitely many
+/// others: those of its first minute.
+const BACKFILL: Duration = Duration::from_secs(60);
+
 /// Returns what a claim may do, given who competes with it ([`Ledger::pool`]).
 ///
 /// Everyone who came earlier is served first, in thought: one that can be served now gets what it
-/// would choose; for one that cannot, every device that it could use is set aside. What is left is
-/// for this claim. So a claim never waits for a later one on a device that it could use, however
-/// many devices it needs, and a later one passes only with devices that the earlier one cannot use
-/// or does not need. `choose` may be asked about devices that are both leased and set aside.
+/// would choose; for one that cannot, every device that it could use is set aside, except for
+/// claims that came within a minute after it. What is left is for this claim. So a claim waits for
+/// no claim that came more than a minute later, however many devices it needs, and of those that
+/// came within the minute it waits for those only that could be served before it. `choose` may be
+/// asked about devices that are both leased and set aside.
 pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> Chosen) -> Turn {
-    judge(entry, pool, &|_| false, choose).turn
+    let waiters: Vec<&Entry> = pool.ahead_of(entry).collect();
+    let place = |(class, waiter): (u64, &&Entry)| QueuePlace {
+        ticket: waiter.ticket,
+        id: waiter.id.clone(),
+        owner: waiter.owner,
+        // What could be told from the last one is found out anew.
+        class,
+    };
+    let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
+    let mut read = |place: &QueuePlace| {
+        Ok(waiters.iter().find(|waiter| place.is_of(waiter)).map(|waiter| (*waiter).clone()))
+    };
+    match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
+        Ok(judgement) => judgement.turn,
+        // Nothing is read that could fail.
+        Err(_) => Turn::Wait,
+    }
 }
 
 pub(crate) struct Judgement {
@@ -32,39 +56,78 @@ pub(crate) struct Judgement {
     pub(crate) servable: Option<Vec<LeaseId>>,
 }
 
-/// As [`turn`], without those earlier ones that `passed` names.
+/// As [`turn`], with the earlier places in order, of which `read` returns the claim; those that
+/// `passed` names are left out. Of a user's places of one class none is read after one that cannot
+/// be served: they ask for the same.
+///
+/// # Errors
+/// Those of `read`.
 pub(crate) fn judge(
     entry: &Entry,
-    pool: &Ledger,
+    leases: &[Entry],
+    places: &[QueuePlace],
+    read: &mut dyn FnMut(&QueuePlace) -> Result<Option<Entry>>,
     passed: &dyn Fn(&LeaseId) -> bool,
     choose: &dyn Fn(&Claim, &[Entry]) -> Chosen,
-) -> Judgement {
-    let mut taken: Vec<Entry> =
-        pool.leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect();
+) -> Result<Judgement> {
+    let mut table = Table {
+        taken: leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect(),
+        set_aside: Vec::new(),
+    };
     let mut servable = None;
-    let mut own = choose(&entry.claim, &taken);
-    let mut earlier = pool.ahead_of(entry).filter(|earlier| !passed(&earlier.id)).peekable();
+    let mut own = choose(&entry.claim, &table.taken);
     // Who lacks devices even without the earlier ones needs no word from them.
-    if matches!(own, Chosen::Devices(_)) && earlier.peek().is_some() {
+    if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
         let servable = servable.insert(Vec::new());
-        for earlier in earlier {
-            match choose(&earlier.claim, &taken) {
+        let mut settled: HashSet<(u32, u64)> = HashSet::new();
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        for place in places.iter().filter(|place| !passed(&place.id)) {
+            let class = (place.owner, place.class);
+            let count = counts.entry(place.owner).or_default();
+            if settled.contains(&class) || *count >= WAITERS_OF_ONE {
+                continue;
+            }
+            let Some(earlier) = read(place)? else { continue };
+            *count += 1;
+            match choose(&earlier.claim, &table.seen_by(&earlier)) {
                 Chosen::Devices(devices) => {
                     servable.push(earlier.id.clone());
-                    taken.push(granted(earlier, devices));
+                    table.taken.push(granted(&earlier, devices));
                 }
-                Chosen::NotNow { could } => taken.push(reserved(earlier, could)),
-                Chosen::Never => {}
+                Chosen::NotNow { could } => {
+                    table.set_aside.push(reserved(&earlier, could));
+                    settled.insert(class);
+                }
+                Chosen::Never => {
+                    settled.insert(class);
+                }
             }
         }
-        own = choose(&entry.claim, &taken);
+        own = choose(&entry.claim, &table.seen_by(entry));
     }
     let turn = match own {
         Chosen::Devices(devices) => Turn::Take(devices),
         Chosen::NotNow { .. } => Turn::Wait,
         Chosen::Never => Turn::Never,
     };
-    Judgement { turn, servable }
+    Ok(Judgement { turn, servable })
+}
+
+/// What is left when those who came first are served.
+struct Table {
+    /// The leases, and those who could be served, with what they would get.
+    taken: Vec<Entry>,
+    /// Those who could not, with every device that they could use.
+    set_aside: Vec<Entry>,
+}
+
+impl Table {
+    /// Returns what stands beside a claim.
+    fn seen_by(&self, claim: &Entry) -> Vec<Entry> {
+        let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);
+        let bars = |waiter: &&Entry| claim.ticket > waiter.ticket.saturating_add(backfill);
+        self.taken.iter().chain(self.set_aside.iter().filter(bars)).cloned().collect()
+    }
 }
 
 #[cfg(test)]

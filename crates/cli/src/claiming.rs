@@ -5,16 +5,15 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::selector::Selector;
 use crate::source::Source;
-use crate::waiting::owner;
+use crate::waiting::{holding_up, owner};
 use crate::words;
-use gpu_claim::HeldUp;
 use gpu_core::{
     Bytes, Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Journal,
     Link, ProcessKey, Share,
 };
 use gpu_host::user_name;
 use gpu_placement::{Bar, Passed, Refusal, Why};
-use gpu_steward::{Decision, NotGranted, Note, Refused, Request, Wait, inherited};
+use gpu_steward::{Decision, NotGranted, Note, Refused, Request, Standing, Wait, inherited};
 use std::cell::OnceCell;
 
 /// What is asked for, and by whose word no more than that can be had.
@@ -36,6 +35,7 @@ pub(crate) fn request(
     source: &Source,
     root: ProcessKey,
     command: String,
+    quiet: bool,
 ) -> Result<Asked, Failure> {
     let mut claim = Claim {
         count: wanted.count,
@@ -86,6 +86,7 @@ pub(crate) fn request(
             (false, Some(time)) => Wait::For(time),
             (false, None) => Wait::Ever,
         },
+        pace: crate::waiting::pace(quiet),
         needs_topology: wanted.topology || wanted.count > 1,
         command,
         root,
@@ -299,20 +300,15 @@ pub(crate) fn failure(asked: &Asked, why: NotGranted) -> Failure {
         }
     };
     match why {
-        NotGranted::NotNow { waited, ahead, leases, held_up, refused } => {
+        NotGranted::NotNow { waited, standing, refused } => {
+            let Standing { ahead, leases, held_up } = *standing;
             let mut reasons =
                 refused.as_ref().map_or(Vec::new(), |refused| reasons(refused.passed()));
-            if let Some(first) = ahead.first() {
-                let others = words::count(ahead.len(), "claim waits", "claims wait");
-                reasons.insert(0, format!("{others} already, the first of {}", owner(first)));
+            if let Some(nearest) = &ahead.nearest {
+                let others = words::count(ahead.count, "claim waits", "claims wait");
+                reasons.insert(0, format!("{others} already, the last of {}", owner(nearest)));
             }
-            match held_up {
-                Some(HeldUp::SafeGpu) => reasons.insert(0, "a safe-gpu is at work".to_owned()),
-                Some(HeldUp::Table) => {
-                    reasons.insert(0, "somebody keeps the table of leases locked".to_owned());
-                }
-                None => {}
-            }
+            reasons.splice(0..0, held_up.iter().map(holding_up));
             if reasons.is_empty() {
                 let holders: Vec<String> = leases.iter().map(owner).collect();
                 reasons.push(format!("leased by {}", holders.join(", ")));

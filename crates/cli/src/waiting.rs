@@ -2,12 +2,25 @@
 
 use crate::terminal::Line;
 use crate::words;
-use gpu_claim::{HeldUp, Waiting};
+use gpu_claim::{Ahead, HeldUp, Waiting};
 use gpu_core::{Claim, Entry, Pid, Share};
 use gpu_host::user_name;
 use rustix::termios::tcgetpgrp;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
+
+/// A line that changes on a terminal does so this often.
+const SPINS: Duration = Duration::from_millis(100);
+/// Without a terminal, so long may pass until it is noticed that nobody waits any more.
+const NOTICES: Duration = Duration::from_secs(1);
+
+/// Returns how often a wait is to be told of: only on a terminal does the line change by itself.
+pub(crate) fn pace(quiet: bool) -> Duration {
+    match !quiet && std::io::stderr().is_terminal() {
+        true => SPINS,
+        false => NOTICES,
+    }
+}
 
 /// Without a terminal the same is told again only after this time.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -94,10 +107,20 @@ impl Drop for Teller {
 /// `2 GPUs asked; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
 fn how(claim: &str, waiting: &Waiting<'_>) -> String {
     let mut text = format!("{claim} asked");
-    if let Some(last) = waiting.ahead.last() {
-        let place = ordinal(waiting.ahead.len() + 1);
-        let (who, what) = (owner(last), asked(&last.claim));
-        text.push_str(&format!("; {place} in the queue behind {who} ({what})"));
+    let Ahead { count, nearest, stalled } = waiting.ahead;
+    if *count > 0 {
+        text.push_str(&format!("; {} in the queue", ordinal(count + 1)));
+    }
+    if let Some(nearest) = nearest {
+        text.push_str(&format!(" behind {} ({})", owner(nearest), asked(&nearest.claim)));
+    }
+    if let Some(first) = stalled.first() {
+        let more = match stalled.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let pid = first.root.pid;
+        text.push_str(&format!("; ahead of PID {pid} of {}{more}, stopped", owner(first)));
     }
     let mut leases = waiting.leases.iter().map(held);
     let first: Vec<String> = leases.by_ref().take(2).collect();
@@ -108,15 +131,20 @@ fn how(claim: &str, waiting: &Waiting<'_>) -> String {
         };
         text.push_str(&format!("; leased by {}{more}", first.join(", ")));
     }
-    if waiting.ahead.is_empty() && waiting.leases.is_empty() && waiting.held_up.is_none() {
+    if *count == 0 && waiting.leases.is_empty() && waiting.held_up.is_none() {
         text.push_str("; not enough are free, though nothing is leased: gpuws claim says why");
     }
-    match waiting.held_up {
-        Some(HeldUp::SafeGpu) => text.push_str("; a safe-gpu is at work"),
-        Some(HeldUp::Table) => text.push_str("; somebody keeps the table of leases locked"),
-        None => {}
+    if let Some(held_up) = waiting.held_up {
+        text.push_str(&format!("; {}", holding_up(held_up)));
     }
     text
+}
+
+/// Says what keeps a claim from being served, other than claims and leases.
+pub(crate) fn holding_up(held_up: &HeldUp) -> String {
+    match held_up {
+        HeldUp::SafeGpu(fault) => format!("waiting for safe-gpu: {}", fault.text),
+    }
 }
 
 /// `alice (4 GPUs)`.
@@ -187,7 +215,8 @@ mod tests {
 
     #[test]
     fn who_waits_learns_behind_whom_and_for_what() {
-        let ahead = [entry(0, 0, Claim::whole(1))];
+        let nearest = Some(entry(0, 0, Claim::whole(1)));
+        let ahead = Ahead { count: 1, nearest, stalled: Vec::new() };
         let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(2) };
         let leases = [entry(0, 4, Claim::whole(4)), entry(4_000_000_007, 2, share)];
         let waited = Duration::from_secs(42);
@@ -196,6 +225,19 @@ mod tests {
             how("2 GPUs", &waiting),
             "2 GPUs asked; 2nd in the queue behind root (1 GPU); leased by root (4 GPUs), \
              user 4000000007 (6,144 MiB of 2 GPUs)"
+        );
+    }
+
+    #[test]
+    fn stalled_claim_is_named() {
+        let stalled = vec![entry(0, 0, Claim::whole(1)), entry(0, 0, Claim::whole(1))];
+        let ahead = Ahead { count: 0, nearest: None, stalled };
+        let leases = [entry(0, 1, Claim::whole(1))];
+        let waited = Duration::from_secs(42);
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        assert_eq!(
+            how("1 GPU", &waiting),
+            "1 GPU asked; ahead of PID 1 of root and 1 more, stopped; leased by root (1 GPU)"
         );
     }
 

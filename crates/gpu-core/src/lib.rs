@@ -63,7 +63,7 @@ pub use journal::Journal;
 pub use launch::{Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors};
 pub use lease::{Claim, Entry, LeaseId, Share};
 pub use line::{line_now, line_of};
-pub use locks::{EntryKind, Held, HeldBack, Locks};
+pub use locks::{QUEUE_BEAT, EntryKind, Held, HeldBack, Locks, QueuePlace, QUEUE_STALL, Waiter};
 pub use memory::{DeviceMemory, Region};
 pub use observe::{look_at_devices, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};

@@ -5,13 +5,13 @@ use crate::offers::{Beside, outsiders};
 use crate::ports::{Ports, Request};
 use crate::preference;
 use crate::scene::{Scene, Wants};
-use gpu_claim::{Ask, Chosen, HeldUp, Ledger, NotTaken, Taken, Turn, Waiting};
+use gpu_claim::{Ask, Chosen, Ledger, NotTaken, Standing, Taken, Turn, Waiting};
 use gpu_core::{
     Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Groups, Held, HeldBack, LeaseId,
     MigInstance, Result, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Passed, Refusal};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -126,12 +126,8 @@ pub enum NotGranted {
     NotNow {
         /// It waited, and the time was up.
         waited: bool,
-        /// Who came earlier and waits.
-        ahead: Box<[Entry]>,
-        /// The leases.
-        leases: Box<[Entry]>,
-        /// Who else made it wait at the end: it may be all that it lacked.
-        held_up: Option<HeldUp>,
+        /// Who came earlier, who has leases, and who else made it wait at the end.
+        standing: Box<Standing>,
         /// What the last choice found; `None` where the driver was not asked for it again.
         refused: Option<Refused>,
     },
@@ -190,6 +186,7 @@ pub fn take(
         parts_of: wholes(&request.claim, ports),
         command: request.command.clone(),
         wait: request.wait,
+        pace: request.pace,
         beside_safe_gpu: parent.is_none(),
     };
     let silence = RefCell::new(None);
@@ -209,21 +206,12 @@ pub fn take(
         &|scene: &Scene, claim, leases| chooser.choose(scene, claim, leases),
         watch,
     );
-    let not_now = |waited, ahead: Vec<Entry>, leases: Vec<Entry>, held_up| NotGranted::NotNow {
-        waited,
-        ahead: ahead.into(),
-        leases: leases.into(),
-        held_up,
-        refused: chooser.refused(),
-    };
+    let not_now =
+        |waited, standing| NotGranted::NotNow { waited, standing, refused: chooser.refused() };
     match taken {
         Ok(taken) => Ok(chooser.grant(taken, parent.clone())),
-        Err(NotTaken::NotNow { ahead, leases, held_up }) => {
-            Err(not_now(false, ahead, leases, held_up))
-        }
-        Err(NotTaken::TimedOut { ahead, leases, held_up }) => {
-            Err(not_now(true, ahead, leases, held_up))
-        }
+        Err(NotTaken::NotNow(standing)) => Err(not_now(false, standing)),
+        Err(NotTaken::TimedOut(standing)) => Err(not_now(true, standing)),
         Err(NotTaken::Never) => Err(NotGranted::Never(chooser.refused())),
         Err(NotTaken::Stopped) => Err(NotGranted::Stopped),
         Err(NotTaken::Failed(error)) => Err(match silence.take() {
@@ -321,6 +309,8 @@ struct Chooser<'a> {
     parent: Option<&'a Entry>,
     /// Who waited when it was looked last.
     waiting: RefCell<Vec<LeaseId>>,
+    /// A claim that came earlier depends on what devices are capable of.
+    needs_capability: Cell<bool>,
     seen: RefCell<Seen>,
 }
 
@@ -333,23 +323,29 @@ struct Seen {
 
 impl<'a> Chooser<'a> {
     fn new(claim: &'a Claim, parent: Option<&'a Entry>) -> Self {
-        Chooser { claim, parent, waiting: RefCell::default(), seen: RefCell::default() }
+        Chooser {
+            claim,
+            parent,
+            waiting: RefCell::default(),
+            needs_capability: Cell::new(false),
+            seen: RefCell::default(),
+        }
     }
 
     /// Looks for what this claim, and those who came earlier, depend on.
     fn look(&self, request: &Request, ports: &Ports<'_>) -> Scene {
-        let waiters = ports.locks.entries(EntryKind::Waiter).unwrap_or_default();
-        let mut claims = waiters.iter().map(|entry| &entry.claim).chain([&request.claim]);
-        let capability = claims.any(|claim| claim.compute_capability.is_some());
-        drop(claims);
-        let wants = Wants { topology: request.needs_topology, capability };
-        self.waiting.replace(waiters.into_iter().map(|entry| entry.id).collect());
-        Scene::look(ports, wants)
+        let places = ports.locks.queue().unwrap_or_default();
+        self.waiting.replace(places.into_iter().map(|place| place.id).collect());
+        let capability = request.claim.compute_capability.is_some() || self.needs_capability.get();
+        Scene::look(ports, Wants { topology: request.needs_topology, capability })
     }
 
     fn choose(&self, scene: &Scene, claim: &Claim, leases: &[Entry]) -> Chosen {
-        // Of those who came after the look what their devices are capable of was not asked for:
-        // more is kept for them than they could use.
+        // What devices are capable of is asked for from the next look on, once a claim that came
+        // earlier depends on it. Until then more is kept for that claim than it could use.
+        if claim.compute_capability.is_some() {
+            self.needs_capability.set(true);
+        }
         let needs = claim.compute_capability.filter(|_| scene.told.capability);
         let eased = Claim { compute_capability: needs, ..claim.clone() };
         let waiting = self.waiting.borrow();

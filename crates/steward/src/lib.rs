@@ -28,7 +28,7 @@ mod scene;
 
 pub use bounding::{Bounding, serves, variables};
 pub use environment::{LEASE, environment};
-pub use gpu_claim::{HeldUp, Wait, Waiting};
+pub use gpu_claim::{Ahead, HeldUp, Standing, Wait, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
 pub use inherited::{Convention, Inherited, Note, inherited};
 pub use isolated::{

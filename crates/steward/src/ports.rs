@@ -2,6 +2,7 @@
 
 use gpu_claim::Wait;
 use gpu_core::{Claim, Clock, GpuBackend, Host, Journal, Locks, ProcessKey};
+use std::time::Duration;
 
 /// The ports that everything here goes through.
 #[derive(Clone, Copy)]
@@ -25,6 +26,8 @@ pub struct Request {
     pub claim: Claim,
     /// How long to wait for them.
     pub wait: Wait,
+    /// How long a wait may go on before whoever watches is asked again.
+    pub pace: Duration,
     /// How the devices are connected matters; without it that is not asked for.
     pub needs_topology: bool,
     /// What it is for, in words that `gpuws leases` shows to everybody.

@@ -66,7 +66,8 @@ pub(crate) fn supervise(
         .first()
         .ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
     let command = claiming::described(&args.command);
-    let wanted = claiming::request(&args.wanted, &source, root, command).map_err(own)?;
+    let wanted = claiming::request(&args.wanted, &source, root, command, global.quiet)
+        .map_err(own)?;
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
     let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
     // Who claims within is to find the same leases.

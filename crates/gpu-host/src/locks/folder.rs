@@ -3,17 +3,16 @@
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
-use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
-/// More names than this are no longer listed. It is as many files as a `/tmp` in memory takes by
-/// default (`tmpfs(5)`, `nr_inodes`): who can make so many can fill it altogether.
-const NAMES: usize = 1 << 20;
-/// No name of ours is longer: a kind, an id, and what is added to it.
-const LONGEST: usize = 64;
+/// No name of ours is longer: a kind, a ticket, a class and an id.
+const LONGEST: usize = 96;
+
+/// The buffer for a listing: the names of a thousand waiters in two or three system calls.
+const LISTING: usize = 64 << 10;
 
 /// File systems on which a lock may not be known to every machine that sees the file, or on whose
 /// server a program may hang (`f_type`, linux/magic.h).
@@ -84,15 +83,22 @@ impl Folder {
     /// Opens a file that is there, and never waits for whoever made it: no link is followed, no
     /// mount entered, no pipe waited for.
     pub(super) fn open_file(&self, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        match rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), resolve) {
-            // Linux before 5.6, or a container whose filter does not know the call.
-            Err(Errno::NOSYS | Errno::PERM) => {
-                rustix::fs::openat(&self.fd, name, flags, Mode::empty())
-            }
-            file => file,
-        }
+        open_beneath(&self.fd, name, access)
+    }
+
+    /// Opens the folder of a user in it; `None` for anything that is not one.
+    ///
+    /// # Errors
+    /// The kernel's, where the caller or the machine is at fault.
+    pub(super) fn open_folder(&self, name: &str) -> rustix::io::Result<Option<(Folder, Stat)>> {
+        let opened = open_beneath(&self.fd, name, OFlags::RDONLY | OFlags::DIRECTORY);
+        let fd = match opened {
+            Err(errno) if is_ours(errno) => return Err(errno),
+            Err(_) => return Ok(None),
+            Ok(fd) => fd,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        Ok(Some((Folder { fd, path: self.path.join(name), prefix: "" }, stat)))
     }
 
     /// Makes a file for the caller alone, for reading and writing.
@@ -118,34 +124,54 @@ impl Folder {
         }
     }
 
-    /// Returns the files whose names begin with the prefix and `kind`, without these.
-    pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
-        let list = || -> rustix::io::Result<Vec<String>> {
-            // A descriptor of its own, whose position nobody shares.
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(&self.fd, ".", flags, Mode::empty())?;
-            let mut buffer = [MaybeUninit::uninit(); 16 << 10];
-            let mut entries = RawDir::new(fd, &mut buffer);
-            let mut names = Vec::new();
-            while let Some(entry) = entries.next() {
-                let entry = entry?;
-                let name = self.rest_of(entry.file_name(), kind);
-                names.extend(name.filter(|name| name.len() <= LONGEST).map(str::to_owned));
-                if names.len() > NAMES {
-                    return Err(Errno::TOOBIG);
-                }
+    /// Returns what follows the prefix and `kind` in the names that begin with these, and whether
+    /// there are more than `most` of them, which are left out.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn names(
+        &self,
+        kind: &str,
+        most: usize,
+    ) -> rustix::io::Result<(Vec<String>, bool)> {
+        rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
+        let mut buffer = Vec::with_capacity(LISTING);
+        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = self.rest_of(entry.file_name(), kind);
+            names.extend(name.filter(|name| name.len() <= LONGEST).map(str::to_owned));
+            if names.len() > most {
+                names.pop();
+                return Ok((names, true));
             }
-            Ok(names)
-        };
-        list().map_err(|errno| {
-            fault::file(format!("list leases in '{}'", self.path.display()), errno)
-        })
+        }
+        Ok((names, false))
     }
 
     /// Returns what follows the prefix and `kind` in a name.
     pub(super) fn rest_of<'a>(&self, name: &'a CStr, kind: &str) -> Option<&'a str> {
         name.to_str().ok()?.strip_prefix(self.prefix)?.strip_prefix(kind)
     }
+}
+
+/// Opens what has a name in a folder: no link is followed, no mount entered, nobody waited for.
+fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(fd, name, flags, Mode::empty(), resolve) {
+        // Linux before 5.6, or a container whose filter does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(fd, name, flags, Mode::empty()),
+        file => file,
+    }
+}
+
+/// Tells whether the caller or the machine is at fault. With any other error the owner of a file
+/// could keep everybody from reading the rest (`EAGAIN` by a lease of the kernel's kind, fcntl(2),
+/// `F_SETLEASE`).
+pub(super) fn is_ours(errno: Errno) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOLCK, Errno::IO].contains(&errno)
 }
 
 fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {

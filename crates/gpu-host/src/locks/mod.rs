@@ -1,28 +1,34 @@
 //! Leases as locked files: the port [`Locks`] on the kernel.
 
-mod entry;
 mod folder;
+mod names;
 mod ofd;
 mod past;
 mod place;
+mod published;
+mod reading;
 mod safe_gpu;
-mod table;
+mod text;
+mod user_folder;
 mod watch;
 
 use crate::fault;
 use crate::host::Roots;
 use crate::timer;
-use entry::{Known, Published};
+use folder::{Folder, is_ours};
 use gpu_core::{
-    DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, Result,
-    Timestamp,
+    DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, QueuePlace,
+    Result, Timestamp, Waiter,
 };
+use published::{InQueue, Published};
+use reading::{Fifo, Known};
 use rustix::rand::{GetRandomFlags, getrandom};
 use safe_gpu::SafeGpu;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use user_folder::UserFolder;
 use watch::Watch;
 
 pub use place::Place;
@@ -31,70 +37,128 @@ pub use safe_gpu::SafeGpuFiles;
 /// So long at most is a change waited for where nothing tells of it.
 const WITHOUT_WATCH: Duration = Duration::from_millis(250);
 
-/// Leases as files in a folder, alive while the kernel holds them locked.
+/// Leases as files in a folder for each user, alive while the kernel holds them locked.
 ///
-/// No link is followed, no other user's file is written, and nothing that another user writes can
-/// end a lease or hide one.
+/// No link is followed, no other user's file is written, and nothing that another user makes,
+/// writes, links or renames can make a lease of somebody else's, end one or hide one.
 pub struct FileLocks {
     place: Place,
-    roots: Roots,
     safe_gpu: SafeGpu,
     watch: Mutex<Option<Watch>>,
-    /// For the first folder and the second.
-    known: Mutex<[Known; 2]>,
+    known: Mutex<Known>,
+    /// The folders of the last listing of the queue.
+    queue: Mutex<Vec<UserFolder>>,
 }
 
 impl FileLocks {
     /// Returns the locks of a place. Nothing is opened yet.
     ///
-    /// `roots` tell who has a table open, and who waits for safe-gpu's files.
+    /// `roots` tell who waits for safe-gpu's files.
     pub fn new(place: Place, safe_gpu: SafeGpuFiles, roots: Roots) -> Self {
-        let safe_gpu = SafeGpu::new(safe_gpu, roots.proc.clone());
-        FileLocks { place, roots, safe_gpu, watch: Mutex::new(None), known: Mutex::default() }
+        let safe_gpu = SafeGpu::new(safe_gpu, roots.proc);
+        FileLocks {
+            place,
+            safe_gpu,
+            watch: Mutex::default(),
+            known: Mutex::default(),
+            queue: Mutex::default(),
+        }
     }
 
     /// Returns for each of these leases the files that whoever keeps it alive has open, one or
-    /// both; none where it has ended. Only files of the lease's own user count.
+    /// both; none where it has ended.
     ///
     /// # Errors
     /// Those of [`entries`](Locks::entries).
     pub fn files(&self, leases: &[Entry]) -> Result<Vec<Vec<PathBuf>>> {
         let mut files = vec![Vec::new(); leases.len()];
-        for folder in self.place.folders()? {
-            let living = Known::default().living(&folder, EntryKind::Lease)?;
+        let users = self.users()?;
+        for user in &users {
+            let living = Known::default().living(std::slice::from_ref(user), EntryKind::Lease)?;
             let living: HashSet<_> = living.iter().map(|entry| (&entry.id, entry.owner)).collect();
             for (lease, files) in leases.iter().zip(&mut files) {
                 if files.is_empty() && living.contains(&(&lease.id, lease.owner)) {
-                    *files = entry::files(&folder, lease);
+                    *files = reading::files(user, lease);
                 }
             }
         }
         Ok(files)
     }
+
+    /// Opens the folders of all users.
+    fn users(&self) -> Result<Vec<UserFolder>> {
+        users(&self.place.folders()?)
+    }
+
+    /// Calls with the folder that a place in the queue lies in; `None` where there is none.
+    fn at_place<T>(
+        &self,
+        place: &QueuePlace,
+        mut act: impl FnMut(&UserFolder) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        for user in lock(&self.queue).iter().filter(|user| user.owner == place.owner) {
+            if let Some(result) = act(user)? {
+                return Ok(Some(result));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn users(shared: &[Folder]) -> Result<Vec<UserFolder>> {
+    let users: Vec<Vec<UserFolder>> = shared.iter().map(UserFolder::all).collect::<Result<_>>()?;
+    Ok(users.into_iter().flatten().collect())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Locks for FileLocks {
-    fn table(&self, patience: Duration) -> Result<Box<dyn Held>> {
-        self.place.prepare()?;
-        Ok(Box::new(table::Table::lock(&self.place.first()?, patience, &self.roots)?))
-    }
-
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
-        let folders = self.place.folders()?;
-        if let Some(watch) = &*self.watch.lock().unwrap_or_else(PoisonError::into_inner) {
+        if kind == EntryKind::Waiter {
+            let places = self.queue()?;
+            let waiters = places.iter().map(|place| Ok(self.waiter(place)?.map(|w| w.entry)));
+            return waiters.filter_map(Result::transpose).collect();
+        }
+        if let Some(watch) = &*lock(&self.watch) {
             watch.forget();
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries = Vec::new();
-        for (known, folder) in known.iter_mut().zip(&folders) {
-            entries.extend(known.living(folder, kind)?);
+        lock(&self.known).living(&self.users()?, kind)
+    }
+
+    fn queue(&self) -> Result<Vec<QueuePlace>> {
+        let users = self.users()?;
+        let mut places = Vec::new();
+        for user in &users {
+            places.extend(reading::places(user)?);
         }
-        Ok(entries)
+        places.sort_unstable();
+        *lock(&self.queue) = users;
+        Ok(places)
+    }
+
+    fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
+        let waiter = self.at_place(place, |user| reading::waiter(user, place))?;
+        if waiter.is_none() && place.owner == self.owner() {
+            self.at_place(place, |user| {
+                past::clear_place(user, place);
+                Ok(None::<()>)
+            })?;
+        }
+        Ok(waiter)
     }
 
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        self.place.prepare()?;
+        let user = UserFolder::own(&self.place.first()?)?;
         let chance = chance()?;
-        Ok(Box::new(Published::new(self.place.first()?, kind, entry, &chance)?))
+        Ok(match kind {
+            EntryKind::Waiter => Box::new(InQueue::new(user, entry, &chance)?),
+            EntryKind::Attempt | EntryKind::Lease => {
+                Box::new(Published::new(user, kind, entry, &chance)?)
+            }
+        })
     }
 
     fn owner(&self) -> u32 {
@@ -113,22 +177,19 @@ impl Locks for FileLocks {
 
     fn wait(&self, at_most: Duration) -> Result<bool> {
         let failed = |errno| fault::file("wait for a change of leases", errno);
-        let folders = self.place.folders()?;
-        let prefix = folders.last().map_or("", |folder| folder.prefix);
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut new = false;
+        let shared = self.place.folders()?;
+        let prefix = shared.last().map_or("", |folder| folder.prefix);
+        let mut watch = lock(&self.watch);
         if watch.is_none() {
             *watch = Watch::new().ok();
         }
-        // What came before the watch was not told: it is to be looked for.
-        let followed = watch.as_mut().map(|watch| watch.follow(&folders));
-        match followed {
-            Some(Ok(is_new)) => new = is_new,
+        let users = users(&shared)?;
+        match watch.as_mut().map(|watch| watch.follow(&shared, &users)) {
+            // What came before the watch was not told: it is to be looked for.
+            Some(Ok(true)) => return Ok(true),
+            Some(Ok(false)) => {}
             // A user may have a limited number of them; then time alone has to do.
             Some(Err(_)) | None => *watch = None,
-        }
-        if new {
-            return Ok(true);
         }
         match &*watch {
             Some(watch) => watch.wait(at_most, prefix).map_err(failed),
@@ -139,8 +200,24 @@ impl Locks for FileLocks {
         }
     }
 
+    fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
+        let fifo = self.at_place(place, |user| {
+            Fifo::open(user, place).or_else(|errno| match is_ours(errno) {
+                true => Err(fault::file(format!("wait for claim '{}'", place.id), errno)),
+                false => Ok(None),
+            })
+        })?;
+        let Some(fifo) = fifo else { return Ok(true) };
+        let failed = |errno| fault::file(format!("wait for claim '{}'", place.id), errno);
+        // A hang-up before it was opened is not told (poll(2), on FIFOs).
+        if !fifo.has_writer().map_err(failed)? {
+            return Ok(true);
+        }
+        fifo.wait(at_most).map_err(failed)
+    }
+
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
-        self.place.folders().map(|folders| past::last_leased(&folders)).unwrap_or_default()
+        self.users().map(|users| past::last_leased(&users)).unwrap_or_default()
     }
 
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {

@@ -1,9 +1,9 @@
-//! Tells when an entry came or ended (inotify).
+//! Tells when a lease ended (inotify).
 
-use super::entry::{KEPT, beginning};
 use super::folder::Folder;
+use super::names::{KEPT, LEASE, TRY};
+use super::user_folder::{USER, UserFolder};
 use crate::timer::{now, timespec};
-use gpu_core::EntryKind;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
@@ -11,12 +11,13 @@ use rustix::io::{Errno, Result};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// An entry gets its name by a rename, and loses it by another or for ever. One whose processes
-/// were all killed is closed, which comes an instant before the kernel unlocks it.
-const EVENTS: WatchFlags = WatchFlags::MOVED_TO
-    .union(WatchFlags::MOVED_FROM)
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::CLOSE_WRITE);
+/// A lease loses its name by a rename or for ever. One whose processes were all killed is closed,
+/// which comes an instant before the kernel unlocks it.
+const ENDS: WatchFlags =
+    WatchFlags::MOVED_FROM.union(WatchFlags::DELETE).union(WatchFlags::CLOSE_WRITE);
+
+/// Another user's folder came.
+const COMES: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO);
 
 /// Which folders are watched, by file system and inode.
 #[derive(Debug)]
@@ -32,20 +33,28 @@ impl Watch {
     }
 
     /// Watches these folders too, and tells whether one of them is new.
-    pub(super) fn follow(&mut self, folders: &[Folder]) -> Result<bool> {
+    pub(super) fn follow(&mut self, shared: &[Folder], users: &[UserFolder]) -> Result<bool> {
         let known = self.folders.len();
-        for folder in folders {
-            let stat = rustix::fs::fstat(&folder.fd)?;
-            // The widths of both differ between architectures.
-            #[allow(clippy::unnecessary_cast)]
-            let id = (stat.st_dev as u64, stat.st_ino as u64);
-            if !self.folders.contains(&id) {
-                let path = format!("/proc/self/fd/{}", folder.fd.as_raw_fd());
-                inotify::add_watch(&self.fd, path, EVENTS)?;
-                self.folders.push(id);
-            }
+        for folder in shared {
+            self.add(folder, COMES)?;
+        }
+        for user in users {
+            self.add(&user.folder, ENDS)?;
         }
         Ok(self.folders.len() > known)
+    }
+
+    fn add(&mut self, folder: &Folder, events: WatchFlags) -> Result<()> {
+        let stat = rustix::fs::fstat(&folder.fd)?;
+        // The widths of both differ between architectures.
+        #[allow(clippy::unnecessary_cast)]
+        let id = (stat.st_dev as u64, stat.st_ino as u64);
+        if !self.folders.contains(&id) {
+            let path = format!("/proc/self/fd/{}", folder.fd.as_raw_fd());
+            inotify::add_watch(&self.fd, path, events)?;
+            self.folders.push(id);
+        }
+        Ok(())
     }
 
     /// Forgets what has happened so far.
@@ -53,7 +62,7 @@ impl Watch {
         let _ = self.changed(|_| false);
     }
 
-    /// Waits for a change, and tells whether one came. A signal ends the wait.
+    /// Waits until a lease may have ended, and tells whether one did. A signal ends the wait.
     pub(super) fn wait(&self, at_most: Duration, prefix: &str) -> Result<bool> {
         let end = now() + at_most;
         loop {
@@ -63,13 +72,12 @@ impl Watch {
                 Ok(0) | Err(Errno::INTR) => return Ok(false),
                 polled => polled?,
             };
-            let is_entry = |name: &str| {
-                let kinds = [beginning(EntryKind::Lease), beginning(EntryKind::Waiter), KEPT];
-                let is = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
-                // One of two folders has the prefix.
-                is(name) || name.strip_prefix(prefix).is_some_and(is)
+            // A user's folder has the prefix where it lies in a folder that is not for leases alone.
+            let matters = |name: &str| {
+                [LEASE, TRY, KEPT].iter().any(|kind| name.starts_with(kind))
+                    || name.strip_prefix(prefix).is_some_and(|name| name.starts_with(USER))
             };
-            if self.changed(is_entry)? {
+            if self.changed(matters)? {
                 return Ok(true);
             }
         }

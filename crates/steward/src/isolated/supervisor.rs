@@ -11,6 +11,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
+/// How soon a wait notices that its caller is gone.
+const PACE: Duration = Duration::from_secs(1);
+
 /// Does the supervisor's part: claims, runs, cleans up; returns the report to send. `result` is
 /// the file to which the job writes its result; `asks_to_stop` tells, before the job runs, that
 /// somebody wants it to end (while it runs, the job's own events do).
@@ -39,6 +42,7 @@ pub fn supervise(
                 Some(0) => Wait::No,
                 Some(patience) => Wait::For(Duration::from_millis(patience)),
             },
+            pace: PACE,
             needs_topology: order.needs_topology,
             command: order.command,
             root,

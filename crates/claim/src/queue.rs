@@ -1,0 +1,112 @@
+//! The queue as one claim sees it.
+//!
+//! Of the claims of one user that ask for the same, only the first can be next. The others sleep,
+//! each until the one before it has left: a grant wakes one of them, however many there are.
+
+use crate::ask::Ahead;
+use crate::ledger::{Ledger, is_same};
+use gpu_core::{Entry, LeaseId, Locks, QueuePlace, Result, Waiter};
+use std::collections::HashSet;
+
+/// The places in the queue before a claim's own.
+pub(crate) struct Queue<'a> {
+    locks: &'a dyn Locks,
+    own: Option<QueuePlace>,
+    earlier: Vec<QueuePlace>,
+    /// Those that were found to be dead.
+    dead: HashSet<LeaseId>,
+    nearest: Option<Entry>,
+    stalled: Vec<Entry>,
+}
+
+impl<'a> Queue<'a> {
+    /// Lists the places before that of an entry; all of them where it has none.
+    pub(crate) fn read(locks: &'a dyn Locks, entry: &Entry) -> Result<Self> {
+        let mut earlier = locks.queue()?;
+        let own = earlier.iter().find(|place| place.is_of(entry)).cloned();
+        let end = (entry.ticket, &entry.id);
+        earlier.retain(|place| (place.ticket, &place.id) < end && !place.is_of(entry));
+        Ok(Queue {
+            locks,
+            own,
+            earlier,
+            dead: HashSet::new(),
+            nearest: None,
+            stalled: Vec::new(),
+        })
+    }
+
+    /// Returns the places before the claim's own, the earliest first.
+    pub(crate) fn earlier(&self) -> Vec<QueuePlace> {
+        self.earlier.clone()
+    }
+
+    /// Returns the nearest earlier place of the same user that asks for the same and moves.
+    pub(crate) fn before(&mut self, entry: &Entry) -> Result<Option<QueuePlace>> {
+        let Some(own) = self.own.clone() else { return Ok(None) };
+        let same = |place: &&QueuePlace| (place.owner, place.class) == (own.owner, own.class);
+        let places: Vec<QueuePlace> = self.earlier.iter().rev().filter(same).cloned().collect();
+        for place in places {
+            if let Some(other) = self.waiter(&place)?
+                && (&other.claim, &other.within) == (&entry.claim, &entry.within)
+            {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the claim at a place; `None` for one that is dead or stalled.
+    fn waiter(&mut self, place: &QueuePlace) -> Result<Option<Entry>> {
+        match self.locks.waiter(place)? {
+            None => {
+                self.dead.insert(place.id.clone());
+                Ok(None)
+            }
+            Some(Waiter { entry, is_stalled: true }) => {
+                if !self.stalled.iter().any(|known| is_same(known, &entry)) {
+                    self.stalled.push(entry);
+                }
+                Ok(None)
+            }
+            Some(Waiter { entry, is_stalled: false }) => {
+                let is_nearer = |known: &Entry| known.is_before(&entry);
+                if self.nearest.as_ref().is_none_or(is_nearer) {
+                    self.nearest = Some(entry.clone());
+                }
+                Ok(Some(entry))
+            }
+        }
+    }
+
+    /// Returns the claim at a place, if it competes for the devices of the same lease, or for the
+    /// machine's.
+    pub(crate) fn rival(
+        &mut self,
+        place: &QueuePlace,
+        leases: &Ledger,
+        within: Option<&Entry>,
+    ) -> Result<Option<Entry>> {
+        // One that has devices by now, and is about to leave the queue, is no rival any more.
+        if leases.leases.iter().any(|lease| place.is_of(lease)) {
+            return Ok(None);
+        }
+        let Some(entry) = self.waiter(place)? else { return Ok(None) };
+        let is_rival = match (leases.parent_of(&entry), within) {
+            (None, None) => true,
+            (Some(parent), Some(within)) => is_same(parent, within),
+            _ => false,
+        };
+        Ok(is_rival.then_some(entry))
+    }
+
+    /// Returns who is ahead, as far as it was found out.
+    pub(crate) fn ahead(&self) -> Ahead {
+        let waits = |place: &&QueuePlace| !self.dead.contains(&place.id);
+        Ahead {
+            count: self.earlier.iter().filter(waits).count(),
+            nearest: self.nearest.clone(),
+            stalled: self.stalled.clone(),
+        }
+    }
+}

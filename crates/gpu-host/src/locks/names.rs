@@ -1,0 +1,71 @@
+//! The names of the files in a user's folder.
+
+use gpu_core::{EntryKind, LeaseId, QueuePlace};
+
+/// A file that is written; nobody reads it under this name.
+pub(super) const NEW: &str = "new-";
+/// A lease that is not confirmed yet.
+pub(super) const TRY: &str = "try-";
+/// A lease.
+pub(super) const LEASE: &str = "lease-";
+/// The file that a job inherits, beside the lease of the same id.
+pub(super) const KEPT: &str = "kept-";
+/// What is left of a lease that has ended.
+pub(super) const PAST: &str = "past-";
+/// A place in the queue.
+pub(super) const QUEUE: &str = "queue-";
+/// The FIFO of a place in the queue, which hangs up when its claim leaves.
+pub(super) const WAIT: &str = "wait-";
+
+/// What the names of files of a kind begin with.
+pub(super) fn beginning(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Attempt => TRY,
+        EntryKind::Lease => LEASE,
+        EntryKind::Waiter => QUEUE,
+    }
+}
+
+/// Returns the name of a place in the queue after [`QUEUE`]: all that decides its order is in it,
+/// so that a listing tells the order and no file has to be opened for that.
+pub(super) fn of_place(place: &QueuePlace) -> String {
+    format!("{:016x}-{:016x}-{}", place.ticket, place.class, place.id)
+}
+
+/// Returns the place that a name tells of, after [`QUEUE`].
+pub(super) fn place(owner: u32, name: &str) -> Option<QueuePlace> {
+    let (ticket, rest) = name.split_at_checked(16)?;
+    let (class, id) = rest.strip_prefix('-')?.split_at_checked(16)?;
+    let hex = |text: &str| {
+        let is_lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        text.bytes().all(is_lower).then(|| u64::from_str_radix(text, 16).ok())?
+    };
+    let id = LeaseId::parse(id.strip_prefix('-')?)?;
+    Some(QueuePlace { ticket: hex(ticket)?, id, owner, class: hex(class)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_name_tells_ticket_class_and_id() {
+        let id = LeaseId::parse("a-1").unwrap();
+        for (ticket, class) in [(0, 0), (7, u64::MAX), (u64::MAX, 1)] {
+            let told = QueuePlace { ticket, id: id.clone(), owner: 5, class };
+            assert_eq!(place(5, &of_place(&told)), Some(told));
+        }
+        let digits = "0123456789abcdef";
+        for name in ["", "-", digits, &format!("{digits}-{digits}"), "é"] {
+            assert_eq!(place(5, name), None, "{name}");
+        }
+        for name in [
+            format!("{}-{digits}-a", digits.to_uppercase()),
+            format!("+{}-{digits}-a", &digits[1..]),
+            format!("{digits}-{digits}-../x"),
+            format!("{digits}_{digits}-a"),
+        ] {
+            assert_eq!(place(5, &name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The folder of each user: the owner of an entry is the owner of the folder that it is in.
+//!
+//! Only its owner can give a name to a file in it, and the sticky folder around it keeps everybody
+//! else from renaming or removing it. So nobody can make an entry of another user's, by whatever
+//! links, and the number of links of a file means nothing.
+
+use super::folder::{Folder, is_ours};
+use super::chance;
+use crate::fault;
+use gpu_core::{Error, ErrorKind, Result};
+use rustix::fs::{FileType, Mode, Stat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+
+/// What the name of a user's folder begins with.
+pub(super) const USER: &str = "u";
+
+/// More names than this are not listed in the shared folder. It is as many files as a file system
+/// in memory takes by default (tmpfs(5), `nr_inodes`): who can make so many can fill it altogether.
+const SHARED_NAMES: usize = 1 << 20;
+
+/// What a user has beyond so many files counts for nobody: that harms nobody but that user.
+const USER_NAMES: usize = 1 << 16;
+
+/// So many folders of one user are read; a second one is there only where a stranger had taken the
+/// usual name, or two processes made one at once.
+const FOLDERS_OF_ONE: usize = 4;
+
+/// The folder of a user, held open.
+#[derive(Debug)]
+pub(super) struct UserFolder {
+    pub(super) folder: Folder,
+    pub(super) owner: u32,
+}
+
+impl UserFolder {
+    /// Returns the folders of all users in a shared folder.
+    ///
+    /// # Errors
+    /// `Io` when the caller or the machine cannot list or open them: an entry that cannot be seen
+    /// must not pass for none. `Invalid` when there are more names than anybody reads.
+    pub(super) fn all(shared: &Folder) -> Result<Vec<Self>> {
+        let path = shared.path.display();
+        let (mut names, is_cut) = shared
+            .names(USER, SHARED_NAMES)
+            .map_err(|errno| fault::file(format!("list leases in '{path}'"), errno))?;
+        if is_cut {
+            let what = format!("list leases in '{path}', which has over {SHARED_NAMES} files");
+            return Err(Error::new(ErrorKind::Invalid, what));
+        }
+        names.sort_unstable();
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        let mut folders = Vec::new();
+        for name in names {
+            let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? else {
+                continue;
+            };
+            let count = counts.entry(user.owner).or_default();
+            *count += 1;
+            if *count <= FOLDERS_OF_ONE {
+                folders.push(user);
+            }
+        }
+        Ok(folders)
+    }
+
+    fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
+        let opened = shared.open_folder(name).map_err(|errno| {
+            fault::file(format!("open the leases '{}'", shared.show(name)), errno)
+        })?;
+        let user = opened.filter(|(_, stat)| is_closed_folder(stat));
+        Ok(user.map(|(folder, stat)| UserFolder { folder, owner: stat.st_uid }))
+    }
+
+    /// Returns the caller's own folder, and makes it where it is missing.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be made or opened.
+    pub(super) fn own(shared: &Folder) -> Result<Self> {
+        let caller = rustix::process::geteuid().as_raw();
+        let usual = format!("{}{USER}{caller}", shared.prefix);
+        if let Some(own) = Self::open_own(shared, &usual, caller)? {
+            return Ok(own);
+        }
+        if make(shared, &usual)?
+            && let Some(own) = Self::open_own(shared, &usual, caller)?
+        {
+            return Ok(own);
+        }
+        // A stranger has the usual name.
+        for user in Self::all(shared)? {
+            if user.owner == caller {
+                user.open_to_readers()?;
+                return Ok(user);
+            }
+        }
+        let other = format!("{usual}-{}", chance()?);
+        make(shared, &other)?;
+        Self::open_own(shared, &other, caller)?.ok_or_else(|| {
+            let what = format!("make a folder for leases, '{}'", shared.show(&other));
+            Error::new(ErrorKind::Io, what)
+        })
+    }
+
+    fn open_own(shared: &Folder, name: &str, caller: u32) -> Result<Option<Self>> {
+        let own = Self::open(shared, name)?.filter(|user| user.owner == caller);
+        own.map(|user| user.open_to_readers().map(|()| user)).transpose()
+    }
+
+    /// Lets everybody read the caller's own folder, whatever the umask was when it was made: a
+    /// lease that others do not see is granted twice.
+    fn open_to_readers(&self) -> Result<()> {
+        let folder = &self.folder;
+        let failed =
+            |errno| fault::file(format!("open the leases '{}'", folder.path.display()), errno);
+        let stat = rustix::fs::fstat(&folder.fd).map_err(failed)?;
+        match Mode::from_raw_mode(stat.st_mode) == mode() {
+            true => Ok(()),
+            false => rustix::fs::fchmod(&folder.fd, mode()).map_err(failed),
+        }
+    }
+
+    /// Returns what follows `kind` in the names of its files; none where its owner has removed it.
+    ///
+    /// # Errors
+    /// `Io` where the caller or the machine is at fault.
+    pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
+        match self.folder.names(kind, USER_NAMES) {
+            Err(errno) if is_ours(errno) => {
+                let path = self.folder.path.display();
+                Err(fault::file(format!("list leases in '{path}'"), errno))
+            }
+            names => Ok(names.map(|(names, _)| names).unwrap_or_default()),
+        }
+    }
+
+    /// Tells whether a file may be an entry's, or serve one: its owner made it, and nobody else
+    /// may write to it.
+    pub(super) fn is_own(&self, stat: &Stat) -> bool {
+        stat.st_uid == self.owner && is_closed(stat)
+    }
+}
+
+fn mode() -> Mode {
+    Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH
+}
+
+/// Makes a folder; false where the name is taken.
+fn make(shared: &Folder, name: &str) -> Result<bool> {
+    match rustix::fs::mkdirat(&shared.fd, name, mode()) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(errno) => {
+            let what = format!("make a folder for leases, '{}'", shared.show(name));
+            Err(fault::file(what, errno))
+        }
+    }
+}
+
+fn is_closed_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && is_closed(stat)
+}
+
+fn is_closed(stat: &Stat) -> bool {
+    !Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
+}
