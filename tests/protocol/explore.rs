@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// What can be explored.
 pub(crate) trait Model {
@@ -71,7 +71,7 @@ struct Graph {
 /// who waits can be kept waiting for ever although nobody is stopped.
 pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
     let mut graph = Graph { known: Vec::new(), edges: Vec::new(), open: Vec::new() };
-    let mut numbers: HashMap<u128, u32> = HashMap::new();
+    let mut numbers: HashMap<u128, u32, BuildHasherDefault<Plain>> = HashMap::default();
     let mut queue = std::collections::VecDeque::new();
     let initial = model.initial();
     numbers.insert(hash(&initial), 0);
@@ -132,17 +132,85 @@ pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
 }
 
 fn hash<S: Hash>(state: &S) -> u128 {
-    let half = |salt: u64| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        state.hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    half(0) << 64 | half(0x9e37_79b9_7f4a_7c15)
+    let mut hasher = Wide(0);
+    state.hash(&mut hasher);
+    hasher.0
+}
+
+/// A hash of 128 bits by multiplication, several times as fast as two of the standard library's.
+/// Nobody chooses states to make it collide.
+struct Wide(u128);
+
+impl Wide {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0 ^ u128::from(word)).wrapping_add(1).wrapping_mul(FACTOR);
+        self.0 ^= self.0 >> 67;
+    }
+}
+
+/// Odd, and with as many ones as zeros.
+const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+
+impl Hasher for Wide {
+    fn finish(&self) -> u64 {
+        self.0 as u64
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.add(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.add(u64::from(value));
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.add(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.add(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.add(value);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.add(value as u64);
+    }
+}
+
+/// What is a hash already is its own.
+#[derive(Default)]
+struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers of 128 bits")
+    }
+
+    fn write_u128(&mut self, value: u128) {
+        self.0 = (value >> 32) as u64;
+    }
 }
 
 /// Returns the steps to a state in words; where all take steps for ever, also some of those.
-fn trace<M: Model>(model: &M, known: &[Known], number: u32, last: Option<u16>, cycle: bool) -> String {
+fn trace<M: Model>(
+    model: &M,
+    known: &[Known],
+    number: u32,
+    last: Option<u16>,
+    cycle: bool,
+) -> String {
     let mut path: Vec<u16> = last.into_iter().collect();
     let mut at = number;
     while at != 0 {

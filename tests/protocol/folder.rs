@@ -73,13 +73,53 @@ pub(crate) struct File {
 pub(crate) struct Folders {
     files: Vec<Option<File>>,
     names: Vec<(Dir, Name, Inode)>,
+    /// Users' directories that have the mode 0700 still, by the umask of their makers.
+    closed: Vec<Uid>,
+    /// Users' directories that are to be made.
+    missing: Vec<Uid>,
     /// `fs.protected_hardlinks`
-    pub(crate) protected_hardlinks: bool,
+    protected_hardlinks: bool,
 }
 
 impl Folders {
     pub(crate) fn new(protected_hardlinks: bool) -> Self {
         Folders { protected_hardlinks, ..Folders::default() }
+    }
+
+    /// Takes users' directories away.
+    pub(crate) fn without(mut self, mut users: Vec<Uid>) -> Self {
+        users.sort_unstable();
+        users.dedup();
+        self.missing = users;
+        self
+    }
+
+    pub(crate) fn is_missing(&self, user: Uid) -> bool {
+        self.missing.contains(&user)
+    }
+
+    pub(crate) fn is_closed(&self, user: Uid) -> bool {
+        self.closed.contains(&user)
+    }
+
+    /// Makes a user's directory, with mode 0700.
+    pub(crate) fn make_dir(&mut self, user: Uid) {
+        self.missing.retain(|other| *other != user);
+        self.closed.push(user);
+        self.closed.sort_unstable();
+    }
+
+    /// Gives a user's directory the mode 0755.
+    pub(crate) fn open_dir(&mut self, user: Uid) {
+        self.closed.retain(|other| *other != user);
+    }
+
+    /// Tells whether a user may list a directory and open what is in it.
+    pub(crate) fn may_read(&self, who: Uid, dir: Dir) -> bool {
+        match dir {
+            Dir::Of(owner) => who == owner || who == ROOT || !self.is_closed(owner),
+            Dir::Shared | Dir::Elsewhere => true,
+        }
     }
 
     pub(crate) fn file(&self, inode: Inode) -> Option<&File> {
@@ -122,8 +162,7 @@ impl Folders {
     }
 
     fn may_write(&self, who: Uid, inode: Inode) -> bool {
-        self.file(inode)
-            .is_some_and(|file| file.owner == who || who == ROOT || file.all_write)
+        self.file(inode).is_some_and(|file| file.owner == who || who == ROOT || file.all_write)
     }
 
     fn add(&mut self, dir: Dir, name: Name, inode: Inode) {
@@ -148,7 +187,14 @@ impl Folders {
     /// Makes a file; false where the kernel refuses. What is done under a name that nobody reads
     /// (written, locked, `fchmod`, renamed) is one step. A file that had the number before loses
     /// the names that a stranger gave it elsewhere: nobody reads them.
-    pub(crate) fn create(&mut self, who: Uid, dir: Dir, name: Name, inode: Inode, file: File) -> bool {
+    pub(crate) fn create(
+        &mut self,
+        who: Uid,
+        dir: Dir,
+        name: Name,
+        inode: Inode,
+        file: File,
+    ) -> bool {
         if !Self::may_add(who, dir) || self.at(dir, name).is_some() {
             return false;
         }

@@ -2,13 +2,14 @@
 //! them.
 
 use crate::explore::{Model, PARTIES, Step};
-use crate::folder::{Dir, File, Folders, Inode, Name, STRANGER, Text};
+use crate::folder::{Dir, File, Folders, Inode, Name};
 use crate::party::{
-    Layout, Party, Phase, Reader, Reading, Rules, RULES, Setup, entry_of, job, kept_of, place_of,
+    Layout, Party, Phase, RULES, Reader, Reading, Rules, Setup, entry_of, job, kept_of, place_of,
     strangers_words, supervisor,
 };
 use crate::property;
-use crate::rule::{DEVICES, Seen, TOTAL, Verdict};
+use crate::rule::{Seen, Verdict};
+use crate::stranger;
 
 /// What the stranger can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,15 @@ pub(crate) enum Stranger {
     Anything,
     /// He makes so many moves with any file of any directory, as far as the kernel lets him.
     Moves(u8),
+}
+
+/// Whether waiters are stopped for so long that others pass them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stalls {
+    Never,
+    /// They may go on later.
+    ForAWhile,
+    ForGood,
 }
 
 /// What is explored.
@@ -33,13 +43,14 @@ pub(crate) struct Machine {
     pub(crate) queue: bool,
     /// Claims, jobs and supervisors may die at any moment.
     pub(crate) deaths: bool,
-    /// Waiters may be stopped and go on later.
-    pub(crate) stalls: bool,
+    pub(crate) stalls: Stalls,
     /// How often each may withdraw since later tries stay; for ever if `None`.
     pub(crate) timeouts: Option<u8>,
     pub(crate) releases: bool,
     /// Directories are read in either order.
     pub(crate) both_ways: bool,
+    /// Users' directories are to be made first.
+    pub(crate) directories: bool,
 }
 
 impl Machine {
@@ -53,10 +64,11 @@ impl Machine {
             decides: false,
             queue: false,
             deaths: false,
-            stalls: false,
+            stalls: Stalls::Never,
             timeouts: Some(0),
             releases: true,
             both_ways: false,
+            directories: false,
         }
     }
 
@@ -71,7 +83,7 @@ impl Machine {
     }
 
     /// The number of the table of the first edition.
-    fn table(&self) -> Inode {
+    pub(crate) fn table(&self) -> Inode {
         entry_of(self.setups.len())
     }
 }
@@ -81,18 +93,24 @@ impl Machine {
 pub(crate) struct State {
     pub(crate) folders: Folders,
     pub(crate) parties: Vec<Party>,
-    moves: u8,
+    /// How many moves the stranger has left.
+    pub(crate) moves: u8,
 }
 
 /// Collects the steps out of one state.
-struct Steps<'a> {
-    from: &'a State,
+pub(crate) struct Steps<'a> {
+    pub(crate) from: &'a State,
     words: bool,
     steps: &'a mut Vec<Step<State>>,
 }
 
 impl Steps<'_> {
-    fn add(&mut self, who: u8, words: impl FnOnce() -> String, after: impl FnOnce(&mut State) -> bool) {
+    pub(crate) fn add(
+        &mut self,
+        who: u8,
+        words: impl FnOnce() -> String,
+        after: impl FnOnce(&mut State) -> bool,
+    ) {
         let mut state = self.from.clone();
         if after(&mut state) {
             let words = if self.words { words() } else { String::new() };
@@ -106,6 +124,9 @@ impl Model for Machine {
 
     fn initial(&self) -> State {
         let mut folders = Folders::new(self.protected_hardlinks);
+        if self.directories {
+            folders = folders.without(self.setups.iter().map(|setup| setup.owner).collect());
+        }
         if self.rules.layout == Layout::Flat {
             let owner = self.setups[0].owner;
             let file = File { owner, all_write: true, text: None, author: owner, locked: 0 };
@@ -122,7 +143,7 @@ impl Model for Machine {
             self.steps_of(me, &mut steps);
         }
         if state.moves > 0 {
-            self.moves(&mut steps);
+            stranger::moves(self, &mut steps);
         }
     }
 
@@ -130,8 +151,10 @@ impl Model for Machine {
         property::double_grant(self, state)
     }
 
+    /// Somebody waits, and nobody has a lease that he could be waiting for.
     fn is_open(&self, state: &State) -> bool {
-        state.parties.iter().any(|party| !matches!(party.phase, Phase::Over | Phase::Leased { .. }))
+        let rests = |party: &Party| party.phase == Phase::Over || party.stalled;
+        !state.parties.iter().all(rests) && !state.parties.iter().any(Party::is_confirmed)
     }
 }
 
@@ -141,7 +164,7 @@ impl Machine {
         if self.deaths {
             self.death(me, steps);
         }
-        if self.stalls {
+        if self.stalls != Stalls::Never {
             self.stall(me, steps);
         }
         if party.stalled {
@@ -182,7 +205,29 @@ impl Machine {
         if outer.is_some_and(|outer| !matches!(outer.phase, Phase::Leased { .. })) {
             return;
         }
-        if self.queue && !party.queued {
+        let owner = self.setups[me].owner;
+        if steps.from.folders.is_missing(owner) {
+            steps.add(
+                who,
+                || format!("{me} makes the directory of user {owner}, mode 0700 by its umask"),
+                |state| {
+                    state.folders.make_dir(owner);
+                    state.parties[me].made = true;
+                    true
+                },
+            );
+        } else if steps.from.folders.is_closed(owner)
+            && (party.made || !self.rules.trusts_directory)
+        {
+            steps.add(
+                who,
+                || format!("{me} gives the directory of user {owner} the mode 0755"),
+                |state| {
+                    state.folders.open_dir(owner);
+                    true
+                },
+            );
+        } else if self.queue && !party.queued {
             let reader = self.reader(me);
             let mut text = reader.text(self.setups[me].count);
             text.within = None;
@@ -299,7 +344,11 @@ impl Machine {
                         continue;
                     }
                     if self.rules.leaves_queue_early {
-                        after.folders.unlink(self.setups[me].owner, reader.home(), Name::Queue(who));
+                        after.folders.unlink(
+                            self.setups[me].owner,
+                            reader.home(),
+                            Name::Queue(who),
+                        );
                         after.folders.unlock(place_of(me));
                     }
                 }
@@ -341,7 +390,8 @@ impl Machine {
             me as u8,
             || format!("{me} confirms: renames try-{me} to lease-{me}"),
             |state| {
-                let named = state.folders.rename(owner, (home, Name::Try(id)), (home, Name::Lease(id)));
+                let named =
+                    state.folders.rename(owner, (home, Name::Try(id)), (home, Name::Lease(id)));
                 state.parties[me].phase =
                     if named { Phase::Leased { job: false } } else { Phase::Leaving };
                 true
@@ -445,8 +495,9 @@ impl Machine {
     /// A waiter that does not renew its place is passed until it does.
     fn stall(&self, me: usize, steps: &mut Steps<'_>) {
         let party = &steps.from.parties[me];
-        let waits = party.queued && matches!(party.phase, Phase::Idle | Phase::Deciding(_) | Phase::Decided);
-        if party.stalled {
+        let waits = party.queued
+            && matches!(party.phase, Phase::Idle | Phase::Deciding(_) | Phase::Decided);
+        if party.stalled && self.stalls == Stalls::ForAWhile {
             steps.add(
                 PARTIES,
                 || format!("{me} goes on"),
@@ -456,7 +507,7 @@ impl Machine {
                     true
                 },
             );
-        } else if waits {
+        } else if waits && !party.stalled {
             steps.add(
                 PARTIES,
                 || format!("{me} is stopped"),
@@ -470,84 +521,4 @@ impl Machine {
             );
         }
     }
-
-    /// Everything that a user may do to files, his own and others'.
-    fn moves(&self, steps: &mut Steps<'_>) {
-        let count = self.setups.len() as u8;
-        let mut dirs: Vec<Dir> = self.setups.iter().map(|setup| Dir::Of(setup.owner)).collect();
-        dirs.extend([Dir::Of(STRANGER), Dir::Elsewhere]);
-        if self.rules.layout == Layout::Flat {
-            dirs = vec![Dir::Shared, Dir::Elsewhere];
-        }
-        dirs.sort_unstable();
-        dirs.dedup();
-        let names: Vec<Name> =
-            (0..=count).flat_map(|id| [Name::Try(id), Name::Lease(id), Name::Kept(id)]).collect();
-        let places: Vec<(Dir, Name)> = dirs
-            .iter()
-            .flat_map(|dir| names.iter().map(|name| (*dir, *name)))
-            .filter(|(dir, name)| *dir != Dir::Elsewhere || *name == Name::Kept(count))
-            .collect();
-        let text = |id, devices| Text { id, ticket: 0, devices, memory: TOTAL, within: None };
-        let own = self.table() + 1;
-        let free = [own, own + 1].into_iter().find(|own| steps.from.folders.file(*own).is_none());
-        for (dir, name) in &places {
-            let (Name::Try(id) | Name::Lease(id) | Name::Kept(id)) = *name else { continue };
-            // A device that there is not makes an entry that takes nothing.
-            for devices in [DEVICES, 0b100] {
-                let Some(free) = free else { continue };
-                let file = File {
-                    owner: STRANGER,
-                    all_write: false,
-                    text: Some(text(id, devices)),
-                    author: STRANGER,
-                    locked: strangers_process(),
-                };
-                self.act(steps, &|| format!("makes {name:?} in {dir:?}, on devices {devices:03b}, locked"), &|state| {
-                    state.folders.create(STRANGER, *dir, *name, free, file)
-                });
-            }
-            for inode in 0..=own + 1 {
-                self.act(steps, &|| format!("links file {inode} to {name:?} in {dir:?}"), &|state| {
-                    state.folders.link(STRANGER, inode, *dir, *name)
-                });
-            }
-            for (from, old, _) in steps.from.folders.names() {
-                self.act(steps, &|| format!("renames {old:?} in {from:?} to {name:?} in {dir:?}"), &|state| {
-                    state.folders.rename(STRANGER, (*from, *old), (*dir, *name))
-                });
-            }
-        }
-        for (dir, name, inode) in steps.from.folders.names() {
-            self.act(steps, &|| format!("unlinks {name:?} in {dir:?}"), &|state| {
-                state.folders.unlink(STRANGER, *dir, *name)
-            });
-            self.act(steps, &|| format!("locks {name:?} in {dir:?}"), &|state| {
-                state.folders.lock(STRANGER, *inode, strangers_process())
-            });
-            if let Name::Try(id) | Name::Lease(id) = *name {
-                self.act(steps, &|| format!("writes an entry into {name:?} in {dir:?} and locks it"), &|state| {
-                    state.folders.write(STRANGER, *inode, text(id, DEVICES))
-                        && (state.folders.is_locked(*inode)
-                            || state.folders.lock(STRANGER, *inode, strangers_process()))
-                });
-            }
-        }
-        self.act(steps, &|| "ends, with all his locks".to_owned(), &|state| {
-            state.folders.end(strangers_process());
-            state.folders != steps.from.folders
-        });
-    }
-
-    fn act(&self, steps: &mut Steps<'_>, words: &dyn Fn() -> String, after: &dyn Fn(&mut State) -> bool) {
-        steps.add(PARTIES + 1, || format!("the stranger {}", words()), |state| {
-            state.moves -= 1;
-            after(state)
-        });
-    }
-}
-
-/// The stranger's process.
-fn strangers_process() -> u16 {
-    1 << 7
 }

@@ -33,7 +33,7 @@ pub(crate) struct Rules {
     pub(crate) leases_first: bool,
     /// One listing of a directory gives the names of tries and of leases.
     pub(crate) one_listing: bool,
-    pub(crate) higher_wins: bool,
+    pub(crate) later_wins: bool,
     pub(crate) never_withdraws: bool,
     /// Files that others may write count.
     pub(crate) accepts_writable: bool,
@@ -44,6 +44,8 @@ pub(crate) struct Rules {
     pub(crate) joins_by_id: bool,
     /// A place in the queue ends before the lease has its name.
     pub(crate) leaves_queue_early: bool,
+    /// Only who made the user's directory opens it for others to read.
+    pub(crate) trusts_directory: bool,
 }
 
 pub(crate) const RULES: Rules = Rules {
@@ -51,13 +53,14 @@ pub(crate) const RULES: Rules = Rules {
     readings: 2,
     leases_first: false,
     one_listing: false,
-    higher_wins: false,
+    later_wins: false,
     never_withdraws: false,
     accepts_writable: false,
     honours_links: false,
     ignores_kept: false,
     joins_by_id: false,
     leaves_queue_early: false,
+    trusts_directory: false,
 };
 
 /// A reading that goes on. Each directory is listed anew for each kind of entry: a name that is
@@ -110,7 +113,9 @@ pub(crate) enum Phase {
     Confirming(Reading),
     Allowed,
     Leaving,
-    Leased { job: bool },
+    Leased {
+        job: bool,
+    },
     /// The supervisor was killed, and the job lives.
     Orphaned,
     Over,
@@ -127,8 +132,8 @@ pub(crate) struct Party {
     pub(crate) queued: bool,
     /// It is stopped, for so long that others pass it.
     pub(crate) stalled: bool,
-    /// Those before it in the queue by the reading on which its decision rests.
-    pub(crate) ahead: u8,
+    /// It has made its user's directory.
+    pub(crate) made: bool,
 }
 
 impl Party {
@@ -140,7 +145,7 @@ impl Party {
             timeouts: 0,
             queued: false,
             stalled: false,
-            ahead: 0,
+            made: false,
         }
     }
 
@@ -148,19 +153,16 @@ impl Party {
     pub(crate) fn is_published(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Confirming(_) | Phase::Allowed | Phase::Leaving | Phase::Leased { .. } | Phase::Orphaned
+            Phase::Confirming(_)
+                | Phase::Allowed
+                | Phase::Leaving
+                | Phase::Leased { .. }
+                | Phase::Orphaned
         )
     }
 
     pub(crate) fn is_confirmed(&self) -> bool {
         matches!(self.phase, Phase::Leased { .. } | Phase::Orphaned)
-    }
-
-    pub(crate) fn reading(&self) -> Option<&Reading> {
-        match &self.phase {
-            Phase::Deciding(reading) | Phase::Confirming(reading) => Some(reading),
-            _ => None,
-        }
     }
 
     pub(crate) fn reading_mut(&mut self) -> Option<&mut Reading> {
@@ -232,8 +234,7 @@ impl Reader<'_> {
         (self.others(dir).len() as u8).max(u8::from(self.strangers_files))
     }
 
-    fn kinds(&self, reading: &Reading, deciding: bool) -> &'static [Kind] {
-        let _ = reading;
+    fn kinds(&self, deciding: bool) -> &'static [Kind] {
         match (deciding && self.queue, self.rules.leases_first) {
             (true, false) => &[Kind::Waiter, Kind::Try, Kind::Lease],
             (true, true) => &[Kind::Lease, Kind::Try, Kind::Waiter],
@@ -250,12 +251,12 @@ impl Reader<'_> {
         reading: &mut Reading,
         deciding: bool,
         backwards: bool,
-        words: Option<&mut String>,
+        mut words: Option<&mut String>,
     ) -> Result<bool, String> {
         if !reading.begun {
             (reading.begun, reading.backwards) = (true, backwards);
         }
-        let kinds = self.kinds(reading, deciding);
+        let kinds = self.kinds(deciding);
         let mut dirs = self.dirs();
         if reading.backwards {
             dirs.reverse();
@@ -285,7 +286,11 @@ impl Reader<'_> {
             }
         } else {
             let name = reading.names.remove(0);
-            let opened = self.open(folders, dir, name, kind)?;
+            let opened = self.open(folders, dir, name, kind).inspect_err(|_| {
+                if let Some(words) = &mut words {
+                    words.push_str(&format!("opens {name:?} in {dir:?}"));
+                }
+            })?;
             if words.is_some() {
                 said = format!("opens {name:?} in {dir:?}: {opened:?}");
             }
@@ -300,7 +305,10 @@ impl Reader<'_> {
         if let Some(words) = words {
             words.push_str(&said);
         }
-        if reading.listed < self.listings(dir) || !reading.names.is_empty() || reading.unlocked.is_some() {
+        if reading.listed < self.listings(dir)
+            || !reading.names.is_empty()
+            || reading.unlocked.is_some()
+        {
             return Ok(false);
         }
         (reading.dir, reading.listed) = (reading.dir + 1, 0);
@@ -325,6 +333,9 @@ impl Reader<'_> {
             _ => false,
         };
         let here = |wanted: &dyn Fn(&Name) -> bool| -> Vec<Name> {
+            if !folders.may_read(self.setups[self.me].owner, dir) {
+                return Vec::new();
+            }
             let names = folders.names().iter().filter(|(at, name, _)| *at == dir && wanted(name));
             names.map(|(_, name, _)| *name).collect()
         };
@@ -336,7 +347,8 @@ impl Reader<'_> {
             reading.later.extend(leases.into_iter().map(|name| (dir, name)));
             return here(&of_kind);
         }
-        let (names, later) = reading.later.drain(..).partition(|(at, name)| *at == dir && of_kind(name));
+        let (names, later) =
+            reading.later.drain(..).partition(|(at, name)| *at == dir && of_kind(name));
         reading.later = later;
         let names: Vec<(Dir, Name)> = names;
         names.into_iter().map(|(_, name)| name).collect()
@@ -360,7 +372,9 @@ impl Reader<'_> {
         let refused = !owns
             || file.all_write && !self.rules.accepts_writable
             || folders.links(inode) != 1 && self.rules.honours_links;
-        let Some(text) = file.text.filter(|text| text.id == id && !refused) else { return Ok(None) };
+        let Some(text) = file.text.filter(|text| text.id == id && !refused) else {
+            return Ok(None);
+        };
         let locked = folders.is_locked(inode);
         if locked && file.author != file.owner {
             return Err(format!(
@@ -408,14 +422,14 @@ impl Reader<'_> {
     }
 
     pub(crate) fn judge(&self, devices: u8, seen: &[Seen]) -> Verdict {
-        match judge(&self.mine(devices), seen, self.rules.higher_wins) {
+        match judge(&self.mine(devices), seen, self.rules.later_wins) {
             Verdict::Withdraw if self.rules.never_withdraws => Verdict::Again,
             verdict => verdict,
         }
     }
 
     pub(crate) fn decide(&self, seen: &[Seen]) -> Option<u8> {
-        decide(&self.mine(0), self.setups[self.me].count, seen)
+        decide(&Seen { kind: Kind::Waiter, ..self.mine(self.setups[self.me].count) }, seen)
     }
 
     /// Every set of devices that it could ask for, whatever it has read.

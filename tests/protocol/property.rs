@@ -2,7 +2,7 @@
 
 use crate::folder::Id;
 use crate::machine::{Machine, State};
-use crate::party::{Phase, Reading};
+use crate::party::Reading;
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, choose, fits};
 
 /// Confirmed leases whose supervisor or job lives have room beside each other. Those that were
@@ -89,12 +89,11 @@ pub(crate) fn passed(
     seen: &[Seen],
     reading: &Reading,
 ) -> Option<String> {
-    let has = |id: usize| {
-        seen.iter().any(|seen| usize::from(seen.id) == id && seen.kind != Kind::Waiter)
-    };
+    let has =
+        |id: usize| seen.iter().any(|seen| usize::from(seen.id) == id && seen.kind != Kind::Waiter);
     let mine = mine(machine, me, devices);
     let beside = seen.iter().filter(|seen| seen.kind != Kind::Waiter).chain([&mine]);
-    let beside: Vec<&Seen> = beside.collect();
+    let beside: Vec<Seen> = beside.copied().collect();
     let mut before = (0..machine.setups.len())
         .filter(|id| reading.must_wait & (1 << id) != 0 && !has(*id))
         .filter(|id| {
@@ -114,7 +113,7 @@ pub(crate) fn starved(
 ) -> Option<String> {
     let ticket = machine.setups[me].ticket;
     let first = |other: &&Seen| other.kind == Kind::Lease || other.text.ticket < ticket;
-    let before: Vec<&Seen> = seen.iter().filter(first).collect();
+    let before: Vec<Seen> = seen.iter().filter(first).copied().collect();
     let room = fits(devices, machine.setups[me].memory, &before);
     (verdict == Verdict::Withdraw && room)
         .then(|| format!("{me} withdraws, and only later tries are in its way"))
@@ -130,10 +129,4 @@ fn mine(machine: &Machine, me: usize, devices: u8) -> Seen {
         within: setup.within,
     };
     Seen { owner: setup.owner, id: me as Id, kind: Kind::Try, text }
-}
-
-/// Tells whether a claim is over or has its lease.
-#[cfg(test)]
-pub(crate) fn is_served(phase: &Phase) -> bool {
-    matches!(phase, Phase::Leased { .. } | Phase::Over)
 }
