@@ -7,6 +7,7 @@
 //! `rule` asks gpu-claim what they decide,
 //! `property` says what must hold, `explore` walks. `holds` has what must hold, `mutants` the
 //! protocols that differ from ours in one point and must fail, each by the trace that shows how.
+//! `schedules` runs the program's own steps, under many schedules, over simpler locks.
 //!
 //! The explorer is our own. `stateright`, the explorer for Rust, brings a web server and its runtime
 //! along for a view that no test needs, and checks liveness on paths that end, not on cycles: that
@@ -40,4 +41,5 @@ mod mutants;
 mod party;
 mod property;
 mod rule;
+mod schedules;
 mod stranger;

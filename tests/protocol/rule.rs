@@ -162,7 +162,8 @@ pub(crate) fn decide(mine: &Seen, seen: &[Seen]) -> Option<u8> {
 }
 
 /// Chooses as [`choose`] does, in the words of gpu-claim.
-fn chosen(claim: &Claim, among: u8, beside: &[Entry]) -> Chosen {
+pub(crate) fn chosen(claim: &Claim, among: u8, beside: &[Entry]) -> Chosen {
+    let among = if claim.among.is_empty() { among } else { among & set(&claim.among) };
     let memory = |share: Share| match share {
         Share::Whole => TOTAL,
         Share::Memory(bytes) => u8::try_from(bytes.0).expect("a share of a device"),
