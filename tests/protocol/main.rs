@@ -3,11 +3,11 @@
 //!
 //! One step of the model is what the kernel does at once: a directory is listed, then each file is
 //! opened, tries before leases; a rename, a lock, a death lie between any two of these. `folder` is
-//! the kernel's side, `party` and `machine` are the claims, `stranger` is the stranger,
-//! `rule` asks gpu-claim what they decide,
-//! `property` says what must hold, `explore` walks. `holds` has what must hold, `mutants` the
-//! protocols that differ from ours in one point and must fail, each by the trace that shows how.
-//! `schedules` runs the program's own steps, under many schedules, over simpler locks.
+//! the kernel's side, `party` and `machine` are the claims, `stranger` is the stranger, `rule` asks
+//! gpu-claim what they decide, `property` says what must hold, and `explore` walks. `holds` lists
+//! what is explored, and `mutants` the protocols that differ from ours in one point and must fail,
+//! each by the trace that shows how. `schedules` runs the program's own steps, under every schedule
+//! with few preemptions, over simpler locks.
 //!
 //! The explorer is our own. `stateright`, the explorer for Rust, brings a web server and its runtime
 //! along for a view that no test needs, and checks liveness on paths that end, not on cycles: that
