@@ -11,6 +11,7 @@ use gpu_core::{
 use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
 
 fn locks(folder: &Path) -> FileLocks {
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
@@ -25,6 +26,7 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid) -> usiz
         parts_of: Vec::new(),
         command: "bench".to_owned(),
         wait: Wait::No,
+        pace: Duration::from_millis(100),
         beside_safe_gpu: false,
     };
     let choose = |_: &(), _: &Claim, beside: &[Entry]| {

@@ -1,16 +1,16 @@
 //! One of many who claim devices of one simulated machine, hold them for a moment and let go: over
 //! and over, until a file says stop.
 //!
-//! What it does is written to a log that all of them share, in lines of JSON: where order matters,
-//! while the table is held.
+//! What it does is written to a log that all of them share, in lines of JSON.
 //!
 //! Arguments: the folder of leases, the machine, the log, the file that says stop, a seed that no
-//! other has, and `table` or `no-table`.
+//! other has, and `queue`, or `meet` for claims that mostly do not wait and decide by an old look, so
+//! that their attempts meet.
 
 use gpu_claim::{Ask, Chosen, NotTaken, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, GpuBackend, Held, HeldBack, Host, LeaseId,
-    Locks, Pid, Result, Share, Timestamp,
+    Locks, Pid, QueuePlace, Result, Share, Timestamp, Waiter,
 };
 use gpu_host::{FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
@@ -38,7 +38,7 @@ fn main() {
             roots(),
         ),
         log: Log { file: Arc::new(log), process: seed.clone() },
-        excludes: mode == "table",
+        meet: mode == "meet",
     };
     let simulation = Simulation::named(Path::new(machine)).expect("the machine can be read");
     let host = LinuxHost::new(roots());
@@ -55,7 +55,8 @@ fn main() {
             parts_of: Vec::new(),
             command: "contender".to_owned(),
             // Those in the queue keep each other from meeting; the others meet.
-            wait: match chance.below(if locks.excludes { 10 } else { 2 }) {
+            pace: Duration::from_millis(100),
+            wait: match chance.below(if locks.meet { 2 } else { 10 }) {
                 0 => Wait::No,
                 1 => Wait::For(Duration::from_millis(200)),
                 _ => Wait::Ever,
@@ -72,7 +73,7 @@ fn main() {
                 clock.sleep(Duration::from_millis(chance.below(20)));
                 locks.log.write("drop", &taken.entry);
             }
-            Err(NotTaken::NotNow { .. } | NotTaken::TimedOut { .. } | NotTaken::Stopped) => {}
+            Err(NotTaken::NotNow(_) | NotTaken::TimedOut(_) | NotTaken::Stopped) => {}
             Err(NotTaken::Never) => panic!("the machine has what is asked for"),
             Err(NotTaken::Failed(error)) => panic!("failed to {}", error.fault()),
         }
@@ -159,6 +160,12 @@ struct Log {
 }
 
 impl Log {
+    /// Notes that a ticket is drawn next.
+    fn draw(&self) {
+        let line = serde_json::json!({ "event": "draw", "process": self.process });
+        (&*self.file).write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
+    }
+
     fn write(&self, event: &str, entry: &Entry) {
         let memory = match entry.claim.share {
             Share::Whole => None,
@@ -178,27 +185,38 @@ impl Log {
     }
 }
 
-/// The locks, with a line for each entry that comes and goes; where they do not exclude, the table
-/// is everybody's at once.
+/// The locks, with a line for each entry that comes and goes.
 struct LoggedLocks {
     locks: FileLocks,
     log: Log,
-    excludes: bool,
+    meet: bool,
 }
 
 struct Logged {
     held: Option<Box<dyn Held>>,
     log: Log,
-    event: &'static str,
+    kind: EntryKind,
     entry: Entry,
 }
 
+impl Logged {
+    fn held(&self) -> &dyn Held {
+        &**self.held.as_ref().expect("it is held until the end")
+    }
+}
+
 impl Held for Logged {
+    fn confirm(&mut self) -> Result<()> {
+        self.held.as_mut().expect("it is held until the end").confirm()?;
+        self.kind = EntryKind::Lease;
+        self.log.write("lease", &self.entry);
+        Ok(())
+    }
     fn inherit(&self, yes: bool) -> Result<()> {
-        self.held.as_ref().expect("it is held until the end").inherit(yes)
+        self.held().inherit(yes)
     }
     fn renew(&self) -> Result<bool> {
-        self.held.as_ref().expect("it is held until the end").renew()
+        self.held().renew()
     }
     fn leave(mut self: Box<Self>) {
         self.held.take().expect("it is held until the end").leave();
@@ -207,43 +225,37 @@ impl Held for Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        self.log.write(self.event, &self.entry);
+        let event = match self.kind {
+            EntryKind::Attempt => "withdraw",
+            EntryKind::Lease => "end",
+            EntryKind::Waiter => "leave",
+        };
+        self.log.write(event, &self.entry);
         self.held = None;
     }
 }
 
-struct NoTable;
-
-impl Held for NoTable {
-    fn inherit(&self, _: bool) -> Result<()> {
-        Ok(())
-    }
-    fn renew(&self) -> Result<bool> {
-        Ok(true)
-    }
-    fn leave(self: Box<Self>) {}
-}
-
 impl Locks for LoggedLocks {
-    fn table(&self, patience: Duration) -> Result<Box<dyn Held>> {
-        if self.excludes { self.locks.table(patience) } else { Ok(Box::new(NoTable)) }
-    }
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
         self.locks.entries(kind)
     }
+    fn queue(&self) -> Result<Vec<QueuePlace>> {
+        self.locks.queue()
+    }
+    fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
+        self.locks.waiter(place)
+    }
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
-        if !self.excludes && kind == EntryKind::Lease {
-            // Without a table a decision is old when it is published.
+        if self.meet && kind == EntryKind::Attempt {
+            // A decision is old when it is published.
             SystemClock::new().sleep(Duration::from_millis(2));
         }
         let held = self.locks.publish(kind, entry)?;
-        let (came, went) = match kind {
-            EntryKind::Lease => ("lease", "end"),
-            EntryKind::Waiter => ("queue", "leave"),
-        };
-        self.log.write(came, entry);
+        if kind == EntryKind::Waiter {
+            self.log.write("queue", entry);
+        }
         let log = self.log.clone();
-        Ok(Box::new(Logged { held: Some(held), log, event: went, entry: entry.clone() }))
+        Ok(Box::new(Logged { held: Some(held), log, kind, entry: entry.clone() }))
     }
     fn owner(&self) -> u32 {
         self.locks.owner()
@@ -252,10 +264,14 @@ impl Locks for LoggedLocks {
         self.locks.new_id()
     }
     fn ticket(&self) -> Result<u64> {
+        self.log.draw();
         self.locks.ticket()
     }
     fn wait(&self, at_most: Duration) -> Result<bool> {
         self.locks.wait(at_most)
+    }
+    fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
+        self.locks.wait_for(place, at_most)
     }
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         self.locks.last_leased()

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone)]
 struct Asked {
     process: String,
-    ticket: u64,
     count: usize,
     memory: Option<u64>,
     among: Vec<String>,
@@ -23,11 +22,14 @@ pub(crate) struct Reader {
     held: BTreeMap<String, Asked>,
     waiters: BTreeMap<String, Asked>,
     doomed: BTreeSet<String>,
+    /// Who was in the queue when a process drew its ticket.
+    drawn: BTreeMap<String, BTreeSet<String>>,
     pub(crate) grants: usize,
     pub(crate) withdrawn: usize,
     pub(crate) waited: usize,
     pub(crate) passed: usize,
     pub(crate) violations: Vec<String>,
+    pub(crate) disorder: Vec<String>,
 }
 
 impl Reader {
@@ -39,16 +41,18 @@ impl Reader {
             held: BTreeMap::new(),
             waiters: BTreeMap::new(),
             doomed: BTreeSet::new(),
+            drawn: BTreeMap::new(),
             grants: 0,
             withdrawn: 0,
             waited: 0,
             passed: 0,
             violations: Vec::new(),
+            disorder: Vec::new(),
         }
     }
 
-    /// Reads a line. `ordered` says whether claims have to be served in order.
-    pub(crate) fn read(&mut self, line: &str, ordered: bool) {
+    /// Reads a line.
+    pub(crate) fn read(&mut self, line: &str) {
         let line: Value = serde_json::from_str(line).expect("a line is JSON");
         let process = line["process"].as_str().expect("a line names a process").to_owned();
         if line["event"] == "kill" {
@@ -62,13 +66,16 @@ impl Reader {
             // What it did in the moment before the signal came.
             return;
         }
+        if line["event"] == "draw" {
+            self.drawn.insert(process, self.waiters.keys().cloned().collect());
+            return;
+        }
         let names = |field: &str| -> Vec<String> {
             let list = line[field].as_array().expect("it is a list");
             list.iter().map(|name| name.as_str().expect("it is a name").to_owned()).collect()
         };
         let asked = Asked {
             process,
-            ticket: line["ticket"].as_u64().expect("it is a number"),
             count: line["count"].as_u64().and_then(|n| n.try_into().ok()).expect("it is a count"),
             memory: line["memory"].as_u64(),
             among: names("among"),
@@ -85,9 +92,7 @@ impl Reader {
             }
             "lease" => {
                 self.waiters.remove(&id);
-                if ordered {
-                    self.check_order(&id, &asked);
-                }
+                self.check_order(&id, &asked);
                 self.leases.insert(id, asked);
             }
             "hold" => {
@@ -101,8 +106,9 @@ impl Reader {
                 self.held.remove(&id);
                 self.leases.remove(&id);
             }
+            "withdraw" => self.withdrawn += 1,
             "end" => {
-                self.withdrawn += usize::from(self.leases.remove(&id).is_some());
+                self.leases.remove(&id);
             }
             event => panic!("'{event}' is unknown"),
         }
@@ -121,36 +127,17 @@ impl Reader {
         }
     }
 
-    /// Who came earlier and still waits could not use any of these devices, or has enough others.
+    /// Who was in the queue before this one drew its ticket, and waits still, does not ask for the
+    /// same: of those who do, the earliest is served first.
     fn check_order(&mut self, id: &str, asked: &Asked) {
-        for (earlier_id, earlier) in &self.waiters {
-            let before = (earlier.ticket, earlier_id.as_str()) < (asked.ticket, id);
-            if !before {
-                continue;
-            }
+        for earlier in self.drawn.remove(&asked.process).unwrap_or_default() {
+            let Some(waiter) = self.waiters.get(&earlier) else { continue };
             self.passed += 1;
-            let could: Vec<&str> = self.could_use(earlier).collect();
-            if !could.iter().any(|device| asked.devices.iter().any(|own| own == device)) {
-                continue;
-            }
-            let free = could.iter().filter(|device| {
-                let others = self.leases.values().chain([asked]);
-                let others: Vec<&Asked> =
-                    others.filter(|lease| lease.devices.iter().any(|own| own == *device)).collect();
-                let room = self.room(others.iter().copied(), device);
-                earlier.fits(room, others.is_empty())
-            });
-            if free.count() < earlier.count {
-                self.violations.push(format!("{id} took what {earlier_id} waits for"));
+            let same = (waiter.count, waiter.memory, &waiter.among);
+            if same == (asked.count, asked.memory, &asked.among) {
+                self.disorder.push(format!("{id} was served before {earlier}, its equal"));
             }
         }
-    }
-
-    fn could_use<'a>(&'a self, asked: &'a Asked) -> impl Iterator<Item = &'a str> {
-        self.machine
-            .keys()
-            .map(String::as_str)
-            .filter(|name| asked.among.is_empty() || asked.among.iter().any(|own| own == name))
     }
 
     /// Memory that is left beside shares; none beside a whole lease.
@@ -185,8 +172,8 @@ mod tests {
     fn violations(lines: &[String]) -> Vec<String> {
         let machine = ["a", "b", "c"].map(|name| (name.to_owned(), 100)).into();
         let mut reader = Reader::new(machine);
-        lines.iter().for_each(|line| reader.read(line, true));
-        reader.violations
+        lines.iter().for_each(|line| reader.read(line));
+        [reader.violations, reader.disorder].concat()
     }
 
     #[test]
@@ -211,12 +198,16 @@ mod tests {
     }
 
     #[test]
-    fn a_later_claim_that_takes_what_an_earlier_one_lacks_is_seen() {
+    fn equal_claim_served_out_of_order_is_seen() {
         let waits = line("queue", "1", 1, None, &[]);
-        let first = line("lease", "2", 2, None, &["a"]);
-        let second = line("lease", "3", 3, None, &["b"]);
-        assert!(violations(&[waits.clone(), first.clone()]).is_empty(), "two are left for it");
-        let seen = violations(&[waits, first, second]);
-        assert_eq!(seen, ["3 took what 1 waits for"]);
+        let draw = serde_json::json!({"event": "draw", "process": "2"}).to_string();
+        let granted = line("lease", "2", 2, None, &["a"]);
+        let seen = violations(&[waits.clone(), draw.clone(), granted.clone()]);
+        assert_eq!(seen, ["2 was served before 1, its equal"]);
+        let left = line("leave", "1", 1, None, &[]);
+        assert!(violations(&[waits.clone(), draw.clone(), left, granted.clone()]).is_empty());
+        assert!(violations(&[draw.clone(), waits.clone(), granted]).is_empty(), "it came later");
+        let other = line("lease", "2", 2, Some(7), &["a"]);
+        assert!(violations(&[waits, draw, other]).is_empty());
     }
 }

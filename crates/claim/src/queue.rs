@@ -26,14 +26,7 @@ impl<'a> Queue<'a> {
         let own = earlier.iter().find(|place| place.is_of(entry)).cloned();
         let end = (entry.ticket, &entry.id);
         earlier.retain(|place| (place.ticket, &place.id) < end && !place.is_of(entry));
-        Ok(Queue {
-            locks,
-            own,
-            earlier,
-            dead: HashSet::new(),
-            nearest: None,
-            stalled: Vec::new(),
-        })
+        Ok(Queue { locks, own, earlier, dead: HashSet::new(), nearest: None, stalled: Vec::new() })
     }
 
     /// Returns the places before the claim's own, the earliest first.

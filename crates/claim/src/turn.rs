@@ -137,6 +137,8 @@ mod tests {
     use proptest::prelude::*;
 
     const TOTAL: u64 = 8;
+    /// Two claims that follow each other are close together, a third is a minute and more away.
+    const SPACING: u64 = 31_000_000_000;
 
     fn device(number: u8) -> DeviceUuid {
         DeviceUuid(format!("GPU-{number}"))
@@ -145,7 +147,7 @@ mod tests {
     fn entry(number: usize, claim: Claim, devices: Vec<DeviceUuid>) -> Entry {
         Entry {
             id: LeaseId::parse(&number.to_string()).unwrap(),
-            ticket: number as u64,
+            ticket: number as u64 * SPACING,
             owner: 0,
             root: ProcessKey { pid: Pid(1), start: None },
             within: Vec::new(),
@@ -197,7 +199,8 @@ mod tests {
     }
 
     proptest! {
-        /// Everybody is served in turn for as long as somebody can be, in any order of asking.
+        /// Everybody is served in turn for as long as somebody can be, in any order of asking; who
+        /// came within a minute may go ahead.
         #[test]
         fn a_later_claim_takes_nothing_that_an_earlier_one_lacks(
             claims in proptest::collection::vec(any_claim(), 1..8),
@@ -219,7 +222,9 @@ mod tests {
                         let granted = Entry { devices, ..asking.clone() };
                         let mut after = pool.leases.clone();
                         after.push(granted.clone());
-                        for earlier in &earlier {
+                        let minute = BACKFILL.as_nanos() as u64;
+                        let far = |earlier: &&Entry| asking.ticket - earlier.ticket > minute;
+                        for earlier in earlier.iter().filter(far) {
                             let Chosen::NotNow { could } = choose(&earlier.claim, &after) else {
                                 continue;
                             };
@@ -238,6 +243,46 @@ mod tests {
                 }
             }
         }
+
+        /// Places of one class that are passed over without being read change nothing.
+        #[test]
+        fn classes_do_not_change_the_turn(
+            kinds in proptest::collection::vec(any_claim(), 1..4),
+            waiting in proptest::collection::vec(0usize..4, 1..12),
+            leased in proptest::collection::vec(0u8..5, 0..4),
+        ) {
+            let claim = |kind: &usize| kinds[kind % kinds.len()].clone();
+            let waiters: Vec<Entry> = waiting
+                .iter()
+                .enumerate()
+                .map(|(number, kind)| entry(number, claim(kind), Vec::new()))
+                .collect();
+            let lease = |number: &u8| {
+                entry(100 + usize::from(*number), Claim::whole(1), vec![device(*number)])
+            };
+            let leases: Vec<Entry> = leased.iter().map(lease).collect();
+            let pool = Ledger { leases, waiters };
+            let class = |entry: &Entry| {
+                kinds.iter().position(|kind| *kind == entry.claim).unwrap_or(0) as u64
+            };
+            for entry in &pool.waiters {
+                let places: Vec<QueuePlace> = pool
+                    .ahead_of(entry)
+                    .map(|other| QueuePlace {
+                        ticket: other.ticket,
+                        id: other.id.clone(),
+                        owner: other.owner,
+                        class: class(other),
+                    })
+                    .collect();
+                let mut read = |place: &QueuePlace| {
+                    Ok(pool.waiters.iter().find(|waiter| place.is_of(waiter)).cloned())
+                };
+                let judged =
+                    judge(entry, &pool.leases, &places, &mut read, &|_| false, &choose).unwrap();
+                prop_assert_eq!(judged.turn, turn(entry, &pool, &choose));
+            }
+        }
     }
 
     #[test]
@@ -250,15 +295,17 @@ mod tests {
         let wide = Claim { among: vec![device(0), device(1)], ..Claim::whole(2) };
         let pool = Ledger {
             leases: vec![entry(0, share(2), vec![device(0)])],
-            waiters: vec![entry(1, wide, Vec::new()), entry(2, share(2), Vec::new())],
+            waiters: vec![entry(1, wide, Vec::new()), entry(3, share(2), Vec::new())],
         };
         let turn = |number: usize| turn(&pool.waiters[number], &pool, &choose);
         assert_eq!((turn(0), turn(1)), (Turn::Wait, Turn::Wait), "there is room beside the first");
         let other = Claim { among: vec![device(2)], ..Claim::whole(1) };
         assert_eq!(
-            super::turn(&entry(3, other, Vec::new()), &pool, &choose),
+            super::turn(&entry(4, other, Vec::new()), &pool, &choose),
             Turn::Take(vec![device(2)]),
             "what the wide one cannot use is free for others"
         );
+        let soon = entry(2, share(2), Vec::new());
+        assert_eq!(super::turn(&soon, &pool, &choose), Turn::Take(vec![device(0)]));
     }
 }

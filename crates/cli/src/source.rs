@@ -180,6 +180,11 @@ impl Source {
         })
     }
 
+    /// Returns the folder of the session that this program was started in.
+    pub(crate) fn session(&self) -> Option<&Path> {
+        self.session.as_deref()
+    }
+
     /// Looks once.
     pub(crate) fn look(&self) -> Snapshot {
         gpu_core::observe(&*self.backend, &*self.host, &*self.clock)

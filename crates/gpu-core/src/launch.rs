@@ -60,6 +60,34 @@ pub trait Launcher {
     /// `Process(Gone)` where there is no such program, `Process(NotPermitted)` when it may not be
     /// run, `Io` for anything else.
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>>;
+
+    /// Starts a program for the caller's own use beside its job, in a process group of its own. It
+    /// is no member of the job, and has neither the job's standard streams nor its terminal.
+    ///
+    /// # Errors
+    /// `Unsupported` where no such program can be kept apart from the job, `Io` when it cannot be
+    /// started.
+    fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
+        let program = launch.program.to_string_lossy();
+        Err(Error::new(ErrorKind::Unsupported, format!("start '{program}' beside a job")))
+    }
+}
+
+/// A program beside a job. When it is dropped the program is killed; should it survive that, it is
+/// a member of the job from then on, so that it is named with the others that do.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait Companion {
+    /// Returns its process.
+    fn pid(&self) -> Pid;
+
+    /// Returns what it wrote to its standard output once it has ended; `None` while it runs.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn ended(&mut self) -> Result<Option<String>>;
+
+    /// Kills it, without waiting for its end.
+    fn kill(&mut self);
 }
 
 /// A program that was started, and its tree.

@@ -60,10 +60,12 @@ pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
-pub use launch::{Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors};
+pub use launch::{
+    Companion, Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors,
+};
 pub use lease::{Claim, Entry, LeaseId, Share};
 pub use line::{line_now, line_of};
-pub use locks::{QUEUE_BEAT, EntryKind, Held, HeldBack, Locks, QueuePlace, QUEUE_STALL, Waiter};
+pub use locks::{EntryKind, Held, HeldBack, Locks, QUEUE_BEAT, QUEUE_STALL, QueuePlace, Waiter};
 pub use memory::{DeviceMemory, Region};
 pub use observe::{look_at_devices, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
@@ -76,9 +78,9 @@ pub use units::{Bytes, Celsius, Milliwatts, Percent};
 #[cfg(feature = "mock")]
 pub use {
     backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
-    journal::MockJournal, launch::MockJob, launch::MockLauncher, launch::MockSupervised,
-    launch::MockSupervisors, locks::MockHeld, locks::MockHeldBack, locks::MockLocks,
-    memory::MockDeviceMemory,
+    journal::MockJournal, launch::MockCompanion, launch::MockJob, launch::MockLauncher,
+    launch::MockSupervised, launch::MockSupervisors, locks::MockHeld, locks::MockHeldBack,
+    locks::MockLocks, memory::MockDeviceMemory,
 };
 
 #[cfg(feature = "serde")]

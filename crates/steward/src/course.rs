@@ -1,14 +1,12 @@
 //! Follows a program from its start to its end.
 
 use crate::grant::Grant;
+use crate::handoff::Handoff;
 use crate::memory::Tally;
 use crate::ports::Ports;
-use crate::run::{Event, HandOff, Leaves, OnDeath, RunOrder};
+use crate::run::{Event, Leaves, OnDeath, RunOrder};
 use gpu_claim::publish_known;
-use gpu_core::{
-    Ending, EntryKind, Error, Groups, HeldBack, Host, Job, JobEvent, Pid, ProcessFault, ProcessKey,
-    Snapshot, line_now, observe_users,
-};
+use gpu_core::{Ending, EntryKind, Error, Groups, Job, JobEvent, ProcessFault, observe_users};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -42,7 +40,7 @@ pub(crate) struct Course<'a> {
     ports: &'a Ports<'a>,
     grant: &'a mut Grant,
     tallies: &'a mut [Tally],
-    held_back: Option<Box<dyn HeldBack>>,
+    handoff: Handoff<'a>,
     start: Duration,
     next_look: Duration,
     next_renewal: Duration,
@@ -63,7 +61,7 @@ impl<'a> Course<'a> {
         ports: &'a Ports<'a>,
         grant: &'a mut Grant,
         tallies: &'a mut [Tally],
-        held_back: Option<Box<dyn HeldBack>>,
+        handoff: Handoff<'a>,
     ) -> Self {
         let start = ports.clock.monotonic();
         Course {
@@ -72,7 +70,7 @@ impl<'a> Course<'a> {
             ports,
             grant,
             tallies,
-            held_back,
+            handoff,
             start,
             next_look: start + EARLY_PACE,
             next_renewal: start + RENEWAL,
@@ -89,6 +87,16 @@ impl<'a> Course<'a> {
     /// # Errors
     /// When it cannot be followed any more.
     pub(crate) fn follow(
+        &mut self,
+        job: &mut dyn Job,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Ending>, Error> {
+        let followed = self.follow_to_the_end(job, watch);
+        self.handoff.end();
+        followed
+    }
+
+    fn follow_to_the_end(
         &mut self,
         job: &mut dyn Job,
         watch: &mut Watch<'_>,
@@ -166,31 +174,15 @@ impl<'a> Course<'a> {
 
     fn look(&mut self, now: Duration, watch: &mut Watch<'_>) {
         let ran = now.saturating_sub(self.start);
-        self.next_look = now + if ran < EARLY { EARLY_PACE } else { PACE };
+        let is_early = ran < EARLY || self.handoff.is_urgent();
+        self.next_look = now + if is_early { EARLY_PACE } else { PACE };
         let Ports { backend, host, clock, .. } = *self.ports;
         let look = observe_users(backend, host, clock, Groups::NONE);
-        let root = self.order.request.root;
+        let (root, others) = (self.order.request.root, self.handoff.others());
         for tally in self.tallies.iter_mut() {
-            tally.note(&look, &root);
+            tally.note(&look, &root, &others);
         }
-        if let Some(why) = self.may_hand_off(&look, ran) {
-            self.held_back = None;
-            let _ = watch(Event::HandedOff(why));
-        }
-    }
-
-    fn may_hand_off(&self, look: &Snapshot, ran: Duration) -> Option<HandOff> {
-        let held_back = self.held_back.as_ref()?;
-        let root = &self.order.request.root;
-        if self.tallies.iter().all(|tally| tally.shows(look, root)) {
-            return Some(HandOff::Seen);
-        }
-        // It is to get the devices of its own lease, and would wait for itself.
-        let waiting = held_back.waiting().unwrap_or_default();
-        if waiting.into_iter().any(|pid| descends(self.ports.host, pid, root)) {
-            return Some(HandOff::Wanted);
-        }
-        (ran >= self.order.handoff).then_some(HandOff::TimedOut)
+        self.handoff.step(&look, self.tallies, watch);
     }
 
     fn renew(&mut self, now: Duration, watch: &mut Watch<'_>) {
@@ -225,9 +217,4 @@ fn pass(job: &dyn Job, signal: i32, watch: &mut Watch<'_>) {
         // Nothing is waited for that could be given up.
         let _ = watch(Event::NotPassed(signal, &error));
     }
-}
-
-/// Tells whether a process is `root` or descends from it, as the kernel tells it now.
-fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
-    line_now(host, host.process(pid).ok()).any(|info| info.key.surely_same(root))
 }

@@ -14,6 +14,7 @@ mod bounding;
 mod course;
 mod environment;
 mod grant;
+mod handoff;
 mod inherited;
 mod isolated;
 mod kin;

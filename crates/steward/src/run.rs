@@ -4,6 +4,7 @@ use crate::bounding::{Bounding, variables};
 use crate::course::{Course, KILL};
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
+use crate::handoff::Handoff;
 use crate::leftovers::{Cleaned, Reach, Tree};
 use crate::memory::Tally;
 use crate::ports::{Ports, Request};
@@ -11,7 +12,7 @@ use gpu_allocator_policy::environment::Advice;
 use gpu_claim::Waiting;
 use gpu_core::visible::Form;
 use gpu_core::{
-    ActToken, Bytes, DeviceId, Ending, Error, Fault, Groups, Job, Launch, Launcher, LeaseId,
+    ActToken, Bytes, DeviceId, Ending, Error, Fault, Groups, Job, Launch, Launcher, LeaseId, Pid,
     ProcessInfo, Reading, Share, observe_users,
 };
 use gpu_reaper::Action;
@@ -51,8 +52,12 @@ pub struct RunOrder {
     pub grace: Duration,
     /// What becomes of it when nobody waits for it any more.
     pub on_death: OnDeath,
-    /// How long safe-gpu is held back at most, until the program shows on its devices.
+    /// How long a safe-gpu that waits is held back for a program that does not show on its devices.
     pub handoff: Duration,
+    /// A program that uses the device which `CUDA_VISIBLE_DEVICES` names until it is killed: it
+    /// stands for the job on a device that looks unused when safe-gpu is to be let go. Without one,
+    /// safe-gpu may take such a device.
+    pub placeholder: Option<Launch>,
 }
 
 /// What happens during a run, for whoever watches.
@@ -69,6 +74,11 @@ pub enum Event<'a> {
     Bounded(&'a Advice),
     /// safe-gpu is not held back any more.
     HandedOff(HandOff),
+    /// No placeholder can be kept on each device that the program does not use yet.
+    NotCovered(&'a Error),
+    /// The program waits for a lock of safe-gpu and so do these processes, some of which may come
+    /// before it; safe-gpu is held back until they do not wait any more, or the time is over.
+    Contended(&'a [Pid]),
     /// Others may not see the lease any more; it is tried again from minute to minute.
     Unseen(&'a Error),
     /// The lease was cleared away, somebody took its name, and it has this id now.
@@ -90,9 +100,13 @@ pub enum Event<'a> {
 pub enum HandOff {
     /// The program shows on each of its devices, where safe-gpu sees it too.
     Seen,
-    /// The program itself waits for safe-gpu's lock.
+    /// The program itself waits for safe-gpu's lock. Placeholders keep its devices in use for
+    /// everybody else until it shows there.
     Wanted,
-    /// The time is over. Until the program shows, a safe-gpu may take its devices for free.
+    /// The time is over and somebody waits. Placeholders keep its devices in use until it shows.
+    Covered,
+    /// The time is over, somebody waits, and there are no placeholders. Until the program shows, a
+    /// safe-gpu may take its devices for free.
     TimedOut,
 }
 
@@ -223,8 +237,8 @@ fn carry_out(
     let mut job = start(order, &grant, bounds, launcher).map_err(NotRun::NotStarted)?;
     let started = ports.clock.monotonic();
     let mut tallies = tallies(&grant);
-    let held_back = grant.held_back.take().and_then(Result::ok);
-    let mut course = Course::new(order, leaves, ports, &mut grant, &mut tallies, held_back);
+    let handoff = Handoff::new(order, ports, launcher, &mut grant);
+    let mut course = Course::new(order, leaves, ports, &mut grant, &mut tallies, handoff);
     let followed = course.follow(&mut *job, watch);
     let Course { limit_hit, abandoned, overstayed, .. } = course;
 

@@ -1,5 +1,6 @@
 //! A run from the claim to the proof, on a machine whose time moves only when somebody waits.
 
+mod handoff;
 mod world;
 
 use gpu_allocator_policy::environment::{Framework, READ, Used, Version};
@@ -17,6 +18,7 @@ fn order(claim: Claim) -> RunOrder {
         request: Request {
             claim,
             wait: Wait::No,
+            pace: Duration::from_millis(100),
             needs_topology: false,
             command: "train".into(),
             root: key(SELF),
@@ -28,6 +30,7 @@ fn order(claim: Claim) -> RunOrder {
         grace: 10 * SECOND,
         on_death: OnDeath::End,
         handoff: 30 * SECOND,
+        placeholder: None,
     }
 }
 
@@ -386,43 +389,6 @@ fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
         assert_eq!(report.stopped.is_some(), signal == 2);
         assert_eq!(report.memory_back, Ok(signal != 2));
     }
-}
-
-#[test]
-fn safe_gpu_is_held_back_until_the_program_shows_on_all_its_devices() {
-    let world = World::new(2);
-    world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
-    world.after(4 * SECOND, |state| {
-        assert!(state.holds_back, "one device does not show it yet");
-        state.uses(JOB, 1, 100);
-    });
-    world.after(6 * SECOND, |state| assert!(!state.holds_back));
-    ends_after(&world, 10 * SECOND, 0);
-    let (report, events) = outcome(&world, &order(Claim::whole(2)));
-    assert!(report.is_ok());
-    assert!(events.contains(&"HandedOff(Seen)".to_owned()), "{events:?}");
-}
-
-#[test]
-fn safe_gpu_is_let_go_for_the_program_itself_and_when_the_time_is_over() {
-    let world = World::new(1);
-    world.after(SECOND, |state| {
-        state.add(process(61, JOB, "safe-gpu"));
-        state.waits_for_safe_gpu = vec![100, 61];
-    });
-    world.after(2 * SECOND, |state| assert!(!state.holds_back));
-    ends_after(&world, 50 * SECOND, 0);
-    let (_, events) = outcome(&world, &order(Claim::whole(1)));
-    assert!(events.contains(&"HandedOff(Wanted)".to_owned()), "{events:?}");
-
-    let world = World::new(1);
-    world.state().add(process(100, 2, "safe-gpu"));
-    world.state().waits_for_safe_gpu = vec![100];
-    world.after(29 * SECOND, |state| assert!(state.holds_back));
-    world.after(32 * SECOND, |state| assert!(!state.holds_back));
-    ends_after(&world, 50 * SECOND, 0);
-    let (_, events) = outcome(&world, &order(Claim::whole(1)));
-    assert!(events.contains(&"HandedOff(TimedOut)".to_owned()), "{events:?}");
 }
 
 #[test]

@@ -10,7 +10,14 @@ use std::time::Duration;
 use world::*;
 
 fn request(claim: Claim, wait: Wait) -> Request {
-    Request { claim, wait, needs_topology: false, command: "train".into(), root: key(SELF) }
+    Request {
+        claim,
+        wait,
+        pace: Duration::from_millis(100),
+        needs_topology: false,
+        command: "train".into(),
+        root: key(SELF),
+    }
 }
 
 fn taken(world: &World, claim: Claim, wait: Wait) -> Result<Grant, NotGranted> {
@@ -61,11 +68,11 @@ fn who_need_not_wait_learns_why_there_is_nothing_now() {
     let world = World::new(2);
     world.state().leases.push(lease("other", 1, 100, &[0]));
     let refused = taken(&world, Claim::whole(2), Wait::No);
-    let Err(NotGranted::NotNow { waited: false, refused: Some(refused), leases, .. }) = refused
+    let Err(NotGranted::NotNow { waited: false, refused: Some(refused), standing }) = refused
     else {
         panic!("{refused:?}")
     };
-    assert_eq!(leases.len(), 1);
+    assert_eq!(standing.leases.len(), 1);
     assert_eq!(indexes(&refused.passed().map(|(id, _)| id.clone()).collect::<Vec<_>>()), [0]);
     let late = taken(&world, Claim::whole(2), Wait::For(Duration::from_secs(60)));
     assert!(matches!(late, Err(NotGranted::NotNow { waited: true, .. })), "{late:?}");
@@ -80,9 +87,10 @@ fn a_safe_gpu_at_work_may_be_all_that_a_claim_lacks() {
     world.after(Duration::from_secs(1), |state| state.leases.clear());
     for (wait, lacks) in [(Wait::No, true), (Wait::For(Duration::from_secs(20)), false)] {
         let result = taken(&world, Claim::whole(1), wait);
-        let Err(NotGranted::NotNow { held_up: Some(HeldUp::SafeGpu), refused, .. }) = result else {
+        let Err(NotGranted::NotNow { standing, refused, .. }) = result else {
             panic!("{result:?}")
         };
+        assert!(matches!(standing.held_up, Some(HeldUp::SafeGpu(_))), "{standing:?}");
         assert_eq!(refused.is_some(), lacks, "{wait:?}: {refused:?}");
     }
 }

@@ -15,16 +15,20 @@ pub(crate) struct World {
     pub(crate) entries: Vec<(EntryKind, Entry)>,
     pub(crate) tickets: u64,
     pub(crate) ids: u64,
-    /// Leases that others publish at the same moment as the next ones here.
-    pub(crate) met: Vec<Entry>,
+    /// What others publish at the same moment as the next attempts here.
+    pub(crate) met: Vec<(EntryKind, Entry)>,
     pub(crate) safe_gpu: Option<ErrorKind>,
-    /// How long each taking of the table lasts.
-    pub(crate) table: Duration,
-    pub(crate) tables: u32,
-    /// Somebody has the table and keeps it.
-    pub(crate) is_table_kept: bool,
-    /// Names of leases that a stranger has taken.
+    /// How many readings are to be made before the claims that were met withdraw.
+    pub(crate) met_withdraw_after: Option<u32>,
+    /// How often leases were read.
+    pub(crate) readings: u32,
+    /// Names that cannot be published.
     pub(crate) spoiled: Vec<LeaseId>,
+    /// Claims whose programs are stopped.
+    pub(crate) stalled: Vec<LeaseId>,
+    /// How often a place in the queue was renewed, and waited for.
+    pub(crate) beats: u32,
+    pub(crate) sleeps: u32,
 }
 
 #[derive(Clone, Default)]
@@ -51,11 +55,21 @@ impl Made {
 pub(crate) struct Kept(Made, EntryKind, LeaseId);
 
 impl Held for Kept {
+    fn confirm(&mut self) -> Result<()> {
+        let Kept(made, kind, id) = self;
+        made.with(|world| {
+            let own = world.entries.iter_mut().find(|(k, e)| k == kind && e.id == *id);
+            own.expect("it is there").0 = EntryKind::Lease;
+        });
+        *kind = EntryKind::Lease;
+        Ok(())
+    }
     fn inherit(&self, _: bool) -> Result<()> {
         Ok(())
     }
     fn renew(&self) -> Result<bool> {
         let Kept(made, kind, id) = self;
+        made.with(|world| world.beats += 1);
         Ok(made.with(|world| world.entries.iter().any(|(k, e)| k == kind && e.id == *id)))
     }
     fn leave(self: Box<Self>) {}
@@ -69,16 +83,6 @@ impl Drop for Kept {
 }
 
 pub(crate) struct Nothing;
-
-impl Held for Nothing {
-    fn inherit(&self, _: bool) -> Result<()> {
-        Ok(())
-    }
-    fn renew(&self) -> Result<bool> {
-        Ok(true)
-    }
-    fn leave(self: Box<Self>) {}
-}
 
 impl HeldBack for Nothing {
     fn waiting(&self) -> Result<Vec<Pid>> {
@@ -99,29 +103,37 @@ impl Clock for Made {
 }
 
 impl Locks for Made {
-    fn table(&self, patience: Duration) -> Result<Box<dyn Held>> {
-        self.with(|world| {
-            if world.is_table_kept {
-                world.now += patience;
-                return Err(Error::new(ErrorKind::TimedOut, "lock the table"));
-            }
-            world.now += world.table;
-            world.tables += 1;
-            Ok(Box::new(Nothing) as Box<dyn Held>)
-        })
-    }
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
         let of_kind = |(k, entry): &(EntryKind, Entry)| (*k == kind).then(|| entry.clone());
+        self.with(|world| {
+            world.readings += u32::from(kind == EntryKind::Attempt);
+            if world.met_withdraw_after.is_some_and(|after| world.readings > after) {
+                world.entries.retain(|(k, e)| *k != EntryKind::Attempt || e.command == "own");
+            }
+        });
         Ok(self.with(|world| world.entries.iter().filter_map(of_kind).collect()))
     }
+    fn queue(&self) -> Result<Vec<QueuePlace>> {
+        let waiters = self.entries(EntryKind::Waiter)?;
+        let mut places: Vec<_> = waiters.iter().map(place_of).collect();
+        places.sort();
+        Ok(places)
+    }
+    fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
+        let waiters = self.entries(EntryKind::Waiter)?;
+        let entry = waiters.into_iter().find(|entry| place.is_of(entry));
+        let is_stalled = self.with(|world| world.stalled.contains(&place.id));
+        Ok(entry.map(|entry| Waiter { entry, is_stalled }))
+    }
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
-        if kind == EntryKind::Lease && self.with(|world| world.spoiled.contains(&entry.id)) {
+        if kind != EntryKind::Waiter && self.with(|world| world.spoiled.contains(&entry.id)) {
             return Err(Error::new(ErrorKind::Io, format!("write lease '{}'", entry.id)));
         }
         self.add(kind, entry.clone());
-        if kind == EntryKind::Lease
-            && let Some(met) = self.with(|world| world.met.pop())
+        if kind == EntryKind::Attempt
+            && let Some((kind, met)) = self.with(|world| world.met.pop())
         {
+            self.with(|world| world.entries.retain(|(_, entry)| entry.id != met.id));
             self.add(kind, met);
         }
         Ok(Box::new(Kept(self.clone(), kind, entry.id.clone())))
@@ -141,6 +153,11 @@ impl Locks for Made {
         self.sleep(at_most);
         Ok(false)
     }
+    fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
+        self.with(|world| world.sleeps += 1);
+        self.sleep(at_most);
+        Ok(self.waiter(place)?.is_none())
+    }
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         BTreeMap::new()
     }
@@ -150,6 +167,11 @@ impl Locks for Made {
             Some(kind) => Err(Error::new(kind, "hold back safe-gpu")),
         }
     }
+}
+
+fn place_of(entry: &Entry) -> QueuePlace {
+    let class = u64::from(entry.claim.count);
+    QueuePlace { ticket: entry.ticket, id: entry.id.clone(), owner: entry.owner, class }
 }
 
 pub(crate) fn id(text: &str) -> LeaseId {
@@ -186,6 +208,7 @@ pub(crate) fn ask(count: u32, wait: Wait) -> Ask {
         parts_of: Vec::new(),
         command: "own".into(),
         wait,
+        pace: Duration::from_millis(100),
         beside_safe_gpu: false,
     }
 }

@@ -11,6 +11,7 @@ use crate::args::{Global, RunArgs};
 use crate::claiming::{self, asked_memory, chosen, failure, gpus};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holder::placeholder;
 use crate::json;
 use crate::source::{CLAIMS, Source, roots};
 use crate::terminal::{Line, one_line};
@@ -66,8 +67,8 @@ pub(crate) fn supervise(
         .first()
         .ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
     let command = claiming::described(&args.command);
-    let wanted = claiming::request(&args.wanted, &source, root, command, global.quiet)
-        .map_err(own)?;
+    let wanted =
+        claiming::request(&args.wanted, &source, root, command, global.quiet).map_err(own)?;
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
     let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
     // Who claims within is to find the same leases.
@@ -95,6 +96,7 @@ pub(crate) fn supervise(
         grace: args.grace,
         on_death: args.on_death(),
         handoff: args.handoff_timeout,
+        placeholder: Some(placeholder(root, source.session())),
     };
     let ports = Ports {
         backend: &*source.backend,
@@ -169,7 +171,21 @@ impl Watch<'_> {
             Event::HandedOff(HandOff::TimedOut) => self.tell(
                 "the program does not show on its devices; a safe-gpu may take them for free now",
             ),
-            Event::HandedOff(HandOff::Seen | HandOff::Wanted) => {}
+            Event::HandedOff(HandOff::Seen | HandOff::Wanted | HandOff::Covered) => {}
+            Event::NotCovered(error) => {
+                let fault = error.fault();
+                self.tell(&format!("mind: no placeholder for the program: failed to {fault}"));
+            }
+            Event::Contended(others) => {
+                let who = match others.first() {
+                    Some(pid) if pid.0 > 0 => format!("process {pid}"),
+                    _ => "another process".to_owned(),
+                };
+                self.tell(&format!(
+                    "the program waits for safe-gpu's lock, and so does {who}, which may come \
+                     first and take its devices; the lock is kept until the program waits alone"
+                ));
+            }
             Event::Unseen(error) => {
                 let fault = error.fault();
                 self.tell(&format!("mind: others may not see the lease: failed to {fault}"));

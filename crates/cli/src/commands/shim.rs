@@ -8,6 +8,7 @@
 use crate::args::Cli;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holder::is_placeholder;
 use crate::source::Source;
 use crate::terminal::Screen;
 use clap::Parser;
@@ -121,7 +122,9 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
             false => text.push_str(&format!("{}, {bus}\n", device.id().index)),
             // Who shares the device with the job does not keep it from the job.
             true => {
-                let own = |pid| descends(&look, pid, &lease.root);
+                let stands_for_it =
+                    |pid| look.process(pid).is_ok_and(|info| is_placeholder(info, lease.root.pid));
+                let own = |pid| descends(&look, pid, &lease.root) && !stands_for_it(pid);
                 let listed = device.processes.iter().flatten().map(|process| process.pid);
                 for pid in listed.filter(|pid| own(*pid)) {
                     text.push_str(&format!("{pid}, {bus}\n"));

@@ -129,11 +129,7 @@ impl Folder {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn names(
-        &self,
-        kind: &str,
-        most: usize,
-    ) -> rustix::io::Result<(Vec<String>, bool)> {
+    pub(super) fn names(&self, kind: &str, most: usize) -> rustix::io::Result<(Vec<String>, bool)> {
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
         let mut buffer = Vec::with_capacity(LISTING);
         let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());

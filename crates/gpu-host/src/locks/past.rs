@@ -52,7 +52,8 @@ pub(super) fn clear(user: &UserFolder) {
         }
         let stat = rustix::fs::statat(&folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
         let Ok(stat) = stat else { continue };
-        let age = wall_seconds().saturating_sub(stat.st_mtime);
+        // The modification time of a place in the queue is no time of day.
+        let age = wall_seconds().saturating_sub(stat.st_ctime);
         if name.starts_with(PAST) {
             past.push((name, stat));
         } else if name.starts_with(KEPT) || name.starts_with(TRY) {
@@ -95,8 +96,7 @@ pub(super) fn clear_place(user: &UserFolder, place: &QueuePlace) {
 /// Removes the FIFOs of claims that were killed before they had a place, or after.
 fn clear_fifos(user: &UserFolder, names: &[String]) {
     let place = |name: &String| super::names::place(user.owner, name.strip_prefix(QUEUE)?);
-    let queued: HashSet<LeaseId> =
-        names.iter().filter_map(place).map(|place| place.id).collect();
+    let queued: HashSet<LeaseId> = names.iter().filter_map(place).map(|place| place.id).collect();
     for id in names.iter().filter_map(|name| LeaseId::parse(name.strip_prefix(WAIT)?)) {
         if !queued.contains(&id) {
             // One that is just being published has a writer.

@@ -301,12 +301,8 @@ impl Held for InQueue {
         if !folder.is_at(&self.name, &self.stat).map_err(failed)? {
             return Ok(false);
         }
-        let touched = rustix::fs::utimensat(
-            &folder.fd,
-            &self.name,
-            &beat(),
-            AtFlags::SYMLINK_NOFOLLOW,
-        );
+        let touched =
+            rustix::fs::utimensat(&folder.fd, &self.name, &beat(), AtFlags::SYMLINK_NOFOLLOW);
         match touched {
             Err(Errno::NOENT) => Ok(false),
             touched => touched.map(|()| true).map_err(failed),

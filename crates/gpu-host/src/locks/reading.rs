@@ -77,8 +77,7 @@ impl Known {
         let asked = || {
             let file = user.folder.open_file(name, OFlags::RDONLY)?;
             let stat = rustix::fs::fstat(&file)?;
-            let alive =
-                user.is_own(&stat) && (ofd::is_write_locked(&file)? || is_kept(user, id)?);
+            let alive = user.is_own(&stat) && (ofd::is_write_locked(&file)? || is_kept(user, id)?);
             Ok(alive.then_some((file, stat)))
         };
         let (file, stat) = match asked() {

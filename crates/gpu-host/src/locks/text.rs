@@ -96,7 +96,9 @@ pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Opt
         device.0.len() <= DEVICE_NAME && device.0.bytes().all(|byte| byte.is_ascii_graphic())
     };
     let is_named = match kind {
-        EntryKind::Waiter => names::place(owner, name).is_some_and(|place| place == place_of(&entry)),
+        EntryKind::Waiter => {
+            names::place(owner, name).is_some_and(|place| place == place_of(&entry))
+        }
         EntryKind::Attempt | EntryKind::Lease => entry.id.as_str() == name,
     };
     let valid = is_named

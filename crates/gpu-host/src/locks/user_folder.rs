@@ -4,8 +4,8 @@
 //! else from renaming or removing it. So nobody can make an entry of another user's, by whatever
 //! links, and the number of links of a file means nothing.
 
-use super::folder::{Folder, is_ours};
 use super::chance;
+use super::folder::{Folder, is_ours};
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{FileType, Mode, Stat};

@@ -1,5 +1,6 @@
 //! The port [`Launcher`], answered by the supervisor.
 
+use super::companion::LinuxCompanion;
 use super::has_ended;
 use super::job::LinuxJob;
 use super::signals::Signals;
@@ -9,7 +10,7 @@ use crate::host::{Roots, shows_own_namespace};
 use crate::proc_dir::ProcRoot;
 use crate::process::read_key;
 use crate::users::Users;
-use gpu_core::{Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
+use gpu_core::{Companion, Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -45,13 +46,16 @@ pub(crate) struct Shared {
     mask: SigSet,
     /// The children of before the first job.
     own_children: OnceCell<HashSet<ProcessKey>>,
+    /// The programs beside the job, which are this process's own children too.
+    pub(crate) companions: RefCell<HashSet<ProcessKey>>,
 }
 
 impl Shared {
-    /// Tells whether a child was there before the first job. No kernel tells who started a
-    /// process whose parent is gone; but nobody is adopted before there is a job.
+    /// Tells whether a child was there before the first job, or accompanies one. No kernel tells
+    /// who started a process whose parent is gone; but nobody is adopted before there is a job.
     pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
         self.own_children.get().is_some_and(|own| own.contains(child))
+            || self.companions.borrow().contains(child)
     }
 
     /// Does something with the signals blocked that were blocked before: a child has the same.
@@ -154,6 +158,7 @@ impl LinuxLauncher {
                 group,
                 mask,
                 own_children: OnceCell::new(),
+                companions: RefCell::default(),
             }),
         })
     }
@@ -208,5 +213,9 @@ impl Launcher for LinuxLauncher {
             self.shared.own_children.get_or_init(|| own);
         }
         Ok(Box::new(LinuxJob::start(launch, Rc::clone(&self.shared))?))
+    }
+
+    fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
+        Ok(Box::new(LinuxCompanion::start(launch, Rc::clone(&self.shared))?))
     }
 }

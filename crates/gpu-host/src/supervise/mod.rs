@@ -17,6 +17,7 @@
 //! Nothing here needs code between fork and exec.
 
 mod again;
+mod companion;
 mod ending;
 mod felling;
 mod front;

@@ -1,7 +1,7 @@
 //! How entries come, are seen, and end.
 
 use crate::stranger::Stranger;
-use crate::{LEASE, WAITER, entry, eventually, lease, locks};
+use crate::{ATTEMPT, LEASE, WAITER, entry, eventually, lease, locks, own};
 use gpu_core::{Clock, DeviceUuid, Entry, Locks, Pid};
 use gpu_host::SystemClock;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::tempdir;
 
 fn names(folder: &Path, beginning: &str) -> usize {
-    let files = fs::read_dir(folder).unwrap().flatten();
+    let files = fs::read_dir(own(folder)).unwrap().flatten();
     files.filter(|file| file.file_name().to_string_lossy().starts_with(beginning)).count()
 }
 
@@ -112,12 +112,12 @@ print(spoiled)
     let output = command.args(["-c", SPOIL]).arg(folder.path()).output().unwrap();
     held.inherit(false).unwrap();
     assert_eq!(output.stdout, b"1\n", "it has one file: {output:?}");
-    let text = std::fs::read(folder.path().join(format!("lease-{}", entry.id))).unwrap();
+    let text = std::fs::read(own(folder.path()).join(format!("lease-{}", entry.id))).unwrap();
     assert!(text.ends_with(b"}\n") && text.len() > 100);
     // Not what this process remembers, but what anybody reads.
     assert_eq!(crate::locks(folder.path()).entries(LEASE).unwrap(), [entry]);
     drop(held);
-    let names = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let names = std::fs::read_dir(own(folder.path())).unwrap().flatten();
     let names: Vec<_> = names.map(|file| file.file_name().into_string().unwrap()).collect();
     assert!(names.iter().all(|name| name.starts_with("past-")), "{names:?}");
 }
@@ -135,7 +135,7 @@ fn a_file_of_another_user_keeps_no_lease_alive() {
     held.inherit(false).unwrap();
     held.leave();
     let kept = locks.entries(LEASE).unwrap();
-    let file = folder.path().join(format!("kept-{}", entry.id));
+    let file = own(folder.path()).join(format!("kept-{}", entry.id));
     std::os::unix::fs::chown(file, Some(crate::stranger::NOBODY), None).unwrap();
     // A program that another test is just starting has a copy of the lease's own file until it runs.
     crate::eventually(|| locks.entries(LEASE).unwrap().is_empty());
@@ -146,30 +146,43 @@ fn a_file_of_another_user_keeps_no_lease_alive() {
 }
 
 #[test]
-fn what_is_inherited_has_its_name_before_the_lease_has() {
+fn inherited_file_gets_its_name_before_the_lease() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (first, held) = lease(&locks, &["GPU-1"]);
-    let kept = |entry: &Entry| folder.path().join(format!("kept-{}", entry.id));
-    assert!(kept(&first).exists(), "nobody else can make it any more");
+    let kept = |entry: &Entry| own(folder.path()).join(format!("kept-{}", entry.id));
+    assert!(kept(&first).exists());
     drop(held);
     assert!(!kept(&first).exists());
 
-    // The caller's own, of a lease that had its name before.
+    // One that is left of a lease that had its name before.
     let again = entry(&locks, &["GPU-1"]);
-    std::fs::write(kept(&again), "").unwrap();
+    fs::write(kept(&again), "").unwrap();
     drop(locks.publish(LEASE, &again).unwrap());
+}
 
-    if !rustix::process::geteuid().is_root() {
-        return crate::skip("what_is_inherited_has_its_name_before_the_lease_has", "needs root");
-    }
-    let spoiled = entry(&locks, &["GPU-1"]);
-    std::fs::write(kept(&spoiled), "stranger").unwrap();
-    std::os::unix::fs::chown(kept(&spoiled), Some(crate::stranger::NOBODY), None).unwrap();
-    assert!(locks.publish(LEASE, &spoiled).is_err());
-    assert_eq!(locks.entries(LEASE).unwrap(), []);
-    assert_eq!(std::fs::read_to_string(kept(&spoiled)).unwrap(), "stranger");
-    assert_eq!((names(folder.path(), "lease-"), names(folder.path(), "new-")), (0, 0));
+#[test]
+fn attempt_becomes_a_lease_when_it_is_confirmed() {
+    let folder = tempdir().unwrap();
+    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let attempt = entry(&here, &["GPU-1"]);
+    let mut held = here.publish(ATTEMPT, &attempt).unwrap();
+    assert_eq!(there.entries(ATTEMPT).unwrap(), slice::from_ref(&attempt));
+    assert_eq!(there.entries(LEASE).unwrap(), []);
+    held.confirm().unwrap();
+    held.confirm().unwrap();
+    assert_eq!(there.entries(ATTEMPT).unwrap(), []);
+    assert_eq!(there.entries(LEASE).unwrap(), slice::from_ref(&attempt));
+    drop(held);
+    assert_eq!((names(folder.path(), "lease-"), names(folder.path(), "past-")), (0, 1));
+
+    // Withdrawn, it leaves nothing; and what somebody cleared away cannot be confirmed.
+    drop(here.publish(ATTEMPT, &attempt).unwrap());
+    assert_eq!((names(folder.path(), "try-"), names(folder.path(), "kept-")), (0, 0));
+    let mut held = here.publish(ATTEMPT, &attempt).unwrap();
+    fs::remove_file(own(folder.path()).join(format!("try-{}", attempt.id))).unwrap();
+    assert!(held.confirm().is_err());
+    assert_eq!(names(folder.path(), "lease-"), 0);
 }
 
 #[test]
@@ -194,7 +207,7 @@ fn one_that_is_left_ends_with_those_who_inherited_it() {
 }
 
 #[test]
-fn whoever_waits_is_told_of_what_comes_and_ends_and_of_nothing_else() {
+fn waiting_ends_when_a_lease_ends_and_at_nothing_else() {
     const LONG: Duration = Duration::from_secs(10);
     let folder = tempdir().unwrap();
     let (here, there) = (locks(folder.path()), locks(folder.path()));
@@ -204,20 +217,20 @@ fn whoever_waits_is_told_of_what_comes_and_ends_and_of_nothing_else() {
         here.entries(LEASE).unwrap();
         (changed, clock.monotonic())
     };
+    let (_, held) = lease(&there, &["GPU-1"]);
     assert!(waits(LONG).0, "what came before it began to watch is to be looked for");
     assert!(!waits(Duration::from_millis(20)).0);
 
-    let (_, held) = lease(&there, &["GPU-1"]);
-    assert!(waits(LONG).0);
     held.renew().unwrap();
     there.entries(LEASE).unwrap();
-    drop(there.table(LONG).unwrap());
+    let waiter = there.publish(WAITER, &entry(&there, &[])).unwrap();
+    waiter.renew().unwrap();
+    drop(waiter);
     fs::write(folder.path().join("something"), "else").unwrap();
-    assert!(!waits(Duration::from_millis(20)).0, "none of these is a change");
+    assert!(!waits(Duration::from_millis(20)).0, "none of these is the end of a lease");
     drop(held);
     assert!(waits(LONG).0);
     let stranger = Stranger::start(None, "publish lease GPU-1", folder.path()).unwrap();
-    assert!(waits(LONG).0);
     while waits(Duration::from_millis(20)).0 {}
     stranger.kill();
     let (changed, after) = waits(LONG);
@@ -229,7 +242,7 @@ fn who_is_no_longer_seen_learns_of_it() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
-    let path = folder.path().join(format!("lease-{}", entry.id));
+    let path = own(folder.path()).join(format!("lease-{}", entry.id));
     let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     fs::File::open(&path).unwrap().set_modified(old).unwrap();
     assert!(held.renew().unwrap());
@@ -246,7 +259,7 @@ fn one_that_is_published_again_outlives_the_one_that_nobody_saw_any_more() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, old) = lease(&locks, &["GPU-1"]);
-    fs::remove_file(folder.path().join(format!("lease-{}", entry.id))).unwrap();
+    fs::remove_file(own(folder.path()).join(format!("lease-{}", entry.id))).unwrap();
     let new = locks.publish(LEASE, &entry).unwrap();
     drop(old);
     assert_eq!(locks.entries(LEASE).unwrap(), slice::from_ref(&entry));
@@ -281,7 +294,7 @@ fn everybody_reads_an_entry_whatever_the_umask() {
     let folder = tempdir().unwrap();
     let task = "publish-with-a-closed-umask GPU-1";
     let _stranger = Stranger::start(None, task, folder.path()).unwrap();
-    let mut modes: Vec<(String, u32)> = fs::read_dir(folder.path())
+    let mut modes: Vec<(String, u32)> = fs::read_dir(own(folder.path()))
         .unwrap()
         .flatten()
         .map(|file| {
@@ -290,6 +303,8 @@ fn everybody_reads_an_entry_whatever_the_umask() {
         })
         .collect();
     modes.sort();
-    let expected = [("kept-", 0o644), ("lease", 0o644), ("table", 0o666)];
+    let expected = [("kept-", 0o644), ("lease", 0o644)];
     assert_eq!(modes, expected.map(|(name, mode)| (name.to_owned(), mode)));
+    let mode = fs::metadata(own(folder.path())).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755, "and the folder");
 }

@@ -5,19 +5,20 @@
 mod entries;
 mod hostile;
 mod place;
+mod queue;
 mod safe_gpu;
 mod scarce;
 mod stranger;
-mod table;
 
 use gpu_core::{
     Claim, Clock, DeviceUuid, Entry, EntryKind, Held, Locks, Pid, ProcessKey, Timestamp,
 };
 use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+const ATTEMPT: EntryKind = EntryKind::Attempt;
 const LEASE: EntryKind = EntryKind::Lease;
 const WAITER: EntryKind = EntryKind::Waiter;
 
@@ -32,6 +33,11 @@ fn locks_at(place: Place, tmp: &Path) -> FileLocks {
 /// Returns the locks of a folder.
 fn locks(folder: &Path) -> FileLocks {
     locks_at(Place::folder(folder), folder)
+}
+
+/// Returns the folder in which the entries of this user lie.
+fn own(folder: &Path) -> PathBuf {
+    folder.join(format!("u{}", rustix::process::geteuid().as_raw()))
 }
 
 fn entry(locks: &FileLocks, devices: &[&str]) -> Entry {

@@ -7,7 +7,6 @@ use gpu_host::{FileLocks, Place};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::time::Duration;
 use tempfile::{TempDir, tempdir};
 
 fn mode(path: &Path, mode: u32) {
@@ -18,7 +17,7 @@ fn mode(path: &Path, mode: u32) {
 fn refused(locks: &FileLocks, why: &str) {
     for result in [
         locks.entries(LEASE).map(|_| ()),
-        locks.table(Duration::ZERO).map(|_| ()),
+        locks.queue().map(|_| ()),
         locks.publish(LEASE, &entry(locks, &["GPU-1"])).map(|_| ()),
     ] {
         let error = result.expect_err(why);
@@ -86,23 +85,26 @@ fn root_makes_the_folder_and_what_was_before_it_still_counts() {
     let test = "root_makes_the_folder_and_what_was_before_it_still_counts";
     let Some(machine) = Machine::new(test) else { return };
     let (before, after) = (machine.locks(), machine.locks());
-    // Nobody has taken the table yet, so nobody has made the folder.
+    mode(&machine.at("run"), 0o777);
     let (old, _held) = lease(&before, &["GPU-1"]);
-    let files = ["kept", "lease"].map(|kind| format!(".gpuws-{kind}-{}", old.id));
-    assert_eq!(machine.names("tmp"), files);
+    assert_eq!(machine.names("run"), [""; 0], "everybody could exchange it there");
+    assert_eq!(machine.names("tmp"), [".gpuws-u0"]);
+    let files = ["kept", "lease"].map(|kind| format!("{kind}-{}", old.id));
+    assert_eq!(machine.names("tmp/.gpuws-u0"), files);
 
+    mode(&machine.at("run"), 0o755);
     let old_umask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    let table = after.table(Duration::ZERO);
-    rustix::process::umask(old_umask);
-    drop(table.unwrap());
-    let made = fs::metadata(machine.at("run/gpuws")).unwrap().permissions().mode();
-    assert_eq!(made & 0o7777, 0o1777);
     let (new, _held) = lease(&after, &["GPU-2"]);
+    rustix::process::umask(old_umask);
+    let made = |name| fs::metadata(machine.at(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((made("run/gpuws"), made("run/gpuws/u0")), (0o1777, 0o755));
     assert_eq!(machine.names("run"), ["gpuws"]);
-    let [kept, lease] = ["kept", "lease"].map(|kind| format!("{kind}-{}", new.id));
-    assert_eq!(machine.names("run/gpuws"), [kept, lease, "table".to_owned()]);
+    let files = ["kept", "lease"].map(|kind| format!("{kind}-{}", new.id));
+    assert_eq!(machine.names("run/gpuws/u0"), files);
     for locks in [&before, &after] {
-        assert_eq!(locks.entries(LEASE).unwrap(), [new.clone(), old.clone()]);
+        let mut leases = locks.entries(LEASE).unwrap();
+        leases.sort_by_key(|lease| lease.ticket);
+        assert_eq!(leases, [old.clone(), new.clone()]);
     }
 }
 
@@ -111,7 +113,7 @@ fn leases_are_not_forgotten_where_one_of_two_folders_cannot_be_opened_for_once()
     let test = "leases_are_not_forgotten_where_one_of_two_folders_cannot_be_opened_for_once";
     let Some(machine) = Machine::new(test) else { return };
     let with = |tmp| locks_at(Place::machine(machine.at("run"), tmp), &machine.at("tmp"));
-    drop(machine.locks().table(Duration::ZERO).unwrap());
+    drop(lease(&machine.locks(), &["GPU-1"]));
     fs::write(machine.at("file"), "").unwrap();
     for never in ["missing", "file", "run"] {
         assert!(with(machine.at(never)).entries(LEASE).unwrap().is_empty(), "{never} holds none");
@@ -119,54 +121,6 @@ fn leases_are_not_forgotten_where_one_of_two_folders_cannot_be_opened_for_once()
     // A failure that says nothing of what is there: the name is too long.
     let error = with(machine.at(&"x".repeat(300))).entries(LEASE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-}
-
-#[test]
-fn in_a_run_of_everybody_nothing_is_made() {
-    let Some(machine) = Machine::new("in_a_run_of_everybody_nothing_is_made") else { return };
-    mode(&machine.at("run"), 0o777);
-    drop(machine.locks().table(Duration::ZERO).unwrap());
-    assert_eq!(machine.names("run"), [""; 0]);
-    assert_eq!(machine.names("tmp"), [".gpuws-table"]);
-}
-
-#[test]
-fn what_is_done_to_the_table_in_tmp_blocks_nobody_once_there_is_a_folder_in_run() {
-    let test = "what_is_done_to_the_table_in_tmp_blocks_nobody_once_there_is_a_folder_in_run";
-    let Some(machine) = Machine::new(test) else { return };
-    let locks = machine.locks();
-    mode(&machine.at("run"), 0o777);
-    let kept = locks.table(Duration::ZERO).unwrap();
-    assert_eq!(locks.table(Duration::ZERO).err().unwrap().kind(), ErrorKind::TimedOut);
-    let (old, _held) = lease(&locks, &["GPU-1"]);
-    let spoiled = machine.at("tmp/.gpuws-table");
-    let spoils: [fn(&Path); 5] = [
-        |_| {},
-        |table| mode(table, 0o000),
-        |table| replace(table, |table| fs::create_dir(table).unwrap()),
-        |table| replace(table, |table| symlink("/dev/null", table).unwrap()),
-        |table| replace(table, |table| symlink(table, table).unwrap()),
-    ];
-    mode(&machine.at("run"), 0o755);
-    for spoil in spoils {
-        spoil(&spoiled);
-        drop(locks.table(Duration::ZERO).unwrap());
-        let there = locks.entries(LEASE).unwrap();
-        assert_eq!(there, std::slice::from_ref(&old), "what is there still counts");
-    }
-    assert_eq!(machine.names("run/gpuws"), ["table"]);
-    drop(kept);
-
-    fs::remove_dir_all(machine.at("run/gpuws")).unwrap();
-    mode(&machine.at("run"), 0o777);
-    let error = locks.table(Duration::ZERO).err().unwrap();
-    assert!(error.to_string().contains("; ask root to run: install -d"), "{error}");
-}
-
-/// Puts something else in the place of a file, a link or an empty folder.
-fn replace(path: &Path, make: impl FnOnce(&Path)) {
-    fs::remove_file(path).or_else(|_| fs::remove_dir(path)).unwrap();
-    make(path);
 }
 
 #[test]

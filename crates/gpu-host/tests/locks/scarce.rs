@@ -2,7 +2,7 @@
 //! what it cannot keep is not there.
 
 use crate::stranger::Stranger;
-use crate::{LEASE, entry, lease, locks};
+use crate::{LEASE, WAITER, entry, lease, locks, own};
 use gpu_core::{Error, ErrorKind, Locks};
 use gpu_host::FileLocks;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -37,17 +37,17 @@ pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
     };
     let (mut failures, mut successes) = (0, 0);
     for limit in 0..MOST {
-        let own = entry(locks, &["GPU-2"]);
+        let second = entry(locks, &["GPU-2"]);
         with(limit).unwrap();
         let seen = locks.entries(LEASE);
-        let table = locks.table(Duration::ZERO);
-        let held = locks.publish(LEASE, &own);
+        let place = locks.publish(WAITER, &entry(locks, &[]));
+        let held = locks.publish(LEASE, &second);
         let back = locks.hold_back_safe_gpu(Duration::ZERO);
         let inherited = held.as_ref().map(|held| held.inherit(true));
         with(MOST * 4).unwrap();
 
         let errors =
-            [seen.as_ref().err(), table.as_ref().err(), held.as_ref().err(), back.as_ref().err()];
+            [seen.as_ref().err(), place.as_ref().err(), held.as_ref().err(), back.as_ref().err()];
         errors.into_iter().flatten().for_each(scarce);
         failures += errors.iter().flatten().count();
         successes += errors.iter().filter(|error| error.is_none()).count();
@@ -59,12 +59,12 @@ pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
         assert_eq!(leases, 1 + usize::from(held.is_ok()), "{limit}");
         // It ends as well when nothing more can be opened.
         with(0).unwrap();
-        drop((table, held, back));
+        drop((place, held, back));
         with(MOST * 4).unwrap();
         assert_eq!(locks.entries(LEASE).unwrap().len(), 1, "{limit}");
-        let names = fs::read_dir(folder).unwrap().flatten();
+        let names = fs::read_dir(own(folder)).unwrap().flatten();
         let names: Vec<_> = names.map(|file| file.file_name().into_string().unwrap()).collect();
-        let of_leases = |name: &&String| name.starts_with("new-") || name.starts_with("kept-");
+        let of_leases = |name: &&String| !name.starts_with("past-") && !name.starts_with("lease-");
         let left: Vec<_> = names.iter().filter(of_leases).collect();
         assert_eq!(left, [&format!("kept-{other}")], "{limit}");
     }

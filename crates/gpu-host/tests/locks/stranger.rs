@@ -1,13 +1,12 @@
 //! Another process, of this user or another: this program once more, at one task.
 
-use crate::{LEASE, WAITER, entry, locks};
+use crate::{ATTEMPT, LEASE, WAITER, entry, locks};
 use gpu_core::{EntryKind, Held, Locks};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use tempfile::TempDir;
 
 const TASK: &str = "GPU_HOST_TEST_TASK";
@@ -93,7 +92,6 @@ fn at_its_task() {
         }
         ["publish-with-a-closed-umask", device] => {
             rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-            drop(locks.table(Duration::ZERO).unwrap());
             locks.publish(LEASE, &entry(&locks, &[device])).ok()
         }
         ["publish-for-a-child", device] => {
@@ -104,21 +102,10 @@ fn at_its_task() {
             std::fs::write(folder.join("child"), child.id().to_string()).unwrap();
             Some(held)
         }
-        ["table"] => locks.table(Duration::from_secs(5)).ok(),
-        ["close-the-table"] => {
-            let table = folder.join("table");
-            drop(locks.table(Duration::ZERO).unwrap());
-            std::fs::set_permissions(table, PermissionsExt::from_mode(0o000)).unwrap();
-            locks.publish(LEASE, &entry(&locks, &["GPU-1"])).ok()
-        }
-        ["remove-all"] => {
-            let files = std::fs::read_dir(folder).unwrap().flatten();
-            let removed = files.filter(|file| std::fs::remove_file(file.path()).is_ok()).count();
-            let opened = std::fs::read_dir(folder).unwrap().flatten();
-            let opened = opened
-                .filter(|file| std::fs::File::options().write(true).open(file.path()).is_ok());
-            let nothing = removed == 0 && opened.count() == 0;
-            nothing.then(|| locks.publish(WAITER, &entry(&locks, &[])).unwrap())
+        ["attempt", device] => locks.publish(ATTEMPT, &entry(&locks, &[device])).ok(),
+        ["spoil-all"] => {
+            let failures = crate::hostile::spoil_all(folder);
+            failures.is_empty().then(|| locks.publish(WAITER, &entry(&locks, &[])).unwrap())
         }
         ["see", device] => {
             let leases = locks.entries(LEASE).unwrap();

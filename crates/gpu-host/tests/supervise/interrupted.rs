@@ -1,16 +1,12 @@
 //! Signals for which a handler runs, at any moment: whatever waits in the kernel then ends early.
 
 use crate::Test;
-use crate::cast::{Scene, a_while, eventually, everybody, how, number, send};
+use crate::cast::{Scene, a_while, how};
 use crate::stage::roots;
-use gpu_core::{
-    Claim, DeviceUuid, Entry, EntryKind, ErrorKind, Host, Locks, Pid, ProcessKey, Timestamp,
-};
+use gpu_core::{Claim, DeviceUuid, Entry, EntryKind, Host, Locks, Pid, ProcessKey, Timestamp};
 use gpu_host::{FileLocks, LinuxHost, Place, SafeGpuFiles};
-use rustix::process::Signal;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,7 +16,6 @@ use std::time::Duration;
 pub(crate) const TESTS: &[Test] = &[
     ("a_storm_of_signals_spoils_no_lock_and_no_look", spoils_no_lock_and_no_look),
     ("a_storm_of_signals_harms_no_healthy_job", harms_no_healthy_job),
-    ("ctrl_z_stops_nobody_who_has_the_table", ctrl_z_stops_nobody_who_has_the_table),
 ];
 
 /// So often something is done that a signal interrupts ...
@@ -87,35 +82,6 @@ fn harms_no_healthy_job() {
     );
 }
 
-fn ctrl_z_stops_nobody_who_has_the_table() {
-    let scene = Scene::new();
-    let mut decider = scene.role(&["decides"]);
-    let mut decider = decider.arg(scene.folder()).process_group(0).spawn().unwrap();
-    scene.said("has");
-    let pid = number(decider.id());
-    let is_stopped = || everybody().iter().any(|seen| number(seen.pid) == pid && seen.state == 'T');
-    send(pid, Signal::TSTP);
-    a_while();
-    assert!(!is_stopped(), "nobody else could decide");
-    scene.go();
-    eventually("it stops once it has let go", is_stopped);
-    locks(scene.folder()).table(Duration::from_secs(10)).expect("it is free");
-    send(pid, Signal::KILL);
-    assert_eq!(how(&mut decider), -9);
-}
-
-/// Has the table until it is told to go on.
-pub(crate) fn decide(words: &[OsString]) -> i32 {
-    let [folder] = words else { panic!("a folder") };
-    let folder = Path::new(folder);
-    let table = locks(folder).table(Duration::from_secs(10)).expect("nobody else has it");
-    std::fs::write(folder.join("has"), "has\n").expect("it can say so");
-    std::fs::File::open(folder.join("go")).expect("somebody says so");
-    drop(table);
-    gpu_core::Clock::sleep(&gpu_host::SystemClock::new(), Duration::from_secs(600));
-    1
-}
-
 /// Takes, sees and lets go of locks in a storm, and looks at processes.
 pub(crate) fn act(words: &[OsString]) -> i32 {
     let [folder] = words else { panic!("a folder") };
@@ -132,11 +98,13 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
         if interrupted == ROUNDS {
             break;
         }
-        let table = here.table(Duration::from_secs(20)).expect("nobody else has it");
-        let taken = there.table(Duration::from_millis(1)).err().expect("it is taken");
-        assert_eq!(taken.kind(), ErrorKind::TimedOut);
         let entry = entry(&here);
-        let held = here.publish(EntryKind::Lease, &entry).expect("it can be written");
+        let waiter = Entry { devices: Vec::new(), ..entry.clone() };
+        let queued = here.publish(EntryKind::Waiter, &waiter).expect("it can be written");
+        let place = there.queue().expect("it can be read").remove(0);
+        assert!(!there.wait_for(&place, Duration::from_millis(1)).expect("it can be waited for"));
+        let mut held = here.publish(EntryKind::Attempt, &entry).expect("it can be written");
+        held.confirm().expect("it can be renamed");
         assert_eq!(there.entries(EntryKind::Lease).expect("it can be read"), [entry]);
         assert!(held.renew().expect("it can be renewed"));
         there.wait(Duration::from_millis(1)).expect("it can be waited for");
@@ -146,7 +114,8 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
             assert!(!other.has_exited().expect("it can be asked"));
         }
         assert!(host.processes().expect("they can be listed").processes.len() > 1);
-        drop((table, held));
+        drop((queued, held));
+        assert_eq!(there.queue().expect("it can be read"), []);
         assert_eq!(there.entries(EntryKind::Lease).expect("it can be read"), []);
     }
     assert_eq!(interrupted, ROUNDS, "a signal came in so many of {ATTEMPTS}");

@@ -17,11 +17,11 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 /// Plays a role; `None` for a word that is none.
 ///
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
-/// `interrupted FOLDER`, `decides FOLDER`. MODE is words joined by commas: `queue` waits to be asked before it starts
-/// anything, `keep` goes on without a front, `own` has children of its own beside the job, `tell`
-/// sends SIGUSR1 to what is left of the job's group, `fell` fells the tree when it is asked to end,
-/// `panic` panics then, `scarce` cannot open a file while it watches in the beginning, and `plain`
-/// is none of these.
+/// `companions`, `interrupted FOLDER`. MODE is words joined by commas: `queue`
+/// waits to be asked before it starts anything, `keep` goes on without a front, `own` has children
+/// of its own beside the job, `tell` sends SIGUSR1 to what is left of the job's group, `fell` fells
+/// the tree when it is asked to end, `panic` panics then, `scarce` cannot open a file while it
+/// watches in the beginning, and `plain` is none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
@@ -29,8 +29,8 @@ pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<
         "supervisor" => supervisor(&words),
         "helper" => helper(),
         "copy" => copy(&words),
+        "companions" => crate::companions::act(),
         "interrupted" => crate::interrupted::act(&words),
-        "decides" => crate::interrupted::decide(&words),
         _ => return None,
     };
     Some(ExitCode::from(u8::try_from(code).expect("a code of a program")))

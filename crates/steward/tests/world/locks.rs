@@ -7,28 +7,46 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Locks for World {
-    fn table(&self, _patience: Duration) -> Result<Box<dyn Held>> {
-        Ok(Box::new(Kept(self.clone(), None, Cell::new(false))))
-    }
-
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
         let state = self.state();
         Ok(match kind {
+            EntryKind::Attempt => state.attempts.clone(),
             EntryKind::Lease => state.leases.clone(),
             EntryKind::Waiter => state.waiters.clone(),
         })
     }
 
+    fn queue(&self) -> Result<Vec<QueuePlace>> {
+        let state = self.state();
+        let place = |(class, entry): (u64, &Entry)| QueuePlace {
+            ticket: entry.ticket,
+            id: entry.id.clone(),
+            owner: entry.owner,
+            class,
+        };
+        let mut places: Vec<QueuePlace> = (0..).zip(&state.waiters).map(place).collect();
+        places.sort();
+        Ok(places)
+    }
+
+    fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
+        let state = self.state();
+        let entry = state.waiters.iter().find(|entry| place.is_of(entry)).cloned();
+        Ok(entry.map(|entry| Waiter { entry, is_stalled: false }))
+    }
+
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
         let mut state = self.state();
-        if state.leases_full || state.taken_name.as_ref() == Some(&entry.id) {
+        let is_taken = kind != EntryKind::Waiter && state.taken_name.as_ref() == Some(&entry.id);
+        if state.leases_full || is_taken {
             return Err(Error::new(ErrorKind::Io, "publish a lease"));
         }
         match kind {
+            EntryKind::Attempt => state.attempts.push(entry.clone()),
             EntryKind::Lease => state.leases.push(entry.clone()),
             EntryKind::Waiter => state.waiters.push(entry.clone()),
         }
-        Ok(Box::new(Kept(self.clone(), Some((kind, entry.id.clone())), Cell::new(false))))
+        Ok(Box::new(Kept(self.clone(), (kind, entry.id.clone()), Cell::new(false))))
     }
 
     fn owner(&self) -> u32 {
@@ -52,6 +70,11 @@ impl Locks for World {
         Ok(before != (state.leases.clone(), state.waiters.clone()))
     }
 
+    fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
+        self.state().pass(at_most);
+        Ok(self.waiter(place)?.is_none())
+    }
+
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         BTreeMap::new()
     }
@@ -65,10 +88,22 @@ impl Locks for World {
     }
 }
 
-/// An entry, or the table; and whether somebody took its file away.
-struct Kept(World, Option<(EntryKind, LeaseId)>, Cell<bool>);
+/// An entry; and whether somebody took its file away.
+struct Kept(World, (EntryKind, LeaseId), Cell<bool>);
 
 impl Held for Kept {
+    fn confirm(&mut self) -> Result<()> {
+        let mut state = self.0.state();
+        let (kind, id) = &mut self.1;
+        if *kind == EntryKind::Attempt {
+            let at = state.attempts.iter().position(|entry| entry.id == *id);
+            let entry = state.attempts.remove(at.expect("it is there"));
+            state.leases.push(entry);
+            *kind = EntryKind::Lease;
+        }
+        Ok(())
+    }
+
     fn inherit(&self, yes: bool) -> Result<()> {
         self.0.state().inherit.push(yes);
         Ok(())
@@ -77,7 +112,7 @@ impl Held for Kept {
     fn renew(&self) -> Result<bool> {
         let state = self.0.state();
         let seen = match &self.1 {
-            Some((EntryKind::Lease, id)) => state.leases.iter().any(|entry| entry.id == *id),
+            (EntryKind::Lease, id) => state.leases.iter().any(|entry| entry.id == *id),
             _ => true,
         };
         self.2.set(!seen);
@@ -93,13 +128,17 @@ impl Held for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        match &self.1 {
-            _ if self.2.get() => {}
-            Some((EntryKind::Lease, id)) => state.leases.retain(|entry| entry.id != *id),
-            Some((EntryKind::Waiter, id)) => state.waiters.retain(|entry| entry.id != *id),
-            None => {}
+        if self.2.get() {
+            return;
         }
+        let mut state = self.0.state();
+        let (kind, id) = &self.1;
+        let entries = match kind {
+            EntryKind::Attempt => &mut state.attempts,
+            EntryKind::Lease => &mut state.leases,
+            EntryKind::Waiter => &mut state.waiters,
+        };
+        entries.retain(|entry| entry.id != *id);
     }
 }
 
@@ -107,7 +146,22 @@ struct HoldsBack(World);
 
 impl HeldBack for HoldsBack {
     fn waiting(&self) -> Result<Vec<Pid>> {
-        Ok(self.0.state().waits_for_safe_gpu.iter().map(|pid| Pid(*pid)).collect())
+        Ok(self.queues()?.concat())
+    }
+
+    fn queues(&self) -> Result<Vec<Vec<Pid>>> {
+        let state = self.0.state();
+        let queues = [&state.waits_for_safe_gpu, &state.waits_for_other_safe_gpu];
+        let pids = |(place, queue): (usize, &Vec<u32>)| match state.released.contains(&place) {
+            true => Vec::new(),
+            false => queue.iter().map(|pid| Pid(*pid)).collect(),
+        };
+        Ok(queues.into_iter().enumerate().map(pids).collect())
+    }
+
+    fn release(&mut self, place: usize) -> Result<()> {
+        self.0.state().released.push(place);
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! unless somebody waits.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+mod companion;
 mod locks;
 
 use gpu_core::*;
@@ -24,6 +25,7 @@ pub(crate) struct State {
     pub(crate) now: Duration,
     pub(crate) processes: BTreeMap<u32, ProcessInfo>,
     pub(crate) devices: Vec<Device>,
+    pub(crate) attempts: Vec<Entry>,
     pub(crate) leases: Vec<Entry>,
     pub(crate) waiters: Vec<Entry>,
     pub(crate) sees_host_pids: bool,
@@ -60,6 +62,16 @@ pub(crate) struct State {
     pub(crate) holds_back: bool,
     pub(crate) is_safe_gpu_at_work: bool,
     pub(crate) waits_for_safe_gpu: Vec<u32>,
+    /// Who waits for the lock of its other version.
+    pub(crate) waits_for_other_safe_gpu: Vec<u32>,
+    /// Which of the locks were released by themselves.
+    pub(crate) released: Vec<usize>,
+    /// Every program that was started beside a job, and its process.
+    pub(crate) accompanied: Vec<(u32, Launch)>,
+    pub(crate) accompany_fault: Option<ErrorKind>,
+    /// How long a program beside a job takes to show on its device; it never does without.
+    pub(crate) shows_after: Option<Duration>,
+    pub(crate) compute_mode: ComputeMode,
     /// How long memory is still used after its process has ended.
     pub(crate) lag: Duration,
     ids: u32,
@@ -145,6 +157,7 @@ impl World {
             now: Duration::from_secs(1000),
             processes: processes.into_iter().map(|info| (info.key.pid.0, info)).collect(),
             devices: (0..devices).map(device).collect(),
+            attempts: Vec::new(),
             leases: Vec::new(),
             waiters: Vec::new(),
             sees_host_pids: true,
@@ -169,6 +182,12 @@ impl World {
             holds_back: false,
             is_safe_gpu_at_work: false,
             waits_for_safe_gpu: Vec::new(),
+            waits_for_other_safe_gpu: Vec::new(),
+            released: Vec::new(),
+            accompanied: Vec::new(),
+            accompany_fault: None,
+            shows_after: Some(Duration::from_secs(2)),
+            compute_mode: ComputeMode::Default,
             lag: Duration::from_millis(300),
             ids: 0,
         })))
@@ -267,7 +286,17 @@ impl State {
             }
             false
         };
-        self.processes.values().filter(below).cloned().collect()
+        let is_companion = |info: &&ProcessInfo| self.is_companion(info.key.pid.0);
+        self.processes.values().filter(below).filter(|i| !is_companion(i)).cloned().collect()
+    }
+
+    fn is_companion(&self, pid: u32) -> bool {
+        self.accompanied.iter().any(|(companion, _)| *companion == pid)
+    }
+
+    /// Returns the programs beside the job that run.
+    pub(crate) fn companions(&self) -> Vec<u32> {
+        self.processes.keys().copied().filter(|pid| self.is_companion(*pid)).collect()
     }
 
     fn info(&self, pid: Pid) -> Result<ProcessInfo> {
@@ -382,7 +411,9 @@ impl GpuBackend for World {
         let capability = Ok(state.device(id)?.capability);
         let product = Product { compute_capability: capability, ..Product::default() };
         let product = groups.has(Group::Product).then_some(product);
-        Ok(DeviceDetails { product, ..DeviceDetails::default() })
+        let modes = Modes { compute_mode: Ok(state.compute_mode), ..Modes::default() };
+        let modes = groups.has(Group::Modes).then_some(modes);
+        Ok(DeviceDetails { product, modes, ..DeviceDetails::default() })
     }
 
     fn topology(&self) -> Result<Topology> {
@@ -517,6 +548,10 @@ impl Launcher for World {
         }
         state.add(process(JOB, SELF, "train"));
         Ok(Box::new(Started(self.clone())))
+    }
+
+    fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
+        companion::start(self, launch)
     }
 }
 

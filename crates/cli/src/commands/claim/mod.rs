@@ -56,7 +56,8 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         Some(pid) => owned(source.host.process(pid)?)?,
         None => asker(&source, &locks, args)?,
     };
-    let wanted = claiming::request(&args.wanted, &source, root.key, described(&root), global.quiet)?;
+    let wanted =
+        claiming::request(&args.wanted, &source, root.key, described(&root), global.quiet)?;
     if !global.quiet {
         wanted.notes.iter().for_each(|note| progress(note));
     }

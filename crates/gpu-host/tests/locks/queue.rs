@@ -1,0 +1,115 @@
+//! Places in the queue.
+
+use crate::stranger::Stranger;
+use crate::{LEASE, WAITER, entry, eventually, locks, own};
+use gpu_core::{Claim, Clock, Entry, Locks, QUEUE_STALL, QueuePlace};
+use gpu_host::{FileLocks, SystemClock};
+use rustix::fs::{AtFlags, CWD, Timestamps};
+use rustix::time::Timespec;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::tempdir;
+
+const LONG: Duration = Duration::from_secs(10);
+
+fn place(locks: &FileLocks, entry: &Entry) -> QueuePlace {
+    let places = locks.queue().unwrap();
+    places.into_iter().find(|place| place.is_of(entry)).expect("it is in the queue")
+}
+
+fn files(folder: &Path) -> usize {
+    fs::read_dir(own(folder)).unwrap().count()
+}
+
+#[test]
+fn listing_tells_order_and_class_of_places() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let first = entry(&locks, &[]);
+    let second = entry(&locks, &[]);
+    let other = Entry { claim: Claim::whole(2), ..entry(&locks, &[]) };
+    let _held = [&other, &first, &second].map(|entry| locks.publish(WAITER, entry).unwrap());
+    let places = locks.queue().unwrap();
+    let ids: Vec<_> = places.iter().map(|place| &place.id).collect();
+    assert_eq!(ids, [&first.id, &second.id, &other.id]);
+    assert_eq!(places[0].class, places[1].class);
+    assert_ne!(places[0].class, places[2].class);
+    let waiter = locks.waiter(&places[2]).unwrap().expect("it is alive");
+    assert_eq!((waiter.entry, waiter.is_stalled), (other, false));
+}
+
+#[test]
+fn waiting_for_a_place_ends_when_its_claim_leaves_or_dies() {
+    let folder = tempdir().unwrap();
+    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let first = entry(&there, &[]);
+    let held = there.publish(WAITER, &first).unwrap();
+    let place = place(&here, &first);
+    assert!(!here.wait_for(&place, Duration::from_millis(5)).unwrap());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| here.wait_for(&place, LONG).unwrap());
+        SystemClock::new().sleep(Duration::from_millis(20));
+        assert!(!waits.is_finished());
+        drop(held);
+        assert!(waits.join().unwrap());
+    });
+    assert!(here.wait_for(&place, LONG).unwrap(), "it has left before");
+    assert_eq!(files(folder.path()), 0);
+
+    let stranger = Stranger::start(None, "publish waiter -", folder.path()).unwrap();
+    let place = here.queue().unwrap().remove(0);
+    assert!(here.waiter(&place).unwrap().is_some());
+    stranger.kill();
+    let clock = SystemClock::new();
+    assert!(here.wait_for(&place, LONG).unwrap() && clock.monotonic() < LONG);
+}
+
+#[test]
+fn dead_place_is_removed_by_its_user() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    Stranger::start(None, "publish waiter -", folder.path()).unwrap().kill();
+    assert_eq!(files(folder.path()), 2);
+    let place = locks.queue().unwrap().remove(0);
+    eventually(|| locks.waiter(&place).unwrap().is_none());
+    assert_eq!(files(folder.path()), 0);
+    assert_eq!(locks.entries(WAITER).unwrap(), []);
+    // A FIFO without a place, as one leaves that is killed in between.
+    let fifo = own(folder.path()).join("wait-abc");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    drop(crate::lease(&locks, &["GPU-1"]));
+    assert!(!fifo.exists());
+    assert_eq!(locks.entries(LEASE).unwrap(), []);
+}
+
+#[test]
+fn place_that_is_not_renewed_is_stalled_until_it_is() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let waiting = entry(&locks, &[]);
+    let held = locks.publish(WAITER, &waiting).unwrap();
+    let place = place(&locks, &waiting);
+    let is_stalled = || locks.waiter(&place).unwrap().expect("it is alive").is_stalled;
+    assert!(!is_stalled());
+    let name = fs::read_dir(own(folder.path())).unwrap().flatten().map(|file| file.path());
+    let name = name.into_iter().find(|path| path.to_string_lossy().contains("queue-")).unwrap();
+    let beat = |at: Duration| {
+        let at = Timespec { tv_sec: at.as_secs().try_into().unwrap(), tv_nsec: 0 };
+        let times = Timestamps { last_access: at, last_modification: at };
+        rustix::fs::utimensat(CWD, &name, &times, AtFlags::empty()).unwrap();
+    };
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
+    let now = Duration::from_secs(since_boot.unsigned_abs());
+    if let Some(missed) = now.checked_sub(QUEUE_STALL + Duration::from_secs(2)) {
+        beat(missed);
+        assert!(is_stalled());
+        assert!(held.renew().unwrap());
+        assert!(!is_stalled(), "it moves again");
+    }
+    beat(now + Duration::from_secs(3600));
+    assert!(is_stalled(), "nobody has renewed it in the future");
+    fs::remove_file(&name).unwrap();
+    assert!(!held.renew().unwrap(), "somebody cleared it away");
+}
