@@ -65,7 +65,10 @@ pub(crate) fn read_known(
         group: pid(stat.pgrp).map_err(fault::absent),
         session: pid(stat.session).map_err(fault::absent),
         has_terminal: Ok(stat.tty_nr != 0),
-        executable: executable::read(dir, &stat.comm).map(Box::new),
+        executable: match is_kernel_thread(&stat) {
+            true => Err(Absent::NotFound),
+            false => executable::read(dir, &stat.comm).map(Box::new),
+        },
         state: Ok(state),
         live_threads: live_threads(&stat, state),
         started_at: booted_at.map(|boot| started_at(&stat, boot)),

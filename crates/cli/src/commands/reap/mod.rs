@@ -167,3 +167,60 @@ fn not_done(
     }
     screen.print(&line.plain("   ").accent(args.again_with_yes(&sim_option(&now.origin, global))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Absent, Fault, Pid, Reading};
+    use gpu_reaper::{Action, Newcomer, Refusal, Refused, Role};
+
+    fn fault(kind: impl Into<ErrorKind>) -> Fault {
+        Fault { kind: kind.into(), text: "end process 7".into() }
+    }
+
+    fn exit_of(outcome: Outcome) -> Exit {
+        let (pid, name) = (Pid(7), "python".to_owned());
+        let action = Action { pid, name, signals: Vec::new(), outcome };
+        exit(&Plan::default(), &Report { actions: vec![action], ..Report::nothing() })
+    }
+
+    #[test]
+    fn exit_code_tells_what_became_of_the_targets() {
+        let failed = |kind: ErrorKind| exit_of(Outcome::Failed { why: fault(kind) });
+        assert_eq!(exit_of(Outcome::Ended { after_ms: 0 }), Exit::Done);
+        assert_eq!(exit_of(Outcome::AlreadyGone), Exit::Done);
+        assert_eq!(failed(ProcessFault::NotPermitted.into()), Exit::NotPermitted);
+        assert_eq!(failed(ErrorKind::Io), Exit::Remains);
+        for outcome in [
+            Outcome::AnotherProgram,
+            Outcome::LoginSession,
+            Outcome::RoleForbids { role: Role::Monitor },
+            Outcome::Survived { state: Err(Absent::NotPermitted) },
+        ] {
+            assert_eq!(exit_of(outcome), Exit::Remains);
+        }
+    }
+
+    #[test]
+    fn exit_code_tells_why_everything_was_stopped() {
+        let stopped = |kind: ErrorKind| {
+            let report = Report { stopped: Some(fault(kind)), ..Report::nothing() };
+            exit(&Plan::default(), &report)
+        };
+        assert_eq!(stopped(ErrorKind::Interrupted), Exit::Remains);
+        assert_eq!(stopped(ErrorKind::Io), Exit::NotPermitted);
+        assert_eq!(stopped(ErrorKind::Invalid), Exit::CannotObserve);
+    }
+
+    #[test]
+    fn exit_code_is_not_zero_where_somebody_may_be_left() {
+        let with = |newcomers: Reading<Vec<Newcomer>>| {
+            exit(&Plan::default(), &Report { newcomers, ..Report::nothing() })
+        };
+        assert_eq!(with(Ok(Vec::new())), Exit::Done);
+        assert_eq!(with(Err(Absent::NotPermitted)), Exit::Remains);
+        let refused = vec![Refused { pid: Pid(7), name: None, why: Refusal::LoginSession }];
+        let plan = Plan { refused, ..Plan::default() };
+        assert_eq!(exit(&plan, &Report::nothing()), Exit::Remains);
+    }
+}
