@@ -1,6 +1,6 @@
 //! Real processes that become something else on SIGTERM: a monitor, a name, another program.
 
-use crate::{Bench, ghost, targets};
+use crate::{Bench, ghost, skip, targets};
 use gpu_core::*;
 use gpu_reaper::*;
 use std::process::Command;
@@ -35,7 +35,7 @@ while True:
 pub(crate) fn python(test: &str) -> Option<Command> {
     let path = "/usr/bin/python3";
     if !std::path::Path::new(path).exists() {
-        eprintln!("skipped: {test}: there is no {path}");
+        skip(test, &format!("there is no {path}"));
         return None;
     }
     Some(Command::new(path))
@@ -95,7 +95,7 @@ fn as_nobody(test: &str, name: &str) {
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
     command.arg("--bounding-set=-all").arg(&program).args(["--ignored", "--exact", name]);
     match command.current_dir("/").env("TMPDIR", "/tmp").output() {
-        Err(error) => eprintln!("skipped: {test}: setpriv cannot be run: {error}"),
+        Err(error) => skip(test, &format!("setpriv cannot be run: {error}")),
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && text.contains("1 passed"), "{text}");

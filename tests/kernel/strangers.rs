@@ -1,7 +1,7 @@
 //! Real processes of other users, with names and terminals of their choice.
 
 use crate::rejudged::python;
-use crate::{Bench, ghost, targets};
+use crate::{Bench, ghost, skip, targets};
 use gpu_core::*;
 use gpu_reaper::*;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ const STRANGER: u32 = 54_321;
 pub(crate) fn is_root(test: &str) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own_uid(&own) == 0);
     if !root {
-        eprintln!("skipped: {test}: needs root");
+        skip(test, "needs root");
     }
     root
 }
@@ -89,7 +89,7 @@ fn user_program_called_like_a_daemon_uses_the_device() {
 fn user_option_spares_other_users_of_the_group() {
     const TEST: &str = "user_option_spares_other_users_of_the_group";
     if !is_root(TEST) || !Path::new("/usr/bin/setpriv").exists() {
-        return eprintln!("skipped: {TEST}: needs root and setpriv");
+        return skip(TEST, "needs root and setpriv");
     }
     let mut bench = Bench::new();
     let as_stranger = format!("setpriv --reuid={STRANGER} --regid={STRANGER} --clear-groups");
@@ -122,7 +122,7 @@ fn user_option_spares_other_users_of_the_group() {
 fn container_scope_spares_a_shell_at_a_terminal() {
     const TEST: &str = "container_scope_spares_a_shell_at_a_terminal";
     if !Path::new("/usr/bin/script").exists() {
-        return eprintln!("skipped: {TEST}: there is no script(1)");
+        return skip(TEST, "there is no script(1)");
     }
     let mut bench = Bench::new();
     let holder = bench.context("");

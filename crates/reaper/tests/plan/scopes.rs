@@ -116,6 +116,9 @@ fn scope_is_refused_where_the_list_lacks_the_process_itself() {
     }
 }
 
+/// Makes a login of a process, or of its parent, which comes first.
+type Login = fn(&mut ProcessInfo, &mut ProcessInfo);
+
 /// A Slurm job with a holder, and a shell that pam_slurm_adopt put into it.
 fn job(login: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Plan {
     const JOB: &str = "/system.slice/slurmstepd.scope/job_7";
@@ -144,7 +147,7 @@ fn job(login: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Plan {
 fn container_scope_never_takes_a_login_session() {
     let batch = job(|_, _| {});
     assert_eq!(targets(&batch), [100, 99, 201, 202], "steps of a job lead sessions too");
-    let logins: [(&str, fn(&mut ProcessInfo, &mut ProcessInfo)); 3] = [
+    let logins: [(&str, Login); 3] = [
         ("child of sshd", |parent, _| parent.name = "sshd".into()),
         ("at a terminal", |_, shell| shell.has_terminal = Ok(true)),
         ("login shell", |_, shell| shell.command_line = Ok(["-bash".to_owned()].into())),
