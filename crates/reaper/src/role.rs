@@ -23,8 +23,9 @@ pub enum Role {
 /// The first ordinary user id (`UID_MIN` of login.defs).
 const FIRST_USER: u32 = 1000;
 
-/// What a display server or an MPS server may have of a device and leave it free all the same,
-/// where a user may have made it: compositors of large desktops were seen with up to 1.5 GiB.
+/// How much memory of a device a display server or daemon that may be forged can have while the
+/// device still counts as free: room for some sixty frame buffers of 4K, and too little for a job
+/// that is worth hiding.
 const SERVANT_MEMORY: Bytes = Bytes(2 << 30);
 
 impl Role {
@@ -83,9 +84,9 @@ impl Role {
 
     /// Tells whether a process of this role keeps a device from being free, with this memory.
     ///
-    /// A user may load code of his own into a display server or MPS server of his, and the memory
-    /// of an MPS server may be that of its clients. Who is root in a container may give his
-    /// programs any name. Each of these is taken for a servant only up to [`SERVANT_MEMORY`].
+    /// Users can load code of their own into a display server or MPS server that they run, and
+    /// the memory of an MPS server may be that of its clients. Root in a container can give any
+    /// program any name. Each of these leaves a device free only up to [`SERVANT_MEMORY`].
     pub(crate) fn occupies(
         self,
         process: Option<&ProcessInfo>,
