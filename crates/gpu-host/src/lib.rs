@@ -20,6 +20,7 @@ compile_error!("gpu-host reads Linux's /proc");
 mod clock;
 mod crew;
 mod driver;
+mod executable;
 mod fault;
 mod files;
 mod handle;

@@ -1,5 +1,6 @@
 //! What `/proc/PID` tells of one process.
 
+use crate::executable;
 use crate::fault;
 use crate::proc_dir::ProcDir;
 use crate::users::Users;
@@ -63,6 +64,11 @@ pub(crate) fn read_known(
         parent: pid(stat.ppid).map_err(fault::absent),
         group: pid(stat.pgrp).map_err(fault::absent),
         session: pid(stat.session).map_err(fault::absent),
+        has_terminal: Ok(stat.tty_nr != 0),
+        executable: match is_kernel_thread(&stat) {
+            true => Err(Absent::NotFound),
+            false => executable::read(dir, &stat.comm).map(Box::new),
+        },
         state: Ok(state),
         live_threads: live_threads(&stat, state),
         started_at: booted_at.map(|boot| started_at(&stat, boot)),
