@@ -281,7 +281,6 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Tells whether something belongs to the user or to root.
 fn is_own(stat: &Stat) -> bool {
-    [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid)
+    gpu_host::is_own(stat.st_uid)
 }

@@ -46,5 +46,5 @@ pub use host::{LinuxHost, Roots};
 pub use journal::FileJournal;
 pub use limits::{raise_open_files, take_write_errors};
 pub use locks::{FileLocks, Place, SafeGpuFiles};
-pub use own_folder::{OwnFolder, Way};
+pub use own_folder::{OwnFolder, Way, is_own};
 pub use users::{has_account, user_name};

@@ -71,6 +71,12 @@ impl AsFd for OwnFolder {
     }
 }
 
+/// Tells whether what belongs to this user is the caller's or root's, also that of the machine which
+/// a user namespace does not name.
+pub fn is_own(uid: u32) -> bool {
+    [0, euid()].contains(&uid) || Some(uid) == outsider()
+}
+
 /// Returns the number by which a user namespace shows whoever is outside of it (`overflowuid`,
 /// user_namespaces(7)): what belongs to root of the machine there. `None` where all users are
 /// themselves.

@@ -102,7 +102,7 @@ fn root_runs_no_program_from_a_link_that_a_user_exchanges() {
         assert_eq!(in_root, 0, "{names:?}: something was made where the link led");
         let mut made = made_by_root(foreign.user());
         made.retain(|path| !path.ends_with("exchange"));
-        assert_eq!(made, [PathBuf::new(); 0], "{names:?}: root made something for the user");
+        assert_eq!(made, Vec::<PathBuf>::new(), "{names:?}: root made something for the user");
     }
 }
 
@@ -120,7 +120,7 @@ fn root_makes_nothing_in_the_home_of_another_user() {
         ),
     );
     assert_eq!(out(&output), "/run/gpuws-shim\n", "{output:?}");
-    assert_eq!(made_by_root(foreign.user()), [PathBuf::new(); 0], "{output:?}");
+    assert_eq!(made_by_root(foreign.user()), Vec::<PathBuf>::new(), "{output:?}");
     let shim = fs::symlink_metadata("/run/gpuws-shim").unwrap();
     assert_eq!((shim.uid(), shim.mode() & 0o7777, shim.is_dir()), (0, 0o755, true));
 }
