@@ -11,6 +11,7 @@ use gpu_host::{OwnFolder, Way};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -101,8 +102,13 @@ impl Folder {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = OwnFolder::open(folder.unwrap_or(Path::new(".")), Way::Typed);
         let folder = folder.map_err(|error| {
-            let said = Failure::from(error);
-            Failure::new(said.exit(), what()).with_source(said.reason())
+            let errno = error.source().and_then(|source| source.downcast_ref::<Errno>());
+            match errno.copied() {
+                Some(errno) => Failure::io(what(), errno.into()),
+                None => Failure::new(Exit::Usage, what())
+                    .with_source(error.to_string())
+                    .with_hint("name a file in a folder of your own"),
+            }
         })?;
         Ok((Folder(folder), name.to_owned()))
     }

@@ -117,19 +117,12 @@ impl Walk {
         let mut links = 0;
         while let Some(name) = left.pop() {
             let here = || walked(&steps).join(&name);
-            if name == ".." && start == "." && steps.len() == 1 {
-                let above = open_at(steps[0].fd.as_fd(), OsStr::new(".."));
-                let fd = above.map_err(|errno| failed(&here(), errno))?;
-                let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&here(), errno))?;
-                let name = steps[0].name.clone();
-                let name =
-                    if name == "." { "..".into() } else { Path::new(&name).join("..").into() };
-                steps = vec![Step { fd, name, stat }];
-                continue;
-            }
             if name == ".." {
-                if steps.len() > 1 {
-                    steps.pop();
+                match steps.len() {
+                    1 if steps[0].name != "/" => steps = vec![self.above(&steps[0])?],
+                    // Above the root is the root.
+                    1 => {}
+                    _ => drop(steps.pop()),
                 }
                 continue;
             }
@@ -178,6 +171,16 @@ impl Walk {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, errno))?;
         self.check(path, &stat)?;
         Ok(Step { fd, name: at.into(), stat })
+    }
+
+    /// Returns the folder above the one that a relative path begins in.
+    fn above(&self, first: &Step) -> Result<Step> {
+        let name = if first.name == "." { "..".into() } else { Path::new(&first.name).join("..") };
+        let fd =
+            open_at(first.fd.as_fd(), OsStr::new("..")).map_err(|errno| failed(&name, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&name, errno))?;
+        self.check(&name, &stat)?;
+        Ok(Step { fd, name: name.into(), stat })
     }
 
     /// Makes sure that a folder that was opened is one of those that may be on the way.
@@ -379,5 +382,16 @@ mod tests {
         assert!(walk(Way::Typed, 1000, &planted).is_err());
         assert!(walk(Way::Typed, 0, &theirs).is_err());
         assert_eq!(walk(Way::Typed, 1000, &theirs).unwrap(), ground.at("target"));
+    }
+
+    #[test]
+    fn a_relative_path_may_lead_above_where_it_begins() {
+        let here = OwnFolder::open(Path::new("src/../../gpu-host/src"), Way::Typed).unwrap();
+        let same = rustix::fs::fstat(&here).unwrap();
+        assert_eq!(same.st_ino, fs::metadata("src").unwrap().ino());
+        let above = OwnFolder::open(Path::new("../.."), Way::Typed).unwrap();
+        assert_eq!(above.path(), Path::new("../.."));
+        let root = OwnFolder::open(Path::new("/../.."), Way::Kept).unwrap();
+        assert_eq!(root.path(), Path::new("/"));
     }
 }

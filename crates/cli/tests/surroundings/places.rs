@@ -185,3 +185,27 @@ fn a_user_gets_the_path_without_the_links_on_it() {
     );
     assert_eq!(out(&output), format!("{}/gpuws/bin\n", own.display()), "{output:?}");
 }
+
+#[test]
+fn root_keeps_no_leases_in_a_folder_that_a_user_could_exchange() {
+    const TEST: &str = "root_keeps_no_leases_in_a_folder_that_a_user_could_exchange";
+    let Some(foreign) = Foreign::new(TEST) else { return };
+    // Root's own, but whoever owns the folder above it can put another one in its place.
+    let claims = foreign.user().join("claims");
+    fs::create_dir(&claims).unwrap();
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "\"$0\" run --claims '{0}' -- true; echo $?\n\
+             GPUWS_CLAIMS='{0}' \"$0\" run -- true; echo $?\n\
+             GPUWS_CLAIMS='{0}' \"$0\" claim --hold; echo $?\n\
+             TMPDIR='{1}' XDG_RUNTIME_DIR='{1}' \"$0\" --sim labbox claim > /dev/null; echo $?",
+            claims.display(),
+            foreign.user().display()
+        ),
+    );
+    assert_eq!(out(&output), "2\n2\n2\n2\n", "{output:?}");
+    let said = told(&output);
+    assert!(said.contains("which belongs to user 65534"), "{said}");
+    assert_eq!(fs::read_dir(&claims).unwrap().count(), 0);
+}

@@ -182,7 +182,7 @@ fn an_ancestor_beyond_a_hidden_one() {
     command.arg(as_nobody().get_program());
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c"]);
     command.arg(format!(
-        "{} 100 setpriv --reuid=65534 --regid=65534 \"$@\"; exit $?",
+        "{} 100 setpriv --reuid=65534 --regid=65534 --keep-groups \"$@\"; exit $?",
         between.display()
     ));
     command.arg("sh");
