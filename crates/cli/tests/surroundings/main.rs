@@ -2,15 +2,11 @@
 //! or that lack something (`ulimit -f`, `ulimit -n`, `hidepid`): real processes and users, within
 //! sessions of the simulated NVML.
 
-mod live;
-
-#[path = "surroundings/hidepid.rs"]
 mod hidepid;
-#[path = "surroundings/limits.rs"]
 mod limits;
-#[path = "surroundings/outputs.rs"]
+#[path = "../live/mod.rs"]
+mod live;
 mod outputs;
-#[path = "surroundings/places.rs"]
 mod places;
 
 use std::io::Write;
