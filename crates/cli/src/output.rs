@@ -184,17 +184,21 @@ impl<'a> Place<'a> {
             if !is_link || place.folder.has_descriptors() {
                 return Ok(Place { found, ..place });
             }
-            next = place.target(found.as_ref())?;
+            next = place.target()?;
         }
         Err(Failure::io(format!("write '{}'", path.display()), Errno::LOOP.into()))
     }
 
     /// Returns where a link leads that is followed.
-    fn target(&self, link: Option<&Stat>) -> Result<PathBuf, Failure> {
-        if !link.is_some_and(|link| is_own(link) && link.st_nlink == 1) {
+    fn target(&self) -> Result<PathBuf, Failure> {
+        let link =
+            self.folder.open(&self.name, OFlags::PATH).map_err(|errno| self.failed(errno))?;
+        let stat = rustix::fs::fstat(&link).map_err(|errno| self.failed(errno))?;
+        if !is_own(&stat) || stat.st_nlink != 1 {
             return Err(self.refused("it is another user's link"));
         }
-        let target = rustix::fs::readlinkat(&self.folder.0, &self.name, Vec::new());
+        // Of what was opened: its name may be another's by now.
+        let target = rustix::fs::readlinkat(&link, "", Vec::new());
         let target = target.map_err(|errno| self.failed(errno))?;
         Ok(self.folder.0.path().join(OsString::from_vec(target.into_bytes())))
     }
@@ -204,7 +208,7 @@ impl<'a> Place<'a> {
         let Some(found) = &self.found else { return Ok(None) };
         let opened = match kind(found) {
             FileType::RegularFile => return Ok(None),
-            FileType::CharacterDevice => self.folder.open(&self.name, OFlags::WRONLY),
+            FileType::CharacterDevice => self.device(),
             // A descriptor of this process; nobody waits for a pipe that nobody reads.
             FileType::Symlink => {
                 let flags = flags | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -221,6 +225,15 @@ impl<'a> Place<'a> {
             Ok(file)
         });
         opened.map(|file| Some(file.into())).map_err(|errno| self.failed(errno))
+    }
+
+    /// Opens a character device, and nothing that has come in its place since.
+    fn device(&self) -> rustix::io::Result<OwnedFd> {
+        let file = self.folder.open(&self.name, OFlags::WRONLY)?;
+        match kind(&rustix::fs::fstat(&file)?) {
+            FileType::CharacterDevice => Ok(file),
+            _ => Err(Errno::NXIO),
+        }
     }
 
     /// Makes the file that takes the place of the one that is there, with the same permissions.

@@ -9,7 +9,7 @@
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -207,15 +207,18 @@ impl Walk {
 
     /// Reads a link that is followed.
     fn link(&self, folder: &Step, name: &OsStr, path: &Path) -> Result<PathBuf> {
-        let stat = rustix::fs::statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = stat.map_err(|errno| failed(path, errno))?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let link = rustix::fs::openat(&folder.fd, name, flags, Mode::empty());
+        let link = link.map_err(|errno| failed(path, errno))?;
+        let stat = rustix::fs::fstat(&link).map_err(|errno| failed(path, errno))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Err(refused(path, "is no folder"));
         }
         if !self.follows(folder, &stat) {
             return Err(refused(path, &format!("is another user's link (user {})", stat.st_uid)));
         }
-        let target = rustix::fs::readlinkat(&folder.fd, name, Vec::new());
+        // Of what was opened: its name may be another's by now.
+        let target = rustix::fs::readlinkat(&link, "", Vec::new());
         let target = target.map_err(|errno| failed(path, errno))?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
