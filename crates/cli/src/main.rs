@@ -64,10 +64,10 @@ fn main() -> ExitCode {
 /// Keeps the limits of the shell from ending what is to be cleaned up.
 fn prepare(cli: &Cli) {
     // Without it, a file that grows too long ends this program as it would end any other.
-    let _ = gpu_host::take_write_errors(&source::roots().proc);
+    let _ = gpu_host::ignore_file_size_signal(&source::roots().proc);
     // What these start is to have the limit as it was; the supervisor of a run sees to that.
     if !matches!(cli.command, Some(Command::Run(_) | Command::Sim(_))) {
-        gpu_host::raise_open_files();
+        gpu_host::raise_open_file_limit();
     }
 }
 

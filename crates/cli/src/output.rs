@@ -7,7 +7,7 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_host::{OwnFolder, Way};
+use gpu_host::{PathTrust, TrustedFolder};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -87,7 +87,7 @@ pub(crate) fn append(path: &Path) -> Result<File, Failure> {
 }
 
 /// A folder that a file is to be written in, held open.
-pub(crate) struct Folder(OwnFolder);
+pub(crate) struct Folder(TrustedFolder);
 
 impl Folder {
     /// Opens the folder of a file.
@@ -100,7 +100,7 @@ impl Folder {
             Failure::new(Exit::Usage, what()).with_source("the path names no file")
         })?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = OwnFolder::open(folder.unwrap_or(Path::new(".")), Way::Typed);
+        let folder = TrustedFolder::open(folder.unwrap_or(Path::new(".")), PathTrust::AsGiven);
         let folder = folder.map_err(|error| {
             let errno = error.source().and_then(|source| source.downcast_ref::<Errno>());
             match errno.copied() {

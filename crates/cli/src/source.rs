@@ -10,7 +10,8 @@ use crate::session::{self, SessionDevices, SessionHost};
 use crate::terminal::progress;
 use gpu_core::{Clock, DeviceFile, ErrorKind, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
 use gpu_host::{
-    FileJournal, FileLocks, LinuxHost, OwnFolder, Place, Roots, SafeGpuFiles, SystemClock, Way,
+    FileJournal, FileLocks, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
+    TrustedFolder,
 };
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
@@ -53,10 +54,10 @@ fn named_claims() -> Option<PathBuf> {
 
 /// Makes sure that nobody but root and the user can exchange a folder of leases that is named. One
 /// that cannot be opened is the folder's own fault, and told as that.
-fn kept(folder: &Path) -> Result<(), Failure> {
+fn check_claims(folder: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io("find the folder of the leases", error);
     let absolute = std::path::absolute(folder).map_err(failed)?;
-    match OwnFolder::open(&absolute, Way::Kept) {
+    match TrustedFolder::open(&absolute, PathTrust::Protected) {
         Err(error) if error.kind() == ErrorKind::Invalid => Err(Failure::from(error)
             .with_hint("who can exchange the folder of leases can have a device granted twice")),
         _ => Ok(()),
@@ -276,7 +277,7 @@ impl Source {
                     Some(folder) => folder.clone(),
                     None => journal_folder()?,
                 };
-                let folder = OwnFolder::make(&path, Way::Kept);
+                let folder = TrustedFolder::make(&path, PathTrust::Protected);
                 let journal = folder.and_then(|folder| FileJournal::open_in(&folder, AUDIT_LOG));
                 let journal = journal.map_err(|error| {
                     Failure::from(error)
@@ -296,11 +297,12 @@ impl Source {
     pub(crate) fn locks(&self, folder: Option<&Path>) -> Result<FileLocks, Failure> {
         let place = match (folder.map(Path::to_owned).or_else(named_claims), &self.session) {
             (Some(folder), _) => {
-                kept(&folder)?;
+                check_claims(&folder)?;
                 Place::folder(folder)
             }
             (None, Some(session)) => {
-                let folder = OwnFolder::make(&session.join(SESSION_CLAIMS), Way::Kept)?;
+                let folder =
+                    TrustedFolder::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
                 Place::folder(folder.path())
             }
             // A machine without real processes has leases of its own: none.
@@ -318,7 +320,7 @@ impl Source {
     pub(crate) fn locks_to_read(&self) -> Option<FileLocks> {
         let place = match (named_claims(), &self.session) {
             _ if self.simulation.is_some() => return None,
-            (Some(folder), _) => Place::folder(Some(folder).filter(|at| kept(at).is_ok())?),
+            (Some(folder), _) => Place::folder(Some(folder).filter(|at| check_claims(at).is_ok())?),
             (None, Some(session)) => {
                 let folder = session.join(SESSION_CLAIMS);
                 Place::folder(Some(folder).filter(|folder| folder.exists())?)

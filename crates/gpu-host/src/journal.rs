@@ -1,7 +1,7 @@
 //! The audit log as a file.
 
 use crate::fault;
-use crate::own_folder::OwnFolder;
+use crate::trusted_folder::TrustedFolder;
 use gpu_core::{Error, ErrorKind, Journal, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -46,7 +46,7 @@ impl FileJournal {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_in(folder: &OwnFolder, name: &str) -> Result<Self> {
+    pub fn open_in(folder: &TrustedFolder, name: &str) -> Result<Self> {
         FileJournal::open_at(folder.as_fd(), folder.path().join(name))
     }
 

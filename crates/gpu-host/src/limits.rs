@@ -20,7 +20,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// When the kernel refuses, or `/proc` at `proc` does not tell what is ignored.
-pub fn take_write_errors(proc: &Path) -> io::Result<()> {
+pub fn ignore_file_size_signal(proc: &Path) -> io::Result<()> {
     let root = ProcRoot::open(proc)?;
     if !is_in(ignored(&root)?, SIGXFSZ) {
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
@@ -30,7 +30,7 @@ pub fn take_write_errors(proc: &Path) -> io::Result<()> {
 
 /// Lets this process have as many files open as its hard limit allows, and whatever it starts as
 /// well.
-pub fn raise_open_files() {
+pub fn raise_open_file_limit() {
     OpenFiles::raise();
 }
 

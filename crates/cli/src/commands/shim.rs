@@ -13,7 +13,7 @@ use crate::terminal::Screen;
 use clap::Parser;
 use gpu_core::{DeviceState, Entry, EntryKind, Groups, Locks, observe_users};
 use gpu_host::supervise::find_program;
-use gpu_host::{OwnFolder, Way};
+use gpu_host::{PathTrust, TrustedFolder};
 use gpu_steward::{descends, own_lease};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::geteuid;
@@ -63,7 +63,7 @@ impl Shim {
     }
 
     fn in_folder(place: &Path) -> Result<Self, Failure> {
-        let folder = OwnFolder::make(place, Way::Closed)?;
+        let folder = TrustedFolder::make(place, PathTrust::Private)?;
         let shown = folder.path().display();
         let failed = |errno: rustix::io::Errno| {
             Failure::io(format!("make a link in '{shown}'"), errno.into())

@@ -6,7 +6,7 @@ use super::signals::Signals;
 use super::tree::{children, place};
 use crate::fault;
 use crate::host::{Roots, shows_own_namespace};
-use crate::limits::{OpenFiles, take_write_errors};
+use crate::limits::{OpenFiles, ignore_file_size_signal};
 use crate::proc_dir::ProcRoot;
 use crate::process::read_key;
 use crate::users::Users;
@@ -142,7 +142,7 @@ impl LinuxLauncher {
         set_child_subreaper(Some(getpid())).map_err(failed)?;
         let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
         let signals = RefCell::new(Signals::catch(&root).map_err(failed)?);
-        take_write_errors(&roots.proc).map_err(failed)?;
+        ignore_file_size_signal(&roots.proc).map_err(failed)?;
         let files = OpenFiles::raise();
         // What this process has to say, it says from behind the front, whatever the terminal makes
         // of that (`tostop`, stty(1)).

@@ -18,36 +18,36 @@ use std::path::{Component, Path, PathBuf};
 /// More links than on any honest path, as the kernel has it (path_resolution(7)).
 const LINKS: usize = 40;
 
-/// Who else may change the folders on a way.
+/// Who else may change the folders on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum PathTrust {
     /// Nobody: each folder belongs to root or the caller, and no group and nobody else may write
     /// into it. A name in such a folder stays root's or the caller's even after it was removed.
-    Closed,
+    Private,
     /// Nobody can exchange a step: each folder belongs to root or the caller, and others may write
     /// into it only where the sticky bit keeps them from renaming what is not theirs. A group may
     /// write where the owner lets it.
-    Kept,
+    Protected,
     /// Whoever owns the folders: the path is one that a person typed. Only a link of another user
     /// is not followed where others than its folder's owner may make one, and by root never.
-    Typed,
+    AsGiven,
 }
 
 /// A folder that was reached in one of these ways, held open.
 #[derive(Debug)]
-pub struct OwnFolder {
+pub struct TrustedFolder {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-impl OwnFolder {
+impl TrustedFolder {
     /// Opens a folder.
     ///
     /// # Errors
     /// `Invalid` when a step belongs to somebody else or can be exchanged by others, or is no
     /// folder; `Io` when it cannot be opened.
-    pub fn open(path: &Path, way: Way) -> Result<Self> {
-        Walk { way, user: euid(), missing: None }.to(path)
+    pub fn open(path: &Path, trust: PathTrust) -> Result<Self> {
+        Walk { trust, user: euid(), missing: None }.to(path)
     }
 
     /// Opens a folder, and makes it and those above it where they are missing, for the caller
@@ -55,8 +55,8 @@ impl OwnFolder {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn make(path: &Path, way: Way) -> Result<Self> {
-        Walk { way, user: euid(), missing: Some(Mode::RWXU) }.to(path)
+    pub fn make(path: &Path, trust: PathTrust) -> Result<Self> {
+        Walk { trust, user: euid(), missing: Some(Mode::RWXU) }.to(path)
     }
 
     /// Returns its path, without links where the path that was asked for begins at the root.
@@ -65,7 +65,7 @@ impl OwnFolder {
     }
 }
 
-impl AsFd for OwnFolder {
+impl AsFd for TrustedFolder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -93,7 +93,7 @@ fn euid() -> u32 {
 
 /// How a path is walked, and for whom.
 struct Walk {
-    way: Way,
+    trust: PathTrust,
     user: u32,
     /// The mode of folders that are made where they are missing.
     missing: Option<Mode>,
@@ -107,8 +107,8 @@ struct Step {
 }
 
 impl Walk {
-    fn to(&self, path: &Path) -> Result<OwnFolder> {
-        if self.way != Way::Typed && !path.is_absolute() {
+    fn to(&self, path: &Path) -> Result<TrustedFolder> {
+        if self.trust != PathTrust::AsGiven && !path.is_absolute() {
             return Err(refused(path, "does not begin at the root"));
         }
         let start = if path.is_absolute() { "/" } else { "." };
@@ -162,7 +162,7 @@ impl Walk {
         }
         let path = walked(&steps);
         let last = steps.pop().ok_or_else(|| refused(&path, "names no folder"))?;
-        Ok(OwnFolder { fd: last.fd, path })
+        Ok(TrustedFolder { fd: last.fd, path })
     }
 
     fn start(&self, at: &str) -> Result<Step> {
@@ -185,16 +185,18 @@ impl Walk {
 
     /// Makes sure that a folder that was opened is one of those that may be on the way.
     fn check(&self, path: &Path, stat: &Stat) -> Result<()> {
-        if self.way == Way::Typed {
+        if self.trust == PathTrust::AsGiven {
             return Ok(());
         }
         let mode = Mode::from_raw_mode(stat.st_mode);
         if !self.is_own(stat) {
             return Err(refused(path, &format!("belongs to user {}", stat.st_uid)));
         }
-        let is_open = match self.way {
-            Way::Closed => mode.intersects(Mode::WGRP | Mode::WOTH),
-            Way::Kept | Way::Typed => mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX),
+        let is_open = match self.trust {
+            PathTrust::Private => mode.intersects(Mode::WGRP | Mode::WOTH),
+            PathTrust::Protected | PathTrust::AsGiven => {
+                mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX)
+            }
         };
         match is_open {
             true => {
@@ -225,7 +227,7 @@ impl Walk {
 
     fn follows(&self, folder: &Step, link: &Stat) -> bool {
         let others = Mode::from_raw_mode(folder.stat.st_mode).contains(Mode::WOTH);
-        let of_owner = self.way == Way::Typed
+        let of_owner = self.trust == PathTrust::AsGiven
             && self.user != 0
             && folder.stat.st_uid == link.st_uid
             && !others;
@@ -234,7 +236,7 @@ impl Walk {
 
     fn is_own(&self, stat: &Stat) -> bool {
         let is_own = [0, self.user].contains(&stat.st_uid);
-        is_own || (self.way != Way::Closed && Some(stat.st_uid) == outsider())
+        is_own || (self.trust != PathTrust::Private && Some(stat.st_uid) == outsider())
     }
 }
 
@@ -313,23 +315,23 @@ mod tests {
         }
     }
 
-    fn walk(way: Way, user: u32, path: &Path) -> Result<PathBuf> {
+    fn walk(trust: PathTrust, user: u32, path: &Path) -> Result<PathBuf> {
         let missing = Some(Mode::RWXU);
-        Walk { way, user, missing }.to(path).map(|folder| folder.path)
+        Walk { trust, user, missing }.to(path).map(|folder| folder.path)
     }
 
     #[test]
     fn a_folder_of_another_user_is_refused_and_nothing_is_made_in_it() {
         let Some(ground) = Ground::new("a_folder_of_another_user_is_refused") else { return };
         ground.folder("home", 0o755, NOBODY);
-        for way in [Way::Closed, Way::Kept] {
-            let error = walk(way, 0, &ground.at("home/.cache/gpuws")).unwrap_err();
+        for trust in [PathTrust::Private, PathTrust::Protected] {
+            let error = walk(trust, 0, &ground.at("home/.cache/gpuws")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().contains("home', which belongs to user 65534"), "{error}");
         }
         assert!(!ground.at("home/.cache").exists());
         // That user's own it is.
-        let made = walk(Way::Closed, NOBODY, &ground.at("home/.cache/gpuws")).unwrap();
+        let made = walk(PathTrust::Private, NOBODY, &ground.at("home/.cache/gpuws")).unwrap();
         assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
     }
 
@@ -346,9 +348,9 @@ mod tests {
         ] {
             let folder = ground.folder("shared", mode, 0);
             let below = folder.join("below");
-            assert_eq!(walk(Way::Kept, 0, &below).is_ok(), kept, "{mode:o}");
+            assert_eq!(walk(PathTrust::Protected, 0, &below).is_ok(), kept, "{mode:o}");
             let _ = fs::remove_dir(&below);
-            assert_eq!(walk(Way::Closed, 0, &below).is_ok(), closed, "{mode:o}");
+            assert_eq!(walk(PathTrust::Private, 0, &below).is_ok(), closed, "{mode:o}");
             assert_eq!(below.exists(), closed, "{mode:o}");
             let _ = fs::remove_dir(&below);
         }
@@ -362,11 +364,14 @@ mod tests {
         ground.link("absolute", ground.at("link").to_str().unwrap(), 0);
         ground.link("circle", "circle", 0);
         for name in ["link", "absolute"] {
-            let found = walk(Way::Closed, 0, &ground.at(name).join("new")).unwrap();
+            let found = walk(PathTrust::Private, 0, &ground.at(name).join("new")).unwrap();
             assert_eq!(found, ground.at("real/deep/new"), "{name}");
         }
-        assert_eq!(walk(Way::Closed, 0, &ground.at("circle")).unwrap_err().kind(), ErrorKind::Io);
-        let relative = walk(Way::Kept, 0, Path::new("relative")).unwrap_err();
+        assert_eq!(
+            walk(PathTrust::Private, 0, &ground.at("circle")).unwrap_err().kind(),
+            ErrorKind::Io
+        );
+        let relative = walk(PathTrust::Protected, 0, Path::new("relative")).unwrap_err();
         assert_eq!(relative.kind(), ErrorKind::Invalid);
     }
 
@@ -378,23 +383,24 @@ mod tests {
         ground.folder("theirs", 0o755, NOBODY);
         let planted = ground.link("sticky/planted", "../target", NOBODY);
         let theirs = ground.link("theirs/link", "../target", NOBODY);
-        for way in [Way::Typed, Way::Kept] {
-            let error = walk(way, 0, &planted).unwrap_err().to_string();
+        for trust in [PathTrust::AsGiven, PathTrust::Protected] {
+            let error = walk(trust, 0, &planted).unwrap_err().to_string();
             assert!(error.contains("is another user's link"), "{error}");
         }
-        assert!(walk(Way::Typed, 1000, &planted).is_err());
-        assert!(walk(Way::Typed, 0, &theirs).is_err());
-        assert_eq!(walk(Way::Typed, 1000, &theirs).unwrap(), ground.at("target"));
+        assert!(walk(PathTrust::AsGiven, 1000, &planted).is_err());
+        assert!(walk(PathTrust::AsGiven, 0, &theirs).is_err());
+        assert_eq!(walk(PathTrust::AsGiven, 1000, &theirs).unwrap(), ground.at("target"));
     }
 
     #[test]
     fn a_relative_path_may_lead_above_where_it_begins() {
-        let here = OwnFolder::open(Path::new("src/../../gpu-host/src"), Way::Typed).unwrap();
+        let here =
+            TrustedFolder::open(Path::new("src/../../gpu-host/src"), PathTrust::AsGiven).unwrap();
         let same = rustix::fs::fstat(&here).unwrap();
         assert_eq!(same.st_ino, fs::metadata("src").unwrap().ino());
-        let above = OwnFolder::open(Path::new("../.."), Way::Typed).unwrap();
+        let above = TrustedFolder::open(Path::new("../.."), PathTrust::AsGiven).unwrap();
         assert_eq!(above.path(), Path::new("../.."));
-        let root = OwnFolder::open(Path::new("/../.."), Way::Kept).unwrap();
+        let root = TrustedFolder::open(Path::new("/../.."), PathTrust::Protected).unwrap();
         assert_eq!(root.path(), Path::new("/"));
     }
 }
