@@ -198,7 +198,7 @@ fn root_keeps_no_leases_in_a_folder_that_a_user_could_exchange() {
         &format!(
             "\"$0\" run --claims '{0}' -- true; echo $?\n\
              GPUWS_CLAIMS='{0}' \"$0\" run -- true; echo $?\n\
-             GPUWS_CLAIMS='{0}' \"$0\" claim --hold; echo $?\n\
+             GPUWS_CLAIMS='{0}' timeout 60 \"$0\" claim --hold; echo $?\n\
              TMPDIR='{1}' XDG_RUNTIME_DIR='{1}' \"$0\" --sim labbox claim > /dev/null; echo $?",
             claims.display(),
             foreign.user().display()
