@@ -88,7 +88,7 @@ pub trait Host: Send + Sync {
     /// `Io` when the list of processes cannot be read.
     fn processes(&self) -> Result<ProcessList>;
 
-    /// Returns the calling process and all its ancestors, nearest first.
+    /// Returns the calling process and all its ancestors that it may see, nearest first.
     ///
     /// # Errors
     /// `Process` when one of them cannot be read: who does not know its own line must not act.

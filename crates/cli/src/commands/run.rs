@@ -70,7 +70,7 @@ pub(crate) fn supervise(
     let wanted =
         claiming::request(&args.wanted, &source, root, command, global.quiet).map_err(own)?;
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
-    let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
+    let shim = (!args.no_nvidia_smi).then(Shim::make).transpose();
     // Who claims within is to find the same leases.
     let claims = args.wanted.claims.as_ref().map(std::path::absolute).transpose();
     let claims = claims
@@ -87,7 +87,7 @@ pub(crate) fn supervise(
         launch: Launch {
             program: program.clone(),
             arguments: arguments.to_vec(),
-            set: shim.iter().map(Shim::path).chain(claims).collect(),
+            set: shim.iter().flatten().map(Shim::path).chain(claims).collect(),
             unset: Vec::new(),
         },
         visible: args.wanted.visible.into(),
@@ -123,6 +123,13 @@ pub(crate) fn supervise(
         watch.tell(&watch.origin.to_string());
     }
     wanted.notes.iter().for_each(|note| watch.tell(note));
+    if let Err(why) = &shim {
+        let why = why.reason();
+        watch.tell(&format!(
+            "mind: nothing stands in for nvidia-smi: failed to {why}; a command that uses safe_gpu \
+             may choose other devices (--no-nvidia-smi if it does not use it)"
+        ));
+    }
     let token = ActToken::the_user_asked();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
     match ran {

@@ -133,7 +133,7 @@ fn simulated(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Finds where the folder may be made: the user's runtime folder, else the one for temporary
 /// files. In one that somebody else can write, the session could be exchanged.
-fn place() -> Result<PathBuf, Failure> {
+pub(crate) fn place() -> Result<PathBuf, Failure> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|path| path.is_absolute());
     match runtime.and_then(|runtime| trusted(&runtime).ok()) {

@@ -7,6 +7,7 @@ use super::terminal::Terminal;
 use super::tree::{children, place};
 use super::{end_as, has_ended, pause};
 use crate::host::Roots;
+use crate::limits::ignore_file_size_signal;
 use crate::proc_dir::ProcRoot;
 use crate::{fault, process};
 use gpu_core::{Ending, Error, ErrorKind, Pid, ProcessKey, Result, StartTime};
@@ -133,6 +134,7 @@ impl Front {
         if stands == Stands::Guarded {
             set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
         }
+        ignore_file_size_signal(&roots.proc).map_err(failed)?;
         // Where SIGCHLD is ignored, nobody is told how a child ended.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
         // A child has the same signals blocked as its parent, so they are blocked only once it is

@@ -36,6 +36,8 @@ pub use front::{Front, Stands, parse_words};
 pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::find_program;
+pub(crate) use signals::{ignored, is_in};
+pub(crate) use tree::CHILDREN_LIMIT;
 
 use crate::handle::has_ended;
 use crate::timer::{now as moment, pause};

@@ -21,14 +21,12 @@ pub(super) struct ReportFile {
 }
 
 impl ReportFile {
-    /// Opens it, without what was in it.
+    /// Makes it, in the place of one that is there.
     ///
     /// # Errors
     /// When it cannot be written.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        let file = File::create(path)
-            .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
-        Ok(ReportFile { path: path.to_owned(), file })
+        Ok(ReportFile { path: path.to_owned(), file: crate::output::create(path)? })
     }
 
     /// Writes the report, and returns what went wrong.
