@@ -60,7 +60,9 @@ pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
-pub use launch::{Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors};
+pub use launch::{
+    Arrested, Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors,
+};
 pub use lease::{Claim, Entry, LeaseId, Share};
 pub use line::{line_now, line_of};
 pub use locks::{EntryKind, Held, HeldBack, Locks};

@@ -17,6 +17,8 @@
 //! Nothing here needs code between fork and exec.
 
 mod again;
+mod arrest;
+mod dismissal;
 mod ending;
 mod felling;
 mod front;
@@ -30,6 +32,7 @@ mod terminal;
 mod tree;
 
 pub use again::{Again, Asked, Heir, Part};
+pub use dismissal::{Dismissal, dismiss};
 pub use ending::end_as;
 pub use front::{Front, Stands, parse_words};
 pub use launcher::LinuxLauncher;
