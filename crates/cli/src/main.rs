@@ -125,7 +125,7 @@ fn run(cli: &Cli, part: Part) -> Result<Exit, Failure> {
         Some(Command::Run(args)) => match part {
             Part::Typed => commands::front::run(args, global, None),
             Part::Beside(first) => commands::front::run(args, global, Some(first)),
-            Part::Supervisor(front) => commands::run::supervise(args, global, front),
+            Part::Supervisor(front) => commands::run::supervise(args, global, &front),
         },
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
         Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),

@@ -1,6 +1,7 @@
 //! `gpuws run`, `claim` and `leases` on real processes, within sessions of the simulated NVML.
 
 mod live;
+mod remains;
 
 use live::{GPUWS, out, script, text, told};
 use std::os::unix::process::ExitStatusExt;

@@ -1,7 +1,7 @@
 //! The port that starts programs in a tree of their own.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::Pid;
+use crate::id::{Pid, ProcessKey};
 use crate::process::ProcessInfo;
 use crate::token::ActToken;
 use std::ffi::OsString;
@@ -127,6 +127,43 @@ pub trait Job {
         let _ = (spared, at_most, token);
         Err(Error::new(ErrorKind::Unsupported, "kill a job by a list of children"))
     }
+
+    /// Stops (SIGSTOP) every process of its tree that is neither `known` nor `spared`, as soon as
+    /// it is seen, until no new one has appeared for a moment or the time is over.
+    ///
+    /// A process that hands over to a fork of itself cannot do so while it is stopped, so that a
+    /// tree of such processes can be inspected at leisure. [`resume`](Job::resume) is the reverse.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kernel keeps no list of children, `Io` when it cannot be read.
+    fn arrest(
+        &self,
+        known: &[ProcessKey],
+        spared: &[Pid],
+        at_most: Duration,
+        token: &ActToken,
+    ) -> Result<Arrested> {
+        let _ = (known, spared, at_most, token);
+        Err(Error::new(ErrorKind::Unsupported, "stop the new processes of a job"))
+    }
+
+    /// Continues (SIGCONT) processes that [`arrest`](Job::arrest) stopped. Those that have ended
+    /// are skipped.
+    fn resume(&self, stopped: &[ProcessKey], token: &ActToken) {
+        let _ = (stopped, token);
+    }
+
+    /// Takes the terminal back from the job for good: nobody at it waits for the job any more.
+    fn detach(&mut self) {}
+}
+
+/// The processes that [`Job::arrest`] stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Arrested {
+    /// The stopped processes that still live.
+    pub stopped: Vec<ProcessInfo>,
+    /// New processes kept appearing until the time was over.
+    pub restless: bool,
 }
 
 /// What became of a tree that was killed from its top.

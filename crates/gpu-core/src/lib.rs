@@ -64,7 +64,8 @@ pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
 pub use launch::{
-    Companion, Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors,
+    Arrested, Companion, Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised,
+    Supervisors,
 };
 pub use lease::{Claim, Entry, LeaseId, Share};
 pub use line::{line_now, line_of};

@@ -34,6 +34,6 @@ pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Doubt, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
-pub use sweep::{Falling, Swept, sweep};
+pub use sweep::{Falling, Swept, cannot_end, is_stuck, sweep};
 pub use tree::plan_tree;
 pub use usage::{Usage, User};

@@ -4,9 +4,9 @@ use crate::grant::Grant;
 use crate::handoff::Handoff;
 use crate::memory::Tally;
 use crate::ports::Ports;
+use crate::renewal::Renewal;
 use crate::run::{Event, Leaves, OnDeath, RunOrder};
-use gpu_claim::publish_known;
-use gpu_core::{Ending, EntryKind, Error, Groups, Job, JobEvent, ProcessFault, observe_users};
+use gpu_core::{Ending, Error, Groups, Job, JobEvent, ProcessFault, observe_users};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -15,23 +15,16 @@ const EARLY: Duration = Duration::from_secs(5);
 const EARLY_PACE: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_secs(1);
 
-/// The kernel's files of a lease are shown to be in use this often: what clears `/tmp` of old files
-/// counts in days.
-const RENEWAL: Duration = Duration::from_secs(3600);
-
-/// The same after one that failed.
-const RETRY: Duration = Duration::from_secs(60);
-
 /// Of two that are killed together the second has ended after so long, however busy the machine is.
 const TOGETHER: Duration = Duration::from_secs(1);
 
 /// The number of SIGTERM.
-const TERM: i32 = 15;
+pub(crate) const TERM: i32 = 15;
 
 /// The number of SIGKILL.
 pub(crate) const KILL: i32 = 9;
 
-type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
+pub(crate) type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
 /// A program on its way.
 pub(crate) struct Course<'a> {
@@ -43,9 +36,7 @@ pub(crate) struct Course<'a> {
     handoff: Handoff<'a>,
     start: Duration,
     next_look: Duration,
-    next_renewal: Duration,
-    /// Whether the last renewal said that others see the lease.
-    is_seen: bool,
+    renewal: Renewal,
     /// When it is ended whether it wants or not, once it was asked to end.
     last_call: Option<Duration>,
     pub(crate) limit_hit: bool,
@@ -73,8 +64,7 @@ impl<'a> Course<'a> {
             handoff,
             start,
             next_look: start + EARLY_PACE,
-            next_renewal: start + RENEWAL,
-            is_seen: true,
+            renewal: Renewal::new(start),
             last_call: None,
             limit_hit: false,
             abandoned: false,
@@ -123,9 +113,7 @@ impl<'a> Course<'a> {
             if now >= self.next_look {
                 self.look(now, watch);
             }
-            if now >= self.next_renewal {
-                self.renew(now, watch);
-            }
+            self.renewal.renew_if_due(now, self.grant, self.ports.locks, watch);
             if self.is_over_limit(now) {
                 self.limit_hit = true;
                 let _ = watch(Event::LimitReached);
@@ -183,28 +171,6 @@ impl<'a> Course<'a> {
             tally.note(&look, &root, &others);
         }
         self.handoff.step(&look, self.tallies, watch);
-    }
-
-    fn renew(&mut self, now: Duration, watch: &mut Watch<'_>) {
-        let Grant { entry, held, .. } = &mut *self.grant;
-        let id = entry.id.clone();
-        let renewed = held.renew().and_then(|is_seen| {
-            // Somebody cleared the file away: others do not see the lease any more.
-            if !is_seen {
-                *held = publish_known(self.ports.locks, EntryKind::Lease, entry)?;
-            }
-            Ok(())
-        });
-        if let Err(error) = &renewed
-            && self.is_seen
-        {
-            let _ = watch(Event::Unseen(error));
-        }
-        if entry.id != id {
-            let _ = watch(Event::Renamed(&entry.id));
-        }
-        self.is_seen = renewed.is_ok();
-        self.next_renewal = now + if self.is_seen { RENEWAL } else { RETRY };
     }
 }
 

@@ -1,6 +1,7 @@
 //! A run from the claim to the proof, on a machine whose time moves only when somebody waits.
 
 mod handoff;
+mod leftovers;
 mod world;
 
 use gpu_allocator_policy::environment::{Framework, READ, Used, Version};
@@ -39,7 +40,10 @@ fn outcome(world: &World, order: &RunOrder) -> (Result<RunReport, NotRun>, Vec<S
     let token = ActToken::the_user_asked();
     let report = run(order, &world.ports(), world, &token, &mut |event| {
         events.push(format!("{event:?}"));
-        ControlFlow::Continue(())
+        match event {
+            Event::Keeping(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     });
     (report, events)
 }
@@ -206,7 +210,8 @@ fn who_was_left_behind_on_a_device_is_ended_and_others_are_named() {
     assert_eq!((report.memory_back, report.ending), (Ok(true), Ending::Code(0)));
     let journal = world.state().journal.clone();
     assert!(journal.iter().all(|line| line.contains(r#""membership":{"descends""#)), "{journal:?}");
-    assert_eq!(report.elapsed, 15 * SECOND);
+    // Somebody lives who could start a holder: that is watched for two seconds.
+    assert_eq!(report.elapsed, 17 * SECOND);
 }
 
 #[test]
