@@ -4,6 +4,7 @@ mod live;
 mod remains;
 
 use live::{GPUWS, out, script, text, told};
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -152,7 +153,7 @@ fn may_unshare(words: &str) -> bool {
     let may = std::process::Command::new("unshare").args(words).args(["--fork", "true"]).output();
     let may = may.is_ok_and(|output| output.status.success());
     if !may {
-        eprintln!("skipped: a namespace of its own is not permitted here");
+        let _ = writeln!(std::io::stderr(), "skipped: no namespace of its own is permitted here");
     }
     may
 }
