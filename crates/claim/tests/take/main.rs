@@ -268,7 +268,7 @@ fn a_lease_is_taken_out_of_another() {
     inner.claim.among = outer.devices.clone();
     inner.within = Some(outer.clone());
     let first = take_now(&made, &inner).ok().unwrap();
-    assert_eq!(first.entry.within, [id("outer")]);
+    assert_eq!(first.entry.within, outer.nested());
     assert_eq!(first.beside, [], "the outer one and those outside of it do not matter");
     let second = take_now(&made, &inner).ok().unwrap();
     assert_eq!([first.entry.devices, second.entry.devices].concat(), devices(&["a", "b"]));

@@ -129,13 +129,23 @@ impl Folder {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn names(&self, kind: &str, most: usize) -> rustix::io::Result<(Vec<String>, bool)> {
+    pub(super) fn names(
+        &self,
+        kind: &str,
+        most: usize,
+        listed: usize,
+    ) -> rustix::io::Result<(Vec<String>, bool)> {
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
         let mut buffer = Vec::with_capacity(LISTING);
         let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
         let mut names = Vec::new();
+        let mut count = 0;
         while let Some(entry) = entries.next() {
             let entry = entry?;
+            count += 1;
+            if count > listed {
+                return Ok((names, true));
+            }
             let name = self.rest_of(entry.file_name(), kind);
             names.extend(name.filter(|name| name.len() <= LONGEST).map(str::to_owned));
             if names.len() > most {

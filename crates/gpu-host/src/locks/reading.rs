@@ -16,6 +16,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// So many living leases in one folder are read; a user who has half of that gets no further
+/// one.
+const LIVING_OF_ONE: usize = 512;
+
 /// Leases that were read before, by their paths: nobody but its owner can change one.
 #[derive(Debug, Default)]
 pub(super) struct Known(HashMap<PathBuf, (EntryKind, FileStamp, Entry)>);
@@ -41,7 +45,7 @@ impl FileStamp {
 }
 
 impl Known {
-    /// Returns the attempts or leases that are alive in these folders.
+    /// Returns the attempts or leases that are alive in the folders that `each` visits.
     ///
     /// Each folder is listed, and all that is in it opened, before the call returns: an attempt
     /// that is confirmed while attempts are read is there when leases are read after that.
@@ -49,18 +53,28 @@ impl Known {
     /// # Errors
     /// `Io` where the caller or the machine cannot list a folder, ask whether an entry is alive, or
     /// read one that is: it must not pass for a dead one.
-    pub(super) fn living(&mut self, users: &[UserFolder], kind: EntryKind) -> Result<Vec<Entry>> {
+    pub(super) fn living(
+        &mut self,
+        kind: EntryKind,
+        each: impl FnOnce(&mut dyn FnMut(&UserFolder) -> Result<()>) -> Result<()>,
+    ) -> Result<Vec<Entry>> {
         let beginning = beginning(kind);
         let mut found = HashMap::new();
-        for user in users {
+        each(&mut |user| {
+            let mut living = 0;
             for id in user.names(beginning)? {
+                if living == LIVING_OF_ONE {
+                    break;
+                }
                 let name = format!("{beginning}{id}");
                 let path = user.folder.path.join(&name);
                 if let Some((stamp, entry)) = self.read(user, &path, &name, (kind, &id))? {
+                    living += 1;
                     found.insert(path, (kind, stamp, entry));
                 }
             }
-        }
+            Ok(())
+        })?;
         let entries = found.values().map(|(.., entry)| entry.clone()).collect();
         self.0.retain(|_, (known, ..)| *known != kind);
         self.0.extend(found);

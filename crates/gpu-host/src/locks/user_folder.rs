@@ -8,7 +8,7 @@ use super::chance;
 use super::folder::{Folder, is_ours};
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
@@ -31,18 +31,25 @@ const FOLDERS_OF_ONE: usize = 4;
 pub(super) struct UserFolder {
     pub(super) folder: Folder,
     pub(super) owner: u32,
+    /// Its name in the shared folder.
+    pub(super) name: String,
 }
 
 impl UserFolder {
-    /// Returns the folders of all users in a shared folder.
+    /// Visits the folders of all users in a shared folder, of which one at a time is open: there may
+    /// be more than anybody may have files open.
     ///
     /// # Errors
     /// `Io` when the caller or the machine cannot list or open them: an entry that cannot be seen
-    /// must not pass for none. `Invalid` when there are more names than anybody reads.
-    pub(super) fn all(shared: &Folder) -> Result<Vec<Self>> {
+    /// must not pass for none. `Invalid` when there are more names than anybody reads. Those of
+    /// `visit`.
+    pub(super) fn each(
+        shared: &Folder,
+        visit: &mut dyn FnMut(UserFolder) -> Result<()>,
+    ) -> Result<()> {
         let path = shared.path.display();
         let (mut names, is_cut) = shared
-            .names(USER, SHARED_NAMES)
+            .names(USER, SHARED_NAMES, usize::MAX)
             .map_err(|errno| fault::file(format!("list leases in '{path}'"), errno))?;
         if is_cut {
             let what = format!("list leases in '{path}', which has over {SHARED_NAMES} files");
@@ -50,7 +57,6 @@ impl UserFolder {
         }
         names.sort_unstable();
         let mut counts: HashMap<u32, usize> = HashMap::new();
-        let mut folders = Vec::new();
         for name in names {
             let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? else {
                 continue;
@@ -58,18 +64,26 @@ impl UserFolder {
             let count = counts.entry(user.owner).or_default();
             *count += 1;
             if *count <= FOLDERS_OF_ONE {
-                folders.push(user);
+                visit(user)?;
             }
         }
-        Ok(folders)
+        Ok(())
     }
 
-    fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
+    /// Opens the folder of a user; `None` for anything that is not one.
+    ///
+    /// # Errors
+    /// `Io` where the caller or the machine is at fault.
+    pub(super) fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
         let opened = shared.open_folder(name).map_err(|errno| {
             fault::file(format!("open the leases '{}'", shared.show(name)), errno)
         })?;
         let user = opened.filter(|(_, stat)| is_closed_folder(stat));
-        Ok(user.map(|(folder, stat)| UserFolder { folder, owner: stat.st_uid }))
+        Ok(user.map(|(folder, stat)| UserFolder {
+            folder,
+            owner: stat.st_uid,
+            name: name.to_owned(),
+        }))
     }
 
     /// Returns the caller's own folder, and makes it where it is missing.
@@ -88,18 +102,33 @@ impl UserFolder {
             return Ok(own);
         }
         // A stranger has the usual name.
-        for user in Self::all(shared)? {
-            if user.owner == caller {
-                user.open_to_readers()?;
-                return Ok(user);
-            }
+        if let Some(own) = Self::first_of(shared, caller)? {
+            return Ok(own);
         }
         let other = format!("{usual}-{}", chance()?);
         make(shared, &other)?;
-        Self::open_own(shared, &other, caller)?.ok_or_else(|| {
+        let own = Self::first_of(shared, caller)?.ok_or_else(|| {
             let what = format!("make a folder for leases, '{}'", shared.show(&other));
             Error::new(ErrorKind::Io, what)
-        })
+        })?;
+        if own.name != other {
+            // Another program of this user was faster; nobody has used this one yet.
+            let _ = rustix::fs::unlinkat(&shared.fd, &other, AtFlags::REMOVEDIR);
+        }
+        Ok(own)
+    }
+
+    /// Returns the first folder of the caller's by name.
+    fn first_of(shared: &Folder, caller: u32) -> Result<Option<Self>> {
+        let mut first = None;
+        Self::each(shared, &mut |user| {
+            if user.owner == caller && first.is_none() {
+                user.open_to_readers()?;
+                first = Some(user);
+            }
+            Ok(())
+        })?;
+        Ok(first)
     }
 
     fn open_own(shared: &Folder, name: &str, caller: u32) -> Result<Option<Self>> {
@@ -125,7 +154,7 @@ impl UserFolder {
     /// # Errors
     /// `Io` where the caller or the machine is at fault.
     pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
-        match self.folder.names(kind, USER_NAMES) {
+        match self.folder.names(kind, USER_NAMES, USER_NAMES) {
             Err(errno) if is_ours(errno) => {
                 let path = self.folder.path.display();
                 Err(fault::file(format!("list leases in '{path}'"), errno))
