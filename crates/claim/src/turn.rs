@@ -84,12 +84,12 @@ pub(crate) fn judge(
     passed: &dyn Fn(&QueuePlace) -> bool,
     choose: &dyn Fn(&Claim, &[Entry]) -> Chosen,
 ) -> Result<Judgement> {
-    let mut table = Table {
+    let mut served = Served {
         taken: leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect(),
         set_aside: Vec::new(),
     };
     let mut servable = None;
-    let mut own = choose(&entry.claim, &table.taken);
+    let mut own = choose(&entry.claim, &served.taken);
     // Who lacks devices even without the earlier ones needs no word from them.
     if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
         let servable = servable.insert(Vec::new());
@@ -111,13 +111,13 @@ pub(crate) fn judge(
                 AtPlace::Nobody => continue,
             };
             *rivals += 1;
-            match choose(&earlier.claim, &table.seen_by(&earlier)) {
+            match choose(&earlier.claim, &served.seen_by(&earlier)) {
                 Chosen::Devices(devices) => {
                     servable.push(place.clone());
-                    table.taken.push(granted(&earlier, devices));
+                    served.taken.push(granted(&earlier, devices));
                 }
                 Chosen::NotNow { could } => {
-                    table.set_aside.push(reserved(&earlier, could));
+                    served.set_aside.push(reserved(&earlier, could));
                     settled.insert(class);
                 }
                 Chosen::Never => {
@@ -125,7 +125,7 @@ pub(crate) fn judge(
                 }
             }
         }
-        own = choose(&entry.claim, &table.seen_by(entry));
+        own = choose(&entry.claim, &served.seen_by(entry));
     }
     let turn = match own {
         Chosen::Devices(devices) => Turn::Take(devices),
@@ -136,14 +136,14 @@ pub(crate) fn judge(
 }
 
 /// What is left when those who came first are served.
-struct Table {
+struct Served {
     /// The leases, and those who could be served, with what they would get.
     taken: Vec<Entry>,
     /// Those who could not, with every device that they could use.
     set_aside: Vec<Entry>,
 }
 
-impl Table {
+impl Served {
     /// Returns what stands beside a claim.
     fn seen_by(&self, claim: &Entry) -> Vec<Entry> {
         let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);

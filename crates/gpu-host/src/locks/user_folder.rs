@@ -5,7 +5,7 @@
 //! links, and the number of links of a file means nothing.
 
 use super::chance;
-use super::folder::{Folder, is_ours};
+use super::folder::{Folder, is_local_failure};
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, Stat};
@@ -78,7 +78,7 @@ impl UserFolder {
         let opened = shared.open_folder(name).map_err(|errno| {
             fault::file(format!("open the leases '{}'", shared.show(name)), errno)
         })?;
-        let user = opened.filter(|(_, stat)| is_closed_folder(stat));
+        let user = opened.filter(|(_, stat)| is_folder_of_its_owner(stat));
         Ok(user.map(|(folder, stat)| UserFolder {
             folder,
             owner: stat.st_uid,
@@ -155,7 +155,7 @@ impl UserFolder {
     /// `Io` where the caller or the machine is at fault.
     pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
         match self.folder.names(kind, USER_NAMES, USER_NAMES) {
-            Err(errno) if is_ours(errno) => {
+            Err(errno) if is_local_failure(errno) => {
                 let path = self.folder.path.display();
                 Err(fault::file(format!("list leases in '{path}'"), errno))
             }
@@ -166,7 +166,7 @@ impl UserFolder {
     /// Tells whether a file may be an entry's, or serve one: its owner made it, and nobody else
     /// may write to it.
     pub(super) fn is_own(&self, stat: &Stat) -> bool {
-        stat.st_uid == self.owner && is_closed(stat)
+        stat.st_uid == self.owner && only_owner_writes(stat)
     }
 }
 
@@ -186,10 +186,10 @@ fn make(shared: &Folder, name: &str) -> Result<bool> {
     }
 }
 
-fn is_closed_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && is_closed(stat)
+fn is_folder_of_its_owner(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && only_owner_writes(stat)
 }
 
-fn is_closed(stat: &Stat) -> bool {
+fn only_owner_writes(stat: &Stat) -> bool {
     !Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
 }
