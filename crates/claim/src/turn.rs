@@ -45,7 +45,7 @@ pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> C
     let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
     let mut read = |place: &QueuePlace| {
         let waiter = waiters.iter().find(|waiter| place.is_of(waiter));
-        Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival((*waiter).clone())))
+        Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new((*waiter).clone()))))
     };
     match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
         Ok(judgement) => judgement.turn,
@@ -63,7 +63,7 @@ pub(crate) struct Judgement {
 /// What is at a place in the queue.
 pub(crate) enum AtPlace {
     /// A claim on the same devices.
-    Rival(Entry),
+    Rival(Box<Entry>),
     /// A claim within another lease, or on another machine's devices.
     Elsewhere,
     /// Nobody who moves.
@@ -299,7 +299,7 @@ mod tests {
                     .collect();
                 let mut read = |place: &QueuePlace| {
                     let waiter = pool.waiters.iter().find(|waiter| place.is_of(waiter));
-                    Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(waiter.clone())))
+                    Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new(waiter.clone()))))
                 };
                 let judged =
                     judge(entry, &pool.leases, &places, &mut read, &|_| false, &choose).unwrap();
