@@ -88,18 +88,25 @@ impl UserFolder {
             return Ok(own);
         }
         // A stranger has the usual name.
-        for user in Self::all(shared)? {
-            if user.owner == caller {
-                user.open_to_readers()?;
-                return Ok(user);
-            }
+        if let Some(own) = Self::first_own(shared, caller)? {
+            return Ok(own);
         }
-        let other = format!("{usual}-{}", chance()?);
+        // Other claims of the same user may be at the same point, and a stranger can make listings
+        // take long. The name tells the time: a folder made later never takes the place of an
+        // earlier one among those that are read. All of them go on with the first.
+        let ticket = crate::timer::since_boot().as_nanos();
+        let other = format!("{usual}-{ticket:016x}-{}", chance()?);
         make(shared, &other)?;
-        Self::open_own(shared, &other, caller)?.ok_or_else(|| {
+        Self::first_own(shared, caller)?.ok_or_else(|| {
             let what = format!("make a folder for leases, '{}'", shared.show(&other));
             Error::new(ErrorKind::Io, what)
         })
+    }
+
+    /// Returns the first of the caller's own folders, whatever its name.
+    fn first_own(shared: &Folder, caller: u32) -> Result<Option<Self>> {
+        let own = Self::all(shared)?.into_iter().find(|user| user.owner == caller);
+        own.map(|user| user.open_to_readers().map(|()| user)).transpose()
     }
 
     fn open_own(shared: &Folder, name: &str, caller: u32) -> Result<Option<Self>> {
