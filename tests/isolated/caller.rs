@@ -5,8 +5,8 @@
 //! started with other arguments.
 
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, Locks, Origin,
-    Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
+    ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, LeaseId, Locks,
+    Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
 };
 use gpu_host::supervise::{Again, Asked, Heir, LinuxLauncher, Part};
 use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
@@ -279,6 +279,9 @@ impl Host for HostOfMachine {
     }
     fn own_line(&self) -> Result<Vec<ProcessKey>> {
         self.host.own_line()
+    }
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.host.inherited_leases()
     }
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         self.host.open(pid)

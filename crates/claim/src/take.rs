@@ -337,7 +337,7 @@ impl<S> Taking<'_, S> {
     /// Returns what competes with an attempt of its own, without that attempt.
     fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, NotTaken> {
         let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
-        let mut beside = Ledger::new(leases, Vec::new()).pool(self.ask.within.as_ref()).leases;
+        let mut beside = self.pool(&Ledger::new(leases, Vec::new()))?.leases;
         let all = beside.len();
         beside.retain(|lease| !is_same(lease, entry));
         if beside.len() < all {

@@ -14,7 +14,7 @@ pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
 pub(crate) use parse::ParseArgs;
-pub(crate) use reap::ReapArgs;
+pub(crate) use reap::{Reach, ReapArgs};
 pub(crate) use sim::SimArgs;
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 

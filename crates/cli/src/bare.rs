@@ -62,9 +62,7 @@ pub(crate) struct NoJournal(String);
 
 impl NoJournal {
     pub(crate) fn new(why: &Failure) -> Self {
-        let text = why.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        NoJournal(line.trim_start_matches("gpuws: failed to ").to_owned())
+        NoJournal(why.reason())
     }
 }
 

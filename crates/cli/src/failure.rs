@@ -1,6 +1,7 @@
 //! Why a command did not do what it was asked for, and how that is told.
 
 use crate::exit::Exit;
+use crate::source::roots;
 use crate::terminal::clean;
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
 use rustix::io::Errno;
@@ -52,6 +53,13 @@ impl Failure {
         self
     }
 
+    /// Says what failed with all sources, in one line.
+    pub(crate) fn reason(&self) -> String {
+        let text = self.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        line.trim_start_matches("gpuws: failed to ").to_owned()
+    }
+
     /// Returns how the program ends.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
@@ -81,7 +89,7 @@ impl From<gpu_core::Error> for Failure {
     fn from(error: gpu_core::Error) -> Self {
         let mut failure = Failure::new(exit_of(error.kind(), error.source()), error.to_string());
         failure.meaning = meaning(error.kind());
-        failure.hint = remedy(error.kind()).map(str::to_owned);
+        failure.hint = hidden(error.kind()).or(remedy(error.kind())).map(str::to_owned);
         // The fault joins the sources; what is left of it after the fragment is the rest of the chain.
         let fault = error.fault();
         if let Some(rest) = fault.text.strip_prefix(&format!("{error}: ")) {
@@ -89,6 +97,16 @@ impl From<gpu_core::Error> for Failure {
         }
         failure
     }
+}
+
+/// Says why a process may not be there to be seen; `None` where `/proc` hides none.
+fn hidden(kind: ErrorKind) -> Option<&'static str> {
+    let of_process =
+        matches!(kind, ErrorKind::Process(ProcessFault::Gone | ProcessFault::NotPermitted));
+    (of_process && gpu_host::hides_processes(&roots().proc)).then_some(
+        "/proc is mounted with hidepid, which hides the processes of others: run the same command \
+         with sudo, or in a group that may see them (gid=, proc(5))",
+    )
 }
 
 fn exit_of(kind: ErrorKind, source: Option<&(dyn Error + 'static)>) -> Exit {

@@ -1,10 +1,12 @@
 //! A process that keeps what a claim took after the program that took it has ended: the lease, by a
-//! descriptor that it inherits, and a CUDA context on each device where that is wanted.
+//! descriptor that it inherits, and a CUDA context on each device where that is wanted. The
+//! placeholder of a run is such a process for one context.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::roots;
-use gpu_core::{DeviceUuid, Host, ProcessKey};
+use gpu_core::visible::VISIBLE;
+use gpu_core::{DeviceUuid, Host, Launch, Pid, ProcessInfo, ProcessKey};
 use gpu_host::LinuxHost;
 use gpu_host::supervise::parse_words;
 use gpu_nvidia::CudaContexts;
@@ -17,11 +19,19 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// The word that makes this program such a process; nobody types it.
 const HOLDER: &str = "lease-holder";
+
+/// The word that makes this program the placeholder of a run on one device, and its name from then
+/// on; nobody types it. A name of a process has 15 bytes at most.
+const PLACEHOLDER: &str = "run-placeholder";
+
+/// What a placeholder has of a simulated device, in MiB: about what a CUDA context takes.
+const PLACEHOLDER_MIB: u32 = 500;
 
 /// What it says when it has all that it is to keep.
 const HOLDS: &str = "holds";
@@ -118,15 +128,49 @@ fn heard(mut output: ChildStdout) -> std::io::Result<String> {
     }
 }
 
+/// Returns the program that stands for a run on the device that its `CUDA_VISIBLE_DEVICES` names,
+/// and ends with the supervisor. `session` is the folder of a simulated machine, which has no CUDA.
+pub(crate) fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
+    let (program, arguments): (OsString, Vec<OsString>) = match session {
+        Some(folder) => {
+            let uses = format!("visible:{PLACEHOLDER_MIB}");
+            let words = ["--use", &uses, "--name", PLACEHOLDER];
+            (folder.join(crate::session::ACTOR).into(), words.map(Into::into).into())
+        }
+        // This very program, also where another has its path by now.
+        None => {
+            let start = supervisor.start.map_or(0, |start| start.0);
+            let words = [PLACEHOLDER.to_owned(), supervisor.pid.to_string(), start.to_string()];
+            ("/proc/self/exe".into(), words.map(Into::into).into())
+        }
+    };
+    Launch { program, arguments, ..Launch::default() }
+}
+
+/// Tells whether a process is a placeholder of the run whose supervisor has this number. One of the
+/// job's processes that takes the name deceives nobody but its own job.
+pub(crate) fn is_placeholder(process: &ProcessInfo, supervisor: Pid) -> bool {
+    process.name == PLACEHOLDER && process.parent == Ok(supervisor)
+}
+
 /// Keeps what was inherited until a process ends, where this program was started for that.
 pub(crate) fn serve_where_asked() -> Option<Exit> {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_none_or(|word| word != *HOLDER) {
+    let word = words.next()?;
+    let is_placeholder = word == *PLACEHOLDER;
+    if word != *HOLDER && !is_placeholder {
         return None;
     }
     let (Some(pid), Some(start)) = (words.next(), words.next()) else { return Some(Exit::Usage) };
     let Ok(root) = parse_words(&pid, &start) else { return Some(Exit::Usage) };
-    let devices = words.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
+    let visible = std::env::var_os(VISIBLE).filter(|_| is_placeholder);
+    if is_placeholder {
+        // Before it shows: whoever leaves it out knows it by that. That it has no other name is no
+        // reason to leave the device uncovered.
+        let _ = rustix::thread::set_name(c"run-placeholder");
+    }
+    let devices = words.chain(visible);
+    let devices = devices.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
     let devices: Vec<DeviceUuid> = devices.collect();
     let contexts = match devices.is_empty() {
         true => Ok(None),

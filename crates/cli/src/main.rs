@@ -19,6 +19,7 @@ mod json;
 mod keepers;
 mod leased;
 mod local_time;
+mod output;
 mod part;
 mod selector;
 mod session;
@@ -53,9 +54,20 @@ fn main() -> ExitCode {
             return told.print().map_or(Exit::NotWritten, |()| code).into();
         }
     };
+    prepare(&cli);
     match fits(&cli).and_then(|()| run(&cli, part)) {
         Ok(exit) => exit.into(),
         Err(failure) => fail(&failure),
+    }
+}
+
+/// Keeps the limits of the shell from ending what is to be cleaned up.
+fn prepare(cli: &Cli) {
+    // Without it, a file that grows too long ends this program as it would end any other.
+    let _ = gpu_host::ignore_file_size_signal(&source::roots().proc);
+    // What these start is to have the limit as it was; the supervisor of a run sees to that.
+    if !matches!(cli.command, Some(Command::Run(_) | Command::Sim(_))) {
+        gpu_host::raise_open_file_limit();
     }
 }
 
@@ -113,7 +125,7 @@ fn run(cli: &Cli, part: Part) -> Result<Exit, Failure> {
         Some(Command::Run(args)) => match part {
             Part::Typed => commands::front::run(args, global, None),
             Part::Beside(first) => commands::front::run(args, global, Some(first)),
-            Part::Supervisor(front) => commands::run::supervise(args, global, front),
+            Part::Supervisor(front) => commands::run::supervise(args, global, &front),
         },
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
         Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),

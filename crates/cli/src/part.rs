@@ -2,14 +2,19 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use std::fs::{File, OpenOptions};
-use std::path::{Path, PathBuf};
+use crate::output::Folder;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
 
 /// A file under a temporary name, that gets its own when it is whole and is removed if it never
 /// is.
 pub(crate) struct Part {
     pub(crate) file: File,
-    path: PathBuf,
+    folder: Folder,
+    /// The temporary one.
+    part: OsString,
+    name: OsString,
 }
 
 impl Part {
@@ -18,18 +23,15 @@ impl Part {
     /// # Errors
     /// When that one exists, or the folder takes no file.
     pub(crate) fn beside(path: &Path) -> Result<Self, Failure> {
-        if path.exists() {
+        let failed = |errno: rustix::io::Errno| failed(path, errno.into());
+        let (folder, name) = Folder::of(path)?;
+        if folder.stat(&name).map_err(failed)?.is_some() {
             return Err(Failure::new(Exit::Usage, format!("write '{}'", path.display()))
                 .with_source("it exists")
                 .with_hint("name a file that does not exist yet; nothing was written"));
         }
-        let mut name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&part);
-        let file =
-            file.map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
-        Ok(Part { file, path: part })
+        let (part, file) = folder.temporary().map_err(failed)?;
+        Ok(Part { file: file.into(), folder, part, name })
     }
 
     /// Gives it its name.
@@ -38,14 +40,19 @@ impl Part {
     /// When it cannot be written whole, or the name exists by now.
     pub(crate) fn finish(self, path: &Path) -> Result<(), Failure> {
         // A link fails where the name exists by now; a rename would replace it.
-        let linked = self.file.sync_all().and_then(|()| std::fs::hard_link(&self.path, path));
-        linked.map_err(|error| Failure::io(format!("write '{}'", path.display()), error))
+        let linked =
+            self.file.sync_all().and_then(|()| Ok(self.folder.link(&self.part, &self.name)?));
+        linked.map_err(|error| failed(path, error))
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
         // It is of no use, whether the link to it was made or not.
-        let _ = std::fs::remove_file(&self.path);
+        self.folder.remove(&self.part);
     }
+}
+
+fn failed(path: &Path, error: std::io::Error) -> Failure {
+    Failure::io(format!("write '{}'", path.display()), error)
 }

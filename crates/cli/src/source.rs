@@ -8,15 +8,16 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::session::{self, SessionDevices, SessionHost};
 use crate::terminal::progress;
-use gpu_core::{Clock, DeviceFile, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
-use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_core::{Clock, DeviceFile, ErrorKind, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
+use gpu_host::{
+    FileJournal, FileLocks, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
+    TrustedFolder,
+};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use std::cell::OnceCell;
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,9 +44,24 @@ pub(crate) const CLAIMS: &str = "GPUWS_CLAIMS";
 /// The folder of the leases in that of a session.
 const SESSION_CLAIMS: &str = "claims";
 
+/// What the audit log is called in its folder.
+const AUDIT_LOG: &str = "audit.jsonl";
+
 /// Returns the folder of the leases that the environment names.
 fn named_claims() -> Option<PathBuf> {
     std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Makes sure that nobody but root and the user can exchange a folder of leases that is named. One
+/// that cannot be opened is the folder's own fault, and told as that.
+fn check_claims(folder: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::io("find the folder of the leases", error);
+    let absolute = std::path::absolute(folder).map_err(failed)?;
+    match TrustedFolder::open(&absolute, PathTrust::Protected) {
+        Err(error) if error.kind() == ErrorKind::Invalid => Err(Failure::from(error)
+            .with_hint("who can exchange the folder of leases can have a device granted twice")),
+        _ => Ok(()),
+    }
 }
 
 /// Returns where this machine's processes and devices are seen.
@@ -180,6 +196,11 @@ impl Source {
         })
     }
 
+    /// Returns the folder of the session that this program was started in.
+    pub(crate) fn session(&self) -> Option<&Path> {
+        self.session.as_deref()
+    }
+
     /// Looks once.
     pub(crate) fn look(&self) -> Snapshot {
         gpu_core::observe(&*self.backend, &*self.host, &*self.clock)
@@ -258,11 +279,12 @@ impl Source {
             Some(simulation) => Ok(Box::new(simulation.clone())),
             None => {
                 let path = match &self.session {
-                    Some(folder) => folder.join("audit.jsonl"),
-                    None => journal_path()?,
+                    Some(folder) => folder.clone(),
+                    None => journal_folder()?,
                 };
-                make_private(path.parent().unwrap_or(&path))?;
-                let journal = FileJournal::open(path).map_err(|error| {
+                let folder = TrustedFolder::make(&path, PathTrust::Protected);
+                let journal = folder.and_then(|folder| FileJournal::open_in(&folder, AUDIT_LOG));
+                let journal = journal.map_err(|error| {
                     Failure::from(error)
                         .ending(Exit::NotPermitted)
                         .with_hint("without an audit log that can be trusted nothing is signalled")
@@ -279,15 +301,18 @@ impl Source {
     /// When the session's cannot be made.
     pub(crate) fn locks(&self, folder: Option<&Path>) -> Result<FileLocks, Failure> {
         let place = match (folder.map(Path::to_owned).or_else(named_claims), &self.session) {
-            (Some(folder), _) => Place::folder(folder),
-            (None, Some(session)) => {
-                let folder = session.join(SESSION_CLAIMS);
-                make_private(&folder)?;
+            (Some(folder), _) => {
+                check_claims(&folder)?;
                 Place::folder(folder)
+            }
+            (None, Some(session)) => {
+                let folder =
+                    TrustedFolder::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
+                Place::folder(folder.path())
             }
             // A machine without real processes has leases of its own: none.
             (None, None) if self.simulation.is_some() => {
-                let made = tempfile::tempdir();
+                let made = tempfile::tempdir_in(session::place()?);
                 let made = made.map_err(|error| Failure::io("make a private folder", error))?;
                 Place::folder(self.nowhere.get_or_init(|| made).path())
             }
@@ -300,7 +325,7 @@ impl Source {
     pub(crate) fn locks_to_read(&self) -> Option<FileLocks> {
         let place = match (named_claims(), &self.session) {
             _ if self.simulation.is_some() => return None,
-            (Some(folder), _) => Place::folder(folder),
+            (Some(folder), _) => Place::folder(Some(folder).filter(|at| check_claims(at).is_ok())?),
             (None, Some(session)) => {
                 let folder = session.join(SESSION_CLAIMS);
                 Place::folder(Some(folder).filter(|folder| folder.exists())?)
@@ -342,12 +367,6 @@ fn tell_waiting(waiting: &Waiting) {
     progress(&format!("the driver has been asked for {elapsed} s{call}; up to {deadline} s"));
 }
 
-/// Makes a folder for its owner alone, where there is none.
-fn make_private(folder: &Path) -> Result<(), Failure> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| Failure::io(format!("make '{}'", folder.display()), error))
-}
-
 /// Says which machines there are.
 pub(crate) fn unknown_machine(machine: &str) -> Failure {
     let names: Vec<&str> = gpu_sim::machines().iter().map(|machine| machine.name).collect();
@@ -356,17 +375,17 @@ pub(crate) fn unknown_machine(machine: &str) -> Failure {
         .with_hint(format!("there are {}", names.join(", ")))
 }
 
-/// The audit log: of root for the machine, of anybody else in the own state folder (XDG Base
-/// Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
-fn journal_path() -> Result<PathBuf, Failure> {
+/// The folder of the audit log: of root for the machine, of anybody else in the own state folder
+/// (XDG Base Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
+fn journal_folder() -> Result<PathBuf, Failure> {
     if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/var/log/gpuws/audit.jsonl"));
+        return Ok(PathBuf::from("/var/log/gpuws"));
     }
     let absolute =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|state| state.join("gpuws/audit.jsonl"))
+        .map(|state| state.join("gpuws"))
         .ok_or_else(|| {
             Failure::new(Exit::CannotObserve, "find a place for the audit log")
                 .with_hint("set HOME or XDG_STATE_HOME; without an audit log nothing is signalled")

@@ -55,7 +55,7 @@ fn who_keeps_a_lease_that_no_gpuws_holds_is_named_and_nobody_else() {
          id() { leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4; }\n\
          sleep 300 & shell=$!\n\
          \"$0\" claim --gpu 6 --export --for $shell > /dev/null; lease=$(id)\n\
-         sh -c 'exec 9>> \"claims/lease-$1\"; touch opened; exec sleep 301' sh $lease & other=$!\n\
+         sh -c 'exec 9>> \"claims/u$(command id -u)/lease-$1\"; touch opened; exec sleep 301' sh $lease & other=$!\n\
          until_so test -e opened; \"$0\" claim --release $lease 2> refused; echo $?\n\
          grep -c \"kept by $other sleep,\" refused; grep -c \"$shell\" refused\n\
          kill $other; wait $other; \"$0\" claim --release $lease > /dev/null; echo $?\n\

@@ -143,7 +143,7 @@ fn a_device_whose_mode_is_not_told_is_not_granted_while_a_part_of_it_is_leased()
         &format!(
             "MACHINE={machine}; GPUWS_CLAIMS=$PWD; export GPUWS_CLAIMS\n\
              \"$0\" run --gpu MIG-a -- sh -c 'echo > runs; sleep 300' & held=$!\n\
-             until_so test -e runs; grep -o '\"parts_of\":\\[\"GPU-[^]]*' lease-* | wc -l\n\
+             until_so test -e runs; grep -o '\"parts_of\":\\[\"GPU-[^]]*' u*/lease-* | wc -l\n\
              {fault} \"$0\" run --no-wait --accept-used -- true; echo $?\n\
              {fault} \"$0\" run --no-wait --gpu 0 --mem 1GiB -- true; echo $?\n\
              kill $held; wait $held",

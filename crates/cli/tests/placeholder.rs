@@ -110,6 +110,34 @@ fn a_context_is_on_each_device_until_the_one_it_is_for_ends() {
 }
 
 #[test]
+fn the_placeholder_of_a_run_holds_the_device_that_it_sees_under_a_name_of_its_own() {
+    let driver = driver();
+    let mut root = Root::start();
+    let mut placeholder = Command::new(GPUWS)
+        .arg("run-placeholder")
+        .args(root.words())
+        .env("CUDA_VISIBLE_DEVICES", DEVICES[1])
+        .env("LD_LIBRARY_PATH", driver.path())
+        .env("STAND_IN_SAYS", driver.path().join("said"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = Vec::new();
+    placeholder.stdout.take().unwrap().read_to_end(&mut said).unwrap();
+    let pid = placeholder.id();
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    root.end();
+    let code = placeholder.wait().unwrap().code();
+    assert_eq!(
+        (text(&said).as_str(), name.as_str(), code),
+        ("holds", "run-placeholder\n", Some(0))
+    );
+    let made = std::fs::read_to_string(driver.path().join("said")).unwrap();
+    assert_eq!(made, format!("context on 41 by {pid}\nnone on 41 by {pid}\n"));
+}
+
+#[test]
 fn what_cuda_refuses_is_told_and_nothing_is_kept() {
     let driver = driver();
     let root = Root::start();

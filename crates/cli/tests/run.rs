@@ -1,8 +1,10 @@
 //! `gpuws run`, `claim` and `leases` on real processes, within sessions of the simulated NVML.
 
 mod live;
+mod remains;
 
 use live::{GPUWS, out, script, text, told};
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -143,6 +145,36 @@ fn a_run_within_a_run_has_its_devices_from_there() {
     assert_eq!(outer, "4,9");
     assert!(["4", "9"].contains(&one), "{output:?}");
     assert_eq!((shares, more, hidden, other), ("4,9", "2", "2", "2"), "{output:?}");
+}
+
+/// Tells whether this machine lets a process have a namespace of its own by these words.
+fn may_unshare(words: &str) -> bool {
+    let words = words.split(' ');
+    let may = std::process::Command::new("unshare").args(words).args(["--fork", "true"]).output();
+    let may = may.is_ok_and(|output| output.status.success());
+    if !may {
+        let _ = writeln!(std::io::stderr(), "skipped: no namespace of its own is permitted here");
+    }
+    may
+}
+
+#[test]
+fn a_run_within_a_run_in_another_pid_or_time_namespace_has_its_devices_from_there() {
+    for namespace in ["--time --boottime 1000", "--time --boottime 100000", "--pid --mount-proc"] {
+        if !may_unshare(namespace) {
+            continue;
+        }
+        let output = script(
+            "twelve-gpus",
+            &format!(
+                "\"$0\" run -n 2 --gpu 4,9 --visible index -- sh -c '\n\
+                 inside=\"unshare {namespace} --fork\"\n\
+                 $inside \"$0\" run --no-wait --visible index -n 2 -- sh -c \"echo \\$CUDA_VISIBLE_DEVICES\"\n\
+                 $inside \"$0\" run --no-wait -n 3 -- true; echo $?' \"$0\""
+            ),
+        );
+        assert_eq!(out(&output), "4,9\n2\n", "{namespace}: {output:?}");
+    }
 }
 
 #[test]

@@ -41,6 +41,7 @@ started = []
 def placeholder(number):
     device = os.environ["CUDA_VISIBLE_DEVICES"].split(",")[number]
     actor = os.path.join(os.environ["GPUWS_SIM_SESSION"], "nvml-sim-process")
+    actor = os.environ.get("ACTOR", actor)
     child = subprocess.Popen([actor, "--use", device + ":500"])
     walk_ons = os.path.join(os.environ["GPUWS_SIM_SESSION"], "walk-ons")
     for _ in range(400):
@@ -95,7 +96,8 @@ fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
     std::fs::write(folder.path().join("job"), JOB).unwrap();
     let begin = "safe_gpu() { exec python3 user.py \"$@\"; }\n\
                  until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 1600 ] || exit 99; \
-                 sleep 0.05; done; }\n";
+                 sleep 0.05; done; }\n\
+                 waits() { grep -q -e \"-> POSIX .* $1 \" /proc/locks; }\n";
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("timeout");
     command.args(["120", GPUWS, "sim", machine, "--live", "--", "sh", "-c"]);
@@ -164,6 +166,80 @@ fn a_job_that_calls_safe_gpu_gets_its_own_devices() {
          \"$0\" run --gpu 2 -- python3 user.py 1\n\
          \"$0\" run --gpu 2 -- python3 user.py 2",
         |output| assert_eq!(out(output), "safe_gpu 1,3\nsafe_gpu 2\nrefused\n", "{output:?}"),
+    );
+}
+
+/// A job that says when it runs, and calls safe_gpu once it may.
+const CALLS_LATER: &str = "cat > calls-later <<'END'\n\
+    echo $$ > job; n=0; until [ -e may ] || [ $n = 2000 ]; do n=$((n+1)); sleep 0.05; done\n\
+    exec python3 user.py \"$@\"\nEND\n";
+
+#[test]
+fn a_hand_over_gives_no_leased_device_to_an_outsider_who_waited_first() {
+    for (count, devices, outside) in [(1, "0", "1"), (2, "0,1", "2")] {
+        let body = format!(
+            "{CALLS_LATER}\"$0\" run -n {count} --gpu {devices} -- \
+               sh calls-later {count} done > inside & \n\
+             until_so test -s job; (safe_gpu 1 done > outside) & \n\
+             until_so waits $!; touch may\n\
+             said() {{ [ $(cat inside outside | wc -l) = 2 ]; }}; until_so said\n\
+             touch done; wait; cat inside outside"
+        );
+        with_both("rtx8000-x4", &body, |output| {
+            let expected = format!("safe_gpu {devices}\nsafe_gpu {outside}\n");
+            assert_eq!(out(output), expected, "{output:?}");
+        });
+    }
+}
+
+#[test]
+fn a_leased_device_that_the_job_did_not_take_goes_to_no_outsider_who_waits_after_it() {
+    with_both(
+        "rtx8000-x4",
+        &format!(
+            "{CALLS_LATER}\"$0\" run -n 2 --gpu 0,1 -- sh calls-later 1 done > inside & \n\
+             until_so test -s job; touch may; until_so grep -q safe_gpu inside\n\
+             (safe_gpu 1); touch done; wait; cat inside"
+        ),
+        |output| assert_eq!(out(output), "safe_gpu 2\nsafe_gpu 0\n", "{output:?}"),
+    );
+}
+
+#[test]
+fn a_job_that_is_slow_to_use_its_device_does_not_lose_it_when_the_time_is_over() {
+    with_both(
+        "rtx8000-x4",
+        "\"$0\" run --gpu 0 --handoff-timeout 1s -- sh -c 'touch started; \
+           until [ -e outside-has ]; do sleep 0.05; done; exec sh job 0' & \n\
+         until_so test -e started; (safe_gpu 1 done > outside) & \n\
+         until_so grep -q safe_gpu outside; touch outside-has\n\
+         alone() { set -- $(nvidia-smi --query-compute-apps=pid --format=csv,noheader); \
+           [ $# = 2 ] && ! cat /proc/$1/comm /proc/$2/comm | grep -q run-placeholder; }\n\
+         until_so alone\n\
+         touch done; wait; cat outside",
+        |output| {
+            assert_eq!(out(output), "safe_gpu 1\n", "{output:?}");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(told.contains("peak 0.5 GiB"), "the placeholder is not the job's: {told}");
+        },
+    );
+}
+
+#[test]
+fn without_a_placeholder_a_hand_over_waits_until_the_job_alone_waits() {
+    with_both(
+        "rtx8000-x4",
+        &format!(
+            "{CALLS_LATER}export ACTOR=\"$PWD/actor\"\n\
+             mv \"$GPUWS_SIM_SESSION/nvml-sim-process\" \"$ACTOR\"\n\
+             \"$0\" run --gpu 0 --handoff-timeout 1h -- sh calls-later 1 2> told > inside & \n\
+             until_so test -s job; (safe_gpu 1 done > outside) & outside=$!\n\
+             trap 'kill $outside 2> /dev/null' EXIT\n\
+             until_so waits $outside; touch may; until_so waits $(cat job)\n\
+             until_so grep -q \"process $outside,\" told; cat inside outside\n\
+             kill $outside; wait; cat inside outside"
+        ),
+        |output| assert_eq!(out(output), "safe_gpu 0\n", "{output:?}"),
     );
 }
 

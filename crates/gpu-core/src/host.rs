@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::file::DeviceFile;
 use crate::holder::{HeldFile, HolderScan, Unreadable};
 use crate::id::{Pid, ProcessKey};
+use crate::lease::LeaseId;
 use crate::process::ProcessInfo;
 use crate::snapshot::Origin;
 use crate::token::ActToken;
@@ -87,11 +88,19 @@ pub trait Host: Send + Sync {
     /// `Io` when the list of processes cannot be read.
     fn processes(&self) -> Result<ProcessList>;
 
-    /// Returns the calling process and all its ancestors, nearest first.
+    /// Returns the calling process and all its ancestors that it may see, nearest first.
     ///
     /// # Errors
     /// `Process` when one of them cannot be read: who does not know its own line must not act.
     fn own_line(&self) -> Result<Vec<ProcessKey>>;
+
+    /// Returns the leases that the caller was given the file of, each with the user whose file it
+    /// is: a job inherits the open file that keeps its lease alive. It says that the caller descends
+    /// from the job, or that somebody of the job handed it over.
+    ///
+    /// None where [`own_line`](Host::own_line) goes up to the first process of the machine, and so
+    /// tells better whom the caller descends from.
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)>;
 
     /// Opens a process, so that every later word is to it and never to one that got its number.
     ///

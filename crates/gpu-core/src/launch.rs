@@ -1,7 +1,7 @@
 //! The port that starts programs in a tree of their own.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::Pid;
+use crate::id::{Pid, ProcessKey};
 use crate::process::ProcessInfo;
 use crate::token::ActToken;
 use std::ffi::OsString;
@@ -60,6 +60,34 @@ pub trait Launcher {
     /// `Process(Gone)` where there is no such program, `Process(NotPermitted)` when it may not be
     /// run, `Io` for anything else.
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>>;
+
+    /// Starts a program for the caller's own use beside its job, in a process group of its own. It
+    /// is no member of the job, and has neither the job's standard streams nor its terminal.
+    ///
+    /// # Errors
+    /// `Unsupported` where no such program can be kept apart from the job, `Io` when it cannot be
+    /// started.
+    fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
+        let program = launch.program.to_string_lossy();
+        Err(Error::new(ErrorKind::Unsupported, format!("start '{program}' beside a job")))
+    }
+}
+
+/// A program beside a job. When it is dropped the program is killed; should it survive that, it is
+/// a member of the job from then on, so that it is named with the others that do.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait Companion {
+    /// Returns its process.
+    fn pid(&self) -> Pid;
+
+    /// Returns what it wrote to its standard output once it has ended; `None` while it runs.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn ended(&mut self) -> Result<Option<String>>;
+
+    /// Kills it, without waiting for its end.
+    fn kill(&mut self);
 }
 
 /// A program that was started, and its tree.
@@ -99,6 +127,43 @@ pub trait Job {
         let _ = (spared, at_most, token);
         Err(Error::new(ErrorKind::Unsupported, "kill a job by a list of children"))
     }
+
+    /// Stops (SIGSTOP) every process of its tree that is neither `known` nor `spared`, as soon as
+    /// it is seen, until no new one has appeared for a moment or the time is over.
+    ///
+    /// A process that hands over to a fork of itself cannot do so while it is stopped, so that a
+    /// tree of such processes can be inspected at leisure. [`resume`](Job::resume) is the reverse.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kernel keeps no list of children, `Io` when it cannot be read.
+    fn arrest(
+        &self,
+        known: &[ProcessKey],
+        spared: &[Pid],
+        at_most: Duration,
+        token: &ActToken,
+    ) -> Result<Arrested> {
+        let _ = (known, spared, at_most, token);
+        Err(Error::new(ErrorKind::Unsupported, "stop the new processes of a job"))
+    }
+
+    /// Continues (SIGCONT) processes that [`arrest`](Job::arrest) stopped. Those that have ended
+    /// are skipped.
+    fn resume(&self, stopped: &[ProcessKey], token: &ActToken) {
+        let _ = (stopped, token);
+    }
+
+    /// Takes the terminal back from the job for good: nobody at it waits for the job any more.
+    fn detach(&mut self) {}
+}
+
+/// The processes that [`Job::arrest`] stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Arrested {
+    /// The stopped processes that still live.
+    pub stopped: Vec<ProcessInfo>,
+    /// New processes kept appearing until the time was over.
+    pub restless: bool,
 }
 
 /// What became of a tree that was killed from its top.

@@ -18,6 +18,7 @@ mod clock;
 mod details;
 mod device;
 mod error;
+mod executable;
 mod file;
 mod holder;
 mod host;
@@ -30,6 +31,7 @@ mod line;
 mod locks;
 mod memory;
 mod observe;
+pub mod plausible;
 mod process;
 mod servant;
 mod snapshot;
@@ -54,20 +56,24 @@ pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
 };
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
+pub use executable::{Executable, in_system_folder};
 pub use file::{DeviceFile, DeviceFileKind, FileId};
 pub use holder::{HeldFile, Holder, HolderScan, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
-pub use launch::{Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised, Supervisors};
+pub use launch::{
+    Arrested, Companion, Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised,
+    Supervisors,
+};
 pub use lease::{Claim, Entry, LeaseId, Share};
 pub use line::{line_now, line_of};
 pub use locks::{EntryKind, Held, HeldBack, Locks, QUEUE_BEAT, QUEUE_STALL, QueuePlace, Waiter};
 pub use memory::{DeviceMemory, Region};
-pub use observe::{look_at_devices, observe, observe_in_detail, observe_users};
+pub use observe::{look_at_devices, look_up_processes, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
-pub use servant::{Servant, kernel_name};
+pub use servant::{Servant, is_login_program, kernel_name};
 pub use snapshot::{DeviceState, Origin, Process, Snapshot};
 pub use text::acts;
 pub use token::ActToken;
@@ -76,9 +82,9 @@ pub use units::{Bytes, Celsius, Milliwatts, Percent};
 #[cfg(feature = "mock")]
 pub use {
     backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
-    journal::MockJournal, launch::MockJob, launch::MockLauncher, launch::MockSupervised,
-    launch::MockSupervisors, locks::MockHeld, locks::MockHeldBack, locks::MockLocks,
-    memory::MockDeviceMemory,
+    journal::MockJournal, launch::MockCompanion, launch::MockJob, launch::MockLauncher,
+    launch::MockSupervised, launch::MockSupervisors, locks::MockHeld, locks::MockHeldBack,
+    locks::MockLocks, memory::MockDeviceMemory,
 };
 
 #[cfg(feature = "serde")]

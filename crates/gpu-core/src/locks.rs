@@ -1,7 +1,7 @@
 //! The port to the place where leases are kept.
 
 use crate::clock::Timestamp;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::{DeviceUuid, Pid};
 use crate::lease::{Entry, LeaseId};
 use std::collections::BTreeMap;
@@ -165,4 +165,21 @@ pub trait HeldBack: Send {
     /// # Errors
     /// `Io` when the kernel's list cannot be read.
     fn waiting(&self) -> Result<Vec<Pid>>;
+
+    /// Returns who waits for each of them, in a fixed order; nobody for one that was released.
+    /// A process that is not visible here, in another PID namespace, has the number 0.
+    ///
+    /// # Errors
+    /// As [`waiting`](HeldBack::waiting).
+    fn queues(&self) -> Result<Vec<Vec<Pid>>> {
+        Ok(vec![self.waiting()?])
+    }
+
+    /// Releases one of them, by its place in [`queues`](HeldBack::queues).
+    ///
+    /// # Errors
+    /// `Unsupported` where they can be released only together, `Io` when the kernel refuses it.
+    fn release(&mut self, place: usize) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("release lock {place} of safe-gpu alone")))
+    }
 }

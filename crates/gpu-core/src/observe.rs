@@ -135,8 +135,18 @@ fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
     }
 }
 
+/// Adds what is known of these processes to a snapshot, though they hold nothing and no device
+/// lists them. What the snapshot knows already stays as it is.
+pub fn look_up_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]) {
+    look_up_all(host, snapshot, pids.iter().copied().collect());
+}
+
 fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTreeSet<Pid>) {
     let wanted = which(snapshot);
+    look_up_all(host, snapshot, wanted);
+}
+
+fn look_up_all(host: &dyn Host, snapshot: &mut Snapshot, wanted: BTreeSet<Pid>) {
     let holders = snapshot.holders.as_deref().unwrap_or_default();
     let walked: BTreeMap<Pid, ProcessKey> =
         holders.iter().map(|holder| (holder.process.pid, holder.process)).collect();

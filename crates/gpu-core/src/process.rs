@@ -2,6 +2,7 @@
 
 use crate::absent::Reading;
 use crate::clock::Timestamp;
+use crate::executable::Executable;
 use crate::id::{Pid, ProcessKey};
 use crate::units::Bytes;
 use std::fmt;
@@ -90,6 +91,13 @@ pub struct ProcessInfo {
     /// Session.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub session: Reading<Pid>,
+    /// It has a controlling terminal.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
+    pub has_terminal: Reading<bool>,
+    /// The program that it runs; `NotFound` for a thread of the kernel and for a process whose
+    /// first thread has ended.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
+    pub executable: Reading<Box<Executable>>,
     /// State of the first thread.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub state: Reading<ProcessState>,
@@ -132,6 +140,8 @@ impl ProcessInfo {
             parent: Err(NotRecorded),
             group: Err(NotRecorded),
             session: Err(NotRecorded),
+            has_terminal: Err(NotRecorded),
+            executable: Err(NotRecorded),
             state: Err(NotRecorded),
             live_threads: Err(NotRecorded),
             started_at: Err(NotRecorded),

@@ -36,6 +36,16 @@ impl Servant {
     }
 }
 
+/// Tells whether a name is that of a program that lets people log in.
+pub fn is_login_program(name: &str) -> bool {
+    matches!(
+        kernel_name(name),
+        "sshd" | "sshd-session" | "sshd-auth" | "dropbear" | "login" | "in.telnetd"
+            | "gdm-session-wor" // gdm-session-worker
+            | "sddm-helper"
+    )
+}
+
 /// Returns the part of a name that the kernel keeps: its first 15 bytes.
 pub fn kernel_name(name: &str) -> &str {
     let mut end = name.len().min(KERNEL_NAME);

@@ -5,10 +5,11 @@ use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::targets::Targets;
 use crate::users::Users;
 use crate::walk::Walker;
-use crate::{crew, fault, files, process};
+use crate::{crew, fault, files, hidepid, inherited, process};
 use gpu_core::{
-    Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, Origin, Pid,
-    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, Unreadable,
+    Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, LeaseId, Origin,
+    Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
+    Unreadable,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -150,6 +151,8 @@ impl Host for LinuxHost {
         Ok(all)
     }
 
+    /// An ancestor that `hidepid` hides (proc(5)) is left out, and so is whoever is above it, unless
+    /// the kernel lists it as a child of one that is shown. Nobody can signal what is hidden from him.
     fn own_line(&self) -> Result<Vec<ProcessKey>> {
         let root = self.context.root()?;
         let failed = |errno| fault::process("look at the caller's own line of processes", errno);
@@ -157,14 +160,31 @@ impl Host for LinuxHost {
         let mut pid = number(&own).ok_or(Errno::INVAL).map_err(failed)?;
         let mut line: Vec<ProcessKey> = Vec::new();
         while pid != 0 {
-            let dir = root.process(pid).map_err(failed)?;
-            line.push(process::read_key(&dir).map_err(failed)?);
-            pid = process::read_parent(&dir).map_err(failed)?;
+            let read = |dir| Ok((process::read_key(&dir)?, process::read_parent(&dir)?));
+            pid = match root.process(pid).and_then(read) {
+                Ok((key, parent)) => {
+                    line.push(key);
+                    parent
+                }
+                // Above it are those that may be seen, where the kernel tells who they are.
+                Err(errno) if !line.is_empty() && hidepid::hides(&root, pid, errno) => {
+                    hidepid::parent(&root, pid).unwrap_or(0)
+                }
+                Err(errno) => return Err(failed(errno)),
+            };
             if line.len() > ANCESTORS {
                 return Err(failed(Errno::LOOP));
             }
         }
         Ok(line)
+    }
+
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        let namespace = self.context.root().map(|root| root.link("self/ns/pid"));
+        match namespace {
+            Ok(Ok(first)) if first == FIRST_PID_NAMESPACE => Vec::new(),
+            _ => inherited::leases(&self.context.roots.proc),
+        }
     }
 
     /// Opens a process of this very machine. Where the numbers shown are not those of the

@@ -1,8 +1,9 @@
 //! The audit log as a file.
 
 use crate::fault;
+use crate::trusted_folder::TrustedFolder;
 use gpu_core::{Error, ErrorKind, Journal, Result};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,22 @@ impl FileJournal {
     /// be written by somebody else: such a log proves nothing.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
+        let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = open_folder(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+        FileJournal::open_at(folder.as_fd(), path)
+    }
+
+    /// Opens a journal in a folder that is held open, and makes it there as [`open`](Self::open)
+    /// does.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(folder: &TrustedFolder, name: &str) -> Result<Self> {
+        FileJournal::open_at(folder.as_fd(), folder.path().join(name))
+    }
+
+    fn open_at(folder: BorrowedFd<'_>, path: PathBuf) -> Result<Self> {
         let flags = OFlags::RDWR
             | OFlags::APPEND
             | OFlags::CREATE
@@ -41,11 +58,9 @@ impl FileJournal {
             | OFlags::NONBLOCK
             | OFlags::CLOEXEC;
         let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = open_folder(folder.unwrap_or(Path::new("."))).map_err(failed)?;
-        own(&path, &rustix::fs::fstat(&folder).map_err(failed)?, "lies in a folder that")?;
+        own(&path, &rustix::fs::fstat(folder).map_err(failed)?, "lies in a folder that")?;
         let name = path.file_name().ok_or_else(|| refused(&path, "names no file"))?;
-        let fd = match rustix::fs::openat(&folder, name, flags, Mode::RUSR | Mode::WUSR) {
+        let fd = match rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::LOOP) => return Err(refused(&path, "is a symbolic link")),
             fd => fd.map_err(failed)?,
         };

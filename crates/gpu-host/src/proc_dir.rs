@@ -84,6 +84,23 @@ impl ProcDir {
         identify(self.0.as_fd(), link)
     }
 
+    /// Returns what a symbolic link says.
+    pub(crate) fn link(&self, name: &str) -> Result<Vec<u8>> {
+        rustix::fs::readlinkat(&self.0, name, Vec::new()).map(|target| target.into_bytes())
+    }
+
+    /// Says whose the file is that a link such as `exe` leads to, and what it is; asks no file
+    /// server.
+    pub(crate) fn stat(&self, link: &str) -> Result<Statx> {
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let wanted = StatxFlags::TYPE
+            | StatxFlags::INO
+            | StatxFlags::MODE
+            | StatxFlags::UID
+            | StatxFlags::NLINK;
+        rustix::fs::statx(&self.0, link, flags, wanted)
+    }
+
     /// Returns the numbers of its threads, the first one included.
     pub(crate) fn threads(&self) -> Result<Vec<u32>> {
         numbers_in(&self.open_dir("task")?)

@@ -1,5 +1,6 @@
 //! What `/proc/PID` tells of one process.
 
+use crate::executable;
 use crate::fault;
 use crate::proc_dir::ProcDir;
 use crate::users::Users;
@@ -10,7 +11,7 @@ use gpu_core::{
 use procfs::process::{Stat, StatFlags, Status};
 use procfs::{FromBufRead, FromRead, ProcessCGroups};
 use rustix::io::{Errno, Result};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// How much of a command line is read.
@@ -56,13 +57,18 @@ pub(crate) fn read_known(
     };
     let state = state(stat.state);
     Ok(ProcessInfo {
-        key: ProcessKey { pid: pid(stat.pid)?, start: Some(StartTime(stat.starttime)) },
+        key: ProcessKey { pid: pid(stat.pid)?, start: Some(since_boot(&stat)) },
         command_line: Err(Absent::NotRecorded),
         uid,
         user: uid.and_then(|uid| users.name(uid)),
         parent: pid(stat.ppid).map_err(fault::absent),
         group: pid(stat.pgrp).map_err(fault::absent),
         session: pid(stat.session).map_err(fault::absent),
+        has_terminal: Ok(stat.tty_nr != 0),
+        executable: match is_kernel_thread(&stat) {
+            true => Err(Absent::NotFound),
+            false => executable::read(dir, &stat.comm).map(Box::new),
+        },
         state: Ok(state),
         live_threads: live_threads(&stat, state),
         started_at: booted_at.map(|boot| started_at(&stat, boot)),
@@ -82,7 +88,7 @@ pub(crate) fn read_known(
 /// Reads when a process started, and with its number what names it for ever.
 pub(crate) fn read_key(dir: &ProcDir) -> Result<ProcessKey> {
     let stat = read_stat(dir)?;
-    Ok(ProcessKey { pid: pid(stat.pid)?, start: Some(StartTime(stat.starttime)) })
+    Ok(ProcessKey { pid: pid(stat.pid)?, start: Some(since_boot(&stat)) })
 }
 
 /// Reads who started a process: its parent's number, zero where that is outside the namespace.
@@ -107,7 +113,7 @@ pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
     let stat = read_stat(dir)?;
     let state = state(stat.state);
     Ok(Place {
-        key: ProcessKey { pid: pid(stat.pid)?, start: Some(StartTime(stat.starttime)) },
+        key: ProcessKey { pid: pid(stat.pid)?, start: Some(since_boot(&stat)) },
         parent: pid(stat.ppid)?.0,
         group: pid(stat.pgrp)?.0,
         session: pid(stat.session)?.0,
@@ -198,6 +204,28 @@ fn is_kernel_thread(stat: &Stat) -> bool {
     StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
 }
 
+/// Returns when a process started, counted from the boot of the machine whatever the caller's time
+/// namespace: the kernel adds that namespace's offset to what it shows (time_namespaces(7)), so
+/// that callers in two of them would not take a process for the same.
+fn since_boot(stat: &Stat) -> StartTime {
+    static OFFSET: LazyLock<i64> = LazyLock::new(|| {
+        let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        offset(&text, procfs::ticks_per_second())
+    });
+    StartTime(stat.starttime.saturating_add_signed(OFFSET.saturating_neg()))
+}
+
+/// Reads from `/proc/self/timens_offsets` by how many ticks the time since boot is ahead of that of
+/// the machine; none on a kernel without time namespaces.
+fn offset(text: &str, per_second: u64) -> i64 {
+    let boot = text.lines().find_map(|line| line.strip_prefix("boottime"));
+    let mut numbers = boot.unwrap_or_default().split_ascii_whitespace();
+    let mut number = || numbers.next().and_then(|word| word.parse::<i128>().ok()).unwrap_or(0);
+    let nanos = number() * 1_000_000_000 + number();
+    let ticks = (nanos * i128::from(per_second)).div_euclid(1_000_000_000);
+    i64::try_from(ticks).unwrap_or(0)
+}
+
 fn started_at(stat: &Stat, boot: Timestamp) -> Timestamp {
     let millis = u64::try_from(ticks(stat.starttime).as_millis()).unwrap_or(u64::MAX);
     Timestamp(boot.0.saturating_add(millis))
@@ -212,4 +240,22 @@ fn ticks(count: u64) -> Duration {
 
 fn pid(number: i32) -> Result<Pid> {
     u32::try_from(number).map(Pid).map_err(|_| Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read_in_ticks() {
+        for (text, ticks) in [
+            ("monotonic           0         0\nboottime            0         0\n", 0),
+            ("monotonic 7 0\nboottime 1000 0\n", 100_000),
+            ("boottime -3 500000000\n", -250),
+            ("", 0),
+            ("boottime what is this\n", 0),
+        ] {
+            assert_eq!(offset(text, 100), ticks, "{text}");
+        }
+    }
 }

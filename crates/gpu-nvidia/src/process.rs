@@ -13,7 +13,8 @@ use crate::session::Opened;
 use crate::share::shares;
 use crate::value::bytes;
 use gpu_core::{
-    Absent, Bytes, DeviceProcess, DeviceProcessKind, ErrorKind, Pid, Reach, Reading, Result,
+    Absent, Bytes, DeviceProcess, DeviceProcessKind, Error, ErrorKind, Pid, Reach, Reading, Result,
+    plausible,
 };
 use nvml_wrapper_sys::bindings::{nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t};
 use std::collections::BTreeMap;
@@ -92,6 +93,7 @@ impl Opened<'_> {
             (DeviceProcessKind::Mps, mps),
         ])
         .map_err(|failure| failure.error(of_list))?;
+        all_have_numbers(&processes)?;
         if processes.is_empty() {
             return Ok(processes);
         }
@@ -190,6 +192,18 @@ fn joined(lists: [(DeviceProcessKind, Answer<Vec<Listed>>); 3]) -> Answer<Vec<De
         }
     }
     Ok(known.into_values().collect())
+}
+
+/// Refuses a list with a number that no process can have. Without that entry the list would be too
+/// short, and the memory of whoever is meant would look like nobody's.
+fn all_have_numbers(processes: &[DeviceProcess]) -> Result<()> {
+    match processes.iter().find(|process| !plausible::is_pid(process.pid)) {
+        None => Ok(()),
+        Some(process) => {
+            let what = format!("list the processes: the driver lists process {}", process.pid);
+            Err(Error::new(ErrorKind::Field(Absent::Implausible), what))
+        }
+    }
 }
 
 fn process(kind: DeviceProcessKind, entry: Listed) -> DeviceProcess {
@@ -294,6 +308,17 @@ mod tests {
     fn a_list_that_may_not_be_read_is_not_empty() {
         let denied = lists(Ok(vec![entry(7, 1, NONE)]), Ok(vec![]), failure(Code::NO_PERMISSION));
         assert_eq!(denied.unwrap_err().code, Code::NO_PERMISSION);
+    }
+
+    #[test]
+    fn a_number_that_no_process_has_spoils_the_list() {
+        let listed =
+            |pid| lists(Ok(vec![entry(7, 1, NONE), entry(pid, 1, NONE)]), Ok(vec![]), Ok(vec![]));
+        assert!(all_have_numbers(&listed(8).unwrap()).is_ok());
+        for pid in [0, u32::MAX] {
+            let error = all_have_numbers(&listed(pid).unwrap()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Field(Absent::Implausible), "{pid}");
+        }
     }
 
     #[test]

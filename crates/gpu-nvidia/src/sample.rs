@@ -3,7 +3,7 @@
 use crate::call::reading;
 use crate::device::{Data, Device};
 use crate::value::{bytes, celsius, milliwatts, percent};
-use gpu_core::{Absent, DeviceSample, MemoryInfo, Result};
+use gpu_core::{Absent, DeviceSample, MemoryInfo, Result, plausible};
 use nvml_wrapper_sys::bindings::{nvmlMemory_v2_t, nvmlUtilization_t};
 
 /// `NVML_TEMPERATURE_GPU`
@@ -43,19 +43,19 @@ pub(crate) fn memory(device: Device<'_>) -> Result<MemoryInfo> {
     match device.fill(&functions.nvmlDeviceGetMemoryInfo_v2, asked) {
         Err(failure) if failure.is_too_old() => {
             let told = reading(device.get(&functions.nvmlDeviceGetMemoryInfo))?;
-            Ok(MemoryInfo {
+            Ok(plausible::memory_of(MemoryInfo {
                 total: told.and_then(|memory| bytes(memory.total)),
                 used: told.and_then(|memory| bytes(memory.used)),
                 reserved: Err(told.err().unwrap_or(Absent::NotSupported)),
-            })
+            }))
         }
         answer => {
             let told = reading(answer)?;
-            Ok(MemoryInfo {
+            Ok(plausible::memory_of(MemoryInfo {
                 total: told.and_then(|memory| bytes(memory.total)),
                 used: told.and_then(|memory| bytes(memory.used)),
                 reserved: told.and_then(|memory| bytes(memory.reserved)),
-            })
+            }))
         }
     }
 }

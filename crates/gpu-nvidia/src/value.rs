@@ -1,9 +1,10 @@
-//! Numbers of NVML as values with units.
+//! Numbers of NVML as values with units, without those that no device can have
+//! ([`gpu_core::plausible`]).
 //!
 //! All ones stand for a number that is not told (`NVML_VALUE_NOT_AVAILABLE`): so where a struct has
 //! room for it, or no code says why.
 
-use gpu_core::{Absent, Bytes, Celsius, Milliwatts, Percent, Reading};
+use gpu_core::{Absent, Bytes, Celsius, Milliwatts, Percent, Reading, plausible};
 
 /// A number that all ones stand for the absence of.
 pub(crate) trait Number: PartialEq + Sized {
@@ -29,23 +30,36 @@ pub(crate) fn switch(value: u32) -> Reading<bool> {
 }
 
 pub(crate) fn bytes(value: u64) -> Reading<Bytes> {
-    number(value).map(Bytes)
+    number(value).map(Bytes).and_then(plausible::memory)
 }
 
 pub(crate) fn milliwatts(value: u32) -> Reading<Milliwatts> {
-    number(value).map(|power| Milliwatts(power.into()))
+    plausible::milliwatts(number(value)?.into())
 }
 
 /// Reads a share; one above 100 % is garbage.
 pub(crate) fn percent(value: u32) -> Reading<Percent> {
-    Percent::new(number(value)?.into()).ok_or(Absent::Implausible)
+    plausible::percent(number(value)?.into())
 }
 
-/// Reads a temperature: NVML's numbers have no sign, but nothing is colder than this.
+/// Reads a temperature: NVML's numbers have no sign, which is in their first bit.
 pub(crate) fn celsius(value: u32) -> Reading<Celsius> {
-    let degrees = number(value)? as i32;
-    let possible = (-273..=1000).contains(&degrees);
-    if possible { Ok(Celsius(degrees)) } else { Err(Absent::Implausible) }
+    plausible::celsius((number(value)? as i32).into())
+}
+
+/// Reads a difference of temperatures.
+pub(crate) fn celsius_apart(value: i32) -> Reading<Celsius> {
+    plausible::celsius_apart(value.into())
+}
+
+/// Reads a clock, in MHz.
+pub(crate) fn megahertz(value: u32) -> Reading<u32> {
+    plausible::megahertz(number(value)?)
+}
+
+/// Reads the speed of a fan, in percent of its highest.
+pub(crate) fn fan_percent(value: u32) -> Reading<u32> {
+    plausible::fan_percent(number(value)?)
 }
 
 #[cfg(test)]
@@ -71,6 +85,15 @@ mod tests {
         assert_eq!(celsius(71), Ok(Celsius(71)));
         assert_eq!(celsius(-4i32 as u32), Ok(Celsius(-4)));
         assert_eq!(celsius(u32::MAX >> 1), Err(Absent::Implausible));
+        assert_eq!(celsius(-256i32 as u32), Err(Absent::Implausible));
+        assert_eq!(milliwatts(4_000_000_000), Err(Absent::Implausible));
+        assert_eq!(megahertz(u32::MAX - 1), Err(Absent::Implausible));
+        assert_eq!(megahertz(u32::MAX), Err(Absent::NotSupported));
+        assert_eq!(
+            (fan_percent(103), fan_percent(u32::MAX - 1)),
+            (Ok(103), Err(Absent::Implausible))
+        );
+        assert_eq!(bytes(u64::MAX - 1), Err(Absent::Implausible));
         assert_eq!((switch(0), switch(1), switch(2)), (Ok(false), Ok(true), Ok(true)));
     }
 }

@@ -42,6 +42,7 @@ impl Anonymizer {
             info.name = "process".to_owned();
         }
         info.command_line = Err(Absent::NotRecorded);
+        info.executable = Err(Absent::NotRecorded);
         info.user = Err(Absent::NotRecorded);
         let next = u32::try_from(self.uids.len()).unwrap_or(u32::MAX).saturating_add(1001);
         info.uid = info.uid.map(|uid| match uid {

@@ -6,8 +6,8 @@ use crate::simulation::Simulation;
 use crate::state::{Living, SentSignal, Serial, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceInfo, Error, HeldFile, Holder, HolderScan, Host,
-    Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState,
-    Reading, Result, Signal,
+    LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
+    ProcessState, Reading, Result, Signal,
 };
 use std::collections::BTreeMap;
 
@@ -87,6 +87,11 @@ impl Host for Simulation {
             }
             Ok(list)
         })
+    }
+
+    /// Nobody is given a file here: a job of a simulated machine has none.
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        Vec::new()
     }
 
     fn own_line(&self) -> Result<Vec<ProcessKey>> {

@@ -8,8 +8,10 @@ use crate::document::{Document, ErrorCode, Gpu, Kind, Process};
 use crate::failure;
 use crate::field;
 use crate::text::Text;
+use crate::work;
 use gpu_core::Reading;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// How many columns are read, and how long their names may be.
 const MAX_COLUMNS: usize = 1024;
@@ -93,6 +95,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
     if kind == Kind::QueryApps {
         document.processes = Some(Vec::new());
     }
+    let mut places = Places::of(&document.columns);
     let open_line = text.open_line();
     for (number, line) in text.lines() {
         let line = field::without_remark(line).trim();
@@ -100,6 +103,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
             continue;
         }
         if let Some(columns) = header(line) {
+            places = Places::of(&columns);
             document.columns = columns;
             continue;
         }
@@ -121,7 +125,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
             document.note_unread(number, line, "more rows than are kept");
             continue;
         }
-        let Some(row) = Row::new(&document.columns, &cells, separator) else {
+        let Some(row) = Row::new(&places, &cells, separator) else {
             if !failure::note(&mut document, line) {
                 document.note_unread(number, line, "more cells than fields");
             }
@@ -196,22 +200,45 @@ fn is_field(name: &str) -> bool {
         })
 }
 
+/// Where the columns stand, by their names in small letters; of two of one name the first counts.
+struct Places {
+    by_name: BTreeMap<String, usize>,
+    /// How many columns there are.
+    count: usize,
+}
+
+impl Places {
+    fn of(columns: &[String]) -> Self {
+        work::add(columns.len());
+        let mut by_name = BTreeMap::new();
+        for (at, name) in columns.iter().enumerate() {
+            by_name.entry(name.to_ascii_lowercase()).or_insert(at);
+        }
+        Places { by_name, count: columns.len() }
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        work::add(1);
+        self.by_name.get(name).copied()
+    }
+}
+
 /// A row: its cells by the columns' names.
 struct Row<'a> {
-    columns: &'a [String],
+    columns: &'a Places,
     cells: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Row<'a> {
     /// Puts cells under columns; surplus ones are commas of the free text. `None` when there is
     /// no such column.
-    fn new(columns: &'a [String], cells: &[&'a str], separator: &str) -> Option<Self> {
-        let surplus = cells.len().saturating_sub(columns.len());
+    fn new(columns: &'a Places, cells: &[&'a str], separator: &str) -> Option<Self> {
+        let surplus = cells.len().saturating_sub(columns.count);
         let free = if surplus == 0 {
-            columns.len()
+            columns.count
         } else {
             let free_text = ["process_name", "name", "gpu_name"];
-            free_text.iter().find_map(|text| columns.iter().position(|name| name == text))?
+            free_text.iter().find_map(|text| columns.find(text))?
         };
         let under = |at: usize| -> Option<Cow<'a, str>> {
             if at == free {
@@ -221,17 +248,14 @@ impl<'a> Row<'a> {
             let cell = cells.get(if at < free { at } else { at + surplus })?;
             Some(Cow::Borrowed(cell))
         };
-        Some(Row { columns, cells: (0..columns.len()).map_while(under).collect() })
+        Some(Row { columns, cells: (0..columns.count).map_while(under).collect() })
     }
 
     /// Returns the cell of the first of `names` that is a column of this row.
     fn cell(&self, names: &[&str]) -> &str {
         names
             .iter()
-            .find_map(|name| {
-                let at = self.columns.iter().position(|column| column.eq_ignore_ascii_case(name));
-                self.cells.get(at?)
-            })
+            .find_map(|name| self.cells.get(self.columns.find(name)?))
             .map_or("", |cell| cell.trim())
     }
 

@@ -7,6 +7,9 @@
 use crate::command;
 use crate::document::{Document, ErrorCode, Kind};
 use crate::text::Text;
+use crate::work;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Phrases that stand together in a passage, and what they say.
 const PHRASES: &[(&[&str], ErrorCode)] = &[
@@ -110,18 +113,71 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     while !passage.is_char_boundary(end) {
         end -= 1;
     }
+    if end < SHORTEST {
+        return Vec::new();
+    }
     let passage = passage[..end].to_lowercase().replace('\u{2019}', "'");
-    let says = |phrase: &&str| passage.contains(*phrase);
+    let said = VOCABULARY.said(passage.as_bytes());
     let mut codes = Vec::new();
-    for (phrases, code) in PHRASES {
-        if !codes.contains(code) && phrases.iter().all(says) {
+    if said == 0 {
+        return codes;
+    }
+    for (all, code) in &VOCABULARY.phrases {
+        if !codes.contains(code) && said & all == *all {
             codes.push(*code);
         }
     }
-    if codes.is_empty() && COMPLAINTS.iter().any(says) && SUBJECTS.iter().any(says) {
+    if codes.is_empty() && said & VOCABULARY.complaints != 0 && said & VOCABULARY.subjects != 0 {
         codes.push(ErrorCode::Other);
     }
     codes
+}
+
+/// No passage that is shorter says anything: a complaint has four letters, a subject three.
+const SHORTEST: usize = 7;
+
+/// All that is searched for, so that a passage is walked through once. A set of it is a number
+/// with a bit for each text.
+struct Vocabulary {
+    /// The texts with their places in a set, by their first byte.
+    by_first: [Vec<(&'static [u8], u32)>; 128],
+    phrases: Vec<(u128, ErrorCode)>,
+    complaints: u128,
+    subjects: u128,
+}
+
+static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
+    let mut by_first = [const { Vec::new() }; 128];
+    let mut places: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut set = |texts: &[&'static str]| {
+        texts.iter().fold(0_u128, |set, text| {
+            let next = places.len() as u32;
+            let place = *places.entry(text).or_insert(next);
+            if place == next {
+                by_first[usize::from(text.as_bytes()[0])].push((text.as_bytes(), place));
+            }
+            set | 1 << place
+        })
+    };
+    let phrases = PHRASES.iter().map(|(texts, code)| (set(texts), *code)).collect();
+    let (complaints, subjects) = (set(COMPLAINTS), set(SUBJECTS));
+    Vocabulary { by_first, phrases, complaints, subjects }
+});
+
+impl Vocabulary {
+    /// Returns the set of the texts that a passage in small letters contains.
+    fn said(&self, passage: &[u8]) -> u128 {
+        work::add(passage.len());
+        let mut said = 0;
+        for (at, byte) in passage.iter().enumerate() {
+            for (text, place) in self.by_first.get(usize::from(*byte)).into_iter().flatten() {
+                if said & (1 << place) == 0 && passage[at..].starts_with(text) {
+                    said |= 1 << place;
+                }
+            }
+        }
+        said
+    }
 }
 
 /// Notes in `document` what `line` says that the tool failed with; tells whether it does.
@@ -205,6 +261,17 @@ mod tests {
     use super::*;
     use crate::text::clean;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_set_has_room_for_the_vocabulary_and_no_passage_is_too_short_for_it() {
+        let texts = VOCABULARY.by_first.iter().flatten().count();
+        assert!(texts <= u128::BITS as usize, "{texts}");
+        let shortest = |texts: &[&str]| texts.iter().map(|text| text.len()).min().unwrap();
+        assert_eq!(shortest(COMPLAINTS) + shortest(SUBJECTS), SHORTEST);
+        for (phrases, _) in PHRASES {
+            assert!(phrases.iter().map(|phrase| phrase.len()).sum::<usize>() >= SHORTEST);
+        }
+    }
 
     #[test]
     fn messages_of_every_version_have_their_code() {

@@ -77,6 +77,16 @@ pub(crate) fn text(cell: &str) -> Option<String> {
     absent(cell).is_none().then(|| cell.trim().to_owned())
 }
 
+/// No identifier is longer: NVML's longest buffer for one, `NVML_DEVICE_UUID_V2_BUFFER_SIZE`, has 96
+/// bytes.
+const MAX_IDENTIFIER: usize = 96;
+
+/// Reads a cell that names a device, as [`text`]; every process that follows gets a copy, so a text
+/// that is longer than any such name is none.
+pub(crate) fn identifier(cell: &str) -> Option<String> {
+    text(cell).filter(|name| name.len() <= MAX_IDENTIFIER)
+}
+
 /// Returns a line without the remark that somebody wrote behind it, set off by blanks:
 /// `… 117.40 W    # busy`, `… ← this one`, `… <-- here`.
 pub(crate) fn without_remark(line: &str) -> &str {

@@ -26,6 +26,7 @@ mod table;
 mod tensorflow;
 mod text;
 mod topology;
+mod work;
 mod xml;
 
 pub use document::{

@@ -41,6 +41,10 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
             columns = names;
             continue;
         }
+        if cells >= MAX_CELLS || document.rows.len() >= Document::MAX_ROWS {
+            document.note_unread(number, line, "more rows than are kept");
+            continue;
+        }
         let mut row = line;
         if open_line == Some(number) && line.split_whitespace().count() < columns.len() {
             // Cut in the middle of a number, a cell would tell another one.
@@ -51,8 +55,6 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
             if !failure::note(&mut document, line) {
                 document.note_unread(number, line, "no row of the columns above");
             }
-        } else if cells >= MAX_CELLS || document.rows.len() >= Document::MAX_ROWS {
-            document.note_unread(number, line, "more rows than are kept");
         } else {
             cells += columns.len();
             document.rows.push(row.into_iter().collect());

@@ -6,6 +6,7 @@
 
 use crate::document::{Document, Gpu, Kind, MigDevice, Process, keep};
 use crate::field;
+use crate::work;
 use gpu_core::{Absent, Reading};
 
 /// A document as it is filled from leaves.
@@ -26,7 +27,7 @@ impl Report {
     pub(crate) fn device(&mut self, bus_id: &str) {
         let gpu = Gpu {
             index: u32::try_from(self.document.gpus.len()).ok(),
-            bus_id: field::text(bus_id),
+            bus_id: field::identifier(bus_id),
             ..Gpu::default()
         };
         self.full = !keep(&mut self.document.gpus, gpu);
@@ -94,12 +95,12 @@ impl Report {
         let Some(gpu) = self.document.gpus.last_mut() else { return };
         match (section, key) {
             (_, "product_name") => gpu.name = field::text(value),
-            (_, "gpu_uuid") | ("gpu", "uuid") => gpu.uuid = field::text(value),
+            (_, "gpu_uuid") | ("gpu", "uuid") => gpu.uuid = field::identifier(value),
             (_, "minor_number") => gpu.minor = field::number(value).ok(),
             (_, "persistence_mode") => gpu.persistence = field::switch(value),
             (_, "display_active") => gpu.display_active = field::switch(value),
             ("pci", "bus_id" | "pci_bus_id") => {
-                gpu.bus_id = gpu.bus_id.take().or_else(|| field::text(value));
+                gpu.bus_id = gpu.bus_id.take().or_else(|| field::identifier(value));
             }
             ("mig_mode", "current" | "current_mig") | (_, "mig_mode") => {
                 gpu.mig_enabled = field::switch(value);
@@ -180,6 +181,13 @@ impl Report {
                     compute_instance_id,
                     ..Process::default()
                 };
+                work::add(
+                    [&process.gpu_uuid, &process.gpu_bus_id]
+                        .into_iter()
+                        .flatten()
+                        .map(String::len)
+                        .sum(),
+                );
                 let processes = self.document.processes.get_or_insert_default();
                 self.full = !keep(processes, process);
                 return;

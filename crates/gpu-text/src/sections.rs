@@ -43,13 +43,17 @@ fn starts(text: &Text) -> Vec<usize> {
             break;
         }
         let line = line.trim();
+        if line.is_empty() {
+            // It begins nothing, and changes only what comes before the next line.
+            before = line;
+            continue;
+        }
         let kind = detect::of_line(line, lines.clone().map(|(_, (_, line))| line)).or_else(|| {
             // A complaint behind a row is of the same tool, after a blank line of another.
             let complains = part.kind.is_none() || before.is_empty();
             (complains && is_failure(line)).then_some(Kind::Error)
         });
         let start = match (part.kind, kind) {
-            _ if line.is_empty() => None,
             _ if part.ended => Some(at),
             // Everything up to its end is XML.
             (Some((Kind::Xml, _)), _) => None,
@@ -65,7 +69,7 @@ fn starts(text: &Text) -> Vec<usize> {
             part = Part::default();
         }
         part.kind = part.kind.or(kind.map(|kind| (kind, start.unwrap_or(at))));
-        part.ended = line.ends_with("</nvidia_smi_log>") || (part.ended && line.is_empty());
+        part.ended = line.ends_with("</nvidia_smi_log>");
         before = line;
     }
     starts

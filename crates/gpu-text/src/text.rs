@@ -5,6 +5,7 @@
 //! `watch` saves blanks with are carried out), carriage returns, `<br>` and `<p>`, quote marks,
 //! control characters. XML stays XML: no other tag and no entity but `&nbsp;` is touched.
 
+use crate::work;
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -32,8 +33,13 @@ pub(crate) fn clean(bytes: &[u8]) -> Text {
 fn clean_within(bytes: &[u8], bound: usize) -> Text {
     let head = bytes.get(..bound).unwrap_or(bytes);
     let decoded = decode(head);
-    let mut cleaner =
-        Cleaner { out: String::with_capacity(decoded.len()), line: 0, bound, cut: false };
+    let mut cleaner = Cleaner {
+        out: String::with_capacity(decoded.len()),
+        line: 0,
+        counted: (0, 0),
+        bound,
+        cut: false,
+    };
     cleaner.run(&without_comment_sign(&decoded));
     Text { cut: cleaner.cut || bytes.len() > bound, clean: cleaner.out, first_line: 1 }
 }
@@ -64,6 +70,7 @@ impl Text {
         let mut number = self.first_line;
         self.clean.split_inclusive(['\n', '\r']).map(move |line| {
             let mine = number;
+            work::add(line.len());
             number += usize::from(line.ends_with('\n'));
             (mine, line.trim_end_matches(['\n', '\r']))
         })
@@ -137,6 +144,8 @@ struct Cleaner {
     out: String,
     /// Where the last line begins.
     line: usize,
+    /// Up to where the characters of a line were counted, and how many there were.
+    counted: (usize, usize),
     bound: usize,
     cut: bool,
 }
@@ -246,12 +255,15 @@ impl Cleaner {
 
     /// Fills the line up to before `column`, from 1.
     fn pad_to(&mut self, column: usize) {
-        let line = self.out.get(self.line..).unwrap_or_default();
-        // In a line longer than any column there is nothing to count.
-        if line.len() <= 4 * MAX_MOVE {
-            let length = line.chars().count();
-            self.repeat(' ', column.saturating_sub(1).saturating_sub(length));
-        }
+        let (to, before) = match self.counted {
+            (to, count) if to >= self.line => (to, count),
+            _ => (self.line, 0),
+        };
+        let new = self.out.get(to..).unwrap_or_default();
+        work::add(new.len());
+        let length = before + new.chars().count();
+        self.counted = (self.out.len(), length);
+        self.repeat(' ', column.saturating_sub(1).saturating_sub(length));
     }
 
     fn repeat(&mut self, c: char, times: usize) {

@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 const MAX_DEVICES: usize = 256;
 const MAX_NAME: usize = 64;
 
+/// How many columns may follow the matrix: each row gets a value of each.
+const MAX_AFFINITIES: usize = 4;
+
 /// The columns after the matrix, as the header names them.
 const CPU_AFFINITY: &str = "CPU Affinity";
 const NUMA_AFFINITY: &str = "NUMA Affinity";
@@ -119,6 +122,10 @@ fn read_header(line: &str) -> Option<Header> {
             words.next();
             if affinity == GPU_NUMA_ID {
                 words.next_if_eq(&"ID");
+            }
+            // There are three; a header of more is none.
+            if header.affinities.len() == MAX_AFFINITIES {
+                return None;
             }
             header.affinities.push(affinity);
         } else if !header.affinities.is_empty() {

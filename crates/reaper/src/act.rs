@@ -1,14 +1,14 @@
 //! The sender of signals; [`sweep`](crate::sweep) is the other one, and lets a tree be felled.
 
 use crate::audit;
+use crate::check::{Check, Objection};
 use crate::guard::Guard;
 use crate::plan::{Membership, Plan, Target};
 use crate::report::{Action, Outcome, Report};
-use crate::tree::descends;
 use crate::verify::Before;
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceFileKind, Error, ErrorKind, Fault, GpuBackend, Host,
-    Journal, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, Result, Signal,
+    ActToken, Clock, Error, ErrorKind, Fault, GpuBackend, Host, Journal, Origin, Pid, ProcessFault,
+    ProcessHandle, Result, Signal,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -49,8 +49,8 @@ pub enum Event<'a> {
 /// Carries out a plan: SIGTERM, wait, SIGKILL, wait, look.
 ///
 /// Each target is opened, and before each signal it is made sure, on the opened process, that
-/// number, start time and user are those of the plan, that nobody protects it, and that it still
-/// holds a device or is still in the scope. Then the audit line is written; when that fails
+/// number, start time, user and program are those of the plan, that nothing protects it, and that
+/// it still holds a device and uses its memory, or is still in the scope. Then the audit line is written; when that fails
 /// nothing more is sent to anybody, but to a process of the caller's own tree: who starts a job is
 /// to end it, and the report says that it could not be written. What cannot be made sure of is not
 /// signalled.
@@ -75,10 +75,9 @@ pub fn execute(
     let before = Before::see(plan, ports, files);
     let mut ladder = Ladder {
         ports,
-        guard,
+        check: Check { ports, guard, files: &before.files },
         token,
         watch,
-        files: &before.files,
         spared: BTreeSet::new(),
         unwritten: None,
     };
@@ -92,10 +91,10 @@ pub fn execute(
     ladder.close(&mut rungs);
     let Ladder { watch, unwritten, .. } = ladder;
     let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
-    let memory = before
+    let after = before
         .memory_after(plan, ports, &actions, &mut |waited| watch(Event::WaitingForMemory(waited)));
-    let newcomers = before.newcomers(plan, ports, &actions);
-    Report { actions, memory, newcomers, stopped, unwritten }
+    let newcomers = before.newcomers(plan, ports, &actions, &after);
+    Report { actions, memory: after.freed, newcomers, stopped, unwritten }
 }
 
 /// Makes sure that plan, devices and processes are of one machine, and of one that can be reached.
@@ -125,10 +124,9 @@ impl<'p> Rung<'p> {
 
 struct Ladder<'a, 'w> {
     ports: Ports<'a>,
-    guard: &'a Guard,
+    check: Check<'a>,
     token: &'a ActToken,
     watch: &'w mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    files: &'a [DeviceFile],
     /// Targets of the plan that were found to be no targets: their scopes are spared too.
     spared: BTreeSet<Pid>,
     /// Why the audit log has not all that was done.
@@ -193,9 +191,11 @@ impl Ladder<'_, '_> {
         self.wait(rungs, self.ports.clock.monotonic(), wait)
     }
 
-    /// Remembers that the process which a scope was to be ended for is no target.
+    /// Remembers that the process which a scope was to be ended for is no target, or no longer
+    /// one though it lives.
     fn note_spared(&mut self, rung: &Rung<'_>) {
-        if rung.target.key.pid == rung.target.on_account_of && rung.action.signals.is_empty() {
+        let ended = matches!(rung.action.outcome, Outcome::Ended { .. });
+        if rung.target.key.pid == rung.target.on_account_of && !ended {
             self.spared.insert(rung.target.key.pid);
         }
     }
@@ -224,35 +224,16 @@ impl Ladder<'_, '_> {
         }
     }
 
-    /// Makes sure that a signal would reach whom the plan means, and rightly.
+    /// Makes sure that the target is still the planned process and still eligible.
     fn may_signal(&self, rung: &Rung<'_>, handle: &dyn ProcessHandle) -> Result<(), Outcome> {
         let target = rung.target;
         if self.spared.contains(&target.on_account_of) {
             return Err(Outcome::Spared);
         }
-        let now = handle.look().map_err(|error| outcome_of(rung, &error))?;
-        if !now.key.surely_same(&target.key) || !same_user(&now, &target.process) {
-            return Err(Outcome::NotTheSame);
-        }
-        if self.guard.forbids(&now).is_some() {
-            return Err(Outcome::Protected);
-        }
-        if !target.membership.covers(&now) {
-            return Err(Outcome::LetGo);
-        }
-        let minors = match &target.membership {
-            Membership::Holds(minors) => minors,
-            Membership::Descends(root) if !descends(&now, root, self.ports.host) => {
-                return Err(Outcome::LetGo);
-            }
-            Membership::Descends(_) | Membership::Group(_) | Membership::Cgroup(_) => return Ok(()),
-        };
-        let held = handle.held(self.files).map_err(|error| outcome_of(rung, &error))?;
-        let holds = held.iter().any(|held| match held.kind {
-            DeviceFileKind::Gpu(minor) => minors.contains(&minor),
-            _ => false,
-        });
-        if holds { Ok(()) } else { Err(Outcome::LetGo) }
+        self.check.may_signal(target, handle).map_err(|objection| match objection {
+            Objection::Outcome(outcome) => outcome,
+            Objection::Unknown(error) => outcome_of(rung, &error),
+        })
     }
 
     fn settle(&mut self, rung: &mut Rung<'_>, outcome: Outcome) -> Result<()> {
@@ -295,11 +276,6 @@ impl Ladder<'_, '_> {
             let _ = self.settle(rung, outcome);
         }
     }
-}
-
-/// An unknown user is not the same as a known one: who changed it meanwhile is not signalled.
-fn same_user(now: &ProcessInfo, planned: &ProcessInfo) -> bool {
-    now.uid.is_ok() && now.uid == planned.uid
 }
 
 /// What an error of a target means: one that is gone after a signal was ended by it.

@@ -48,6 +48,10 @@ pub enum Refusal {
     NotSeen,
     /// It leads a session, as a login shell does.
     LeadsSession,
+    /// It is part of a login session.
+    LoginSession,
+    /// Who else is in its scope is not known: the list of all processes lacks it.
+    ScopeNotSeen,
     /// It belongs to no container, pod or job.
     NoContainer,
     /// Ending its group or container would end this process, which is not to be signalled.
@@ -69,6 +73,8 @@ impl fmt::Display for Refusal {
             Refusal::OtherUser => "it belongs to none of the users that were asked for",
             Refusal::NotSeen => "no such process can be seen here",
             Refusal::LeadsSession => "it leads a login session",
+            Refusal::LoginSession => "it is part of a login session",
+            Refusal::ScopeNotSeen => "who else is in its scope is not known",
             Refusal::NoContainer => "it belongs to no container, pod or job",
             Refusal::ScopeHolds(pid, why) => {
                 return write!(f, "the scope would end {pid} too, and {why}");

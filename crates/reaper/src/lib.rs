@@ -13,9 +13,12 @@
 
 mod act;
 mod audit;
+mod check;
 mod detect;
 mod finding;
 mod guard;
+mod login;
+mod others;
 mod plan;
 mod report;
 mod role;
@@ -29,8 +32,8 @@ pub use detect::{diagnose, driver_reserve, silence};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
-pub use report::{Action, Freed, Newcomer, Outcome, Report, Why};
+pub use report::{Action, Doubt, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
-pub use sweep::{Falling, Swept, sweep};
+pub use sweep::{Falling, Swept, cannot_end, is_stuck, sweep};
 pub use tree::plan_tree;
 pub use usage::{Usage, User};

@@ -1,8 +1,10 @@
 //! What was done and what came of it.
 
 use crate::plan::Target;
+use crate::role::Role;
 use gpu_core::{Bytes, DeviceId, Fault, Pid, ProcessState, Reading, Signal};
 use serde::Serialize;
+use std::fmt;
 use std::time::Duration;
 
 /// What [`execute`](crate::execute) did.
@@ -85,6 +87,15 @@ pub enum Outcome {
     LetGo,
     /// Its number belongs to another process now, or it changed its user; nothing was sent.
     NotTheSame,
+    /// It executes another program than when the plan was made, and was sent nothing more.
+    AnotherProgram,
+    /// It is a monitor, a display server or a daemon by now, and was sent nothing more.
+    RoleForbids {
+        /// What it is there for.
+        role: Role,
+    },
+    /// It is part of a login session by now, and was sent nothing more.
+    LoginSession,
     /// It is protected, and was sent nothing.
     Protected,
     /// What it was in the scope of was spared, so it was too.
@@ -113,6 +124,9 @@ impl Outcome {
             Outcome::Ended { .. } => "ended",
             Outcome::LetGo => "let-go",
             Outcome::NotTheSame => "not-the-same",
+            Outcome::AnotherProgram => "another-program",
+            Outcome::RoleForbids { .. } => "role-forbids",
+            Outcome::LoginSession => "login-session",
             Outcome::Protected => "protected",
             Outcome::Spared => "spared",
             Outcome::Unsettled => "unsettled",
@@ -160,16 +174,46 @@ pub struct Freed {
     /// Used at the last look.
     #[serde(rename = "after_bytes", with = "gpu_core::reading")]
     pub after: Reading<Bytes>,
-    /// `before − after`; `None` where one of the two was not seen, zero where nothing came back.
+    /// `before − after`, less what other listed processes gave back meanwhile; `None` where one of
+    /// the two was not seen, zero where nothing came back.
     #[serde(rename = "freed_bytes")]
     pub freed: Option<Bytes>,
+    /// What other listed processes gave back meanwhile; `None` where that is nothing or not known.
+    #[serde(rename = "by_others_bytes")]
+    pub by_others: Option<Bytes>,
+    /// Why `freed` may be what others gave back; `None` where the targets surely did.
+    pub doubt: Option<Doubt>,
     /// What was expected at most; `None` where that was not known.
     #[serde(rename = "expected_bytes")]
     pub expected: Option<Bytes>,
     /// Time from the end of the last target until `after` was seen.
     #[serde(rename = "seen_after_ms", serialize_with = "crate::plan::millis")]
     pub seen_after: Duration,
-    /// All targets of the device ended, and all that was expected came back, the driver's own share
-    /// aside; where it was not known how much that is, more than that share.
+    /// All targets of the device ended, and they gave back all that was expected, the driver's own
+    /// share aside; where it was not known how much that is, more than that share.
     pub came_back: bool,
+}
+
+/// Why memory that came back may be that of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// The driver does not tell what other processes have.
+    NotListed,
+    /// This process, which no list accounts for, let go of the device meanwhile.
+    LetGo(Pid),
+    /// A process that could not be looked into ended meanwhile.
+    Unseen,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doubt::NotListed => f.write_str("the driver does not tell what other processes have"),
+            Doubt::LetGo(pid) => {
+                write!(f, "process {pid}, which no list accounts for, let go of the device too")
+            }
+            Doubt::Unseen => f.write_str("a process that could not be looked into ended too"),
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! What a holder is there for.
 
 use gpu_core::{
-    DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo, Servant, kernel_name,
+    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo, Servant,
+    kernel_name,
 };
 use serde::Serialize;
 
-/// What a holder is there for, as far as its files and its name tell.
+/// What a holder is there for, as far as its files, its owner and its program tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -22,30 +23,39 @@ pub enum Role {
 /// The first ordinary user id (`UID_MIN` of login.defs).
 const FIRST_USER: u32 = 1000;
 
+/// How much memory of a device a display server or daemon that may be forged can have while the
+/// device still counts as free: room for some sixty frame buffers of 4K, and too little for a job
+/// that is worth hiding.
+const SERVANT_MEMORY: Bytes = Bytes(2 << 30);
+
 impl Role {
     /// Returns what `process` is there for, on the device with this minor number.
     ///
-    /// A name alone can be had by anybody. So a display or daemon name counts unless the process
-    /// surely belongs to an ordinary user, and is known to hold nothing that only a display needs
-    /// (modeset, render nodes, a graphics context): such a process merely calls itself `Xorg`.
-    /// When in doubt the answer is the one that is never signalled.
+    /// A process chooses its name, so a name alone protects nobody. A display or daemon name
+    /// counts where the program is one of that kind as well, by the file that the process
+    /// executes. A process of an ordinary user needs more: that file must be one that only root
+    /// can have installed, and a display must hold what only a display needs (modeset, render
+    /// nodes, a graphics context). Of the daemons only MPS runs as an ordinary user.
+    ///
+    /// Where the program cannot be told, as on a simulated machine, the owner decides. When in
+    /// doubt the answer is the one that is never signalled.
     pub fn of(
         process: Option<&ProcessInfo>,
         holder: Option<&Holder>,
         listed: Option<&DeviceProcess>,
         minor: Option<u32>,
     ) -> Role {
-        let claimed = process.and_then(Role::claimed);
-        let ordinary = process.is_some_and(|p| p.uid.is_ok_and(|uid| uid >= FIRST_USER));
-        let mps = process.is_some_and(|p| kernel_name(&p.name) == "nvidia-cuda-mps");
-        if claimed == Some(Role::Daemon) && (!ordinary || mps) {
-            return Role::Daemon;
-        }
-        let draws = holder.is_some_and(|holder| {
-            holder.has(DeviceFileKind::Modeset) || holder.has(DeviceFileKind::Render)
-        }) || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics);
-        if claimed == Some(Role::Display) && (!ordinary || draws) {
-            return Role::Display;
+        let draws = || {
+            holder.is_some_and(|holder| {
+                holder.has(DeviceFileKind::Modeset) || holder.has(DeviceFileKind::Render)
+            }) || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics)
+        };
+        match process.and_then(servant) {
+            Some(Servant::Daemon) => return Role::Daemon,
+            Some(Servant::Display) if process.is_none_or(|p| !is_ordinary(p)) || draws() => {
+                return Role::Display;
+            }
+            Some(Servant::Display) | None => {}
         }
         if listed.is_some()
             || holder.zip(minor).is_some_and(|(holder, minor)| holder.uses_memory_of(minor))
@@ -56,15 +66,45 @@ impl Role {
         }
     }
 
-    /// Returns the role that a process claims by its name alone.
+    /// Returns the role that a process claims by its name, unless it is an ordinary user's and
+    /// runs a program of another name.
     ///
     /// Without being asked for by its number nothing of such a name is ended, and no group or
     /// container that has it in it.
     pub(crate) fn claimed(process: &ProcessInfo) -> Option<Role> {
-        Servant::named(&process.name).map(|servant| match servant {
+        let named = Servant::named(&process.name)?;
+        if is_ordinary(process) && runs(process, named) == Some(false) {
+            return None;
+        }
+        Some(match named {
             Servant::Display => Role::Display,
             Servant::Daemon => Role::Daemon,
         })
+    }
+
+    /// Tells whether a process of this role keeps a device from being free, with this memory.
+    ///
+    /// Users can load code of their own into a display server or MPS server that they run, and
+    /// the memory of an MPS server may be that of its clients. Root in a container can give any
+    /// program any name. Each of these leaves a device free only up to [`SERVANT_MEMORY`].
+    pub(crate) fn occupies(
+        self,
+        process: Option<&ProcessInfo>,
+        memory: gpu_core::Reading<Bytes>,
+    ) -> bool {
+        match self {
+            Role::MemoryUser => true,
+            Role::Monitor => false,
+            Role::Display | Role::Daemon => {
+                let believed = process.is_some_and(|process| {
+                    let contained = process.workload.is_some()
+                        || process.namespace_pids.as_ref().is_ok_and(|pids| pids.len() > 1);
+                    let hidden = matches!(process.executable, Err(Absent::NotPermitted));
+                    !is_ordinary(process) && !is_mps(process) && !contained && !hidden
+                });
+                !believed && memory.map_or(true, |memory| memory > SERVANT_MEMORY)
+            }
+        }
     }
 
     /// Tells whether a process of this role may ever be signalled.
@@ -73,10 +113,42 @@ impl Role {
     }
 }
 
+/// Returns the servant that a process is: one by its name that is one by its program too.
+fn servant(process: &ProcessInfo) -> Option<Servant> {
+    let named = Servant::named(&process.name)?;
+    let mps = is_mps(process);
+    let is_it = match (runs(process, named), is_ordinary(process)) {
+        (Some(runs), false) => runs,
+        (Some(runs), true) => {
+            let installed = process.executable.as_ref().is_ok_and(|program| program.is_installed());
+            runs && installed && (named == Servant::Display || mps)
+        }
+        (None, false) => true,
+        (None, true) => named == Servant::Display || mps,
+    };
+    is_it.then_some(named)
+}
+
+/// Tells whether a process runs a program of this kind, by the name of the file that it executes;
+/// `None` where that is not known.
+fn runs(process: &ProcessInfo, servant: Servant) -> Option<bool> {
+    let program = process.executable.as_ref().ok()?;
+    Some(Servant::named(program.name()) == Some(servant))
+}
+
+/// Tells whether a process surely belongs to an ordinary user.
+fn is_ordinary(process: &ProcessInfo) -> bool {
+    process.uid.is_ok_and(|uid| uid >= FIRST_USER)
+}
+
+fn is_mps(process: &ProcessInfo) -> bool {
+    kernel_name(&process.name) == "nvidia-cuda-mps"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Access, HeldFile, Pid, ProcessKey};
+    use gpu_core::{Access, Executable, FileId, HeldFile, Pid, ProcessKey};
 
     fn holder(paths: &[&str]) -> Holder {
         let held = paths.iter().map(|path| HeldFile {
@@ -132,5 +204,104 @@ mod tests {
         let mut unknown = process("Xorg", 0);
         unknown.uid = Err(gpu_core::Absent::NotPermitted);
         assert_eq!(Role::of(Some(&unknown), Some(&computing), None, Some(0)), Role::Display);
+    }
+
+    /// A process of `uid` that is called `name` and runs the file at `path`, installed by root.
+    fn running(name: &str, uid: u32, path: &str) -> ProcessInfo {
+        let program = Executable {
+            path: path.into(),
+            file: FileId::Inode { dev: 1, ino: 2 },
+            owner: 0,
+            writable_by_others: false,
+            seen_by_caller: Ok(true),
+        };
+        ProcessInfo { executable: Ok(Box::new(program)), ..process(name, uid) }
+    }
+
+    fn change(mut process: ProcessInfo, change: impl Fn(&mut Executable)) -> ProcessInfo {
+        change(process.executable.as_mut().unwrap());
+        process
+    }
+
+    #[test]
+    fn name_without_its_program_protects_nobody() {
+        let drawing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm", "/dev/nvidia-modeset"]);
+        let role = |process: &ProcessInfo| Role::of(Some(process), Some(&drawing), None, Some(0));
+        for (name, program) in [
+            ("Xorg", "/usr/bin/python3.11"),
+            ("nvidia-persiste", "/usr/bin/python3.11"),
+            ("nvidia-cuda-mps", "/home/user/train"),
+            // A program that serves, by the name of one that serves otherwise.
+            ("nvidia-cuda-mps", "/usr/lib/xorg/Xorg"),
+        ] {
+            for uid in [0, 120, 1000] {
+                assert_eq!(role(&running(name, uid, program)), Role::MemoryUser, "{name} {uid}");
+            }
+        }
+    }
+
+    #[test]
+    fn user_servant_needs_program_that_root_installed() {
+        let drawing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm", "/dev/dri/renderD128"]);
+        let computing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
+        let shell = running("gnome-shell", 1000, "/usr/bin/gnome-shell");
+        let mps = running("nvidia-cuda-mps", 1000, "/usr/bin/nvidia-cuda-mps-server");
+        let role =
+            |process: &ProcessInfo, holder| Role::of(Some(process), Some(holder), None, Some(0));
+        assert_eq!(role(&shell, &drawing), Role::Display);
+        assert_eq!(role(&shell, &computing), Role::MemoryUser, "it draws nothing");
+        assert_eq!(role(&mps, &computing), Role::Daemon);
+        for (process, holder) in [(shell, &drawing), (mps, &computing)] {
+            let forged: [fn(&mut Executable); 4] = [
+                |program| program.owner = 1000,
+                |program| program.writable_by_others = true,
+                |program| program.seen_by_caller = Ok(false),
+                |program| program.path = program.path.replace("/usr", "/home/user"),
+            ];
+            for forge in forged {
+                let forged = change(process.clone(), forge);
+                assert_eq!(role(&forged, holder), Role::MemoryUser, "{forged:?}");
+                // Without being asked for by its number it is left alone all the same.
+                assert!(Role::claimed(&forged).is_some());
+            }
+        }
+        let persistence = running("nvidia-persiste", 1000, "/usr/bin/nvidia-persistenced");
+        assert_eq!(role(&persistence, &computing), Role::MemoryUser, "no daemon of a user");
+    }
+
+    #[test]
+    fn servant_of_root_is_one_in_a_container_too() {
+        let held = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
+        let server = change(running("nv-hostengine", 0, "/opt/dcgm/nv-hostengine"), |program| {
+            program.seen_by_caller = Ok(false);
+        });
+        assert_eq!(Role::of(Some(&server), Some(&held), None, Some(0)), Role::Daemon);
+    }
+
+    #[test]
+    fn servant_that_may_be_forged_leaves_a_device_free_up_to_a_bound() {
+        let gib = |gib: u64| Ok(Bytes(gib << 30));
+        let root = running("Xorg", 0, "/usr/lib/xorg/Xorg");
+        assert!(!Role::Display.occupies(Some(&root), gib(15)));
+        let contained = ProcessInfo { namespace_pids: Ok(vec![Pid(9), Pid(1)]), ..root.clone() };
+        let hidden = ProcessInfo { executable: Err(Absent::NotPermitted), ..root };
+        let user = running("Xorg", 1000, "/usr/lib/xorg/Xorg");
+        let mps = running("nvidia-cuda-mps", 0, "/usr/bin/nvidia-cuda-mps-server");
+        for (role, process) in [
+            (Role::Display, contained),
+            (Role::Display, hidden),
+            (Role::Display, user),
+            (Role::Daemon, mps),
+        ] {
+            assert!(!role.occupies(Some(&process), gib(1)), "{process:?}");
+            assert!(role.occupies(Some(&process), gib(15)), "{process:?}");
+        }
+        assert!(Role::MemoryUser.occupies(None, gib(0)));
+    }
+
+    #[test]
+    fn ordinary_user_who_runs_another_program_claims_no_role() {
+        assert_eq!(Role::claimed(&running("Xorg", 1000, "/usr/bin/python3.11")), None);
+        assert_eq!(Role::claimed(&process("Xorg", 1000)), Some(Role::Display));
     }
 }

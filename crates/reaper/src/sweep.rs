@@ -7,9 +7,10 @@ use crate::plan::Target;
 use crate::report::{Action, Outcome};
 use crate::tree::{descends, plan_tree};
 use gpu_core::{
-    ActToken, Error, ErrorKind, Fault, Felled, ProcessHandle, ProcessInfo, ProcessKey, Result,
-    Signal,
+    ActToken, Error, ErrorKind, Fault, Felled, ProcessFault, ProcessHandle, ProcessInfo,
+    ProcessKey, ProcessState, Result, Signal,
 };
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// How long it is tried, by the clock and in looks: a tree that forks faster than this program can
@@ -19,6 +20,10 @@ const LOOKS: usize = 2000;
 
 /// While a process starts another and ends, one look after the other can miss both.
 const QUIET_LOOKS: usize = 3;
+
+/// A killed process that has not ended after so long, and is in a state that SIGKILL does not end,
+/// is not waited for.
+const STUCK: Duration = Duration::from_secs(1);
 
 /// For those that were killed and are not gone yet.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -70,6 +75,7 @@ pub fn sweep(
         ports,
         token,
         killed: Vec::new(),
+        refused: HashSet::new(),
         felled: Vec::new(),
         unwritten: None,
     };
@@ -85,6 +91,8 @@ struct Sweep<'a> {
     ports: Ports<'a>,
     token: &'a ActToken,
     killed: Vec<Killed>,
+    /// Those that may not be signalled.
+    refused: HashSet<ProcessKey>,
     felled: Vec<Action>,
     unwritten: Option<Fault>,
 }
@@ -99,7 +107,8 @@ struct Killed {
 impl Sweep<'_> {
     fn run(&mut self, why: &str, tree: &dyn Falling) -> Result<()> {
         let start = self.ports.clock.monotonic();
-        let mut quiet = 0;
+        let (mut quiet, mut last_new) = (0, start);
+        let mut left = None;
         for _ in 0..LOOKS {
             let spent = self.ports.clock.monotonic().saturating_sub(start);
             let felled = tree.fell(PATIENCE.saturating_sub(spent), self.token);
@@ -113,7 +122,10 @@ impl Sweep<'_> {
                 self.settle();
                 return Ok(());
             }
-            if now.saturating_sub(start) >= PATIENCE {
+            let is_beyond = !found.is_empty() && found.iter().all(|info| self.is_beyond(info));
+            let is_settled = now.saturating_sub(last_new) >= STUCK;
+            left = found.first().filter(|_| is_settled).map(|info| self.cannot_end(info));
+            if now.saturating_sub(start) >= PATIENCE || (is_beyond && is_settled) {
                 break;
             }
             let origin = self.ports.backend.origin();
@@ -126,10 +138,28 @@ impl Sweep<'_> {
             self.note(before);
             if before == self.killed.len() {
                 self.ports.clock.sleep(PAUSE);
+            } else {
+                last_new = now;
             }
         }
         self.settle();
-        Err(Error::new(ErrorKind::TimedOut, "end a tree that grows as fast as it is ended"))
+        let grows = || "end a tree that grows as fast as it is ended".to_owned();
+        Err(Error::new(ErrorKind::TimedOut, left.unwrap_or_else(grows)))
+    }
+
+    fn cannot_end(&self, info: &ProcessInfo) -> String {
+        match self.refused.contains(&info.key) {
+            true => {
+                format!("end process {} ({}): it may not be signalled", info.key.pid, info.name)
+            }
+            false => cannot_end(info),
+        }
+    }
+
+    /// Tells whether a process will not end for what this program can do.
+    fn is_beyond(&self, info: &ProcessInfo) -> bool {
+        let was_killed = || self.killed.iter().any(|killed| killed.target.key == info.key);
+        self.refused.contains(&info.key) || (is_stuck(info) && was_killed())
     }
 
     /// Writes who was killed from the top.
@@ -166,12 +196,19 @@ impl Sweep<'_> {
                 && self.guard.forbids(info).is_none()
                 && descends(info, &self.root, self.ports.host)
         };
-        if handle.look().is_ok_and(|info| is_same(&info))
-            && handle.signal(Signal::Kill, self.token).is_ok()
-        {
-            let mut action = Action::new(&target);
-            action.signals.push(Signal::Kill);
-            self.killed.push(Killed { target, handle, at: now, action });
+        if !handle.look().is_ok_and(|info| is_same(&info)) {
+            return;
+        }
+        match handle.signal(Signal::Kill, self.token) {
+            Err(error) if error.kind() == ProcessFault::NotPermitted.into() => {
+                self.refused.insert(key);
+            }
+            Err(_) => {}
+            Ok(()) => {
+                let mut action = Action::new(&target);
+                action.signals.push(Signal::Kill);
+                self.killed.push(Killed { target, handle, at: now, action });
+            }
         }
     }
 
@@ -200,5 +237,25 @@ impl Sweep<'_> {
                 self.unwritten.get_or_insert_with(|| error.fault());
             }
         }
+    }
+}
+
+/// Names a process that SIGKILL has not ended, as what could not be done.
+pub fn cannot_end(info: &ProcessInfo) -> String {
+    let who = format!("end process {} ({})", info.key.pid, info.name);
+    match is_stuck(info) {
+        true => format!("{who}, which is frozen or in an uninterruptible wait"),
+        false => format!("{who}, which has not ended since it got SIGKILL"),
+    }
+}
+
+/// Tells whether a process is in a state that SIGKILL does not end: frozen by a control group or in
+/// a wait that cannot be interrupted (both are `D` in `/proc/PID/stat`), or it has ended but for
+/// threads that are.
+pub fn is_stuck(info: &ProcessInfo) -> bool {
+    match info.state {
+        Ok(ProcessState::Uninterruptible) => true,
+        Ok(ProcessState::Zombie) => info.live_threads.is_ok_and(|threads| threads > 0),
+        _ => false,
     }
 }

@@ -34,6 +34,9 @@ pub struct User {
     pub listed: Reading<bool>,
     /// What it is there for.
     pub role: Role,
+    /// It keeps the device from being free. Displays, monitors and daemons do not, unless they may
+    /// be a user's own and have more memory than such a servant needs.
+    pub occupies: bool,
 }
 
 impl Usage {
@@ -58,7 +61,7 @@ impl Usage {
     /// that is not known is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
-            let busy = usage.users.iter().any(|user| user.role == Role::MemoryUser);
+            let busy = usage.users.iter().any(|user| user.occupies);
             usage.accounted && !busy && usage.unexplained.is_none()
         })
     }
@@ -69,13 +72,17 @@ impl Usage {
 }
 
 fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
-    let listed = case.listed_on(device).map(|process| User {
-        pid: process.pid,
-        name: process.name.clone().ok(),
-        memory: process.memory,
-        utilization: process.utilization,
-        listed: Ok(true),
-        role: case.role(process.pid, device),
+    let listed = case.listed_on(device).map(|process| {
+        let role = case.role(process.pid, device);
+        User {
+            pid: process.pid,
+            name: process.name.clone().ok(),
+            memory: process.memory,
+            utilization: process.utilization,
+            listed: Ok(true),
+            role,
+            occupies: role.occupies(case.info(process.pid), process.memory),
+        }
     });
     let mut users: Vec<User> = listed.collect();
     let list = device.processes.as_ref().map_err(|fault| fault.kind.absent());
@@ -95,6 +102,7 @@ fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
                 utilization: Err(untold),
                 listed: list.map(|_| false),
                 role,
+                occupies: true,
             });
         }
     }

@@ -2,9 +2,11 @@
 
 use crate::act::Ports;
 use crate::detect::driver_reserve;
+use crate::guard::is_user;
+use crate::others::{Holders, Sight, doubt};
 use crate::plan::{Expected, Membership, Plan};
 use crate::report::{Action, Freed, Newcomer, Outcome, Why};
-use gpu_core::{Bytes, DeviceFile, GpuBackend, Holder, MemoryInfo, Pid, ProcessState, Reading};
+use gpu_core::{Absent, Bytes, DeviceFile, Holder, HolderScan, Pid, ProcessState, Reading};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -20,26 +22,24 @@ const RESPAWN: Duration = Duration::from_secs(2);
 /// What was seen right before the first signal.
 pub(crate) struct Before {
     pub(crate) files: Vec<DeviceFile>,
-    memory: Vec<Reading<Bytes>>,
+    memory: Vec<Sight>,
     /// Where it could not be seen, nobody can be told to be new.
-    holders: Reading<Vec<Holder>>,
+    holders: Reading<HolderScan>,
+}
+
+/// What was seen when the memory was waited for no longer.
+pub(crate) struct After {
+    pub(crate) freed: Vec<Freed>,
+    memory: Vec<Sight>,
 }
 
 impl Before {
     pub(crate) fn see(plan: &Plan, ports: Ports<'_>, files: Vec<DeviceFile>) -> Self {
         Before {
-            memory: plan
-                .expected
-                .iter()
-                .map(|e| memory(ports.backend, e).and_then(|m| m.used))
-                .collect(),
+            memory: sights(plan, ports),
             holders: match is_of_one_tree(plan) {
-                true => Ok(Vec::new()),
-                false => ports
-                    .host
-                    .holders(&files)
-                    .map(|scan| scan.holders)
-                    .map_err(|error| error.kind().absent()),
+                true => Ok(HolderScan::default()),
+                false => scan(ports, &files),
             },
             files,
         }
@@ -53,66 +53,115 @@ impl Before {
         ports: Ports<'_>,
         actions: &[Action],
         waiting: &mut dyn FnMut(Duration) -> ControlFlow<()>,
-    ) -> Vec<Freed> {
+    ) -> After {
         let ended =
             |pid: &Pid| actions.iter().any(|action| action.pid == *pid && action.outcome.is_gone());
         let patience = if anybody_ended(actions) { PATIENCE } else { Duration::ZERO };
         let start = ports.clock.monotonic();
         let mut freed: Vec<Option<Freed>> = vec![None; plan.expected.len()];
+        let mut memory = self.memory.clone();
         loop {
             let waited = ports.clock.monotonic().saturating_sub(start);
-            for ((slot, expected), before) in freed.iter_mut().zip(&plan.expected).zip(&self.memory)
-            {
-                if !slot.as_ref().is_some_and(|freed| freed.came_back) {
-                    let all_ended = expected.targets.iter().all(ended);
-                    *slot = Some(account(ports.backend, expected, *before, all_ended, waited));
+            for (place, slot) in freed.iter_mut().enumerate() {
+                if slot.as_ref().is_some_and(|freed| freed.came_back) {
+                    continue;
                 }
+                let expected = &plan.expected[place];
+                let all_ended = expected.targets.iter().all(ended);
+                memory[place] = Sight::of(ports.backend, ports.host, plan, expected);
+                let seen = (&self.memory[place], &memory[place]);
+                *slot = Some(account(expected, seen, all_ended, waited));
             }
             let done = freed.iter().flatten().all(|freed| freed.came_back);
             if done || waited >= patience || waiting(waited).is_break() {
-                return freed.into_iter().flatten().collect();
+                break;
             }
             ports.clock.sleep(PAUSE);
         }
+        let mut freed: Vec<Freed> = freed.into_iter().flatten().collect();
+        if freed.iter().any(|freed| freed.freed.is_some_and(|bytes| bytes.0 > 0)) {
+            let now = scan(ports, &self.files);
+            let holders = Holders { before: &self.holders, now: &now };
+            for (place, freed) in freed.iter_mut().enumerate() {
+                let (before, after) = (&self.memory[place], &memory[place]);
+                let expected = &plan.expected[place];
+                freed.doubt = doubt(plan, expected, ports.host, before, after, &holders);
+                freed.came_back &= freed.doubt.is_none();
+            }
+        }
+        After { freed, memory }
     }
 
     /// Returns who is there a while later and was in no plan: who uses memory of the targets'
     /// devices and did not before, and who is in a scope that was to be ended whole. Nobody outside
     /// starts a member of a tree again, and whoever ends a tree asks again who is left in it.
+    ///
+    /// What cannot be looked into counts: where memory was taken again and no process that can be
+    /// seen took it, the answer is absent.
     pub(crate) fn newcomers(
         &self,
         plan: &Plan,
         ports: Ports<'_>,
         actions: &[Action],
+        after: &After,
     ) -> Reading<Vec<Newcomer>> {
         if !anybody_ended(actions) || is_of_one_tree(plan) {
             return Ok(Vec::new());
         }
         ports.clock.sleep(RESPAWN);
-        let mut newcomers = self.takers(plan, ports)?;
+        let mut newcomers = self.takers(plan, ports, after)?;
         newcomers.extend(joiners(plan, ports)?);
         Ok(newcomers)
     }
 
-    fn takers(&self, plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
+    fn takers(&self, plan: &Plan, ports: Ports<'_>, after: &After) -> Reading<Vec<Newcomer>> {
         let before = self.holders.as_ref().map_err(|absent| *absent)?;
-        let known = |holder: &Holder| before.iter().any(|other| other.process == holder.process);
+        let known =
+            |holder: &Holder| before.holders.iter().any(|other| other.process == holder.process);
         let minors: Vec<u32> = match &plan.expected[..] {
             // Without a list of devices: whatever the targets held.
             [] => plan.targets.iter().flat_map(|t| t.membership.minors()).copied().collect(),
             expected => expected.iter().filter_map(|e| e.device.minor.ok()).collect(),
         };
         let takes = |holder: &Holder| minors.iter().any(|minor| holder.uses_memory_of(*minor));
-        let now = ports.host.holders(&self.files).map_err(|error| error.kind().absent())?;
+        let now = scan(ports, &self.files)?;
         let taken = now.holders.iter().filter(|holder| !known(holder) && takes(holder));
-        Ok(taken
+        let takers: Vec<Newcomer> = taken
             .map(|holder| Newcomer {
                 pid: holder.process.pid,
                 name: ports.host.process(holder.process.pid).ok().map(|info| info.name),
                 why: Why::TookTheDevice,
             })
-            .collect())
+            .collect();
+        if !takers.is_empty() || now.unreadable.total() == 0 {
+            return Ok(takers);
+        }
+        let taken_unseen = match &after.memory[..] {
+            [] => now.unreadable.total() > before.unreadable.total(),
+            before => {
+                let mut pairs = before.iter().zip(sights(plan, ports));
+                pairs.any(|(before, now)| grew(before, &now))
+            }
+        };
+        if taken_unseen { Err(Absent::NotPermitted) } else { Ok(takers) }
     }
+}
+
+fn sights(plan: &Plan, ports: Ports<'_>) -> Vec<Sight> {
+    let sight = |expected| Sight::of(ports.backend, ports.host, plan, expected);
+    plan.expected.iter().map(sight).collect()
+}
+
+fn scan(ports: Ports<'_>, files: &[DeviceFile]) -> Reading<HolderScan> {
+    ports.host.holders(files).map_err(|error| error.kind().absent())
+}
+
+/// Tells whether more of a device is used than before, beyond what listed processes took and what
+/// the driver takes by itself.
+fn grew(before: &Sight, now: &Sight) -> bool {
+    let grown = now.least.and_then(|now| Ok(now.saturating_sub(before.most?)));
+    let reserve = driver_reserve(now.total.unwrap_or_default(), false);
+    grown.is_ok_and(|grown| grown > reserve + now.taken(before).unwrap_or_default())
 }
 
 fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
@@ -126,7 +175,8 @@ fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
     let joined = everyone.into_iter().filter(|process| {
         let lives = process.state != Ok(ProcessState::Zombie);
         let planned = plan.targets.iter().any(|target| target.key.surely_same(&process.key));
-        lives && !planned && scopes.iter().any(|scope| scope.covers(process))
+        let asked_for = plan.users.is_empty() || plan.users.iter().any(|u| is_user(process, u));
+        lives && !planned && asked_for && scopes.iter().any(|scope| scope.covers(process))
     });
     Ok(joined
         .map(|process| Newcomer {
@@ -155,16 +205,16 @@ fn tolerance(expected: &Expected, total: Bytes) -> Bytes {
 }
 
 fn account(
-    backend: &dyn GpuBackend,
     expected: &Expected,
-    before: Reading<Bytes>,
+    (before, now): (&Sight, &Sight),
     all_ended: bool,
     waited: Duration,
 ) -> Freed {
-    let now = memory(backend, expected);
-    let after = now.and_then(|memory| memory.used);
-    let freed = before.ok().zip(after.ok()).map(|(before, after)| before.saturating_sub(after));
-    let total = now.and_then(|memory| memory.total).unwrap_or_default();
+    let others = now.given_back(before);
+    let freed = before.least.ok().zip(now.most.ok()).map(|(before, after)| {
+        before.saturating_sub(after).saturating_sub(others.unwrap_or_default())
+    });
+    let total = now.total.unwrap_or_default();
     let enough = match (freed, expected.memory) {
         (Some(freed), Some(memory)) => freed + tolerance(expected, total) >= memory && freed.0 > 0,
         // How much is not known; what a driver takes and gives by itself is not it.
@@ -173,15 +223,13 @@ fn account(
     };
     Freed {
         device: expected.device.clone(),
-        before,
-        after,
+        before: before.least,
+        after: now.most,
         freed,
+        by_others: others.ok().filter(|bytes| bytes.0 > 0),
+        doubt: None,
         expected: expected.memory,
         seen_after: waited,
         came_back: enough && all_ended,
     }
-}
-
-fn memory(backend: &dyn GpuBackend, expected: &Expected) -> Reading<MemoryInfo> {
-    Ok(backend.sample(&expected.device).map_err(|error| error.kind().absent())?.memory)
 }

@@ -1,14 +1,12 @@
 //! Follows a program from its start to its end.
 
 use crate::grant::Grant;
+use crate::handoff::Handoff;
 use crate::memory::Tally;
 use crate::ports::Ports;
-use crate::run::{Event, HandOff, Leaves, OnDeath, RunOrder};
-use gpu_claim::publish_known;
-use gpu_core::{
-    Ending, EntryKind, Error, Groups, HeldBack, Host, Job, JobEvent, Pid, ProcessFault, ProcessKey,
-    Snapshot, line_now, observe_users,
-};
+use crate::renewal::Renewal;
+use crate::run::{Event, Leaves, OnDeath, RunOrder};
+use gpu_core::{Ending, Error, Groups, Job, JobEvent, ProcessFault, observe_users};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -17,23 +15,16 @@ const EARLY: Duration = Duration::from_secs(5);
 const EARLY_PACE: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_secs(1);
 
-/// The kernel's files of a lease are shown to be in use this often: what clears `/tmp` of old files
-/// counts in days.
-const RENEWAL: Duration = Duration::from_secs(3600);
-
-/// The same after one that failed.
-const RETRY: Duration = Duration::from_secs(60);
-
 /// Of two that are killed together the second has ended after so long, however busy the machine is.
 const TOGETHER: Duration = Duration::from_secs(1);
 
 /// The number of SIGTERM.
-const TERM: i32 = 15;
+pub(crate) const TERM: i32 = 15;
 
 /// The number of SIGKILL.
 pub(crate) const KILL: i32 = 9;
 
-type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
+pub(crate) type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
 /// A program on its way.
 pub(crate) struct Course<'a> {
@@ -42,12 +33,10 @@ pub(crate) struct Course<'a> {
     ports: &'a Ports<'a>,
     grant: &'a mut Grant,
     tallies: &'a mut [Tally],
-    held_back: Option<Box<dyn HeldBack>>,
+    handoff: Handoff<'a>,
     start: Duration,
     next_look: Duration,
-    next_renewal: Duration,
-    /// Whether the last renewal said that others see the lease.
-    is_seen: bool,
+    renewal: Renewal,
     /// When it is ended whether it wants or not, once it was asked to end.
     last_call: Option<Duration>,
     pub(crate) limit_hit: bool,
@@ -63,7 +52,7 @@ impl<'a> Course<'a> {
         ports: &'a Ports<'a>,
         grant: &'a mut Grant,
         tallies: &'a mut [Tally],
-        held_back: Option<Box<dyn HeldBack>>,
+        handoff: Handoff<'a>,
     ) -> Self {
         let start = ports.clock.monotonic();
         Course {
@@ -72,11 +61,10 @@ impl<'a> Course<'a> {
             ports,
             grant,
             tallies,
-            held_back,
+            handoff,
             start,
             next_look: start + EARLY_PACE,
-            next_renewal: start + RENEWAL,
-            is_seen: true,
+            renewal: Renewal::new(start),
             last_call: None,
             limit_hit: false,
             abandoned: false,
@@ -89,6 +77,16 @@ impl<'a> Course<'a> {
     /// # Errors
     /// When it cannot be followed any more.
     pub(crate) fn follow(
+        &mut self,
+        job: &mut dyn Job,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Ending>, Error> {
+        let followed = self.follow_to_the_end(job, watch);
+        self.handoff.end();
+        followed
+    }
+
+    fn follow_to_the_end(
         &mut self,
         job: &mut dyn Job,
         watch: &mut Watch<'_>,
@@ -115,9 +113,7 @@ impl<'a> Course<'a> {
             if now >= self.next_look {
                 self.look(now, watch);
             }
-            if now >= self.next_renewal {
-                self.renew(now, watch);
-            }
+            self.renewal.renew_if_due(now, self.grant, self.ports.locks, watch);
             if self.is_over_limit(now) {
                 self.limit_hit = true;
                 let _ = watch(Event::LimitReached);
@@ -166,53 +162,15 @@ impl<'a> Course<'a> {
 
     fn look(&mut self, now: Duration, watch: &mut Watch<'_>) {
         let ran = now.saturating_sub(self.start);
-        self.next_look = now + if ran < EARLY { EARLY_PACE } else { PACE };
+        let is_early = ran < EARLY || self.handoff.is_urgent();
+        self.next_look = now + if is_early { EARLY_PACE } else { PACE };
         let Ports { backend, host, clock, .. } = *self.ports;
         let look = observe_users(backend, host, clock, Groups::NONE);
-        let root = self.order.request.root;
+        let (root, others) = (self.order.request.root, self.handoff.others());
         for tally in self.tallies.iter_mut() {
-            tally.note(&look, &root);
+            tally.note(&look, &root, &others);
         }
-        if let Some(why) = self.may_hand_off(&look, ran) {
-            self.held_back = None;
-            let _ = watch(Event::HandedOff(why));
-        }
-    }
-
-    fn may_hand_off(&self, look: &Snapshot, ran: Duration) -> Option<HandOff> {
-        let held_back = self.held_back.as_ref()?;
-        let root = &self.order.request.root;
-        if self.tallies.iter().all(|tally| tally.shows(look, root)) {
-            return Some(HandOff::Seen);
-        }
-        // It is to get the devices of its own lease, and would wait for itself.
-        let waiting = held_back.waiting().unwrap_or_default();
-        if waiting.into_iter().any(|pid| descends(self.ports.host, pid, root)) {
-            return Some(HandOff::Wanted);
-        }
-        (ran >= self.order.handoff).then_some(HandOff::TimedOut)
-    }
-
-    fn renew(&mut self, now: Duration, watch: &mut Watch<'_>) {
-        let Grant { entry, held, .. } = &mut *self.grant;
-        let id = entry.id.clone();
-        let renewed = held.renew().and_then(|is_seen| {
-            // Somebody cleared the file away: others do not see the lease any more.
-            if !is_seen {
-                *held = publish_known(self.ports.locks, EntryKind::Lease, entry)?;
-            }
-            Ok(())
-        });
-        if let Err(error) = &renewed
-            && self.is_seen
-        {
-            let _ = watch(Event::Unseen(error));
-        }
-        if entry.id != id {
-            let _ = watch(Event::Renamed(&entry.id));
-        }
-        self.is_seen = renewed.is_ok();
-        self.next_renewal = now + if self.is_seen { RENEWAL } else { RETRY };
+        self.handoff.step(&look, self.tallies, watch);
     }
 }
 
@@ -225,9 +183,4 @@ fn pass(job: &dyn Job, signal: i32, watch: &mut Watch<'_>) {
         // Nothing is waited for that could be given up.
         let _ = watch(Event::NotPassed(signal, &error));
     }
-}
-
-/// Tells whether a process is `root` or descends from it, as the kernel tells it now.
-fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
-    line_now(host, host.process(pid).ok()).any(|info| info.key.surely_same(root))
 }

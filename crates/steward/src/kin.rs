@@ -3,6 +3,11 @@
 //! No environment variable and no open file is believed, since both can be copied. The root itself
 //! is believed when it is a process of the user who owns the lease's file, so that nobody makes a
 //! stranger's processes his own by naming one of their ancestors.
+//!
+//! In a PID namespace of its own a caller does not see its ancestors outside, and there one open file
+//! is believed: the one that keeps the lease, which a job inherits. It can be handed on, but only by
+//! somebody of the job, and only those of the lease's own user gain by it, who could write the same
+//! into an entry. Not to believe it is to let a job wait for its own devices for ever.
 
 use gpu_core::{DeviceUuid, Entry, Host, Pid, ProcessInfo, ProcessKey, Result, Snapshot, line_of};
 
@@ -68,5 +73,20 @@ pub fn own_lease(
             return Ok(Some(youngest.clone()));
         }
     }
-    Ok(None)
+    Ok(given_lease(host, leases, asking_for))
+}
+
+/// Returns the youngest of the leases that the caller was given the file of: within a lease that was
+/// taken out of another it has both.
+fn given_lease(
+    host: &dyn Host,
+    leases: &[Entry],
+    asking_for: Option<&ProcessKey>,
+) -> Option<Entry> {
+    let given = host.inherited_leases();
+    let beside = |entry: &Entry| asking_for.is_some_and(|key| key.surely_same(&entry.root));
+    let is_given =
+        |entry: &&Entry| given.contains(&(entry.id.clone(), entry.owner)) && !beside(entry);
+    let youngest = leases.iter().filter(is_given).max_by_key(|entry| (entry.ticket, &entry.id));
+    youngest.cloned()
 }

@@ -1,22 +1,26 @@
 //! What a job leaves behind, and its end.
 
 use gpu_core::{
-    ActToken, DeviceFileKind, DeviceId, Ending, ErrorKind, Fault, Felled, Job, JobEvent,
-    ProcessInfo, ProcessKey, Result, Snapshot, observe,
+    ActToken, DeviceId, Ending, Error, ErrorKind, Fault, Felled, Job, JobEvent, ProcessInfo,
+    ProcessKey, Result, Signal,
 };
-use gpu_reaper::{Action, Falling, Guard, plan_tree};
+use gpu_reaper::{Action, Event, Falling, Guard, is_stuck, plan_tree};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A tree that still grows after so many rounds is not ended by one more.
-const ROUNDS: usize = 10;
+/// So many are asked to end; who comes later is killed.
+pub(crate) const POLITE_ROUNDS: usize = 2;
 
-/// Where nobody may be left, so many are asked to end; who comes later is killed.
-const POLITE_ROUNDS: usize = 2;
+/// A killed process that has not ended after so long, and is in a state that SIGKILL does not end,
+/// is not waited for.
+const STUCK: Duration = Duration::from_secs(1);
+
+const WHY: &str = "of a job that is to end whole";
 
 /// The signals of Ctrl-C and Ctrl-\\, by number.
-const INT: i32 = 2;
-const QUIT: i32 = 3;
+pub(crate) const INT: i32 = 2;
+pub(crate) const QUIT: i32 = 3;
 
 /// Who is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub(crate) struct Cleaned {
     pub(crate) actions: Vec<Action>,
     /// Those who are there at the end.
     pub(crate) still_there: Vec<ProcessInfo>,
+    /// Those of them who were to be ended, as far as they are known.
+    pub(crate) remaining: Vec<ProcessInfo>,
     /// Why it was not carried through.
     pub(crate) stopped: Option<Fault>,
     /// Why the audit log has not all of it.
@@ -46,7 +52,7 @@ pub(crate) struct Cleaned {
 
 impl Cleaned {
     /// Takes what happened meanwhile, and tells whether somebody pressed Ctrl-C.
-    fn take_events(&mut self, job: &mut dyn Job) -> bool {
+    pub(crate) fn take_events(&mut self, job: &mut dyn Job) -> bool {
         let mut interrupted = false;
         while let Ok(Some(event)) = job.next(Duration::ZERO) {
             match event {
@@ -84,7 +90,7 @@ pub fn take_over(
     ports: gpu_reaper::Ports<'_>,
     token: &ActToken,
     grace: Duration,
-    watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+    watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> TakenOver {
     let tree = Tree { ports, root, devices: &[], token };
     let cleaned = tree.end(job, Reach::Tree, grace, watch);
@@ -110,81 +116,130 @@ impl Tree<'_> {
         job: &mut dyn Job,
         reach: Reach,
         grace: Duration,
-        watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+        watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Cleaned {
         let mut cleaned = Cleaned::default();
         // What came before was meant for the program.
         cleaned.take_events(job);
-        let stopped = self.rounds(job, reach, grace, watch, &mut cleaned);
+        let stopped = match reach {
+            Reach::Holders => self.end_holders(job, grace, watch, &mut cleaned),
+            Reach::Tree => self.end_all(job, grace, watch, &mut cleaned),
+        };
+        let is_done = matches!(stopped, Ok(None)) && !cleaned.remains;
         cleaned.stopped = stopped.unwrap_or_else(|error| Some(error.fault()));
         cleaned.take_events(job);
         match self.members(job) {
             Ok(members) => cleaned.still_there = members,
             Err(error) => cleaned.stopped = cleaned.stopped.or(Some(error.fault())),
         }
-        cleaned.remains |= match self.targets(job, reach) {
-            Ok((members, unseen)) => !members.is_empty() || unseen.is_some(),
-            Err(_) => true,
-        };
+        if reach == Reach::Tree || !is_done {
+            match self.remaining(job, reach) {
+                Ok(remaining) => cleaned.remaining = remaining,
+                Err(_) => cleaned.remains = true,
+            }
+            cleaned.remains |= !cleaned.remaining.is_empty();
+        }
         cleaned
     }
 
-    fn rounds(
+    /// Returns those who were to be ended and are there.
+    ///
+    /// # Errors
+    /// When the processes cannot be listed.
+    pub(crate) fn remaining(&self, job: &dyn Job, reach: Reach) -> Result<Vec<ProcessInfo>> {
+        match reach {
+            Reach::Tree => self.members(job),
+            Reach::Holders => self.sight(job).map(|sight| sight.remaining()),
+        }
+    }
+
+    /// Ends everybody.
+    fn end_all(
         &self,
         job: &mut dyn Job,
-        reach: Reach,
         grace: Duration,
-        watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+        watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
         cleaned: &mut Cleaned,
     ) -> Result<Option<Fault>> {
-        let gpu_reaper::Ports { backend, host, .. } = self.ports;
-        let why = match reach {
-            Reach::Holders => "left behind by a job, on its device",
-            Reach::Tree => "of a job that is to end whole",
-        };
-        let rounds = if reach == Reach::Tree { POLITE_ROUNDS } else { ROUNDS };
-        for _ in 0..rounds {
-            let (members, unseen) = self.targets(job, reach)?;
-            if members.is_empty() && reach == Reach::Holders {
-                return Ok(unseen);
-            }
+        for _ in 0..POLITE_ROUNDS {
+            let members = self.members(job)?;
             if members.is_empty() {
                 break;
             }
-            let guard = Guard::new(host, Vec::new())?;
-            let plan = plan_tree(self.root, &members, why, backend.origin(), &guard, grace);
-            let mut heed = |event: gpu_reaper::Event<'_>| match cleaned.take_events(job) {
-                true => ControlFlow::Break(()),
-                false => watch(event),
-            };
-            let report = gpu_reaper::execute(&plan, &guard, self.ports, self.token, &mut heed);
-            let progress = report.actions.iter().any(|action| action.outcome.is_gone());
-            cleaned.actions.extend(report.actions);
-            cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);
+            let climbed = self.climb(job, &members, WHY, grace, watch, cleaned)?;
             let interrupted =
-                report.stopped.as_ref().is_some_and(|fault| fault.kind == ErrorKind::Interrupted);
-            let stopped = report.stopped.is_some() || !progress;
-            if interrupted || (stopped && reach == Reach::Holders) {
-                return Ok(report.stopped);
+                climbed.stopped.as_ref().is_some_and(|fault| fault.kind == ErrorKind::Interrupted);
+            if interrupted {
+                return Ok(climbed.stopped);
             }
-            if stopped {
+            if climbed.stuck || climbed.stopped.is_some() || !climbed.progress {
                 break;
             }
         }
-        if reach == Reach::Holders {
-            return Ok(None);
-        }
-        let guard = Guard::new(host, Vec::new())?;
+        let guard = Guard::new(self.ports.host, Vec::new())?;
         let falling = Whole { tree: self, job };
-        let swept = gpu_reaper::sweep(self.root, why, &guard, self.ports, self.token, &falling);
+        let swept = gpu_reaper::sweep(self.root, WHY, &guard, self.ports, self.token, &falling);
         cleaned.actions.extend(swept.actions);
         cleaned.unwritten = cleaned.unwritten.take().or(swept.unwritten);
-        cleaned.remains = swept.stopped.is_some();
+        cleaned.remains |= swept.stopped.is_some();
         Ok(swept.stopped)
     }
 
+    /// Sends these up the ladder. Where only those are left that SIGKILL does not end, it does not
+    /// wait for them.
+    ///
+    /// # Errors
+    /// When this process's own ancestors cannot be read.
+    pub(crate) fn climb(
+        &self,
+        job: &mut dyn Job,
+        targets: &[ProcessInfo],
+        why: &str,
+        grace: Duration,
+        watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        cleaned: &mut Cleaned,
+    ) -> Result<Climbed> {
+        let gpu_reaper::Ports { backend, host, .. } = self.ports;
+        let guard = Guard::new(host, Vec::new())?;
+        let plan = plan_tree(self.root, targets, why, backend.origin(), &guard, grace);
+        let keys: Vec<ProcessKey> = targets.iter().map(|target| target.key).collect();
+        let (mut killed, mut stuck) = (false, false);
+        let mut heed = |event: Event<'_>| {
+            if cleaned.take_events(job) {
+                return ControlFlow::Break(());
+            }
+            match &event {
+                Event::Signalled(_, Signal::Kill) => killed = true,
+                Event::WaitingForEnd(_, waited) if killed && *waited >= STUCK => {
+                    stuck = self.are_stuck(&keys);
+                }
+                _ => {}
+            }
+            match stuck {
+                true => ControlFlow::Break(()),
+                false => watch(event),
+            }
+        };
+        let report = gpu_reaper::execute(&plan, &guard, self.ports, self.token, &mut heed);
+        let progress = report.actions.iter().any(|action| action.outcome.is_gone());
+        cleaned.actions.extend(report.actions);
+        cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);
+        let stopped = report.stopped.filter(|_| !stuck);
+        Ok(Climbed { stopped, progress, stuck })
+    }
+
+    /// Says which of these cannot be ended; `None` where all are gone.
+    pub(crate) fn stuck_fault(&self, stuck: &HashSet<ProcessKey>) -> Option<Fault> {
+        let look = |key: &ProcessKey| {
+            let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
+            (info.key.surely_same(key) && is_stuck(&info)).then_some(info)
+        };
+        let info = stuck.iter().filter_map(look).min_by_key(|info| info.key.pid)?;
+        Some(Error::new(ErrorKind::TimedOut, gpu_reaper::cannot_end(&info)).fault())
+    }
+
     /// Everybody but those who work for this program.
-    fn members(&self, job: &dyn Job) -> Result<Vec<ProcessInfo>> {
+    pub(crate) fn members(&self, job: &dyn Job) -> Result<Vec<ProcessInfo>> {
         let mut members = job.members()?;
         let helpers = self.ports.backend.helpers();
         let is_helper = |member: &ProcessInfo| {
@@ -193,35 +248,16 @@ impl Tree<'_> {
         members.retain(|member| !is_helper(member));
         Ok(members)
     }
+}
 
-    /// Who is to be ended, and why perhaps not all of them were seen.
-    fn targets(&self, job: &dyn Job, reach: Reach) -> Result<(Vec<ProcessInfo>, Option<Fault>)> {
-        let mut members = self.members(job)?;
-        let mut unseen = None;
-        if reach == Reach::Holders && !members.is_empty() {
-            let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
-            let look = observe(backend, host, clock);
-            members.retain(|member| self.holds(&look, member));
-            unseen = look.holders.err();
-        }
-        Ok((members, unseen))
-    }
-
-    /// Tells whether a process has one of the devices open, or is listed on it.
-    fn holds(&self, look: &Snapshot, process: &ProcessInfo) -> bool {
-        let pid = process.key.pid;
-        let holder = look.holders().iter().find(|holder| holder.process.pid == pid);
-        self.devices.iter().any(|id| {
-            let open = holder
-                .zip(id.minor.ok())
-                .is_some_and(|(holder, minor)| holder.has(DeviceFileKind::Gpu(minor)));
-            let listed = look.sees_host_pids != Ok(false)
-                && look.device(id).is_some_and(|device| {
-                    device.processes.iter().flatten().any(|process| process.pid == pid)
-                });
-            open || listed
-        })
-    }
+/// How a ladder went.
+pub(crate) struct Climbed {
+    /// Why it was not climbed to its end.
+    pub(crate) stopped: Option<Fault>,
+    /// Somebody ended.
+    pub(crate) progress: bool,
+    /// Those who are left got SIGKILL and are in a state that it does not end.
+    pub(crate) stuck: bool,
 }
 
 /// All of a tree, but those who work for this program.

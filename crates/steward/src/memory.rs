@@ -3,10 +3,20 @@
 use crate::kin;
 use crate::scene::Scene;
 use gpu_core::{
-    Absent, Bytes, DeviceProcess, DeviceState, DeviceUuid, ProcessKey, Reading, Snapshot,
+    Absent, Bytes, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid, Pid, ProcessKey,
+    Reading, Snapshot,
 };
 use gpu_reaper::driver_reserve;
 use std::borrow::Cow;
+
+/// Processes that descend from a job's root and are not the job's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Others {
+    /// Those that live.
+    pub(crate) pids: Vec<Pid>,
+    /// Memory that nobody is listed with may be theirs.
+    pub(crate) blurs_unlisted: bool,
+}
 
 /// A device of a job, with its memory before the job began.
 #[derive(Clone, Debug)]
@@ -35,8 +45,8 @@ impl Tally {
     }
 
     /// Notes what the tree of `root` uses now.
-    pub(crate) fn note(&mut self, look: &Snapshot, root: &ProcessKey) {
-        let now = self.use_now(look, root);
+    pub(crate) fn note(&mut self, look: &Snapshot, root: &ProcessKey, others: &Others) {
+        let now = self.use_now(look, root, others);
         self.peak = match (self.peak, now) {
             (Ok(peak), Ok(now)) => Ok(peak.max(now)),
             (Err(_), now) => now,
@@ -46,15 +56,19 @@ impl Tally {
 
     /// What the processes of the tree are listed with. On a device of its own the job has what
     /// came since and nobody is listed with, too: some drivers list nobody.
-    fn use_now(&self, look: &Snapshot, root: &ProcessKey) -> Reading<Bytes> {
+    fn use_now(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> Reading<Bytes> {
         let device = &*find(look, &self.uuid)?;
         let growth = || {
+            if others.blurs_unlisted {
+                return Err(Absent::NotSupported);
+            }
             let growth = unlisted(look, device)?.saturating_sub(self.unlisted?);
             let reserve = driver_reserve(device.memory_total()?, false);
             Ok(if growth > reserve { growth } else { Bytes(0) })
         };
         let listed = listed(device).and_then(|listed| {
-            let of_tree = listed.iter().filter(|p| kin::descends(look, p.pid, root));
+            let is_of_job = |pid| !others.pids.contains(&pid) && kin::descends(look, pid, root);
+            let of_tree = listed.iter().filter(|process| is_of_job(process.pid));
             of_tree.map(|process| process.memory).sum::<Reading<Bytes>>()
         });
         match (listed, self.whole) {
@@ -66,11 +80,23 @@ impl Tally {
         }
     }
 
-    /// Tells whether a process of the tree is listed on the device.
-    pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey) -> bool {
+    /// Tells whether a process of the job computes on the device, where safe-gpu sees it.
+    pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> bool {
+        self.computes(look, |pid| !others.pids.contains(&pid) && kin::descends(look, pid, root))
+    }
+
+    /// Tells whether a process computes on the device, where safe-gpu sees it.
+    pub(crate) fn lists(&self, look: &Snapshot, pid: Pid) -> bool {
+        self.computes(look, |listed| listed == pid)
+    }
+
+    fn computes(&self, look: &Snapshot, is_one: impl Fn(Pid) -> bool) -> bool {
         let Ok(device) = find(look, &self.uuid) else { return false };
         let listed = listed(&device).unwrap_or_default();
-        listed.iter().any(|process| kin::descends(look, process.pid, root))
+        // `nvidia-smi --query-compute-apps` leaves out who only draws.
+        let mut computing =
+            listed.iter().filter(|process| process.kind != DeviceProcessKind::Graphics);
+        computing.any(|process| is_one(process.pid))
     }
 
     /// Tells whether nobody of the tree is listed any more, and no more memory than before is

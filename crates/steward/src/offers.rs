@@ -7,7 +7,7 @@ use gpu_core::{
     Entry, ErrorKind, Fault, LeaseId, Reading, Share,
 };
 use gpu_placement::{Bar, Offer};
-use gpu_reaper::{Role, driver_reserve, silence};
+use gpu_reaper::{driver_reserve, silence};
 
 /// What stands beside a claim when it is decided.
 #[derive(Clone, Copy, Debug)]
@@ -160,11 +160,11 @@ fn others(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entr
 }
 
 /// Tells whether a listed process uses the device for itself: displays, monitors and daemons serve
-/// others. In a PID namespace of our own nothing can be told of it, and it does.
+/// others, unless one that a user may have forged has more memory than a servant needs. In a PID namespace of our own nothing can be told of it, and it does.
 fn is_user(scene: &Scene, device: &DeviceState, process: &DeviceProcess) -> bool {
     let users = scene.usage.on(device.id());
     let user = users.iter().find(|user| user.pid == process.pid);
-    user.is_none_or(|user| user.role == Role::MemoryUser)
+    user.is_none_or(|user| user.occupies)
 }
 
 /// The memory of a device, as a claim finds it.

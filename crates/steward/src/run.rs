@@ -4,6 +4,8 @@ use crate::bounding::{Bounding, variables};
 use crate::course::{Course, KILL};
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
+use crate::handoff::Handoff;
+use crate::keeping::Keeping;
 use crate::leftovers::{Cleaned, Reach, Tree};
 use crate::memory::Tally;
 use crate::ports::{Ports, Request};
@@ -11,7 +13,7 @@ use gpu_allocator_policy::environment::Advice;
 use gpu_claim::Waiting;
 use gpu_core::visible::Form;
 use gpu_core::{
-    ActToken, Bytes, DeviceId, Ending, Error, Fault, Groups, Job, Launch, Launcher, LeaseId,
+    ActToken, Bytes, DeviceId, Ending, Error, Fault, Groups, Job, Launch, Launcher, LeaseId, Pid,
     ProcessInfo, Reading, Share, observe_users,
 };
 use gpu_reaper::Action;
@@ -51,8 +53,12 @@ pub struct RunOrder {
     pub grace: Duration,
     /// What becomes of it when nobody waits for it any more.
     pub on_death: OnDeath,
-    /// How long safe-gpu is held back at most, until the program shows on its devices.
+    /// How long a safe-gpu that waits is held back for a program that does not show on its devices.
     pub handoff: Duration,
+    /// A program that uses the device which `CUDA_VISIBLE_DEVICES` names until it is killed: it
+    /// stands for the job on a device that looks unused when safe-gpu is to be let go. Without one,
+    /// safe-gpu may take such a device.
+    pub placeholder: Option<Launch>,
 }
 
 /// What happens during a run, for whoever watches.
@@ -69,6 +75,11 @@ pub enum Event<'a> {
     Bounded(&'a Advice),
     /// safe-gpu is not held back any more.
     HandedOff(HandOff),
+    /// No placeholder can be kept on each device that the program does not use yet.
+    NotCovered(&'a Error),
+    /// The program waits for a lock of safe-gpu and so do these processes, some of which may come
+    /// before it; safe-gpu is held back until they do not wait any more, or the time is over.
+    Contended(&'a [Pid]),
     /// Others may not see the lease any more; it is tried again from minute to minute.
     Unseen(&'a Error),
     /// The lease was cleared away, somebody took its name, and it has this id now.
@@ -83,6 +94,11 @@ pub enum Event<'a> {
     CleaningUp(gpu_reaper::Event<'a>),
     /// Its memory is waited for.
     WaitingForMemory(Duration),
+    /// The run is over, as far as it can be: the report, or why the program was lost. Processes of
+    /// it could not be ended, and the lease is kept until they are gone. That may take for ever, and
+    /// whoever waits for the run is not to wait for it. By [`ControlFlow::Break`] the lease is left
+    /// to those who inherited it instead.
+    Keeping(Result<&'a RunReport, &'a Error>),
 }
 
 /// Why safe-gpu is not held back any more.
@@ -90,9 +106,13 @@ pub enum Event<'a> {
 pub enum HandOff {
     /// The program shows on each of its devices, where safe-gpu sees it too.
     Seen,
-    /// The program itself waits for safe-gpu's lock.
+    /// The program itself waits for safe-gpu's lock. Placeholders keep its devices in use for
+    /// everybody else until it shows there.
     Wanted,
-    /// The time is over. Until the program shows, a safe-gpu may take its devices for free.
+    /// The time is over and somebody waits. Placeholders keep its devices in use until it shows.
+    Covered,
+    /// The time is over, somebody waits, and there are no placeholders. Until the program shows, a
+    /// safe-gpu may take its devices for free.
     TimedOut,
 }
 
@@ -130,6 +150,11 @@ pub struct RunReport {
     pub left_behind: Vec<Action>,
     /// Those of its tree that are still there.
     pub still_there: Vec<ProcessInfo>,
+    /// Those of them who were to be ended and could not be, or of whom it cannot be seen whether
+    /// they hold a device, as far as they are known.
+    pub remaining: Vec<ProcessInfo>,
+    /// The lease stays for them.
+    pub lease_stays: bool,
     /// Its memory was seen to be free again, on all of its devices.
     pub memory_back: Reading<bool>,
     /// Why what it left behind was not ended, or not all of it.
@@ -163,7 +188,7 @@ impl RunReport {
 /// is ended, whether it holds a device or not.
 ///
 /// The lease is let go of at the end, but not while somebody lives who was to be ended and could
-/// not be: then it ends with those who inherited it.
+/// not be: then it is kept until they are gone; see [`Event::Keeping`].
 ///
 /// # Errors
 /// [`NotRun`].
@@ -223,8 +248,8 @@ fn carry_out(
     let mut job = start(order, &grant, bounds, launcher).map_err(NotRun::NotStarted)?;
     let started = ports.clock.monotonic();
     let mut tallies = tallies(&grant);
-    let held_back = grant.held_back.take().and_then(Result::ok);
-    let mut course = Course::new(order, leaves, ports, &mut grant, &mut tallies, held_back);
+    let handoff = Handoff::new(order, ports, launcher, &mut grant);
+    let mut course = Course::new(order, leaves, ports, &mut grant, &mut tallies, handoff);
     let followed = course.follow(&mut *job, watch);
     let Course { limit_hit, abandoned, overstayed, .. } = course;
 
@@ -235,35 +260,39 @@ fn carry_out(
     };
     let grace = if overstayed { Duration::ZERO } else { order.grace };
     let Ports { backend, host, clock, journal, .. } = *ports;
+    let devices = grant.devices.clone();
     let ports_of_tree = gpu_reaper::Ports { backend, host, clock, journal };
-    let tree =
-        Tree { ports: ports_of_tree, root: order.request.root, devices: &grant.devices, token };
-    let Cleaned { actions, still_there, stopped, unwritten, remains, ending } =
+    let tree = Tree { ports: ports_of_tree, root: order.request.root, devices: &devices, token };
+    let Cleaned { actions, still_there, remaining, stopped, unwritten, remains, ending } =
         tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
+    let keeping = Keeping { tree: &tree, reach, locks: ports.locks };
     let ending = match followed {
         // One that is still there has not ended; SIGKILL was the last word to it.
         Ok(ended) => ended.or(ending).unwrap_or(Ending::Signal(KILL)),
         Err(error) => {
             if remains {
-                grant.held.leave();
+                job.detach();
+                let stays = watch(Event::Keeping(Err(&error))).is_continue();
+                if !(stays && keeping.outlast(&remaining, &mut *job, &mut grant, watch)) {
+                    grant.held.leave();
+                }
             }
             return Err(NotRun::Lost(error, actions));
         }
     };
     let elapsed = ports.clock.monotonic().saturating_sub(started);
-    let memory_back = memory_back(&tallies, ports, order, watch);
+    // Nobody gives it back who is still there.
+    let patience = if remains { PAUSE } else { PATIENCE };
+    let memory_back = memory_back(&tallies, ports, order, patience, watch);
     let held_for = ports.clock.monotonic().saturating_sub(granted);
-    let devices = grant.devices.iter().zip(&tallies).map(|(device, tally)| DeviceUse {
+    let devices = devices.iter().zip(&tallies).map(|(device, tally)| DeviceUse {
         device: device.clone(),
         peak: tally.peak,
         held_for,
     });
     let devices = devices.collect();
-    if remains {
-        grant.held.leave();
-    }
-    Ok(RunReport {
-        lease: grant.entry.id,
+    let report = RunReport {
+        lease: grant.entry.id.clone(),
         ending,
         limit_hit,
         abandoned,
@@ -271,10 +300,20 @@ fn carry_out(
         elapsed,
         left_behind: actions,
         still_there,
+        remaining,
+        lease_stays: remains,
         memory_back,
         stopped,
         unwritten,
-    })
+    };
+    if remains {
+        job.detach();
+        let stays = watch(Event::Keeping(Ok(&report))).is_continue();
+        if !(stays && keeping.outlast(&report.remaining, &mut *job, &mut grant, watch)) {
+            grant.held.leave();
+        }
+    }
+    Ok(report)
 }
 
 /// Starts the program, which keeps the lease alive too: for as long as one of its processes lives,
@@ -308,6 +347,7 @@ fn memory_back(
     tallies: &[Tally],
     ports: &Ports<'_>,
     order: &RunOrder,
+    patience: Duration,
     watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Reading<bool> {
     let start = ports.clock.monotonic();
@@ -324,7 +364,7 @@ fn memory_back(
         };
         let waited = ports.clock.monotonic().saturating_sub(start);
         if all == Ok(true)
-            || waited >= PATIENCE
+            || waited >= patience
             || watch(Event::WaitingForMemory(waited)).is_break()
         {
             return all;

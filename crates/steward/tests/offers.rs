@@ -68,6 +68,33 @@ fn a_process_without_a_lease_bars_a_device_and_servants_do_not() {
 }
 
 #[test]
+fn process_named_like_a_daemon_bars_a_device_by_its_program_or_its_memory() {
+    let named = |executable: Reading<Box<Executable>>, mib: u64| {
+        let world = World::new(1);
+        world.state().add(ProcessInfo { executable, ..process(100, 2, "nvidia-cuda-mps") });
+        world.state().uses(100, 0, mib);
+        first(&world, &whole(), &[]).0
+    };
+    let program = |path: &str, owner: u32| {
+        Ok(Box::new(Executable {
+            path: path.into(),
+            file: FileId::Inode { dev: 1, ino: 2 },
+            owner,
+            writable_by_others: false,
+            seen_by_caller: Ok(true),
+        }))
+    };
+    let barred = outsider(100, "nvidia-cuda-mps");
+    assert_eq!(named(program("/usr/bin/python3", 0), 50), barred, "another program");
+    assert_eq!(named(program("/home/user/nvidia-cuda-mps-server", 1000), 50), barred);
+    let installed = "/usr/bin/nvidia-cuda-mps-server";
+    assert_eq!(named(program(installed, 0), 50), None);
+    assert_eq!(named(program(installed, 0), 15_000), barred, "its clients' memory");
+    assert_eq!(named(Err(Absent::NotPermitted), 15_000), barred);
+    assert_eq!(named(Err(Absent::NotPermitted), 50), None);
+}
+
+#[test]
 fn memory_that_nobody_accounts_for_bars_a_device_unless_it_is_accepted() {
     let world = World::new(1);
     world.state().devices[0].unlisted = 5_000;

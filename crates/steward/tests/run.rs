@@ -1,5 +1,7 @@
 //! A run from the claim to the proof, on a machine whose time moves only when somebody waits.
 
+mod handoff;
+mod leftovers;
 mod world;
 
 use gpu_allocator_policy::environment::{Framework, READ, Used, Version};
@@ -29,6 +31,7 @@ fn order(claim: Claim) -> RunOrder {
         grace: 10 * SECOND,
         on_death: OnDeath::End,
         handoff: 30 * SECOND,
+        placeholder: None,
     }
 }
 
@@ -37,7 +40,10 @@ fn outcome(world: &World, order: &RunOrder) -> (Result<RunReport, NotRun>, Vec<S
     let token = ActToken::the_user_asked();
     let report = run(order, &world.ports(), world, &token, &mut |event| {
         events.push(format!("{event:?}"));
-        ControlFlow::Continue(())
+        match event {
+            Event::Keeping(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     });
     (report, events)
 }
@@ -204,7 +210,8 @@ fn who_was_left_behind_on_a_device_is_ended_and_others_are_named() {
     assert_eq!((report.memory_back, report.ending), (Ok(true), Ending::Code(0)));
     let journal = world.state().journal.clone();
     assert!(journal.iter().all(|line| line.contains(r#""membership":{"descends""#)), "{journal:?}");
-    assert_eq!(report.elapsed, 15 * SECOND);
+    // Somebody lives who could start a holder: that is watched for two seconds.
+    assert_eq!(report.elapsed, 17 * SECOND);
 }
 
 #[test]
@@ -387,43 +394,6 @@ fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
         assert_eq!(report.stopped.is_some(), signal == 2);
         assert_eq!(report.memory_back, Ok(signal != 2));
     }
-}
-
-#[test]
-fn safe_gpu_is_held_back_until_the_program_shows_on_all_its_devices() {
-    let world = World::new(2);
-    world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
-    world.after(4 * SECOND, |state| {
-        assert!(state.holds_back, "one device does not show it yet");
-        state.uses(JOB, 1, 100);
-    });
-    world.after(6 * SECOND, |state| assert!(!state.holds_back));
-    ends_after(&world, 10 * SECOND, 0);
-    let (report, events) = outcome(&world, &order(Claim::whole(2)));
-    assert!(report.is_ok());
-    assert!(events.contains(&"HandedOff(Seen)".to_owned()), "{events:?}");
-}
-
-#[test]
-fn safe_gpu_is_let_go_for_the_program_itself_and_when_the_time_is_over() {
-    let world = World::new(1);
-    world.after(SECOND, |state| {
-        state.add(process(61, JOB, "safe-gpu"));
-        state.waits_for_safe_gpu = vec![100, 61];
-    });
-    world.after(2 * SECOND, |state| assert!(!state.holds_back));
-    ends_after(&world, 50 * SECOND, 0);
-    let (_, events) = outcome(&world, &order(Claim::whole(1)));
-    assert!(events.contains(&"HandedOff(Wanted)".to_owned()), "{events:?}");
-
-    let world = World::new(1);
-    world.state().add(process(100, 2, "safe-gpu"));
-    world.state().waits_for_safe_gpu = vec![100];
-    world.after(29 * SECOND, |state| assert!(state.holds_back));
-    world.after(32 * SECOND, |state| assert!(!state.holds_back));
-    ends_after(&world, 50 * SECOND, 0);
-    let (_, events) = outcome(&world, &order(Claim::whole(1)));
-    assert!(events.contains(&"HandedOff(TimedOut)".to_owned()), "{events:?}");
 }
 
 #[test]

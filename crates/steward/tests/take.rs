@@ -4,7 +4,7 @@ mod world;
 
 use gpu_core::*;
 use gpu_placement::{Bar, Passed, Refusal};
-use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, preview, take};
+use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, own_lease, preview, take};
 use std::ops::ControlFlow;
 use std::time::Duration;
 use world::*;
@@ -241,4 +241,22 @@ fn a_listing_names_owners_processes_and_what_is_waited_for() {
     assert_eq!(listing.leases[1].within.as_ref().unwrap().id.as_str(), "outer");
     let [late] = &listing.queue[..] else { panic!("{:?}", listing.queue) };
     assert_eq!((late.ahead, late.lacks.as_ref().unwrap().passed().count()), (0, 2));
+}
+
+#[test]
+fn who_was_given_the_file_of_a_lease_takes_out_of_it() {
+    let world = World::new(2);
+    // The lease's root is no ancestor that this caller sees, as in a PID namespace of its own.
+    world.state().leases = vec![lease("outer", 1, 7000, &[0, 1])];
+    let outer = LeaseId::parse("outer").unwrap();
+    for (owner, expected) in [(1000, Some("outer")), (1001, None)] {
+        world.state().inherited = vec![(outer.clone(), owner)];
+        let leases = world.state().leases.clone();
+        let own = own_lease(&world, &leases, None).unwrap();
+        assert_eq!(own.as_ref().map(|entry| entry.id.as_str()), expected, "file of {owner}");
+    }
+    // Two leases of one process lie beside each other.
+    world.state().inherited = vec![(outer, 1000)];
+    let leases = world.state().leases.clone();
+    assert_eq!(own_lease(&world, &leases, Some(&key(7000))).unwrap(), None);
 }

@@ -141,7 +141,8 @@ pub(crate) struct RunArgs {
     /// free devices are answered for the command's own.
     #[arg(long)]
     pub(crate) no_nvidia_smi: bool,
-    /// How long users of safe-gpu are kept waiting for the command to use its devices.
+    /// How long users of safe-gpu are kept waiting for the command to use its devices. After it a
+    /// placeholder keeps the devices in use for them.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) handoff_timeout: Duration,
     /// Write what it came to into this file, one JSON object; --json writes the same as the last

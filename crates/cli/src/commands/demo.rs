@@ -34,7 +34,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
 
     let guard = Guard::new(&*source.host, Vec::new())?;
     let (request, options) = request(&diagnosis);
-    let plan = super::reap::plan(&source, &looks, &diagnosis, &guard, &request)?;
+    let plan = gpu_reaper::plan(&looks, &diagnosis, &guard, &request);
     chapter(screen, "Decide", &format!("gpuws {sim}reap{options}"))?;
     super::reap::show_plan(screen, now, &diagnosis, &plan, false)?;
     if !plan.targets.is_empty() {
@@ -61,7 +61,7 @@ fn quiet() -> Global {
 }
 
 /// What a person would type next: what the findings advise, else a look at the plan.
-fn request(diagnosis: &Diagnosis) -> (Request, String) {
+fn request(diagnosis: &Diagnosis) -> (Request<'static>, String) {
     let advised = diagnosis.findings.iter().flat_map(|finding| &finding.advice);
     let mut pids: Vec<Pid> = Vec::new();
     for advice in advised {

@@ -17,7 +17,7 @@ use crate::source::{Source, roots};
 use crate::terminal::Line;
 use crate::words;
 use gpu_core::{ActToken, Ending, Job, Journal, ProcessKey};
-use gpu_host::supervise::{Front, Stands, parse_words};
+use gpu_host::supervise::{Dismissal, Front, Stands, parse_words};
 use gpu_reaper::Outcome;
 use gpu_steward::{OnDeath, TakenOver, take_over};
 use std::ffi::{OsStr, OsString};
@@ -32,14 +32,22 @@ const SUPERVISOR: &str = "run-supervisor";
 const BESIDE: &str = "run-beside";
 
 /// What a program is to a run, and for whom.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Part {
     /// It was typed.
     Typed,
     /// It is the front of a run in the place of another one, which has children of its own.
     Beside(ProcessKey),
     /// It is the supervisor, for a front.
-    Supervisor(ProcessKey),
+    Supervisor(ForFront),
+}
+
+/// The front that a supervisor works for.
+#[derive(Clone)]
+pub(crate) struct ForFront {
+    pub(crate) key: ProcessKey,
+    /// The word by which it can be dismissed.
+    pub(crate) dismissal: OsString,
 }
 
 /// Starts the supervisor, and ends as it does; where it is killed, what it leaves is ended here.
@@ -72,9 +80,11 @@ pub(crate) fn run(
         Front::start(&roots, &program, name, &words, Stands::Beside)
     } else {
         let count = OsString::from(typed.len().to_string());
-        let words = [&Front::words(&roots).map_err(failed)?[..], &[count]].concat();
+        let dismissal = Dismissal::new().map_err(failed)?;
+        let words = [&Front::words(&roots).map_err(failed)?[..], &[count, dismissal.word()]];
         let stands = if keeps { Stands::Apart } else { Stands::Guarded };
-        Front::start(&roots, &program, SUPERVISOR.as_ref(), &words, stands)
+        Front::start(&roots, &program, SUPERVISOR.as_ref(), &words.concat(), stands)
+            .map(|front| front.dismissed_by(dismissal))
     };
     let mut front = front.map_err(failed)?;
     let ending = match first {
@@ -133,7 +143,7 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
         tell(global, &format!("mind: the audit log has not all of it: failed to {fault}"));
     }
     if remains {
-        tell(global, "mind: the devices stay leased as long as somebody of them lives");
+        tell(global, "mind: the devices stay leased while one of them has inherited the lease");
     }
     Ok(())
 }
@@ -154,14 +164,15 @@ fn tell(global: &Global, text: &str) {
 pub(crate) fn part(words: Vec<OsString>) -> Result<(Part, Vec<OsString>), Failure> {
     let failed = |error: gpu_core::Error| Failure::from(error).ending(Exit::Own);
     match &words[..] {
-        [name, pid, start, count] if name == SUPERVISOR => {
+        [name, pid, start, count, dismissal] if name == SUPERVISOR => {
+            let dismissal = dismissal.clone();
             let front = parse_words(pid, start).map_err(failed)?;
             let count = count.to_str().and_then(|count| count.parse().ok()).unwrap_or_default();
             let words = Front::arguments(&roots(), front, count).map_err(failed)?;
             // As it is called where people look for gpuws, too; that it has no other name harms
             // nobody.
             let _ = rustix::thread::set_name(c"run-supervisor");
-            Ok((Part::Supervisor(front), typed(words)))
+            Ok((Part::Supervisor(ForFront { key: front, dismissal }), typed(words)))
         }
         [_, word, pid, start, ..] if word == BESIDE => {
             let first = parse_words(pid, start).map_err(failed)?;

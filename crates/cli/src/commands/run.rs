@@ -5,21 +5,23 @@
 
 mod report;
 
+use super::front::ForFront;
 use super::mem::{bounding as bounding_of, told as bounded};
 use super::shim::Shim;
 use crate::args::{Global, RunArgs};
 use crate::claiming::{self, asked_memory, chosen, failure, gpus};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holder::placeholder;
 use crate::json;
 use crate::source::{CLAIMS, Source, roots};
 use crate::terminal::{Line, one_line};
 use crate::waiting::Teller;
 use crate::words;
-use gpu_core::{ActToken, Bytes, Ending, ErrorKind, Launch, Origin, ProcessFault, ProcessKey};
-use gpu_host::supervise::{LinuxLauncher, end_as, find_program};
+use gpu_core::{ActToken, Bytes, Ending, ErrorKind, Launch, Origin, ProcessFault};
+use gpu_host::supervise::{LinuxLauncher, dismiss, end_as, find_program};
 use gpu_steward::{Event, Grant, HandOff, NotGranted, NotRun, OnDeath, Ports, RunOrder, RunReport};
-use report::{ReportFile, above, exit, summary};
+use report::{ReportFile, above, exit, still_there, summary};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -49,7 +51,7 @@ fn not_started(error: &gpu_core::Error) -> Failure {
 pub(crate) fn supervise(
     args: &RunArgs,
     global: &Global,
-    front: ProcessKey,
+    front: &ForFront,
 ) -> Result<Exit, Failure> {
     let own = |failure: Failure| match failure.exit() {
         Exit::Usage | Exit::TryLater => failure,
@@ -58,7 +60,8 @@ pub(crate) fn supervise(
     let source = Source::open(global).map_err(own)?;
     let locks = source.locks(args.wanted.claims.as_deref()).map_err(own)?;
     let journal = source.journal().map_err(own)?;
-    let launcher = LinuxLauncher::new(&roots(), Some(front)).map_err(|error| own(error.into()))?;
+    let launcher =
+        LinuxLauncher::new(&roots(), Some(front.key)).map_err(|error| own(error.into()))?;
     let root = *source
         .host
         .own_line()
@@ -69,7 +72,7 @@ pub(crate) fn supervise(
     let wanted =
         claiming::request(&args.wanted, &source, root, command, global.quiet).map_err(own)?;
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
-    let shim = (!args.no_nvidia_smi).then(|| Shim::make().ok()).flatten();
+    let shim = (!args.no_nvidia_smi).then(Shim::make).transpose();
     // Who claims within is to find the same leases.
     let claims = args.wanted.claims.as_ref().map(std::path::absolute).transpose();
     let claims = claims
@@ -86,7 +89,7 @@ pub(crate) fn supervise(
         launch: Launch {
             program: program.clone(),
             arguments: arguments.to_vec(),
-            set: shim.iter().map(Shim::path).chain(claims).collect(),
+            set: shim.iter().flatten().map(Shim::path).chain(claims).collect(),
             unset: Vec::new(),
         },
         visible: args.wanted.visible.into(),
@@ -95,6 +98,7 @@ pub(crate) fn supervise(
         grace: args.grace,
         on_death: args.on_death(),
         handoff: args.handoff_timeout,
+        placeholder: Some(placeholder(root, source.session())),
     };
     let ports = Ports {
         backend: &*source.backend,
@@ -103,7 +107,12 @@ pub(crate) fn supervise(
         journal: &*journal,
         locks: &locks,
     };
+    let file = args.report.as_deref().map(ReportFile::create).transpose().map_err(own)?;
     let mut watch = Watch {
+        global,
+        front,
+        file,
+        told: None,
         quiet: global.quiet || global.json,
         // The front's: this one is behind it.
         queue: Teller::new(&wanted.request.claim, launcher.group(), global.quiet),
@@ -116,15 +125,24 @@ pub(crate) fn supervise(
         has_waited: false,
         told_waiting: false,
     };
-    let file = args.report.as_deref().map(ReportFile::create).transpose().map_err(own)?;
     if watch.origin != Origin::Live {
         watch.tell(&watch.origin.to_string());
     }
     wanted.notes.iter().for_each(|note| watch.tell(note));
+    if let Err(why) = &shim {
+        let why = why.reason();
+        watch.tell(&format!(
+            "mind: nothing stands in for nvidia-smi: failed to {why}; a command that uses safe_gpu \
+             may choose other devices (--no-nvidia-smi if it does not use it)"
+        ));
+    }
     let token = ActToken::the_user_asked();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
+    if let Some(told) = watch.told {
+        return Ok(told);
+    }
     match ran {
-        Ok(report) => Ok(watch.end(global, &report, file)),
+        Ok(report) => Ok(watch.end(&report)),
         Err(NotRun::NotGranted(NotGranted::Stopped) | NotRun::Stopped) => Ok(watch.stopped()),
         Err(NotRun::NotGranted(why)) => Err(own(failure(&wanted, why))),
         Err(NotRun::NotStarted(error)) => Err(not_started(&error)),
@@ -134,6 +152,11 @@ pub(crate) fn supervise(
 
 /// Tells on standard error what happens around the program; standard output is the program's.
 struct Watch<'a> {
+    global: &'a Global,
+    front: &'a ForFront,
+    file: Option<ReportFile>,
+    /// How to end, once the front was told what it came to.
+    told: Option<Exit>,
     quiet: bool,
     queue: Teller,
     launcher: &'a LinuxLauncher,
@@ -169,7 +192,21 @@ impl Watch<'_> {
             Event::HandedOff(HandOff::TimedOut) => self.tell(
                 "the program does not show on its devices; a safe-gpu may take them for free now",
             ),
-            Event::HandedOff(HandOff::Seen | HandOff::Wanted) => {}
+            Event::HandedOff(HandOff::Seen | HandOff::Wanted | HandOff::Covered) => {}
+            Event::NotCovered(error) => {
+                let fault = error.fault();
+                self.tell(&format!("mind: no placeholder for the program: failed to {fault}"));
+            }
+            Event::Contended(others) => {
+                let who = match others.first() {
+                    Some(pid) if pid.0 > 0 => format!("process {pid}"),
+                    _ => "another process".to_owned(),
+                };
+                self.tell(&format!(
+                    "the program waits for safe-gpu's lock, and so does {who}, which may come \
+                     first and take its devices; the lock is kept until the program waits alone"
+                ));
+            }
             Event::Unseen(error) => {
                 let fault = error.fault();
                 self.tell(&format!("mind: others may not see the lease: failed to {fault}"));
@@ -196,6 +233,7 @@ impl Watch<'_> {
                 }
             }
             Event::WaitingForMemory(_) => {}
+            Event::Keeping(ran) => return self.keep(ran),
         }
         ControlFlow::Continue(())
     }
@@ -243,10 +281,45 @@ impl Watch<'_> {
         }
     }
 
+    /// Tells what the run came to, and lets the front go: from here on this process is there to
+    /// keep the lease, and nobody waits for it.
+    fn keep(&mut self, ran: Result<&RunReport, &gpu_core::Error>) -> ControlFlow<()> {
+        let ending = match ran {
+            Ok(report) => {
+                self.tell_end(report);
+                ending(report)
+            }
+            Err(error) => {
+                let failure = Failure::from(error.clone()).ending(Exit::Own);
+                let _ = writeln!(std::io::stderr(), "{failure}");
+                Ending::Code(Exit::Own.code().into())
+            }
+        };
+        self.told = Some(Exit::Passed(u8::try_from(ending.code()).unwrap_or(u8::MAX)));
+        match dismiss(&roots(), self.front.key, &self.front.dismissal, ending) {
+            Ok(_) => {
+                leave_the_terminal();
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                let fault = error.fault();
+                self.tell(&format!(
+                    "mind: the lease is left to those who inherited it: failed to {fault}"
+                ));
+                ControlFlow::Break(())
+            }
+        }
+    }
+
     /// Tells the last line, and returns how to end.
-    fn end(&self, global: &Global, report: &RunReport, file: Option<ReportFile>) -> Exit {
+    fn end(&mut self, report: &RunReport) -> Exit {
+        self.tell_end(report);
+        Exit::Passed(u8::try_from(end_as(ending(report))).unwrap_or(u8::MAX))
+    }
+
+    fn tell_end(&mut self, report: &RunReport) {
         let view = json::Run::of(report, exit(report).code(), self.share, &self.origin);
-        if global.json {
+        if self.global.json {
             if let Ok(text) = one_line(&view) {
                 let _ = writeln!(std::io::stderr(), "{text}");
             }
@@ -256,8 +329,21 @@ impl Watch<'_> {
                 self.tell(&format!("mind: {above}; what is beyond its share may be another's"));
             }
             for left in &report.still_there {
-                let who = words::process(left.key.pid, &left.name);
-                self.tell(&format!("mind: {who} is still there"));
+                self.tell(&format!("mind: {}", still_there(left)));
+            }
+            if report.lease_stays {
+                let indexes: Vec<u32> =
+                    report.devices.iter().map(|used| used.device.index).collect();
+                let (gpus, own) = (gpus(&indexes), std::process::id());
+                let verb = if indexes.len() == 1 { "stays" } else { "stay" };
+                let who = match &report.remaining[..] {
+                    [] => "that can be seen to be over".to_owned(),
+                    [one] => format!("{} has ended", words::process(one.key.pid, &one.name)),
+                    _ => "they have ended".to_owned(),
+                };
+                self.tell(&format!(
+                    "mind: {gpus} {verb} leased until {who}; kill {own} gives the lease up"
+                ));
             }
             match &report.stopped {
                 Some(fault) => self.tell(&format!("mind: failed to {fault}")),
@@ -271,12 +357,8 @@ impl Watch<'_> {
             }
         }
         // The program's code is what a script waits for; a file is not to take its place.
-        if let Some(lacks) = file.and_then(|file| file.write(&view)) {
+        if let Some(lacks) = self.file.take().and_then(|file| file.write(&view)) {
             self.tell(&format!("mind: {lacks}"));
-        }
-        match exit(report) {
-            Exit::Passed(_) => Exit::Passed(u8::try_from(end_as(report.ending)).unwrap_or(u8::MAX)),
-            exit => exit,
         }
     }
 
@@ -287,4 +369,24 @@ impl Watch<'_> {
             let _ = writeln!(std::io::stderr(), "{}", line.text());
         }
     }
+}
+
+/// Returns how gpuws ends for a run that came to this.
+fn ending(report: &RunReport) -> Ending {
+    match exit(report) {
+        Exit::Passed(_) => report.ending,
+        exit => Ending::Code(exit.code().into()),
+    }
+}
+
+/// Closes standard input, output and error, so that whoever reads them sees their end, and leaves
+/// the current folder. What fails here keeps a pipe or a mount busy, no more.
+fn leave_the_terminal() {
+    let nowhere = std::fs::File::options().read(true).write(true).open("/dev/null");
+    if let Ok(nowhere) = nowhere {
+        let _ = rustix::stdio::dup2_stdin(&nowhere);
+        let _ = rustix::stdio::dup2_stdout(&nowhere);
+        let _ = rustix::stdio::dup2_stderr(&nowhere);
+    }
+    let _ = std::env::set_current_dir("/");
 }

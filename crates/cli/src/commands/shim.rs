@@ -8,17 +8,18 @@
 use crate::args::Cli;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holder::is_placeholder;
 use crate::source::Source;
 use crate::terminal::Screen;
 use clap::Parser;
 use gpu_core::{DeviceState, Entry, EntryKind, Groups, Locks, observe_users};
 use gpu_host::supervise::find_program;
+use gpu_host::{PathTrust, TrustedFolder};
 use gpu_steward::{descends, own_lease};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,39 +31,62 @@ const FORM: &str = "--format=csv,noheader";
 const DEVICES: &str = "--query-gpu=index,gpu_bus_id";
 const PROCESSES: &str = "--query-compute-apps=pid,gpu_bus_id";
 
+/// Where root's lies. `/run/gpuws` is no such place: everybody makes files there.
+const OF_ROOT: &str = "/run/gpuws-shim";
+
 /// A folder in which this program is called nvidia-smi.
 ///
 /// It stays for good: a program that outlives its run still has it in its `PATH`, and whoever made a
-/// folder of that name then would have that program run what he likes.
+/// folder of that name then would have that program run what he likes. So it lies where nobody but
+/// its user and root can make one: no folder above it is open to others, sticky or not.
 pub(crate) struct Shim(PathBuf);
 
 impl Shim {
-    /// Finds the folder, or makes it, below one of the user's own that nobody else can exchange.
+    /// Finds the folder, or makes it.
+    ///
+    /// Root's is always the same, whatever the environment says, which may be another user's.
     ///
     /// # Errors
-    /// When there is no such folder, or it cannot be made.
-    pub(crate) fn make() -> io::Result<Self> {
-        let absolute =
-            |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        let places = [absolute("XDG_RUNTIME_DIR"), cache];
-        let folder = places
-            .into_iter()
-            .flatten()
-            .map(|place| place.join("gpuws/bin"))
-            .find(|folder| {
-                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-                made.is_ok() && is_own(folder)
-            })
-            .ok_or(io::ErrorKind::NotFound)?;
-        let own = std::env::current_exe()?;
-        let link = folder.join(NAME);
-        if std::fs::read_link(&link).ok().as_ref() != Some(&own) {
-            let new = folder.join(format!("{NAME}.{}", std::process::id()));
-            symlink(own, &new)?;
-            std::fs::rename(new, link)?;
+    /// When there is no place for it that others cannot exchange, or it cannot be made.
+    pub(crate) fn make() -> Result<Self, Failure> {
+        let none = || {
+            Failure::new(Exit::NotPermitted, "find a folder of your own")
+                .with_source("neither XDG_RUNTIME_DIR nor HOME names one")
+        };
+        let mut why = None;
+        for place in places() {
+            match Shim::in_folder(&place) {
+                Ok(shim) => return Ok(shim),
+                Err(failure) => why = why.or(Some(failure)),
+            }
         }
-        Ok(Shim(folder))
+        Err(why.unwrap_or_else(none))
+    }
+
+    fn in_folder(place: &Path) -> Result<Self, Failure> {
+        let folder = TrustedFolder::make(place, PathTrust::Private)?;
+        let shown = folder.path().display();
+        let failed = |errno: rustix::io::Errno| {
+            Failure::io(format!("make a link in '{shown}'"), errno.into())
+        };
+        if geteuid().is_root() {
+            // A command of root's may run as another user, who is to find it too.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let same = rustix::fs::openat(&folder, ".", flags, Mode::empty()).map_err(failed)?;
+            rustix::fs::fchmod(&same, Mode::from_raw_mode(0o755)).map_err(failed)?;
+        }
+        let own = std::env::current_exe();
+        let own = own.map_err(|error| Failure::io("find this program", error))?;
+        let link = rustix::fs::readlinkat(&folder, NAME, Vec::new());
+        if link.is_ok_and(|link| OsString::from_vec(link.into_bytes()) == own) {
+            return Ok(Shim(folder.path().to_owned()));
+        }
+        let new = format!("{NAME}.{}", std::process::id());
+        // In another PID namespace, the number may have been somebody's who was killed here.
+        let _ = rustix::fs::unlinkat(&folder, &new, AtFlags::empty());
+        rustix::fs::symlinkat(&own, &folder, &new).map_err(failed)?;
+        rustix::fs::renameat(&folder, &new, &folder, NAME).map_err(failed)?;
+        Ok(Shim(folder.path().to_owned()))
     }
 
     /// Returns the variable that lets a program find it before the real one.
@@ -76,15 +100,18 @@ impl Shim {
     }
 }
 
-/// Tells whether nobody but the user and root can exchange a folder or what is in it.
-fn is_own(folder: &Path) -> bool {
-    let own = |path: &Path| {
-        std::fs::symlink_metadata(path).is_ok_and(|found| {
-            let is_mine = [0, geteuid().as_raw()].contains(&found.uid());
-            is_mine && found.is_dir() && found.mode() & 0o022 == 0
-        })
-    };
-    folder.canonicalize().is_ok_and(|folder| folder.ancestors().all(own))
+/// Returns where the folder may lie, the best place first.
+fn places() -> Vec<PathBuf> {
+    if geteuid().is_root() {
+        return vec![PathBuf::from(OF_ROOT)];
+    }
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let places = [absolute("XDG_RUNTIME_DIR"), cache];
+    // In `PATH`, a colon ends a folder.
+    let fits = |place: &PathBuf| !place.as_os_str().as_encoded_bytes().contains(&b':');
+    places.into_iter().flatten().filter(fits).map(|place| place.join("gpuws/bin")).collect()
 }
 
 /// Answers as nvidia-smi where this program was called by that name; `None` where it was not.
@@ -121,7 +148,9 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
             false => text.push_str(&format!("{}, {bus}\n", device.id().index)),
             // Who shares the device with the job does not keep it from the job.
             true => {
-                let own = |pid| descends(&look, pid, &lease.root);
+                let stands_for_it =
+                    |pid| look.process(pid).is_ok_and(|info| is_placeholder(info, lease.root.pid));
+                let own = |pid| descends(&look, pid, &lease.root) && !stands_for_it(pid);
                 let listed = device.processes.iter().flatten().map(|process| process.pid);
                 for pid in listed.filter(|pid| own(*pid)) {
                     text.push_str(&format!("{pid}, {bus}\n"));

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -25,6 +25,7 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         _ => failure.ending(Exit::Own),
     };
     let machine = Machine::named(&args.machine).map_err(|error| own(error.into()))?;
+    let kept = args.count_calls.as_deref().map(crate::output::append).transpose().map_err(own)?;
     let folder = Folder::make(args.library.as_deref()).map_err(own)?;
     let crew = match args.live {
         true => Some(Crew::start(&machine, &folder).map_err(own)?),
@@ -50,8 +51,8 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         ));
     }
     let status = attend(args, &folder)?;
-    if let Some(path) = &args.count_calls {
-        keep_counts(&folder.path().join(Session::CALLS), path).map_err(own)?;
+    if let (Some(path), Some(kept)) = (&args.count_calls, kept) {
+        keep_counts(&folder.path().join(Session::CALLS), kept, path).map_err(own)?;
     }
     Ok(Exit::Passed(code_of(status)))
 }
@@ -115,11 +116,10 @@ fn code_of(status: ExitStatus) -> u8 {
 }
 
 /// Appends what was counted to the file that the user named; nothing where no program called.
-fn keep_counts(counted: &Path, kept: &Path) -> Result<(), Failure> {
-    let what = |error| Failure::io(format!("write '{}'", kept.display()), error);
-    let mut to = OpenOptions::new().create(true).append(true).open(kept).map_err(what)?;
-    match std::fs::File::open(counted) {
-        Ok(mut from) => io::copy(&mut from, &mut to).map(drop).map_err(what),
+fn keep_counts(counted: &Path, mut kept: File, path: &Path) -> Result<(), Failure> {
+    let what = |error| Failure::io(format!("write '{}'", path.display()), error);
+    match File::open(counted) {
+        Ok(mut from) => io::copy(&mut from, &mut kept).map(drop).map_err(what),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::io("read the counted calls", error)),
     }

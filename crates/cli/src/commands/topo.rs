@@ -89,8 +89,7 @@ fn draw(connected: &Connected, path: &Path, screen: &mut Screen) -> Result<(), F
     if path.as_os_str() == "-" {
         return screen.raw(svg.as_bytes());
     }
-    std::fs::write(path, svg)
-        .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))
+    crate::output::replace(path, svg.as_bytes())
 }
 
 fn show(connected: &Connected, global: &Global, screen: &mut Screen) -> Result<(), Failure> {

@@ -122,6 +122,8 @@ pub(crate) struct Run {
     gpus: Vec<Used>,
     left_behind: Vec<Left>,
     still_there_by_pid: Vec<u32>,
+    /// The devices stay leased for some of those.
+    lease_stays: bool,
     /// Null where it could not be seen.
     memory_back: Option<bool>,
 }
@@ -178,6 +180,7 @@ impl Run {
             gpus: used.collect(),
             left_behind: left.collect(),
             still_there_by_pid: report.still_there.iter().map(|info| info.key.pid.0).collect(),
+            lease_stays: report.lease_stays,
             memory_back: report.memory_back.ok(),
         }
     }

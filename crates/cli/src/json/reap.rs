@@ -2,7 +2,7 @@
 
 use super::{Device, Head, Process};
 use gpu_core::Snapshot;
-use gpu_reaper::{Action, Freed, Membership, Newcomer, Plan, Refused, Report};
+use gpu_reaper::{Action, Doubt, Freed, Membership, Newcomer, Plan, Refused, Report};
 use serde::Serialize;
 
 /// The plan, and what came of it.
@@ -56,6 +56,10 @@ struct Memory {
     before_bytes: Option<u64>,
     after_bytes: Option<u64>,
     freed_bytes: Option<u64>,
+    /// What other listed processes gave back meanwhile, which `freed_bytes` has not.
+    by_others_bytes: Option<u64>,
+    /// Why `freed_bytes` may be what others gave back.
+    doubt: Option<Doubt>,
     expected_bytes: Option<u64>,
     seen_after_ms: u64,
     came_back: bool,
@@ -99,6 +103,8 @@ impl Memory {
             before_bytes: freed.before.ok().map(|bytes| bytes.0),
             after_bytes: freed.after.ok().map(|bytes| bytes.0),
             freed_bytes: freed.freed.map(|bytes| bytes.0),
+            by_others_bytes: freed.by_others.map(|bytes| bytes.0),
+            doubt: freed.doubt,
             expected_bytes: freed.expected.map(|bytes| bytes.0),
             seen_after_ms: millis(freed.seen_after),
             came_back: freed.came_back,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// The program that each of them is.
-pub(super) const ACTOR: &str = "nvml-sim-process";
+pub(crate) const ACTOR: &str = "nvml-sim-process";
 
 /// All placeholders of a session. They end with it: by themselves, when nobody holds the other end
 /// of their standard input any more.

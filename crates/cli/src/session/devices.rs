@@ -128,6 +128,7 @@ mod tests {
     use gpu_core::Absent;
     use gpu_nvidia::Helper;
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     const OWN: &str = "/run/own";
 
@@ -194,10 +195,18 @@ mod tests {
         fs::create_dir(&process).unwrap();
         for (name, text) in [
             ("comm", "gpuws-stuck\n".to_owned()),
-            ("status", format!("State:\tD (disk sleep)\nUid:\t{user}\t0\t0\t0\n")),
+            ("status", format!("State:\tD (disk sleep)\nUid:\t{user}\t{user}\t{user}\n")),
             ("stat", format!("4711 (gpuws-stuck) D {}\n", "0 ".repeat(40))),
         ] {
             fs::write(process.join(name), text).unwrap();
+        }
+        symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
+        for whose in ["self", "4711"] {
+            let namespaces = proc.path().join(whose).join("ns");
+            fs::create_dir_all(&namespaces).unwrap();
+            for kind in ["pid", "user"] {
+                symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
+            }
         }
         let devices = devices(&greeting("null"), proc.path()).unwrap();
         assert_eq!(devices.driver().unwrap_err().kind(), ErrorKind::TimedOut);

@@ -1,11 +1,12 @@
 //! The processes of a session, as a program that was started in it sees them.
 
-use super::members;
+use super::{crew, members};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{
-    Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HolderScan, Host, Origin, Pid, ProcessFault,
-    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
+    Absent, ActToken, Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HeldFile, HolderScan, Host,
+    LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
+    Reading, Result, Signal, Timestamp,
 };
 use gpu_host::{LinuxHost, Roots, SystemClock};
 use gpu_sim::{Session, Simulation};
@@ -136,15 +137,21 @@ impl Host for SessionHost {
     }
 
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
-        self.now().process(pid)
+        self.now().process(pid).map(in_its_part)
     }
 
     fn processes(&self) -> Result<ProcessList> {
-        self.now().processes()
+        let mut list = self.now().processes()?;
+        list.processes = list.processes.into_iter().map(in_its_part).collect();
+        Ok(list)
     }
 
     fn own_line(&self) -> Result<Vec<ProcessKey>> {
         self.now().own_line()
+    }
+
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.now().inherited_leases()
     }
 
     /// Opens a process of this very session. Any other real process has nothing to do with the
@@ -159,10 +166,40 @@ impl Host for SessionHost {
         };
         let handle = real.open(pid)?;
         match members::belongs(&*handle, real, &self.session, &self.folder)? {
-            true => Ok(handle),
+            true => Ok(Box::new(Actor(handle))),
             false => Err(Error::new(ProcessFault::NotPermitted, what())
                 .with_source("it does not belong to the simulation")),
         }
+    }
+}
+
+/// Returns a process as what it stands for: which program a placeholder runs says nothing of the
+/// simulated process.
+fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
+    if info.executable.as_ref().is_ok_and(|program| program.name() == crew::ACTOR) {
+        info.executable = Err(Absent::NotRecorded);
+    }
+    info
+}
+
+/// A process of the session, told as what it stands for.
+struct Actor(Box<dyn ProcessHandle>);
+
+impl ProcessHandle for Actor {
+    fn look(&self) -> Result<ProcessInfo> {
+        self.0.look().map(in_its_part)
+    }
+
+    fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
+        self.0.held(files)
+    }
+
+    fn has_exited(&self) -> Result<bool> {
+        self.0.has_exited()
+    }
+
+    fn signal(&self, signal: Signal, token: &ActToken) -> Result<()> {
+        self.0.signal(signal, token)
     }
 }
 

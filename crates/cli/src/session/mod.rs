@@ -7,7 +7,7 @@ mod leftovers;
 mod library;
 mod members;
 
-pub(crate) use crew::Crew;
+pub(crate) use crew::{ACTOR, Crew};
 pub(crate) use devices::SessionDevices;
 pub(crate) use host::SessionHost;
 
@@ -85,16 +85,16 @@ impl Folder {
 
     /// Returns the program that stands for a simulated process; it lies beside the library.
     pub(crate) fn actor(&self) -> Result<PathBuf, Failure> {
-        let beside = self.library.with_file_name(crew::ACTOR);
-        if beside.is_file() { Ok(beside) } else { beside_this_program(crew::ACTOR) }
+        let beside = self.library.with_file_name(ACTOR);
+        if beside.is_file() { Ok(beside) } else { beside_this_program(ACTOR) }
     }
 
     /// Lets real processes appear on the session's devices by themselves; the program with which
     /// they do lies in the folder then.
     fn admit_walk_ons(&self, actor: &Path) -> Result<(), Failure> {
         WalkOn::admit(self.path())?;
-        symlink(actor, self.path().join(crew::ACTOR))
-            .map_err(|error| Failure::io(format!("link {}", crew::ACTOR), error))
+        symlink(actor, self.path().join(ACTOR))
+            .map_err(|error| Failure::io(format!("link {ACTOR}"), error))
     }
 
     /// Returns the variables that let a program see the session.
@@ -133,7 +133,7 @@ fn simulated(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Finds where the folder may be made: the user's runtime folder, else the one for temporary
 /// files. In one that somebody else can write, the session could be exchanged.
-fn place() -> Result<PathBuf, Failure> {
+pub(crate) fn place() -> Result<PathBuf, Failure> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|path| path.is_absolute());
     match runtime.and_then(|runtime| trusted(&runtime).ok()) {

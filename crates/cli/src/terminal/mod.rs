@@ -21,7 +21,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
@@ -77,9 +76,7 @@ impl Screen {
     /// # Errors
     /// When it cannot be opened for writing.
     pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
-        let file = File::create(path)
-            .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
-        Ok(Screen::without_terminal(BufWriter::new(file)))
+        Ok(Screen::without_terminal(BufWriter::new(crate::output::create(path)?)))
     }
 
     fn without_terminal(out: impl Write + 'static) -> Self {

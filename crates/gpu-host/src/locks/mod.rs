@@ -2,7 +2,7 @@
 
 mod folder;
 mod names;
-mod ofd;
+pub(crate) mod ofd;
 mod past;
 mod place;
 mod published;

@@ -11,7 +11,7 @@ use rustix::io::{Errno, Result};
 
 /// What a lock allows to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lock {
+pub(crate) enum Lock {
     /// Nothing.
     Write,
     /// The same, not [`Write`](Lock::Write).
@@ -19,7 +19,7 @@ pub(super) enum Lock {
 }
 
 /// Locks a whole file, without waiting; false when somebody else has it.
-pub(super) fn try_lock(file: impl AsFd, lock: Lock) -> Result<bool> {
+pub(crate) fn try_lock(file: impl AsFd, lock: Lock) -> Result<bool> {
     match set(file, if lock == Lock::Write { F_WRLCK } else { F_RDLCK }) {
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
         set => set.map(|()| true),

@@ -6,8 +6,11 @@
 
 use super::ofd::{self, Lock};
 use crate::fault;
+use crate::host::{LinuxHost, Roots};
 use crate::timer::{now, sleep};
-use gpu_core::{Error, ErrorKind, HeldBack, Pid, Result};
+use gpu_core::{Access, Error, ErrorKind, HeldBack, Holder, Host, Pid, Result};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -23,6 +26,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The kernel gives a read lock although somebody waits to write: a safe-gpu that waits is let
 /// through, but not for ever, since one that belongs to a job of ours waits for that job.
 const LET_THROUGH: Duration = Duration::from_secs(5);
+
+/// So many of those who are in the way are named.
+const NAMED: usize = 3;
 
 /// The list of all locks of a machine is not longer.
 const LIST_LIMIT: usize = 16 << 20;
@@ -55,68 +61,147 @@ impl SafeGpu {
     /// Locks all files for reading.
     ///
     /// # Errors
-    /// `TimedOut` when a safe-gpu is at work or is let through, `Io` when a file cannot be opened.
+    /// `TimedOut` when a safe-gpu is at work or is let through, naming the process and the file;
+    /// `Io` when a file cannot be opened.
     pub(super) fn hold(&self, patience: Duration) -> Result<SafeGpuLocks> {
-        let files: Vec<OwnedFd> =
-            self.files.0.iter().map(|path| open_or_make(path)).collect::<Result<_>>()?;
+        let files: Vec<Option<OwnedFd>> =
+            self.files.0.iter().map(|path| open_or_make(path).map(Some)).collect::<Result<_>>()?;
         let held = SafeGpuLocks { files, proc: self.proc.clone() };
         let end = now() + patience;
         let mut wait = FIRST_PAUSE;
         loop {
-            if self.lock(&held)? && self.may_keep(&held) {
-                return Ok(held);
-            }
-            for file in &held.files {
+            let Some(obstacle) = self.obstacle(&held)? else { return Ok(held) };
+            for file in held.files.iter().flatten() {
                 ofd::unlock(file).map_err(failed)?;
             }
             if now() >= end {
-                let what = "hold back safe-gpu, which is choosing devices";
-                return Err(Error::new(ErrorKind::TimedOut, what));
+                return Err(Error::new(ErrorKind::TimedOut, self.named(&obstacle, &held)));
             }
             sleep(wait.min(end.saturating_sub(now())));
             wait = (wait * 2).min(LONGEST_PAUSE);
         }
     }
 
-    fn lock(&self, held: &SafeGpuLocks) -> Result<bool> {
-        for file in &held.files {
+    /// Locks the files, and returns what keeps this program from holding them.
+    fn obstacle(&self, held: &SafeGpuLocks) -> Result<Option<Obstacle>> {
+        for (place, file) in held.files.iter().enumerate() {
+            let Some(file) = file else { continue };
             if !ofd::try_lock(file, Lock::Read).map_err(failed)? {
-                return Ok(false);
+                return Ok(Some(Obstacle::Locked(place)));
             }
         }
-        Ok(true)
-    }
-
-    /// Tells whether nobody waits, or has been let through for long enough.
-    fn may_keep(&self, held: &SafeGpuLocks) -> bool {
         let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
         // Where the list cannot be read nobody can be let through.
-        if held.waiting().is_ok_and(|waiting| !waiting.is_empty()) {
+        let queues = held.queues().unwrap_or_default();
+        if let Some((place, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
             let began = *since.get_or_insert_with(now);
             if now().saturating_sub(began) < LET_THROUGH {
-                return false;
+                return Ok(Some(Obstacle::Waits(place, queue)));
             }
         }
         *since = None;
-        true
+        Ok(None)
+    }
+
+    /// Says what could not be done, and who is in the way.
+    fn named(&self, obstacle: &Obstacle, held: &SafeGpuLocks) -> String {
+        let path = |place: &usize| {
+            self.files.0.get(*place).map(|path| path.display().to_string()).unwrap_or_default()
+        };
+        match obstacle {
+            Obstacle::Waits(place, queue) => {
+                let who = numbers(queue)
+                    .map_or("a process of another PID namespace".into(), |who| {
+                        format!("process {who}")
+                    });
+                let path = path(place);
+                format!("hold back safe-gpu: {who}, which waits for '{path}', goes first")
+            }
+            Obstacle::Locked(place) => {
+                let file = held.files.get(*place).and_then(Option::as_ref);
+                let who = match file.and_then(holder) {
+                    Some(pid) => format!("process {pid} has it locked"),
+                    None => match self.writers(*place) {
+                        Some(who) => format!("it is locked and open for writing in process {who}"),
+                        None => "it is locked; who that is cannot be seen".to_owned(),
+                    },
+                };
+                format!("hold back safe-gpu by its '{}': {who}", path(place))
+            }
+        }
+    }
+
+    /// Returns the processes that could have a file locked for writing: of an open file description
+    /// lock the kernel does not tell whose it is.
+    fn writers(&self, place: usize) -> Option<String> {
+        let file = crate::files::resolve(self.files.0.get(place)?).ok()?;
+        let roots = Roots { proc: self.proc.clone(), dev: "/dev".into(), sys: "/sys".into() };
+        let scan = LinuxHost::new(roots).holders(&[file]).ok()?;
+        let writes = |holder: &&Holder| {
+            holder.held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING))
+        };
+        let pids = scan.holders.iter().filter(writes).map(|holder| holder.process.pid);
+        numbers(&pids.collect::<Vec<_>>())
     }
 }
 
-/// All files of safe-gpu, locked for reading; closing unlocks.
+/// What keeps a read lock away, by the file's place.
+enum Obstacle {
+    /// Somebody has the file locked for writing.
+    Locked(usize),
+    /// These processes wait to lock it, and go first.
+    Waits(usize, Vec<Pid>),
+}
+
+/// Returns the process that has a file locked for writing by a POSIX lock, where the kernel tells.
+fn holder(file: &OwnedFd) -> Option<Pid> {
+    // The kinds are 0, 1 and 2, the start of a file is 0.
+    let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
+    let mut answer = flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut answer)).ok()?;
+    let is_locked = i32::from(answer.l_type) == F_WRLCK;
+    // An open file description lock is -1's, and one of another PID namespace 0's.
+    u32::try_from(answer.l_pid).ok().filter(|pid| is_locked && *pid > 0).map(Pid)
+}
+
+/// Returns the first few numbers of processes; `None` where there is none that is visible.
+fn numbers(pids: &[Pid]) -> Option<String> {
+    let visible = pids.iter().filter(|pid| pid.0 > 0).take(NAMED);
+    let text: Vec<String> = visible.map(ToString::to_string).collect();
+    (!text.is_empty()).then(|| text.join(", "))
+}
+
+/// The files of safe-gpu, locked for reading but for those that were released; closing unlocks.
 pub(super) struct SafeGpuLocks {
-    files: Vec<OwnedFd>,
+    files: Vec<Option<OwnedFd>>,
     proc: PathBuf,
 }
 
 impl HeldBack for SafeGpuLocks {
     fn waiting(&self) -> Result<Vec<Pid>> {
-        let mut own = Vec::new();
-        for file in &self.files {
-            let path = self.proc.join(format!("self/fdinfo/{}", file.as_raw_fd()));
-            own.extend(read(&path)?.lines().filter_map(locked_file).map(str::to_owned));
-        }
+        let mut pids = self.queues()?.concat();
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+
+    fn queues(&self) -> Result<Vec<Vec<Pid>>> {
         let list = read(&self.proc.join("locks"))?;
-        Ok(waiters(&list, &own))
+        let queue = |file: &Option<OwnedFd>| {
+            let Some(file) = file else { return Ok(Vec::new()) };
+            let path = self.proc.join(format!("self/fdinfo/{}", file.as_raw_fd()));
+            let own: Vec<String> =
+                read(&path)?.lines().filter_map(locked_file).map(str::to_owned).collect();
+            Ok(waiters(&list, &own))
+        };
+        self.files.iter().map(queue).collect()
+    }
+
+    fn release(&mut self, place: usize) -> Result<()> {
+        if let Some(file) = self.files.get_mut(place) {
+            *file = None;
+        }
+        Ok(())
     }
 }
 

@@ -99,12 +99,13 @@ pub(crate) fn fell(
     }
 }
 
-fn raw(pid: u32) -> Option<rustix::process::Pid> {
+/// Returns a process number as the kernel takes it.
+pub(super) fn raw(pid: u32) -> Option<rustix::process::Pid> {
     i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw)
 }
 
 /// Returns the numbers of the children of all threads of this process.
-fn listed(root: &ProcRoot) -> rustix::io::Result<Vec<u32>> {
+pub(super) fn listed(root: &ProcRoot) -> rustix::io::Result<Vec<u32>> {
     let dir = root.process(std::process::id())?;
     let mut children = Vec::new();
     for thread in dir.threads()? {

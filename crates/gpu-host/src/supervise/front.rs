@@ -1,5 +1,6 @@
 //! What a person started and sees: it stands for the supervisor and does nothing else.
 
+use super::dismissal::Dismissal;
 use super::launcher::Watched;
 use super::orphans::Orphans;
 use super::signals::{ASKING, FREE, ignored, is_in};
@@ -7,13 +8,14 @@ use super::terminal::Terminal;
 use super::tree::{children, place};
 use super::{end_as, has_ended, pause};
 use crate::host::Roots;
+use crate::limits::ignore_file_size_signal;
 use crate::proc_dir::ProcRoot;
 use crate::{fault, process};
 use gpu_core::{Ending, Error, ErrorKind, Pid, ProcessKey, Result, StartTime};
 use nix::libc::SI_KERNEL;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{
     PidfdFlags, getpgrp, getpid, kill_current_process_group, kill_process, pidfd_open,
@@ -60,6 +62,9 @@ pub struct Front {
     own_children: HashSet<ProcessKey>,
     /// Ctrl-C was pressed while all of the process group could hear it.
     interrupted: bool,
+    dismissal: Option<Dismissal>,
+    /// How to end, where the supervisor stays without it.
+    dismissed: Option<Ending>,
 }
 
 impl Front {
@@ -133,6 +138,7 @@ impl Front {
         if stands == Stands::Guarded {
             set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
         }
+        ignore_file_size_signal(&roots.proc).map_err(failed)?;
         // Where SIGCHLD is ignored, nobody is told how a child ended.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
         // A child has the same signals blocked as its parent, so they are blocked only once it is
@@ -159,14 +165,30 @@ impl Front {
         let signals = signals.map_err(|errno| failed(errno.into()))?;
         let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty());
         let pidfd = pidfd.map_err(|errno| failed(errno.into()))?;
-        let front = Front { child, pidfd, signals, stands, own_children, interrupted: false };
+        let front = Front {
+            child,
+            pidfd,
+            signals,
+            stands,
+            own_children,
+            interrupted: false,
+            dismissal: None,
+            dismissed: None,
+        };
         for (signal, _) in early.iter().filter(|(_, came)| came.load(Ordering::Relaxed)) {
             front.tell(*signal);
         }
         Ok(front)
     }
 
-    /// Passes signals on until the supervisor has ended, and returns how it did.
+    /// Lets the supervisor, which was given the word of this, end the wait for it before it ends
+    /// itself.
+    pub fn dismissed_by(self, dismissal: Dismissal) -> Self {
+        Front { dismissal: Some(dismissal), ..self }
+    }
+
+    /// Passes signals on until the supervisor has ended, and returns how it did; or until it has
+    /// dismissed this one, and returns how it would have ended.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -191,6 +213,9 @@ impl Front {
     }
 
     fn ending(&mut self) -> Result<Ending> {
+        if let Some(ending) = self.dismissed {
+            return Ok(ending);
+        }
         let status = self.child.wait().map_err(|error| {
             Error::new(ErrorKind::Io, "wait for the supervisor").with_source(error)
         })?;
@@ -201,8 +226,8 @@ impl Front {
         })
     }
 
-    /// Passes signals on until the supervisor has ended, or somebody else is gone; tells whether
-    /// it was the supervisor.
+    /// Passes signals on until the supervisor has ended or dismissed this front, or somebody else
+    /// is gone; tells whether it was the supervisor.
     pub(super) fn watch(&mut self, other: &Watched) -> Result<bool> {
         let failed = |errno| fault::file("wait for the supervisor", errno);
         while !has_ended(&self.pidfd).map_err(failed)? {
@@ -214,10 +239,23 @@ impl Front {
                 PollFd::new(&self.pidfd, PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
             ];
+            if let Some(dismissal) = &self.dismissal {
+                files.push(PollFd::new(dismissal, PollFlags::IN));
+            }
             if let Watched::Opened(other) = other {
                 files.push(PollFd::new(other, PollFlags::IN));
             }
             pause(&mut files, None).map_err(failed)?;
+            let can_read = |dismissal: &Dismissal| {
+                let mut file = [PollFd::new(dismissal, PollFlags::IN)];
+                poll(&mut file, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+            };
+            if let Some(dismissal) = self.dismissal.take_if(|dismissal| can_read(dismissal)) {
+                self.dismissed = dismissal.read();
+            }
+            if self.dismissed.is_some() {
+                break;
+            }
         }
         Ok(true)
     }
@@ -253,7 +291,8 @@ impl Front {
     /// # Errors
     /// `Io` when `/proc` cannot be read.
     pub fn orphans(&self, roots: &Roots, ending: Ending) -> Result<Option<Orphans<'_>>> {
-        match self.stands == Stands::Guarded && Front::was_killed(ending) {
+        let left = self.dismissed.is_none() && Front::was_killed(ending);
+        match self.stands == Stands::Guarded && left {
             true => Orphans::of(roots, &self.signals, &self.own_children).map(Some),
             false => Ok(None),
         }

@@ -1,5 +1,6 @@
 //! The port [`Job`]: one program that was started, and everything that comes of it.
 
+use super::arrest::{arrest, send};
 use super::felling::fell;
 use super::launcher::{Shared, Watched};
 use super::members::members;
@@ -9,8 +10,8 @@ use super::tree::{Places, children, place};
 use super::{moment, pause, program};
 use crate::fault;
 use gpu_core::{
-    ActToken, Ending, Error, ErrorKind, Felled, Job, JobEvent, Launch, ProcessFault, ProcessInfo,
-    Result,
+    ActToken, Arrested, Ending, Error, ErrorKind, Felled, Job, JobEvent, Launch, ProcessFault,
+    ProcessInfo, ProcessKey, Result,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -312,6 +313,29 @@ impl Job for LinuxJob {
     fn fell(&self, spared: &[gpu_core::Pid], at_most: Duration, _: &ActToken) -> Result<Felled> {
         let Shared { root, users, .. } = &*self.shared;
         fell(root, users, |key| self.shared.is_own(key), Some(self.pid), spared, at_most)
+    }
+
+    fn arrest(
+        &self,
+        known: &[ProcessKey],
+        spared: &[gpu_core::Pid],
+        at_most: Duration,
+        _: &ActToken,
+    ) -> Result<Arrested> {
+        let Shared { root, users, .. } = &*self.shared;
+        arrest(root, users, |key| self.shared.is_own(key), known, spared, Some(self.pid), at_most)
+    }
+
+    fn resume(&self, stopped: &[ProcessKey], _: &ActToken) {
+        for key in stopped {
+            send(&self.shared.root, key, Signal::CONT);
+        }
+    }
+
+    fn detach(&mut self) {
+        self.take_terminal(true);
+        self.wants_terminal = false;
+        self.terminal = None;
     }
 }
 

@@ -1,15 +1,17 @@
 //! The port [`Launcher`], answered by the supervisor.
 
+use super::companion::LinuxCompanion;
 use super::has_ended;
 use super::job::LinuxJob;
 use super::signals::Signals;
 use super::tree::{children, place};
 use crate::fault;
 use crate::host::{Roots, shows_own_namespace};
+use crate::limits::{OpenFiles, ignore_file_size_signal};
 use crate::proc_dir::ProcRoot;
 use crate::process::read_key;
 use crate::users::Users;
-use gpu_core::{Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
+use gpu_core::{Companion, Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -43,21 +45,27 @@ pub(crate) struct Shared {
     pub(crate) group: Pid,
     /// What this thread blocked before, and a job is to block.
     mask: SigSet,
+    /// What this process may have open, and a job is to.
+    files: OpenFiles,
     /// The children of before the first job.
     own_children: OnceCell<HashSet<ProcessKey>>,
+    /// The programs beside the job, which are this process's own children too.
+    pub(crate) companions: RefCell<HashSet<ProcessKey>>,
 }
 
 impl Shared {
-    /// Tells whether a child was there before the first job. No kernel tells who started a
-    /// process whose parent is gone; but nobody is adopted before there is a job.
+    /// Tells whether a child was there before the first job, or accompanies one. No kernel tells
+    /// who started a process whose parent is gone; but nobody is adopted before there is a job.
     pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
         self.own_children.get().is_some_and(|own| own.contains(child))
+            || self.companions.borrow().contains(child)
     }
 
-    /// Does something with the signals blocked that were blocked before: a child has the same.
+    /// Does something with the signals blocked that were blocked before, and under the limit on
+    /// open files of before: a child has the same.
     pub(crate) fn as_before<T>(&self, act: impl FnOnce() -> T) -> T {
         let now = self.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
-        let done = act();
+        let done = self.files.as_before(act);
         if let Ok(now) = now {
             // A mask that was set before can be set again.
             let _ = now.thread_set_mask();
@@ -109,6 +117,9 @@ impl LinuxLauncher {
     /// all descendants that lose theirs (`PR_SET_CHILD_SUBREAPER`, prctl(2)), catches signals and
     /// watches `front`, the process that it works for; without one nothing is ever `Abandoned`.
     ///
+    /// It may have as many files open as its hard limit allows from now on, and a write beyond the
+    /// limit on the size of files fails; a job has both limits as they were.
+    ///
     /// That does not end with the launcher. For as long as the process lives, it stays the parent of
     /// those who lose theirs, the signals that ask for an end do not end it, and a panic of any
     /// thread, also one that somebody would catch, calls the panic hook of before and then aborts
@@ -135,6 +146,8 @@ impl LinuxLauncher {
         set_child_subreaper(Some(getpid())).map_err(failed)?;
         let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
         let signals = RefCell::new(Signals::catch(&root).map_err(failed)?);
+        ignore_file_size_signal(&roots.proc).map_err(failed)?;
+        let files = OpenFiles::raise();
         // What this process has to say, it says from behind the front, whatever the terminal makes
         // of that (`tostop`, stty(1)).
         let mut stop = SigSet::empty();
@@ -153,7 +166,9 @@ impl LinuxLauncher {
                 front,
                 group,
                 mask,
+                files,
                 own_children: OnceCell::new(),
+                companions: RefCell::default(),
             }),
         })
     }
@@ -208,5 +223,9 @@ impl Launcher for LinuxLauncher {
             self.shared.own_children.get_or_init(|| own);
         }
         Ok(Box::new(LinuxJob::start(launch, Rc::clone(&self.shared))?))
+    }
+
+    fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
+        Ok(Box::new(LinuxCompanion::start(launch, Rc::clone(&self.shared))?))
     }
 }

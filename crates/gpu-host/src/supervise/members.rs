@@ -1,20 +1,58 @@
 //! Who is of a job.
 
+use super::felling::listed;
 use super::tree::{Places, listed_below};
 use crate::proc_dir::ProcRoot;
 use crate::process::{booted_at, read_known};
 use crate::users::Users;
 use crate::{fault, host};
-use gpu_core::{ProcessInfo, ProcessKey, Result};
+use gpu_core::{Absent, ProcessInfo, ProcessKey, Reading, Result, Timestamp};
 use rustix::io::Errno;
 use std::collections::HashSet;
+
+/// How often the descendants are read at most, until the kernel's list of children has no new one.
+const READINGS: usize = 2;
 
 /// Returns the descendants of this process that live, without those children that are its own.
 /// Who is hidden from the caller (`hidepid`, proc(5)) cannot be told.
 ///
 /// # Errors
-/// `Io` when the list of processes cannot be read.
+/// `Io` when the list of processes cannot be read, or not all of it.
 pub(crate) fn members(
+    root: &ProcRoot,
+    users: &Users,
+    is_own: impl Fn(&ProcessKey) -> bool,
+) -> Result<Vec<ProcessInfo>> {
+    let list = || listed(root).unwrap_or_default();
+    let mut known: HashSet<u32> = list().into_iter().collect();
+    let mut reading = 0;
+    loop {
+        reading += 1;
+        let mut members = read(root, users, &is_own)?;
+        // A process that forks and exits while all processes are read can be missed every time,
+        // but then a child of this process is there that was not there before, dead or alive.
+        let is_member =
+            |pid: u32, members: &[ProcessInfo]| members.iter().any(|one| one.key.pid.0 == pid);
+        let mut missed = list();
+        missed.retain(|pid| !known.contains(pid) && !is_member(*pid, &members));
+        if missed.is_empty() {
+            return Ok(members);
+        }
+        if reading == READINGS {
+            // They come and go faster than all processes can be read: these stand for them.
+            let read = |pid| root.process(pid).and_then(|dir| read_known(&dir, UNKNOWN, users));
+            let infos = missed.into_iter().filter_map(|pid| read(pid).ok());
+            members.extend(infos.filter(|info| !is_own(&info.key)));
+            return Ok(members);
+        }
+        known.extend(missed);
+    }
+}
+
+/// When the machine was booted does not matter for a process that has ended.
+const UNKNOWN: Reading<Timestamp> = Err(Absent::NotRecorded);
+
+fn read(
     root: &ProcRoot,
     users: &Users,
     is_own: impl Fn(&ProcessKey) -> bool,

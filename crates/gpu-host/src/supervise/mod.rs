@@ -7,7 +7,8 @@
 //! prctl(2)). The supervisor watches the front by a pidfd, and so learns of its end even by
 //! SIGKILL; no descriptor, no pipe and no variable of the environment has to survive for that. The
 //! front sees the supervisor's end, and where that was killed, it is the next above the tree: all
-//! of it becomes the front's ([`Orphans`]), to be ended.
+//! of it becomes the front's ([`Orphans`]), to be ended. A supervisor that outlasts its run, to keep
+//! a lease, lets the front go before ([`Dismissal`]).
 //!
 //! Each of the three has a process group, so that who kills one of them has not killed the next.
 //! The terminal is lent by the front's group to the job's, as a shell lends it to a job
@@ -17,6 +18,9 @@
 //! Nothing here needs code between fork and exec.
 
 mod again;
+mod arrest;
+mod companion;
+mod dismissal;
 mod ending;
 mod felling;
 mod front;
@@ -30,11 +34,14 @@ mod terminal;
 mod tree;
 
 pub use again::{Again, Asked, Heir, Part};
+pub use dismissal::{Dismissal, dismiss};
 pub use ending::end_as;
 pub use front::{Front, Stands, parse_words};
 pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::find_program;
+pub(crate) use signals::{ignored, is_in};
+pub(crate) use tree::CHILDREN_LIMIT;
 
 use crate::handle::has_ended;
 use crate::timer::{now as moment, pause};

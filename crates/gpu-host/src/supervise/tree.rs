@@ -16,14 +16,22 @@ const READINGS: usize = 5;
 pub(crate) struct Places(Vec<Place>);
 
 impl Places {
-    /// Reads all processes once. One that ends meanwhile is left out.
+    /// Reads all processes once. One that ends meanwhile is left out, and so is one that is hidden
+    /// from the caller.
     ///
     /// # Errors
-    /// When the list cannot be read.
+    /// When the list cannot be read, or this process lacks descriptors or memory to read all of it:
+    /// a process must not pass for one that is gone.
     pub(crate) fn read(root: &ProcRoot) -> Result<Self> {
-        let pids = root.pids()?;
-        let place = |pid| root.process(pid).and_then(|dir| read_place(&dir)).ok();
-        Ok(Places(pids.into_iter().filter_map(place).collect()))
+        let mut places = Vec::new();
+        for pid in root.pids()? {
+            match place(root, pid) {
+                Ok(place) => places.push(place),
+                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(errno),
+                Err(_) => {}
+            }
+        }
+        Ok(Places(places))
     }
 
     /// Reads all processes until those below `pid` are the same twice: while one reading goes on,

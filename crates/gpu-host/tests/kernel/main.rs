@@ -7,6 +7,7 @@ mod child;
 mod handles;
 mod holders;
 mod processes;
+mod programs;
 mod threads;
 mod unprivileged;
 

@@ -11,18 +11,31 @@ use tempfile::tempdir;
 
 const NAME: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
 
-/// A program that locks one of the files as safe-gpu does, until it is ended.
+/// A program that locks one of the files, until it is ended.
 struct Python(Child);
 
 impl Python {
+    /// As safe-gpu does.
     fn start(path: &Path) -> Self {
-        const LOCK: &str = "import fcntl, sys, time\n\
-            file = open(sys.argv[1], 'w')\n\
-            fcntl.lockf(file, fcntl.LOCK_EX)\n\
-            open(sys.argv[1] + '-has-it', 'w').close()\n\
-            time.sleep(1000)";
+        Python::locking(path, "fcntl.lockf(file, fcntl.LOCK_EX)")
+    }
+
+    /// By an open file description lock (`F_OFD_SETLK`, 37).
+    fn start_ofd(path: &Path) -> Self {
+        let lock = "struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)";
+        Python::locking(path, &format!("fcntl.fcntl(file, 37, {lock})"))
+    }
+
+    fn locking(path: &Path, how: &str) -> Self {
+        let program = format!(
+            "import fcntl, struct, sys, time\n\
+             file = open(sys.argv[1], 'w')\n\
+             {how}\n\
+             open(sys.argv[1] + '-has-it', 'w').close()\n\
+             time.sleep(1000)"
+        );
         let mut command = Command::new("python3");
-        command.args(["-c", LOCK]).arg(path).stdin(Stdio::null());
+        command.arg("-c").arg(program).arg(path).stdin(Stdio::null());
         Python(command.spawn().unwrap())
     }
 
@@ -77,6 +90,9 @@ fn every_version_waits_while_they_are_held_and_goes_on_after() {
     // They come before those of ours who come after them.
     let error = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let (path, pid) = (first.display(), waiters[0].pid());
+    let named = format!("hold back safe-gpu: process {pid}, which waits for '{path}', goes first");
+    assert_eq!(error.to_string(), named);
     drop((held, also));
     eventually(|| has_it(&first) && has_it(&second));
 }
@@ -94,10 +110,53 @@ fn one_that_is_at_work_is_waited_for() {
         eventually(|| has_it(&file));
         let error = here.hold_back_safe_gpu(Duration::from_millis(20)).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        assert_eq!(error.to_string(), "hold back safe-gpu, which is choosing devices");
+        let (path, pid) = (file.display(), at_work.pid());
+        let named = format!("hold back safe-gpu by its '{path}': process {pid} has it locked");
+        assert_eq!(error.to_string(), named);
         drop(at_work);
         drop(here.hold_back_safe_gpu(Duration::from_secs(10)).unwrap());
     }
+}
+
+#[test]
+fn timeout_names_whoever_has_a_file_locked() {
+    if !has_python("timeout_names_whoever_has_a_file_locked") {
+        return;
+    }
+    let tmp = tempdir().unwrap();
+    let here = locks(tmp.path());
+    // Readers of the file are not in the way, and are not named.
+    let readers = here.hold_back_safe_gpu(Duration::ZERO).unwrap();
+    drop(readers);
+    let [_, second] = files(tmp.path());
+    let reader = fs::File::open(&second).unwrap();
+    let holder = Python::start_ofd(&second);
+    eventually(|| has_it(&second));
+    let error = here.hold_back_safe_gpu(Duration::ZERO).err().unwrap();
+    drop(reader);
+    let (path, pid) = (second.display(), holder.pid());
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "hold back safe-gpu by its '{path}': it is locked and open for writing in process {pid}"
+        )
+    );
+}
+
+#[test]
+fn one_lock_is_released_without_the_other() {
+    if !has_python("one_lock_is_released_without_the_other") {
+        return;
+    }
+    let tmp = tempdir().unwrap();
+    let mut held = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).unwrap();
+    let [first, second] = files(tmp.path());
+    let (old, new) = (Python::start(&first), Python::start(&second));
+    eventually(|| held.queues().unwrap() == [[old.pid()], [new.pid()]]);
+    held.release(1).unwrap();
+    eventually(|| has_it(&second));
+    assert_eq!(held.queues().unwrap(), [vec![old.pid()], vec![]]);
+    assert!(!has_it(&first));
 }
 
 #[test]

@@ -1,12 +1,17 @@
 //! The end of a whole tree from its top.
 
 use crate::Test;
-use crate::cast::{Scene, all_end, how, number, send};
+use crate::cast::{Scene, all_end, below, eventually, how, number, send};
 use rustix::process::Signal;
 
 pub(crate) const TESTS: &[Test] = &[
     ("all_of_a_tree_fall_and_none_of_its_own", all_of_a_tree_fall_and_none_of_its_own),
     ("who_forks_and_ends_again_and_again_falls", who_forks_and_ends_again_and_again_falls),
+    ("new_processes_are_stopped_and_resumed", new_processes_are_stopped_and_resumed),
+    (
+        "process_that_forks_and_exits_again_and_again_is_stopped",
+        process_that_forks_and_exits_again_and_again_is_stopped,
+    ),
 ];
 
 /// Returns what was reported of those that fell, in order of their names.
@@ -66,5 +71,43 @@ fn who_forks_and_ends_again_and_again_falls() {
         assert!(felled.iter().any(|name| name.starts_with("python3")), "{pause}: {felled:?}");
         assert_eq!(scene.count("none left"), 1);
         assert!(!scene.folder().join("ended").exists(), "{pause}: it was not ended");
+    }
+}
+
+fn new_processes_are_stopped_and_resumed() {
+    let scene = Scene::new();
+    // Below the shell, and in sessions of their own with a parent and without.
+    let script = "sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &)\n\
+        echo ready > ready; read line";
+    let mut front = scene.front("arrest", &["sh", "-c", script]);
+    let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    scene.said("ready");
+    // Each is a sleep by now, and no shell that is about to be one.
+    eventually("three of them", || {
+        below(front.id()).iter().filter(|seen| seen.name == "sleep").count() == 3
+    });
+    send(number(front.id()), Signal::TERM);
+    scene.expect("resumed 3");
+    assert_eq!(scene.count("at rest"), 1);
+    assert_eq!(scene.count("arrested sleep"), 3, "{:?}", scene.report());
+    drop(front.stdin.take());
+    assert_eq!(how(&mut front), 1, "the shell was not stopped");
+    all_end();
+}
+
+fn process_that_forks_and_exits_again_and_again_is_stopped() {
+    for pause in ["0.2", "0.003", "0"] {
+        let scene = Scene::new();
+        let script = "python3 -c \"$1\" $2 & read line";
+        let mut front = scene.front("arrest", &["sh", "-c", script, "sh", CHAIN, pause]);
+        let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        scene.said("ready");
+        send(number(front.id()), Signal::TERM);
+        scene.expect("resumed 0");
+        assert_eq!(scene.count("at rest"), 1, "{pause}");
+        drop(front.stdin.take());
+        assert_eq!(how(&mut front), 1);
+        let left = scene.report().into_iter().filter(|line| line.starts_with("left "));
+        assert_eq!(left.collect::<Vec<_>>(), [""; 0], "{pause}: all of it was stopped");
     }
 }

@@ -1,7 +1,7 @@
 //! The end of the front, and of the supervisor.
 
 use crate::Test;
-use crate::cast::{Scene, all_end, how, number, send};
+use crate::cast::{Scene, all_end, below, how, number, send};
 use rustix::process::{Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 
@@ -15,7 +15,28 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_a_supervisor_that_panics_leaves_is_the_fronts_to_end", panicked_supervisor),
     ("who_kills_the_fronts_group_has_not_killed_the_supervisor", killed_group),
     ("who_had_children_before_has_them_after", who_had_children_before_has_them_after),
+    ("dismissed_front_ends_before_its_supervisor", dismissed_front_ends_before_its_supervisor),
 ];
+
+fn dismissed_front_ends_before_its_supervisor() {
+    let scene = Scene::new();
+    let script = "trap '' TERM; echo ready > ready; while :; do sleep 1; done";
+    let mut front = scene.shell("dismiss,keep", script);
+    scene.said("ready");
+    send(number(front.id()), Signal::TERM);
+    assert_eq!(how(&mut front), 9, "it ends as it was told");
+    scene.expect("dismissed true");
+    scene.expect("abandoned");
+    // The supervisor lives, and a front that is gone is no failure.
+    send(scene.supervisor(), Signal::INT);
+    scene.expect("dismissed false");
+    let job = below(scene.supervisor().as_raw_nonzero().get().unsigned_abs());
+    for member in job.iter().filter(|member| member.name == "sh") {
+        send(number(member.pid), Signal::KILL);
+    }
+    scene.expect("empty");
+    all_end();
+}
 
 fn missed_and_the_tree_ended() {
     let scene = Scene::new();

@@ -60,7 +60,9 @@ impl Drop for Storm {
 fn spoils_no_lock_and_no_look() {
     let scene = Scene::new();
     let mut actor = scene.role(&["interrupted"]).arg(scene.folder()).spawn().unwrap();
-    assert_eq!(how(&mut actor), 0);
+    // It bounds each of its steps itself. How long all of them take beside a storm depends on how
+    // busy the machine is.
+    assert_eq!(actor.wait().unwrap().code(), Some(0));
 }
 
 fn harms_no_healthy_job() {

@@ -7,6 +7,7 @@
 
 mod cast;
 mod codes;
+mod companions;
 mod felling;
 mod fronts;
 mod interrupted;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     }
     take_usual_signals();
     let first = [codes::TESTS, signals::TESTS, interrupted::TESTS, fronts::TESTS];
-    let then = [trees::TESTS, felling::TESTS, terminal::TESTS];
+    let then = [trees::TESTS, companions::TESTS, felling::TESTS, terminal::TESTS];
     run(&[first.concat(), then.concat()].concat())
 }
 

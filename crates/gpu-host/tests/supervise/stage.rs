@@ -1,8 +1,11 @@
 //! The roles that this program plays for its tests.
 
-use gpu_core::{ActToken, Ending, ErrorKind, Job, JobEvent, Launch, Launcher, ProcessFault};
+use gpu_core::{
+    ActToken, Ending, ErrorKind, Job, JobEvent, Launch, Launcher, ProcessFault, ProcessInfo,
+    ProcessKey,
+};
 use gpu_host::Roots;
-use gpu_host::supervise::{Front, LinuxLauncher, Stands, end_as, parse_words};
+use gpu_host::supervise::{Dismissal, Front, LinuxLauncher, Stands, dismiss, end_as, parse_words};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -17,11 +20,12 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 /// Plays a role; `None` for a word that is none.
 ///
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
-/// `interrupted FOLDER`. MODE is words joined by commas: `queue` waits to be asked before it starts
-/// anything, `keep` goes on without a front, `own` has children of its own beside the job, `tell`
-/// sends SIGUSR1 to what is left of the job's group, `fell` fells the tree when it is asked to end,
-/// `panic` panics then, `scarce` cannot open a file while it watches in the beginning, and `plain`
-/// is none of these.
+/// `companions`, `interrupted FOLDER`. MODE is words joined by commas: `queue` waits to be asked
+/// before it starts anything, `keep` goes on without a front, `own` has children of its own beside
+/// the job, `tell` sends SIGUSR1 to what is left of the job's group, `fell` fells the tree when it
+/// is asked to end, `arrest` stops and resumes its new processes then, `dismiss` lets the front go
+/// then, `panic` panics then, `scarce` cannot open a file while it watches in the beginning, and
+/// `plain` is none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
@@ -29,6 +33,7 @@ pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<
         "supervisor" => supervisor(&words),
         "helper" => helper(),
         "copy" => copy(&words),
+        "companions" => crate::companions::act(),
         "interrupted" => crate::interrupted::act(&words),
         _ => return None,
     };
@@ -42,10 +47,15 @@ pub(crate) fn roots() -> Roots {
 fn front(words: &[OsString]) -> i32 {
     let own = Front::words(&roots()).expect("/proc shows this process");
     let program = std::env::current_exe().expect("this program has a file");
-    let arguments = [&["supervisor".into()], &own[..], words].concat();
-    let stands = if plays(words, "keep") { Stands::Apart } else { Stands::Guarded };
+    let dismissal = Dismissal::new().expect("a pipe can be made");
+    let mut words = words.to_vec();
+    words[0].push(",word=");
+    words[0].push(dismissal.word());
+    let arguments = [&["supervisor".into()], &own[..], &words[..]].concat();
+    let stands = if plays(&words, "keep") { Stands::Apart } else { Stands::Guarded };
     let mut front = Front::start(&roots(), &program, "supervisor".as_ref(), &arguments, stands)
-        .expect("it can be started again");
+        .expect("it can be started again")
+        .dismissed_by(dismissal);
     let ending = front.wait().expect("it can be waited for");
     if let Some(orphans) = front.orphans(&roots(), ending).expect("it can be looked for them") {
         report(&format!("orphans {}", orphans.members().expect("members can be read").len()));
@@ -116,7 +126,13 @@ fn supervisor(words: &[OsString]) -> i32 {
     // As one that is started once more while the job runs.
     let late = is("fell").then(|| a_helper().spawn().expect("it can be started"));
     let spared: Vec<_> = late.iter().map(|late| gpu_core::Pid(late.id())).collect();
-    let ending = watch(&mut *job, &is, &spared);
+    let let_go = || {
+        let word = mode.split(',').find_map(|word| word.strip_prefix("word="));
+        let word = word.expect("every front gives one");
+        let told = dismiss(&roots(), front, word.as_ref(), Ending::Code(9));
+        report(&format!("dismissed {}", told.expect("it can be told")));
+    };
+    let ending = watch(&mut *job, &is, &spared, &let_go);
     if let Some(late) = late {
         let late = late.wait_with_output().expect("it ends with its input");
         report(&format!("spared {:?}", late.status.code()));
@@ -161,7 +177,12 @@ fn queue(launcher: &LinuxLauncher) -> i32 {
 /// So often, for a tenth of a second each, no file can be opened.
 const SCARCE_LOOKS: u32 = 15;
 
-fn watch(job: &mut dyn Job, is: &dyn Fn(&str) -> bool, spared: &[gpu_core::Pid]) -> Ending {
+fn watch(
+    job: &mut dyn Job,
+    is: &dyn Fn(&str) -> bool,
+    spared: &[gpu_core::Pid],
+    let_go: &dyn Fn(),
+) -> Ending {
     let mut scarce = if is("scarce") { SCARCE_LOOKS } else { 0 };
     loop {
         let usual = getrlimit(Resource::Nofile);
@@ -192,9 +213,14 @@ fn watch(job: &mut dyn Job, is: &dyn Fn(&str) -> bool, spared: &[gpu_core::Pid])
             Some(JobEvent::Asked(signal)) => {
                 report(&format!("asked {signal}"));
                 assert!(!is("panic"), "as it was to");
-                match is("fell") {
-                    true => fell(job, spared),
-                    false => job.pass(signal).expect("the job can be told"),
+                if is("fell") {
+                    fell(job, spared);
+                } else if is("arrest") {
+                    arrest(job);
+                } else if is("dismiss") {
+                    let_go();
+                } else {
+                    job.pass(signal).expect("the job can be told");
                 }
             }
             None => {}
@@ -215,6 +241,45 @@ fn fell(job: &dyn Job, spared: &[gpu_core::Pid]) {
             return report("none left");
         }
     }
+}
+
+/// Stops all but the shell at the top, reports their names, and resumes those that are no Python;
+/// the others are killed.
+fn arrest(job: &dyn Job) {
+    let token = ActToken::the_user_asked();
+    let members = || job.members().expect("members can be read");
+    let known: Vec<_> = members().iter().filter(|it| it.name == "sh").map(|it| it.key).collect();
+    let arrested = job.arrest(&known, &[], Duration::from_secs(10), &token);
+    let arrested = arrested.expect("the kernel keeps lists of children");
+    report(if arrested.restless { "restless" } else { "at rest" });
+    let stopped = |key: ProcessKey| {
+        let is_it = |member: &ProcessInfo| {
+            member.key == key && member.state == Ok(gpu_core::ProcessState::Stopped)
+        };
+        members().iter().any(is_it)
+    };
+    let (kill, resume): (Vec<_>, Vec<_>) =
+        arrested.stopped.into_iter().partition(|it| it.name.starts_with("python"));
+    for one in kill.iter().chain(&resume) {
+        let since = gpu_host::SystemClock::new();
+        while !stopped(one.key) {
+            assert!(gpu_core::Clock::monotonic(&since) < crate::cast::PATIENCE, "{one:?}");
+            pass_time(Duration::from_millis(2));
+        }
+        report(&format!("arrested {}", one.name));
+    }
+    for one in &kill {
+        let pid = Pid::from_raw(i32::try_from(one.key.pid.0).expect("a number"));
+        kill_process(pid.expect("not zero"), Signal::KILL).expect("it is there");
+    }
+    let resume: Vec<_> = resume.iter().map(|one| one.key).collect();
+    job.resume(&resume, &token);
+    let since = gpu_host::SystemClock::new();
+    while resume.iter().any(|key| stopped(*key)) {
+        assert!(gpu_core::Clock::monotonic(&since) < crate::cast::PATIENCE, "{resume:?}");
+        pass_time(Duration::from_millis(2));
+    }
+    report(&format!("resumed {}", resume.len()));
 }
 
 /// What a supervisor holds, in a word.

@@ -268,7 +268,7 @@ impl NvmlChild {
                 remains.take_if(|child| child.has_ended());
                 return Err(fault.clone());
             }
-            Child::Barred(stuck) if stuck.remains(&self.helper.proc) => return Err(barred(stuck)),
+            Child::Barred(stuck) if stuck.remains(&self.helper) => return Err(barred(stuck)),
             // It ends with its only answer, which lies there to be heard.
             Child::Runs(child) if self.then == Then::End && child.ahead.is_some() => return Ok(()),
             Child::Runs(child) if child.process.has_ended() => {
@@ -281,7 +281,7 @@ impl NvmlChild {
         // The search takes about as long as the child to start and to load the library. Unasked,
         // it does nothing in the driver.
         let process = Process::start(&self.helper).map_err(|error| error.fault())?;
-        if let Some(stuck) = stuck::find(&self.helper.proc) {
+        if let Some(stuck) = stuck::find(&self.helper) {
             let fault = barred(&stuck);
             standing.child = Child::Barred(stuck);
             return Err(fault);

@@ -1,15 +1,27 @@
 //! A child of an earlier look that hangs in the driver and cannot be ended.
 //!
 //! It says so by its name, since that is the one thing that it can still change and that others
-//! can see. Any user can give a process this name, so the name alone stops nobody: the process
-//! must belong, by its real user, to whoever looks or to root (a program with the set-user-ID bit
-//! keeps its caller as the real user), and must neither sleep nor be stopped, twice: a process
-//! that hangs in a driver is in an uninterruptible wait or runs inside of the kernel, and
-//! one that is only just ending is gone at the second look.
+//! can see. Anybody can give a process that name, so the name alone means nothing. A process is
+//! taken for such a child only if
+//!
+//! - its real, effective and saved user are the caller's, root's own for root: another user's
+//!   child costs the caller one child of its own at most, which bars the looks that follow;
+//! - it lives in the caller's PID and user namespace, since root of a container may be root here;
+//! - its executable is the one that the caller would start as a child, or the caller's own, by
+//!   file system and inode: the kernel tells it, and no process can choose it without becoming
+//!   that program;
+//! - it neither sleeps nor is stopped, twice: a process that hangs in a driver is in an
+//!   uninterruptible wait or runs inside of the kernel, and one that is only just ending is gone
+//!   at the second look.
+//!
+//! Where the kernel does not tell one of these, the process does not count. What is lost then (the
+//! program was replaced meanwhile, say) is one more child that hangs; what a forger could gain is
+//! that nobody looks at the devices.
 
+use super::Helper;
 use rustix::event::{Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, RawDir, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, Stat, openat, readlinkat, stat, statat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use std::mem::MaybeUninit;
@@ -38,11 +50,46 @@ pub(crate) struct Stuck {
     pub(crate) age: Option<u64>,
 }
 
+/// The executables that a child may have, by file system and inode.
+struct Programs(Vec<(u64, u64)>);
+
+impl Programs {
+    /// Returns the caller's own, of which a child may be a copy, and the one that is started as a
+    /// child where a path names it.
+    fn of(helper: &Helper) -> Self {
+        let files = [Path::new("/proc/self/exe"), &helper.program];
+        Programs(files.into_iter().filter_map(|path| stat(path).ok()).map(identity).collect())
+    }
+
+    /// Tells whether a process runs one of them; not where the kernel does not tell.
+    fn has(&self, root: BorrowedFd<'_>, pid: u32) -> bool {
+        let executable = statat(root, format!("{pid}/exe"), AtFlags::empty());
+        executable.is_ok_and(|file| self.0.contains(&identity(file)))
+    }
+}
+
+fn identity(file: Stat) -> (u64, u64) {
+    (file.st_dev, file.st_ino)
+}
+
+/// Tells whether a process shares the caller's numbers and users; not where the kernel does not
+/// tell.
+fn is_of_own_namespaces(root: BorrowedFd<'_>, pid: u32) -> bool {
+    let link = |path: String| readlinkat(root, path, Vec::new());
+    ["pid", "user"].iter().all(|kind| {
+        let own = link(format!("self/ns/{kind}"));
+        own.is_ok_and(|own| link(format!("{pid}/ns/{kind}")).is_ok_and(|its| its == own))
+    })
+}
+
 impl Stuck {
     /// Tells whether it is still there.
-    pub(crate) fn remains(&self, proc: &Path) -> bool {
-        let root = open(rustix::fs::CWD, proc, OFlags::DIRECTORY);
-        root.is_ok_and(|root| look(root.as_fd(), self.pid).is_some_and(|now| now.same(self)))
+    pub(crate) fn remains(&self, helper: &Helper) -> bool {
+        let root = open(rustix::fs::CWD, &helper.proc, OFlags::DIRECTORY);
+        let programs = Programs::of(helper);
+        root.is_ok_and(|root| {
+            look(root.as_fd(), self.pid, &programs).is_some_and(|now| now.same(self))
+        })
     }
 
     fn same(&self, other: &Self) -> bool {
@@ -54,19 +101,23 @@ impl Stuck {
 ///
 /// Costs three system calls per process that is not the kernel's own, and 100 ms where one has
 /// the name.
-pub(crate) fn find(proc: &Path) -> Option<Stuck> {
+pub(crate) fn find(helper: &Helper) -> Option<Stuck> {
+    let proc = &helper.proc;
     let root = open(rustix::fs::CWD, proc, OFlags::DIRECTORY).ok()?;
     let kernel = kernel_threads(root.as_fd(), proc);
     let named = named(root.as_fd(), &kernel).ok()?;
-    let suspects: Vec<_> = named.into_iter().filter_map(|pid| look(root.as_fd(), pid)).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let programs = Programs::of(helper);
+    let look = |pid| look(root.as_fd(), pid, &programs);
+    let suspects: Vec<_> = named.into_iter().filter_map(look).collect();
     if suspects.is_empty() {
         return None;
     }
     // An interrupted wait is a shorter one, and a suspect that is ending delays one look more.
     let _ = poll(&mut [], Some(&ENDING));
-    suspects
-        .into_iter()
-        .find(|before| look(root.as_fd(), before.pid).is_some_and(|after| after.same(before)))
+    suspects.into_iter().find(|before| look(before.pid).is_some_and(|after| after.same(before)))
 }
 
 /// The flag of a thread of the kernel in `/proc/PID/stat` (`PF_KTHREAD` of Linux's
@@ -119,15 +170,16 @@ fn has_name(root: BorrowedFd<'_>, path: &[u8]) -> bool {
 }
 
 /// Looks at a process that has the name; `None` when it does not stop us.
-fn look(root: BorrowedFd<'_>, pid: u32) -> Option<Stuck> {
+fn look(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
     if !has_name(root, format!("{pid}/comm").as_bytes()) {
         return None;
     }
     let status = read(root, &format!("{pid}/status"))?;
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     let hangs = !matches!(value("State:")?.chars().next()?, 'S' | 'T' | 't' | 'Z' | 'X' | 'I');
-    let owner: u32 = value("Uid:")?.split_ascii_whitespace().next()?.parse().ok()?;
-    if !hangs || (owner != 0 && owner != rustix::process::getuid().as_raw()) {
+    let own = rustix::process::getuid().as_raw().to_string();
+    let is_own = value("Uid:")?.split_ascii_whitespace().take(3).all(|user| user == own);
+    if !hangs || !is_own || !programs.has(root, pid) || !is_of_own_namespaces(root, pid) {
         return None;
     }
     let start = field(&read(root, &format!("{pid}/stat"))?, 19)?;
@@ -179,44 +231,81 @@ fn read_once(file: &OwnedFd, text: &mut [u8]) -> rustix::io::Result<usize> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
-    /// A folder made to look like `/proc`, with one process in it.
-    fn made(name: &str, state: &str, user: u32) -> TempDir {
+    /// A folder made to look like `/proc`, with one process in it that hangs and whose executable
+    /// is the test's own.
+    fn made(name: &str, state: &str, users: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         let process = folder.path().join("4711");
         fs::create_dir(&process).unwrap();
         fs::write(folder.path().join("uptime"), "1000.25 7.00\n").unwrap();
         fs::write(process.join("comm"), format!("{name}\n")).unwrap();
-        let status = format!("Name:\t{name}\nState:\t{state}\nPid:\t4711\nUid:\t{user}\t0\t0\t0\n");
+        let status = format!("Name:\t{name}\nState:\t{state}\nPid:\t4711\nUid:\t{users}\n");
         fs::write(process.join("status"), status).unwrap();
         let fields = "1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 40000 0 0";
         fs::write(process.join("stat"), format!("4711 (a) b) D {fields}\n")).unwrap();
+        symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
+        for whose in ["self", "4711"] {
+            for kind in ["pid", "user"] {
+                link_namespace(folder.path(), whose, kind, 4_026_531_836);
+            }
+        }
         folder
     }
 
-    fn own() -> u32 {
-        rustix::process::getuid().as_raw()
+    fn link_namespace(proc: &Path, whose: &str, kind: &str, inode: u64) {
+        let folder = proc.join(whose).join("ns");
+        fs::create_dir_all(&folder).unwrap();
+        let _ = fs::remove_file(folder.join(kind));
+        symlink(format!("{kind}:[{inode}]"), folder.join(kind)).unwrap();
+    }
+
+    fn own() -> String {
+        let user = rustix::process::getuid().as_raw();
+        format!("{user}\t{user}\t{user}\t{user}")
+    }
+
+    fn helper(proc: &Path) -> Helper {
+        Helper { proc: proc.to_owned(), ..Helper::new("/nowhere/helper") }
+    }
+
+    fn found(proc: &Path) -> Option<Stuck> {
+        find(&helper(proc))
     }
 
     #[test]
-    fn one_of_this_user_or_of_root_that_hangs_is_found() {
-        for (state, user) in [("D (disk sleep)", own()), ("D (disk sleep)", 0), ("R (running)", 0)]
-        {
-            let made = made(NAME, state, user);
-            let stuck = find(made.path()).unwrap();
+    fn a_child_of_the_caller_that_hangs_is_found() {
+        for state in ["D (disk sleep)", "R (running)"] {
+            let made = made(NAME, state, &own());
+            let stuck = found(made.path()).unwrap();
             assert_eq!(stuck, Stuck { pid: 4711, start: 40_000, age: Some(600) });
-            assert!(stuck.remains(made.path()));
+            assert!(stuck.remains(&helper(made.path())));
             fs::write(made.path().join("4711/comm"), "sh\n").unwrap();
-            assert!(!stuck.remains(made.path()), "the number is another's now");
+            assert!(!stuck.remains(&helper(made.path())), "the number is another's now");
         }
     }
 
     #[test]
+    fn a_started_helper_is_known_by_the_path_of_its_program() {
+        let made = made(NAME, "D (disk sleep)", &own());
+        let link = made.path().join("4711/exe");
+        fs::remove_file(&link).unwrap();
+        symlink("/bin/sh", &link).unwrap();
+        assert_eq!(found(made.path()), None);
+        let helper = Helper { proc: made.path().to_owned(), ..Helper::new("/bin/sh") };
+        assert!(find(&helper).is_some());
+    }
+
+    #[test]
     fn nobody_else_stops_us() {
-        let stranger = own() + 1;
-        for (name, state, user) in [
-            (NAME, "D (disk sleep)", stranger),
+        let user = rustix::process::getuid().as_raw();
+        let stranger = user + 1;
+        for (name, state, users) in [
+            (NAME, "D (disk sleep)", format!("{stranger}\t{stranger}\t{stranger}\t{stranger}")),
+            (NAME, "D (disk sleep)", format!("{user}\t{stranger}\t{stranger}\t{stranger}")),
+            (NAME, "D (disk sleep)", format!("{stranger}\t{user}\t{user}\t{user}")),
             (NAME, "S (sleeping)", own()),
             (NAME, "T (stopped)", own()),
             (NAME, "Z (zombie)", own()),
@@ -224,13 +313,37 @@ mod tests {
             ("gpuws-stuck2", "D (disk sleep)", own()),
             ("gpuws-stuc", "D (disk sleep)", own()),
         ] {
-            assert_eq!(find(made(name, state, user).path()), None, "{name} {state} {user}");
+            assert_eq!(found(made(name, state, &users).path()), None, "{name} {state} {users}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_another_program_means_nothing() {
+        let made = made(NAME, "R (running)", &own());
+        let link = made.path().join("4711/exe");
+        fs::remove_file(&link).unwrap();
+        assert_eq!(found(made.path()), None, "its executable is not told");
+        // A copy of the program is another file.
+        let copy = made.path().join("copy");
+        fs::write(&copy, "").unwrap();
+        symlink(&copy, &link).unwrap();
+        assert_eq!(found(made.path()), None);
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_means_nothing() {
+        for kind in ["pid", "user"] {
+            let made = made(NAME, "R (running)", &own());
+            link_namespace(made.path(), "4711", kind, 4_026_532_999);
+            assert_eq!(found(made.path()), None, "{kind}");
+            fs::remove_file(made.path().join("4711/ns").join(kind)).unwrap();
+            assert_eq!(found(made.path()), None, "{kind} is not told");
         }
     }
 
     #[test]
     fn only_the_threads_of_a_real_kernel_are_not_looked_at() {
-        let made = made(NAME, "D (disk sleep)", 0);
+        let made = made(NAME, "D (disk sleep)", &own());
         let second = made.path().join("2");
         fs::create_dir_all(second.join("task/2")).unwrap();
         let children = second.join("task/2/children");
@@ -243,23 +356,23 @@ mod tests {
             let stat = format!("2 (kthreadd) S 0 0 0 0 -1 {flags} 0 0\n");
             fs::write(second.join("stat"), stat).unwrap();
             fs::write(&children, children_of).unwrap();
-            assert_eq!(find(made.path()).is_some(), is_found, "{flags:#x} {children_of}");
+            assert_eq!(found(made.path()).is_some(), is_found, "{flags:#x} {children_of}");
         }
         fs::remove_file(&children).unwrap();
-        assert!(find(made.path()).is_some(), "not every kernel tells the children");
+        assert!(found(made.path()).is_some(), "not every kernel tells the children");
     }
 
     #[test]
     fn broken_files_are_nobody() {
-        let made = made(NAME, "D (disk sleep)", own());
+        let made = made(NAME, "D (disk sleep)", &own());
         for (file, text) in [("stat", "4711 (x) D 1"), ("status", "State:\n"), ("comm", "")] {
             let path = made.path().join("4711").join(file);
             let before = fs::read(&path).unwrap();
             fs::write(&path, text).unwrap();
-            assert_eq!(find(made.path()), None, "{file}");
+            assert_eq!(found(made.path()), None, "{file}");
             fs::write(&path, before).unwrap();
         }
-        assert!(find(made.path()).is_some());
-        assert_eq!(find(&made.path().join("nowhere")), None);
+        assert!(found(made.path()).is_some());
+        assert_eq!(found(&made.path().join("nowhere")), None);
     }
 }

@@ -3,7 +3,7 @@
 use crate::call::reading;
 use crate::device::Device;
 use crate::functions::{Function, Get};
-use crate::value::{number, percent};
+use crate::value::{megahertz, number, percent};
 use gpu_core::{
     Absent, Activity, ApplicationClocks, Clocks, Engines, Percent, Reading, Result, ThrottleReasons,
 };
@@ -94,7 +94,7 @@ fn performance_state(number: u32) -> Reading<u8> {
 pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
     let functions = &device.caller.functions;
     let clock = |function, kind| -> Result<Reading<u32>> {
-        Ok(reading(device.pick(function, kind))?.and_then(number))
+        Ok(reading(device.pick(function, kind))?.and_then(megahertz))
     };
     let now = |kind| clock(&functions.nvmlDeviceGetClockInfo, kind);
     let highest = |kind| clock(&functions.nvmlDeviceGetMaxClockInfo, kind);
@@ -113,7 +113,7 @@ pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
 pub(super) fn application_clocks(device: Device<'_>) -> Result<ApplicationClocks> {
     let functions = &device.caller.functions;
     let clock = |function, kind| -> Result<Reading<u32>> {
-        Ok(reading(device.pick(function, kind))?.and_then(number))
+        Ok(reading(device.pick(function, kind))?.and_then(megahertz))
     };
     let chosen = |kind| clock(&functions.nvmlDeviceGetApplicationsClock, kind);
     let default = |kind| clock(&functions.nvmlDeviceGetDefaultApplicationsClock, kind);

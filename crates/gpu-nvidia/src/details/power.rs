@@ -3,7 +3,7 @@
 use super::fields;
 use crate::call::reading;
 use crate::device::{Data, Device};
-use crate::value::{celsius, milliwatts, number, switch};
+use crate::value::{celsius, celsius_apart, fan_percent, milliwatts, number, switch};
 use gpu_core::{Absent, Celsius, Power, PowerReadings, Reading, Result, Thermal};
 use nvml_wrapper_sys::bindings::field_id::{
     NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_INSTANT,
@@ -53,7 +53,7 @@ pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {
         answer => answer,
     };
     Ok(Thermal {
-        fan_speed: reading(fan_speed)?.and_then(number),
+        fan_speed: reading(fan_speed)?.and_then(fan_percent),
         memory: memory_temperature(device)?,
         slowdown: threshold(SLOWDOWN)?,
         shutdown: threshold(SHUTDOWN)?,
@@ -66,7 +66,7 @@ fn margin(device: Device<'_>) -> Result<Reading<Celsius>> {
     let version = size_of::<nvmlMarginTemperature_t>() as u32 | 1 << 24;
     let asked = nvmlMarginTemperature_t { version, ..Data::zeroed() };
     let answer = device.fill(&device.caller.functions.nvmlDeviceGetMarginTemperature, asked);
-    Ok(reading(answer)?.and_then(|told| celsius(told.marginTemperature as u32)))
+    Ok(reading(answer)?.and_then(|told| celsius_apart(told.marginTemperature)))
 }
 
 /// Returns the temperature of the memory, which has a number but no function of its own.

@@ -3,6 +3,8 @@
 use super::stage::*;
 use gpu_core::{ErrorKind, GpuBackend, Groups, Origin};
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
 
 impl Child {
     /// Puts a process that hangs into the folder that stands for `/proc`.
@@ -10,10 +12,18 @@ impl Child {
         let process = self.proc().join("4711");
         fs::create_dir(&process).unwrap();
         fs::write(process.join("comm"), "gpuws-stuck\n").unwrap();
-        let status = format!("State:\tD (disk sleep)\nUid:\t{user}\t0\t0\t0\n");
+        let status = format!("State:\tD (disk sleep)\nUid:\t{user}\t{user}\t{user}\t{user}\n");
         fs::write(process.join("status"), status).unwrap();
         let zeros = "0 ".repeat(40);
         fs::write(process.join("stat"), format!("4711 (gpuws-stuck) D {zeros}\n")).unwrap();
+        symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
+        for whose in ["self", "4711"] {
+            let namespaces = self.proc().join(whose).join("ns");
+            fs::create_dir_all(&namespaces).unwrap();
+            for kind in ["pid", "user"] {
+                symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
+            }
+        }
     }
 }
 
@@ -49,4 +59,31 @@ fn a_process_of_somebody_else_stops_nobody() {
         .with("answer", &[begun(0), done()]);
     child.hanging_process(rustix::process::getuid().as_raw() + 1);
     assert_eq!(child.backend(LONG).look(Groups::NONE).driver, Ok(driver()));
+}
+
+#[test]
+fn a_busy_program_that_takes_the_name_stops_nobody() {
+    // Of the same user, root where root runs the tests, and of the same namespaces.
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("sh");
+    fs::copy("/bin/sh", &program).unwrap();
+    let script = "printf gpuws-stuck > /proc/$$/comm; while :; do :; done";
+    let busy = Command::new(&program).args(["-c", script]).stdout(Stdio::null()).spawn();
+    let busy = Ended(busy.unwrap());
+    let comm = format!("/proc/{}/comm", busy.0.id());
+    eventually(|| fs::read_to_string(&comm).is_ok_and(|name| name == "gpuws-stuck\n"));
+    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+        .with("answer", &[begun(0), done()]);
+    let look = child.backend_beside("/proc".into(), LONG).look(Groups::NONE);
+    assert_eq!(look.driver, Ok(driver()));
+}
+
+/// A process that ends with the test, however that ends.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -63,10 +63,16 @@ impl Child {
         deadline: Duration,
         waiting: impl Fn(&Waiting) + Send + Sync + 'static,
     ) -> NvmlChild {
-        let mut helper = Helper::new("/bin/sh");
-        helper.arguments.clone_from(&self.arguments);
-        helper.proc = self.proc();
-        NvmlChild::new(helper, deadline, Box::new(waiting))
+        NvmlChild::new(self.helper(self.proc()), deadline, Box::new(waiting))
+    }
+
+    /// A backend that looks for a child of an earlier look in this `/proc`.
+    pub(crate) fn backend_beside(&self, proc: PathBuf, deadline: Duration) -> NvmlChild {
+        NvmlChild::new(self.helper(proc), deadline, Box::new(|_| {}))
+    }
+
+    fn helper(&self, proc: PathBuf) -> Helper {
+        Helper { arguments: self.arguments.clone(), proc, ..Helper::new("/bin/sh") }
     }
 
     pub(crate) fn proc(&self) -> PathBuf {

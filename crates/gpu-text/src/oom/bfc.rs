@@ -4,6 +4,7 @@ use super::MAX_ROWS;
 use super::event::{Bin, Block, ChunkSum, Event, Framework, Pool, Region, Tensor, Wording};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader, framework_of_path};
+use crate::work;
 use gpu_core::Bytes;
 
 /// A line of the report, or of what follows it.
@@ -40,6 +41,9 @@ const MAX_WORDS_BETWEEN: usize = 12;
 const RAN_OUT: &str = "an out of memory trying to allocate ";
 const DUMP_FOR: &str = "BFCAllocator dump for ";
 const TENSOR: &str = "OOM when allocating tensor with shape[";
+
+/// So many events after what an allocator said the error of the operation is still found to be its.
+const MAX_EVENTS_APART: usize = 16;
 
 /// How many dimensions of a tensor are read.
 const MAX_DIMENSIONS: usize = 64;
@@ -142,14 +146,12 @@ fn open<'a>(
     passage: Passage<'_>,
     is_new: impl FnOnce(&Event) -> bool,
 ) -> Option<&'a mut Event> {
-    let known = reader.open_dump.filter(|index| !reader.events.get(*index).is_none_or(is_new));
+    let list = reader.events.list();
+    let known = reader.open_dump.filter(|index| !list.get(*index).is_none_or(is_new));
     let index = match known {
         Some(index) => index,
         // Not through `add`: it is empty still, and no repetition of another.
-        None if reader.events.len() < super::MAX_EVENTS => {
-            reader.events.push(new_event(passage));
-            reader.events.len() - 1
-        }
+        None if reader.events.has_room() => reader.events.push(new_event(passage)),
         None => {
             (reader.is_cut, reader.is_full) = (true, true);
             return None;
@@ -287,22 +289,23 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let tensor = Tensor { shape, kind };
     let allocator = word_after(" by allocator ");
     let gpu = word_after("/device:GPU:").and_then(|index| index.parse().ok());
-    let of_allocator = |event: &&mut Event| {
+    let of_allocator = |event: &Event| {
         matches!(event.framework, Framework::TensorFlow | Framework::Xla)
             && event.wording != Some(Wording::NoFailure)
     };
-    let known = reader.events.iter_mut().rev().filter(of_allocator);
     let fits = |event: &Event| match &event.tensor {
         Some(known) => known.shape == tensor.shape,
         None => event.ladder.is_empty() && event.dump_or_request(),
     };
-    let event = match known.into_iter().find(|event| fits(event)) {
-        Some(event) => event,
-        None => {
-            let index = reader.add(Event::new(Framework::TensorFlow, passage.line));
-            reader.events.get_mut(index)?
-        }
-    };
+    let list = reader.events.list();
+    let latest = list.iter().enumerate().rev().take(MAX_EVENTS_APART);
+    let known = latest
+        .inspect(|_| work::add(1))
+        .find(|(_, event)| of_allocator(event) && fits(event))
+        .map(|(index, _)| index);
+    let index =
+        known.unwrap_or_else(|| reader.add(Event::new(Framework::TensorFlow, passage.line)));
+    let event = reader.events.get_mut(index)?;
     // Only TensorFlow speaks so, wherever its allocator was built.
     event.framework = Framework::TensorFlow;
     let kind = tensor.kind;

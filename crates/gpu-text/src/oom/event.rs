@@ -195,7 +195,7 @@ impl Event {
 }
 
 /// A tensor by its shape.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tensor {
     /// Its dimensions.
     pub shape: Vec<u64>,
@@ -219,7 +219,7 @@ impl Tensor {
 }
 
 /// What an allocator printed of its state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dump {
     /// Its bins.
     pub bins: Vec<Bin>,
@@ -250,7 +250,7 @@ impl Dump {
 }
 
 /// A bin: blocks of at least a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bin {
     /// The least size.
     pub size: Bytes,
@@ -261,7 +261,7 @@ pub struct Bin {
 }
 
 /// The blocks of one size that are in use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkSum {
     /// How many.
     pub count: u64,
@@ -272,7 +272,7 @@ pub struct ChunkSum {
 }
 
 /// A region of the device that an allocator took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
     /// Its size.
     pub size: Bytes,
@@ -281,7 +281,7 @@ pub struct Region {
 }
 
 /// A block of an allocator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// Its address.
     pub address: u64,
@@ -292,7 +292,7 @@ pub struct Block {
 }
 
 /// What a pool holds of the device and may still take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pool {
     /// What it holds.
     pub held: Option<Bytes>,
@@ -303,7 +303,7 @@ pub struct Pool {
 }
 
 /// What a compiler could not do without.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rematerialization {
     /// What it was to stay within.
     pub limit: Figure,

@@ -3,7 +3,7 @@
 use gpu_core::Bytes;
 
 /// An amount as printed, with what it is in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Figure {
     /// The text with its unit, as printed.
     pub text: String,

@@ -2,6 +2,7 @@
 
 use super::wrap;
 use crate::text::Text;
+use crate::work;
 
 /// A text without line breaks, each run of blanks one blank.
 #[derive(Debug)]
@@ -143,13 +144,19 @@ fn push(flat: &mut Flat, line: &str, number: usize) {
             '*' | '`' => {}
             '\\' => {
                 let after = rest.trim_start_matches('\\');
+                let run = rest.len() - after.len();
+                work::add(run);
                 match after.bytes().next() {
                     Some(b'n' | b't' | b'r') => {
                         rest = &after[1..];
                         blank(out);
                         lines.push((out.len(), number));
                     }
-                    _ => out.push(c),
+                    // The whole run at once: each of its signs would find the same behind it.
+                    _ => {
+                        out.extend(std::iter::repeat_n(c, run + 1));
+                        rest = after;
+                    }
                 }
             }
             '<' => match emphasis(rest) {

@@ -10,6 +10,7 @@ mod brief;
 mod event;
 mod figure;
 mod flat;
+mod known;
 mod plain;
 mod reader;
 mod torch;

@@ -2,8 +2,10 @@
 
 use super::event::{Event, Framework, Report};
 use super::flat::Flat;
+use super::known::Events;
 use super::plain::Bare;
-use super::{MAX_EVENTS, bfc, brief, plain, torch, xla};
+use super::{bfc, brief, plain, torch, xla};
+use crate::work;
 use std::ops::Range;
 
 /// How much of the text after a mark is read for it, in bytes.
@@ -58,7 +60,7 @@ impl<'a> Passage<'a> {
 /// The events so far, and what is open.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    pub(super) events: Vec<Event>,
+    pub(super) events: Events,
     /// The event whose dump is being read.
     pub(super) open_dump: Option<usize>,
     /// The event whose ladder is being read.
@@ -73,16 +75,22 @@ pub(super) struct Reader {
 impl Reader {
     /// Adds an event and returns where it is; the last one takes what is beyond the bound.
     pub(super) fn add(&mut self, event: Event) -> usize {
-        if let Some(index) = self.events.iter().rposition(|known| event.repeats(known)) {
-            self.events[index].times += 1;
+        if let Some(index) = self.events.find(&event, |known| event.repeats(known)) {
+            self.count(index);
             return index;
         }
-        if self.events.len() < MAX_EVENTS {
-            self.events.push(event);
-        } else {
-            (self.is_cut, self.is_full) = (true, true);
+        if self.events.has_room() {
+            return self.events.push(event);
         }
-        self.events.len() - 1
+        (self.is_cut, self.is_full) = (true, true);
+        self.events.list().len() - 1
+    }
+
+    /// Counts a message that repeats an event.
+    pub(super) fn count(&mut self, index: usize) {
+        if let Some(known) = self.events.get_mut(index) {
+            known.times += 1;
+        }
     }
 }
 
@@ -92,12 +100,10 @@ pub(super) fn read(flat: &Flat) -> Report {
     let mut reader = Reader::default();
     let with_figures = read_marks(&mut reader, flat, &marks);
     read_bare_marks(&mut reader, flat, bare_marks, &with_figures);
-    if let Some(complaint) = reader.complaint.take().filter(|_| reader.events.is_empty()) {
+    if let Some(complaint) = reader.complaint.take().filter(|_| reader.events.list().is_empty()) {
         reader.add(complaint);
     }
-    reader.events.sort_by_key(|event| event.line);
-    merge_repeats(&mut reader.events);
-    Report { events: reader.events, is_cut: reader.is_cut }
+    Report { events: reader.events.finish(), is_cut: reader.is_cut }
 }
 
 /// Reads the messages with figures, and returns their places.
@@ -135,12 +141,12 @@ fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_fi
         around.any(|known| known.abs_diff(at) <= NEAR)
     };
     // The last place that made an event: a library's code and its words are one message.
-    let mut told: Option<usize> = None;
+    let mut told: Option<Told> = None;
     for (at, what) in marks {
         if reader.is_full {
             break;
         }
-        let is_same = told.is_some_and(|told| is_one_message(flat, told, at));
+        let is_same = told.as_mut().is_some_and(|told| told.is_one_message(flat, at));
         if is_same || plain::is_source(&text[flat.line_start(at)..at], &text[at..]) {
             continue;
         }
@@ -148,32 +154,41 @@ fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_fi
             && let Some(event) = plain::bare(what, Passage::of(flat, 0, at, text.len()))
         {
             reader.add(event);
-            told = Some(at);
+            told = Some(Told { at, next_letter: None });
         }
     }
 }
 
-/// Tells whether two places of messages without figures are of one message: on one line and near,
-/// or with nothing but signs and numbers between.
-fn is_one_message(flat: &Flat, first: usize, second: usize) -> bool {
-    let Some(between) = flat.text().get(first..second) else { return false };
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let after = between.trim_start_matches(is_word);
-    let is_near = between.len() <= MAX_BEFORE;
-    (is_near && flat.line_start(first) == flat.line_start(second))
-        || !after.contains(char::is_alphabetic)
+/// The place of a message without figures.
+struct Told {
+    at: usize,
+    /// Where the first letter behind its first word is, once it was looked for.
+    next_letter: Option<usize>,
 }
 
-/// Makes one of the events that turned out to be the same message when all of it was read.
-fn merge_repeats(events: &mut Vec<Event>) {
-    let mut kept: Vec<Event> = Vec::with_capacity(events.len());
-    for event in events.drain(..) {
-        match kept.iter_mut().find(|known| event.repeats(known)) {
-            Some(known) => known.times += event.times,
-            None => kept.push(event),
+impl Told {
+    /// Tells whether a later place is of the same message: on one line and near, or with nothing
+    /// but signs and numbers between.
+    fn is_one_message(&mut self, flat: &Flat, second: usize) -> bool {
+        let is_near = second.saturating_sub(self.at) <= MAX_BEFORE;
+        if is_near && flat.line_start(self.at) == flat.line_start(second) {
+            return true;
         }
+        self.next_letter(flat.text()) >= second
     }
-    *events = kept;
+
+    /// Looked for once, however many places follow: they may follow far behind.
+    fn next_letter(&mut self, text: &str) -> usize {
+        let (first, text) = (self.at, text.get(self.at..).unwrap_or_default());
+        *self.next_letter.get_or_insert_with(|| {
+            let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let after = text.trim_start_matches(is_word);
+            let letter = after.find(char::is_alphabetic).unwrap_or(after.len());
+            let distance = text.len() - after.len() + letter;
+            work::add(distance);
+            first + distance
+        })
+    }
 }
 
 /// Moves the ends of a range outward to where characters begin.

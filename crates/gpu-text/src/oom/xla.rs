@@ -4,6 +4,7 @@
 use super::event::{Event, Framework, Rematerialization, Wording};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader, framework_of_path};
+use crate::work;
 use gpu_core::Bytes;
 
 /// A place of one of these messages.
@@ -23,6 +24,9 @@ const BELOW: &str = "reduce memory use below ";
 const REDUCED: &str = "only reduced to ";
 const FAILED: &str = "failed to allocate ";
 
+/// How many characters `Can't` has at most, whichever way its apostrophe came through.
+const MAX_CAN_NOT: usize = 16;
+
 /// How many steps of a ladder are kept.
 const MAX_RUNGS: usize = 1000;
 
@@ -34,8 +38,9 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
         "Failed" => (Mark::Request, rest.starts_with(REQUEST)),
         "failed" => (Mark::Rung, is_rung(rest)),
         "Can" => {
-            let after = rest.trim_start_matches(|c: char| c != ' ').trim_start();
-            (Mark::Complaint, after.starts_with(BELOW))
+            let word = rest.chars().take(MAX_CAN_NOT).take_while(|c| *c != ' ');
+            let end = word.inspect(|c| work::add(c.len_utf8())).map(char::len_utf8).sum::<usize>();
+            (Mark::Complaint, rest[end..].trim_start().starts_with(BELOW))
         }
         _ => return None,
     };
@@ -84,15 +89,14 @@ fn exhausted(
 
 fn finish(reader: &mut Reader, mut event: Event) {
     // The same error is printed again as it climbs; the complaint was about its first.
-    let is_known = |known: &&mut Event| {
-        event.rematerialization.clone_from(&known.rematerialization);
-        event.repeats(known)
+    let is_known = |known: &Event| {
+        let rematerialization = known.rematerialization.clone();
+        Event { rematerialization, ..event.clone() }.repeats(known)
     };
-    if let Some(known) = reader.events.iter_mut().rev().find(is_known) {
-        known.times += 1;
+    if let Some(known) = reader.events.find(&event, is_known) {
+        reader.count(known);
         return;
     }
-    event.rematerialization = None;
     let complaint = reader.complaint.take();
     event.rematerialization = complaint.and_then(|complaint| complaint.rematerialization);
     reader.add(event);

@@ -3,16 +3,19 @@
 use super::listed::{self, Key, Listed, unsigned};
 use super::take_later;
 use crate::document::{Document, Gpu, Kind, MigDevice, Value};
+use crate::work;
 use gpu_core::{
-    Absent, Bytes, Celsius, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    DeviceState, DeviceUuid, Fault, MemoryInfo, MigInstance, Milliwatts, PciBusId, Percent,
-    Reading,
+    Absent, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
+    DeviceUuid, Fault, MemoryInfo, MigInstance, PciBusId, plausible,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many devices a machine may have.
 const MAX_DEVICES: usize = 256;
+
+/// How many MIG devices a device may have; today's have seven (`nvmlDeviceGetMaxMigDeviceCount`).
+const MAX_MIGS: usize = 64;
 
 /// The devices of the machine.
 pub(super) struct Devices {
@@ -25,6 +28,8 @@ pub(super) struct Devices {
 #[derive(Default)]
 struct Device {
     gpu: Gpu,
+    /// Its PCI address, read.
+    bus: Option<PciBusId>,
     /// `None` while no text has told.
     processes: Option<BTreeMap<Key, DeviceProcess>>,
     mig: Vec<MigInstance>,
@@ -49,7 +54,7 @@ impl Devices {
         for document in documents {
             for (position, gpu) in gpus(document).iter().enumerate() {
                 if let Some(at) = devices.find(gpu).or_else(|| devices.at_position(gpu, position)) {
-                    devices.list[at].gpu.take(gpu);
+                    devices.list[at].take(gpu);
                 }
             }
             for mig in &document.mig_devices {
@@ -68,13 +73,14 @@ impl Devices {
             let index = u32::try_from(position).ok()?;
             let at = self.list.iter().position(|device| device.gpu.index == Some(index))?;
             let unclaimed = gpu.index.is_none() && (at < others || nameless);
-            (unclaimed && !contradicts(&self.list[at].gpu, gpu)).then_some(at)
+            let contradicts = || same(self.list[at].names(), Names::of(gpu)) == Some(false);
+            (unclaimed && !contradicts()).then_some(at)
         });
         match found {
-            Some(at) => self.list[at].gpu.take_names(gpu),
+            Some(at) => self.list[at].take_names(gpu),
             None if self.list.len() < MAX_DEVICES => {
                 let mut device = Device::default();
-                device.gpu.take_names(gpu);
+                device.take_names(gpu);
                 if nameless {
                     device.gpu.index = u32::try_from(position).ok();
                 }
@@ -87,9 +93,8 @@ impl Devices {
     /// Gives an index to the devices that no text numbers: in the order of their PCI addresses,
     /// which is the driver's, or of their appearance.
     fn number(&mut self) {
-        let bus = |device: &Device| device.gpu.bus_id.as_deref().and_then(parse_bus);
-        if self.list.iter().all(|device| device.gpu.index.is_none() && bus(device).is_some()) {
-            self.list.sort_by_key(bus);
+        if self.list.iter().all(|device| device.gpu.index.is_none() && device.bus.is_some()) {
+            self.list.sort_by_key(|device| device.bus);
         }
         let taken: BTreeSet<u32> = self.list.iter().filter_map(|device| device.gpu.index).collect();
         let mut free = (0..).filter(|index| !taken.contains(index));
@@ -101,7 +106,8 @@ impl Devices {
 
     /// Returns the device with these names: by UUID, then PCI address, then index.
     fn find(&self, gpu: &Gpu) -> Option<usize> {
-        self.list.iter().position(|device| same(&device.gpu, gpu) == Some(true))
+        let names = Names::of(gpu);
+        self.list.iter().position(|device| same(device.names(), names) == Some(true))
     }
 
     /// Returns the device that a row without any name stands for.
@@ -119,8 +125,11 @@ impl Devices {
             None => (known.gpu_instance, known.compute_instance) == place,
         };
         let next = u32::try_from(device.mig.len()).unwrap_or(u32::MAX);
+        work::add(device.mig.len());
+        let is_full = device.mig.len() == MAX_MIGS;
         let known = match device.mig.iter_mut().find(same) {
             Some(known) => known,
+            None if is_full => return,
             None => {
                 device.mig.push(MigInstance {
                     index: mig.mig_index.unwrap_or(next),
@@ -146,8 +155,10 @@ impl Devices {
             list.processes.iter().map(|process| self.device_of(process)).collect();
         // A list with a process of an unknown device says of no device that nothing else is there.
         let complete = placed.iter().all(Option::is_some);
+        let named: BTreeSet<usize> = placed.iter().copied().flatten().collect();
+        let told: Vec<Names<'_>> = document.gpus.iter().map(Names::of).collect();
         for (at, device) in self.list.iter_mut().enumerate() {
-            if placed.contains(&Some(at)) || (complete && device.is_covered(&list, document)) {
+            if named.contains(&at) || (complete && device.is_covered(&list, &told)) {
                 let known = device.processes.get_or_insert_default();
                 if list.is_full {
                     known.clear();
@@ -181,38 +192,59 @@ impl Devices {
 }
 
 impl Device {
-    /// Tells whether a list of processes speaks of the device.
-    fn is_covered(&self, list: &listed::List, document: &Document) -> bool {
+    fn names(&self) -> Names<'_> {
+        Names::with(&self.gpu, self.bus)
+    }
+
+    fn take_names(&mut self, gpu: &Gpu) {
+        self.gpu.take_names(gpu);
+        self.read_bus();
+    }
+
+    fn take(&mut self, gpu: &Gpu) {
+        self.gpu.take(gpu);
+        self.read_bus();
+    }
+
+    fn read_bus(&mut self) {
+        if self.bus.is_none() {
+            self.bus = self.gpu.bus_id.as_deref().and_then(parse_bus);
+        }
+    }
+
+    /// Tells whether a list of processes speaks of the device; `told` are the devices of its text.
+    fn is_covered(&self, list: &listed::List, told: &[Names<'_>]) -> bool {
         match &list.devices {
             Some(devices) => self.gpu.index.is_some_and(|index| devices.contains(&index)),
             None => {
-                let mut gpus = document.gpus.iter();
-                gpus.len() == 0 || gpus.any(|gpu| same(&self.gpu, gpu) == Some(true))
+                let own = self.names();
+                told.is_empty() || told.iter().any(|gpu| same(own, *gpu) == Some(true))
             }
         }
     }
 
-    fn into_state(self) -> DeviceState {
+    fn into_state(mut self) -> DeviceState {
+        for mig in &mut self.mig {
+            mig.memory = plausible::memory_of(mig.memory);
+        }
         let gpu = self.gpu;
         let absent = Absent::NotRecorded;
         let id = DeviceId {
             uuid: gpu.uuid.map(DeviceUuid).ok_or(absent),
             index: gpu.index.unwrap_or_default(),
             minor: gpu.minor.ok_or(absent),
-            bus: gpu.bus_id.map_or(Err(absent), |bus| parse_bus(&bus).ok_or(Absent::Implausible)),
+            bus: gpu.bus_id.map_or(Err(absent), |_| self.bus.ok_or(Absent::Implausible)),
         };
         let sample = DeviceSample {
-            memory: MemoryInfo {
+            memory: plausible::memory_of(MemoryInfo {
                 total: gpu.memory_total_mib.map(Bytes::from_mib),
                 used: gpu.memory_used_mib.map(Bytes::from_mib),
                 reserved: gpu.memory_reserved_mib.map(Bytes::from_mib),
-            },
-            utilization: gpu.utilization_percent.and_then(percent),
-            temperature: gpu.temperature_c.and_then(|degrees| {
-                i32::try_from(degrees).map(Celsius).map_err(|_| Absent::Implausible)
             }),
-            power_draw: gpu.power_draw_w.and_then(milliwatts),
-            power_limit: gpu.power_limit_w.and_then(milliwatts),
+            utilization: gpu.utilization_percent.and_then(plausible::percent),
+            temperature: gpu.temperature_c.and_then(plausible::celsius),
+            power_draw: gpu.power_draw_w.and_then(plausible::watts),
+            power_limit: gpu.power_limit_w.and_then(plausible::watts),
         };
         let processes = self.processes.map(|known| known.into_values().collect());
         DeviceState {
@@ -234,40 +266,43 @@ impl Device {
     }
 }
 
-fn percent(value: u64) -> Reading<Percent> {
-    Percent::new(value).ok_or(Absent::Implausible)
-}
-
-fn milliwatts(watts: f64) -> Reading<Milliwatts> {
-    let plausible = (0.0..1e9).contains(&watts);
-    if plausible {
-        Ok(Milliwatts((watts * 1000.0).round() as u64))
-    } else {
-        Err(Absent::Implausible)
-    }
-}
-
 fn parse_bus(text: &str) -> Option<PciBusId> {
     text.parse().ok()
 }
 
+/// The names of a device, each read once: a row is compared with every device.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    uuid: Option<&'a str>,
+    address: Option<(&'a str, Option<PciBusId>)>,
+    index: Option<u32>,
+}
+
+impl<'a> Names<'a> {
+    fn of(gpu: &'a Gpu) -> Self {
+        Names::with(gpu, gpu.bus_id.as_deref().and_then(parse_bus))
+    }
+
+    fn with(gpu: &'a Gpu, bus: Option<PciBusId>) -> Self {
+        let address = gpu.bus_id.as_deref().map(|address| (address, bus));
+        Names { uuid: gpu.uuid.as_deref(), address, index: gpu.index }
+    }
+}
+
 /// Tells whether two names are of one device; `None` when they have none in common.
-fn same(a: &Gpu, b: &Gpu) -> Option<bool> {
-    if let (Some(a), Some(b)) = (&a.uuid, &b.uuid) {
+fn same(a: Names<'_>, b: Names<'_>) -> Option<bool> {
+    work::add(1);
+    if let (Some(a), Some(b)) = (a.uuid, b.uuid) {
         return Some(a == b);
     }
-    if let (Some(a), Some(b)) = (&a.bus_id, &b.bus_id) {
-        return Some(parse_bus(a).is_some_and(|a| parse_bus(b) == Some(a)) || a == b);
+    if let (Some((a, parsed)), Some((b, other))) = (a.address, b.address) {
+        return Some((parsed.is_some() && parsed == other) || a == b);
     }
     a.index.zip(b.index).map(|(a, b)| a == b)
 }
 
 fn is_nameless(gpu: &Gpu) -> bool {
     gpu.index.is_none() && gpu.uuid.is_none() && gpu.bus_id.is_none()
-}
-
-fn contradicts(a: &Gpu, b: &Gpu) -> bool {
-    same(a, b) == Some(false)
 }
 
 impl Gpu {
@@ -315,11 +350,17 @@ fn names_of(document: &Document) -> usize {
 /// The devices of a text, those that only its processes name included.
 fn named(document: &Document) -> Vec<Gpu> {
     let mut gpus = gpus(document);
+    let mut buses: Vec<Option<PciBusId>> =
+        gpus.iter().map(|gpu| gpu.bus_id.as_deref().and_then(parse_bus)).collect();
     let processes = listed::read(document).map(|list| list.processes).unwrap_or_default();
     for Listed { place, .. } in processes {
         let is_mig = place.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
-        let known = || gpus.iter().any(|known| same(known, &place) == Some(true));
+        let names = Names::of(&place);
+        let known = || {
+            (0..gpus.len()).any(|at| same(Names::with(&gpus[at], buses[at]), names) == Some(true))
+        };
         if !is_nameless(&place) && !is_mig && gpus.len() < MAX_DEVICES && !known() {
+            buses.push(names.address.and_then(|(_, bus)| bus));
             gpus.push(place);
         }
     }

@@ -3,7 +3,7 @@
 use super::take_later;
 use crate::document::{Document, Gpu, Kind, Process, Value};
 use crate::field;
-use gpu_core::{Absent, Bytes, DeviceProcess, DeviceProcessKind, Percent, Pid, Reading};
+use gpu_core::{Absent, Bytes, DeviceProcess, DeviceProcessKind, Pid, Reading, plausible};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A process by its number and the MIG instance it runs in.
@@ -32,8 +32,14 @@ pub(super) struct List {
     pub(super) is_full: bool,
 }
 
-/// Returns the list of a text; `None` when it has none.
+/// Returns the list of a text; `None` when it has none, or one with a number that no process can
+/// have: without that row the memory of whoever is meant would look like nobody's.
 pub(super) fn read(document: &Document) -> Option<List> {
+    let list = list(document)?;
+    list.processes.iter().all(|listed| plausible::is_pid(listed.process.pid)).then_some(list)
+}
+
+fn list(document: &Document) -> Option<List> {
     if document.kind == Kind::Pmon {
         let rows = || document.rows.iter();
         return Some(List {
@@ -77,7 +83,7 @@ fn of_process(process: &Process) -> Option<Listed> {
     let process = DeviceProcess {
         pid: Pid(process.pid?),
         kind: kind(process.type_.as_deref()),
-        memory: process.memory_mib.map(Bytes::from_mib),
+        memory: process.memory_mib.map(Bytes::from_mib).and_then(plausible::memory),
         utilization: Err(Absent::NotRecorded),
         name: field::absent(name).map_or_else(|| Ok(name.to_owned()), Err),
         gpu_instance: process.gpu_instance_id,
@@ -101,8 +107,8 @@ fn of_row(row: &BTreeMap<String, Value>) -> Option<Listed> {
     let process = DeviceProcess {
         pid: Pid(unsigned(row, "pid")?),
         kind: kind(text("type")),
-        memory: count("fb").map(Bytes::from_mib),
-        utilization: utilization.and_then(|sm| Percent::new(sm).ok_or(Absent::Implausible)),
+        memory: count("fb").map(Bytes::from_mib).and_then(plausible::memory),
+        utilization: utilization.and_then(plausible::percent),
         name: text("command").map(str::to_owned).ok_or(Absent::NotSupported),
         gpu_instance: None,
         compute_instance: None,

@@ -206,6 +206,35 @@ mod tests {
     }
 
     #[test]
+    fn values_that_no_device_can_have_are_absent() {
+        let snapshot = of(
+            "index, memory.total [MiB], memory.used [MiB], utilization.gpu [%], temperature.gpu, power.draw [W]\n\
+             0, 16384 MiB, 16385 MiB, 255 %, -256, 4000000000.00 W\n\
+             1, 16384 MiB, 16384 MiB, 100 %, 90, 700.00 W\n",
+        );
+        let implausible = Absent::Implausible;
+        let sample = snapshot.devices[0].sample.as_ref().unwrap();
+        assert_eq!(sample.memory.total, Ok(Bytes::from_mib(16_384)));
+        assert_eq!(sample.memory.used, Err(implausible));
+        assert_eq!(sample.utilization, Err(implausible));
+        assert_eq!(sample.temperature, Err(implausible));
+        assert_eq!(sample.power_draw, Err(implausible));
+        let sample = snapshot.devices[1].sample.as_ref().unwrap();
+        assert_eq!(sample.temperature, Ok(gpu_core::Celsius(90)));
+        assert_eq!(sample.memory.used, Ok(Bytes::from_mib(16_384)));
+    }
+
+    #[test]
+    fn a_list_with_process_0_is_no_list() {
+        let apps = |pid| {
+            format!("pid, gpu_uuid, used_memory [MiB]\n7, GPU-a, 5 MiB\n{pid}, GPU-a, 9 MiB\n")
+        };
+        let listed = |pid| of(&format!("{GPUS}\n{}", apps(pid))).devices[0].processes.clone();
+        assert_eq!(listed(8).unwrap().len(), 2);
+        assert!(listed(0).is_err());
+    }
+
+    #[test]
     fn listed_processes_find_their_device() {
         let pmon = "# gpu pid type sm command\n# Idx # C/G % name\n1 7 C 55 train\n1 7 C - train\n";
         let snapshot = of(&format!("{GPUS}{APPS}{pmon}"));

@@ -5,6 +5,7 @@
 
 use crate::field;
 use crate::text::Text;
+use crate::work;
 
 /// How many characters of a dash make a rule.
 const RULE_RUN: usize = 8;
@@ -154,6 +155,7 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
                     length <= width && !next.is_empty() && (full || !next.starts_with(['|', '+']))
                 });
                 let Some((_, tail)) = tail else { break };
+                work::add(width);
                 joined.extend(std::iter::repeat_n(' ', width - length));
                 joined.push_str(tail);
             }
@@ -161,6 +163,9 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
         each(number, &joined, !ended && lines.peek().is_none());
     }
 }
+
+/// No terminal that wraps a table is wider: the tables themselves are less than half of this.
+const MAX_WIDTH: usize = 256;
 
 /// How a terminal wrapped the table.
 struct Wrap {
@@ -180,6 +185,9 @@ impl Wrap {
                 continue;
             }
             let width = line.chars().count();
+            if width > MAX_WIDTH {
+                continue;
+            }
             let mut pieces = 1;
             while let Some(tail) = lines.next_if(|next| {
                 next.starts_with(is_dash)

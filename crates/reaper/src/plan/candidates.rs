@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub(super) fn candidates(
     looks: &[Snapshot],
     diagnosis: &Diagnosis,
-    request: &Request,
+    request: &Request<'_>,
 ) -> BTreeMap<Pid, String> {
     if !request.pids.is_empty() {
         let why = "asked for by its number";

@@ -4,16 +4,28 @@ use gpu_core::{Pid, ProcessInfo, ProcessKey};
 use serde::Serialize;
 
 /// How far the end of one process reaches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
+///
+/// A scope wider than a process carries every process of the machine: without that list it would
+/// be as narrow as one process, and what keeps a scope from being ended would not be seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope<'a> {
     /// The process alone.
     #[default]
     Process,
-    /// Its process group.
-    Group,
-    /// Its container, pod or Slurm job; never a login session.
-    Container,
+    /// Its process group, among all these processes.
+    Group(&'a [ProcessInfo]),
+    /// Its container, pod or Slurm job, among all these processes; never a login session.
+    Container(&'a [ProcessInfo]),
+}
+
+impl<'a> Scope<'a> {
+    /// Every process of the machine, where the scope is wider than a process.
+    pub(super) fn everyone(self) -> &'a [ProcessInfo] {
+        match self {
+            Scope::Process => &[],
+            Scope::Group(everyone) | Scope::Container(everyone) => everyone,
+        }
+    }
 }
 
 /// What makes a process a rightful target, looked at again before each signal.
@@ -36,6 +48,14 @@ impl Membership {
         match self {
             Membership::Holds(minors) => minors,
             Membership::Group(_) | Membership::Cgroup(_) | Membership::Descends(_) => &[],
+        }
+    }
+
+    /// The cgroup of a container, pod or job that is to be ended.
+    pub(crate) fn cgroup(&self) -> Option<&str> {
+        match self {
+            Membership::Cgroup(cgroup) => Some(cgroup),
+            Membership::Holds(_) | Membership::Group(_) | Membership::Descends(_) => None,
         }
     }
 

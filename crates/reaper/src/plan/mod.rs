@@ -19,26 +19,26 @@ use targets::Choice;
 
 /// What the user asks for.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct Request<'a> {
     /// Exactly these processes. With none, those that a ghost, orphan, zombie or gone finding
     /// names with high confidence.
     pub pids: Vec<Pid>,
     /// Only on these devices; on all of them when empty.
     pub devices: Vec<DeviceId>,
-    /// Only of these users, by name or number; of all when empty.
+    /// Only of these users, by name or number, in a wider scope too; of all when empty.
     pub users: Vec<String>,
     /// How far to reach.
-    pub scope: Scope,
+    pub scope: Scope<'a>,
     /// How long SIGTERM is given before SIGKILL.
     pub grace: Duration,
 }
 
-impl Request {
+impl Request<'_> {
     /// The time from SIGTERM to SIGKILL unless told otherwise: earlyoom's ten seconds.
     pub const GRACE: Duration = Duration::from_secs(10);
 }
 
-impl Default for Request {
+impl Default for Request<'_> {
     fn default() -> Self {
         Request {
             pids: Vec::new(),
@@ -90,8 +90,11 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// Whom not, and why.
     pub refused: Vec<Refused>,
-    /// Whom findings name and the choice of devices or users left out.
+    /// Whom findings name, or who is in a scope, and the choice of devices or users left out.
     pub left_out: Vec<Refused>,
+    /// The users that the plan is confined to; all when empty.
+    #[serde(skip)]
+    pub users: Vec<String>,
     /// What should come back.
     pub expected: Vec<Expected>,
     /// Time from SIGTERM to SIGKILL, in milliseconds.
@@ -105,27 +108,34 @@ pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, s: S) -> Result<
 
 /// Returns what to do about `diagnosis`, as `request` narrows it.
 ///
-/// `everyone` is every process of the machine, needed for a scope wider than the process.
+/// A process that is asked for by its number and neither holds a device nor is listed is refused
+/// as one that cannot be seen, unless the last look knows of it
+/// ([`look_up_processes`](gpu_core::look_up_processes)).
 pub fn plan(
     looks: &[Snapshot],
     diagnosis: &Diagnosis,
-    everyone: &[ProcessInfo],
     guard: &Guard,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Plan {
     let Some(case) = Case::new(looks) else { return Plan::default() };
     let mut plan =
         Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
-    let choice = Choice { case: &case, everyone, guard, request };
+    plan.users.clone_from(&request.users);
+    let choice = Choice { case: &case, guard, request };
     for (pid, why) in candidates(looks, diagnosis, request) {
         if plan.targets.iter().any(|target| target.key.pid == pid) {
             continue;
         }
         match choice.targets(pid, &why) {
-            Ok(targets) => {
-                for target in targets {
+            Ok(chosen) => {
+                for target in chosen.targets {
                     if !plan.targets.iter().any(|other| other.key == target.key) {
                         plan.targets.push(target);
+                    }
+                }
+                for left in chosen.left_out {
+                    if !plan.left_out.iter().any(|other| other.pid == left.pid) {
+                        plan.left_out.push(left);
                     }
                 }
             }

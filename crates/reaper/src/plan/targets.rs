@@ -1,24 +1,32 @@
 //! Whom the end of a process takes, or why it may not be ended.
 
-use super::{Membership, Request, Scope, Target};
+use super::{Membership, Refused, Request, Scope, Target};
 use crate::detect::Case;
 use crate::guard::{Guard, Refusal, is_user};
+use crate::login::is_login;
 use crate::role::Role;
 use gpu_core::{DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
 
 /// What decides about each process that comes into question.
 pub(super) struct Choice<'a> {
     pub(super) case: &'a Case<'a>,
-    pub(super) everyone: &'a [ProcessInfo],
     pub(super) guard: &'a Guard,
-    pub(super) request: &'a Request,
+    pub(super) request: &'a Request<'a>,
+}
+
+/// Whom the end of a process takes.
+pub(super) struct Chosen {
+    pub(super) targets: Vec<Target>,
+    /// Members of its scope that belong to none of the users that were asked for.
+    pub(super) left_out: Vec<Refused>,
 }
 
 impl Choice<'_> {
     /// Returns the process as a target, and the other members of its scope.
-    pub(super) fn targets(&self, pid: Pid, why: &str) -> Result<Vec<Target>, Refusal> {
-        let mut everyone = self.everyone.iter();
-        let info = self.case.info(pid).or_else(|| everyone.find(|info| info.key.pid == pid));
+    pub(super) fn targets(&self, pid: Pid, why: &str) -> Result<Chosen, Refusal> {
+        let everyone = self.request.scope.everyone();
+        let find = |pid: Pid| everyone.iter().find(|info| info.key.pid == pid);
+        let info = self.case.info(pid).or_else(|| find(pid));
         let info = info.ok_or(Refusal::NotSeen)?;
         if let Some(refusal) = self.guard.forbids(info) {
             return Err(refusal);
@@ -28,8 +36,7 @@ impl Choice<'_> {
         if minors.is_empty() {
             return Err(Refusal::HoldsNothing);
         }
-        let users = &self.request.users;
-        if !users.is_empty() && !users.iter().any(|user| is_user(info, user)) {
+        if !self.is_asked_for(info) {
             return Err(Refusal::OtherUser);
         }
         if let Some(role) = self.forbidding_role(info, &held, &minors) {
@@ -43,22 +50,39 @@ impl Choice<'_> {
             warnings: warnings(self.case, process),
             process: process.clone(),
         };
-        let mut targets = vec![target(info, Membership::Holds(minors))];
+        let targets = vec![target(info, Membership::Holds(minors))];
+        let mut chosen = Chosen { targets, left_out: Vec::new() };
         let membership = match self.request.scope {
-            Scope::Process => return Ok(targets),
-            Scope::Group => Membership::Group(info.group.map_err(|_| Refusal::UnknownIdentity)?),
-            Scope::Container => {
+            Scope::Process => return Ok(chosen),
+            Scope::Group(_) => Membership::Group(info.group.map_err(|_| Refusal::UnknownIdentity)?),
+            Scope::Container(_) => {
                 let workload = info.workload.as_ref().ok_or(Refusal::NoContainer)?;
                 Membership::Cgroup(workload.cgroup.clone())
             }
         };
-        for member in self.everyone.iter().filter(|p| p.key.pid != pid && membership.covers(p)) {
-            if let Some(refusal) = scope_forbids(self.guard, info, member) {
+        // A list that lacks the process itself is not of this machine, or of another moment.
+        if !find(pid).is_some_and(|listed| listed.key.surely_same(&info.key)) {
+            return Err(Refusal::ScopeNotSeen);
+        }
+        for member in everyone.iter().filter(|p| p.key.pid != pid && membership.covers(p)) {
+            if !self.is_asked_for(member) {
+                let (pid, name) = (member.key.pid, Some(member.name.clone()));
+                chosen.left_out.push(Refused { pid, name, why: Refusal::OtherUser });
+                continue;
+            }
+            let parent = member.parent.ok().and_then(find);
+            if let Some(refusal) = scope_forbids(self.guard, info, member, parent, &membership) {
                 return Err(Refusal::ScopeHolds(member.key.pid, Box::new(refusal)));
             }
-            targets.push(target(member, membership.clone()));
+            chosen.targets.push(target(member, membership.clone()));
         }
-        Ok(targets)
+        Ok(chosen)
+    }
+
+    /// Tells whether a process belongs to one of the users that were asked for.
+    fn is_asked_for(&self, process: &ProcessInfo) -> bool {
+        let users = &self.request.users;
+        users.is_empty() || users.iter().any(|user| is_user(process, user))
     }
 
     /// The devices whose files a process has.
@@ -108,12 +132,21 @@ impl Choice<'_> {
 
 /// A member that may not be signalled keeps its whole scope from being ended: half a job is worse
 /// than a job.
-fn scope_forbids(guard: &Guard, target: &ProcessInfo, member: &ProcessInfo) -> Option<Refusal> {
+fn scope_forbids(
+    guard: &Guard,
+    target: &ProcessInfo,
+    member: &ProcessInfo,
+    parent: Option<&ProcessInfo>,
+    membership: &Membership,
+) -> Option<Refusal> {
     if let Some(refusal) = guard.forbids(member) {
         return Some(refusal);
     }
     if let Some(role) = Role::claimed(member) {
         return Some(Refusal::Role(role));
+    }
+    if is_login(member, parent, membership.cgroup()) {
+        return Some(Refusal::LoginSession);
     }
     // The leader of a session, other than the target: a login shell or what stands for one.
     let leads_session = member.session == Ok(member.key.pid);

@@ -47,8 +47,9 @@ fn a_byte_of_somebody_elses_is_not_what_was_expected() {
     let looks = AtomicU64::new(0);
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
+    backend.expect_processes().returning(|_| Ok(vec![]));
     backend.expect_sample().returning(move |_| {
-        let mib = if looks.fetch_add(1, Ordering::Relaxed) > 0 { 8999 } else { 9000 };
+        let mib = if looks.fetch_add(1, Ordering::Relaxed) > 1 { 8999 } else { 9000 };
         device(0, mib, 16_280).sample.map_err(|_| unreachable!())
     });
     let report = run(&host, &backend, &journal().0, vec![]);

@@ -6,6 +6,8 @@ mod scene;
 mod ladder;
 mod log;
 mod newcomers;
+mod proof;
+mod rejudged;
 mod scope;
 mod spared;
 mod stage;

@@ -16,8 +16,9 @@ fn group_plan(guard: &Guard) -> Plan {
     let leader = member(100);
     let holders = vec![context(&leader, &[0])];
     let looks = [look(vec![device(0, 9000, 16_280)], holders, vec![leader.clone()])];
-    let request = Request { scope: Scope::Group, ..Request::default() };
-    let plan = plan(&looks, &diagnose(&looks), &[leader, member(101)], guard, &request);
+    let everyone = [leader, member(101)];
+    let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
+    let plan = plan(&looks, &diagnose(&looks), guard, &request);
     assert_eq!(plan.targets.len(), 2);
     plan
 }
@@ -32,6 +33,7 @@ fn end_group(host: &MockHost, backend: &MockGpuBackend, journal: &MockJournal) -
 fn group(primary_lets_go: bool) -> (Report, Vec<String>) {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
     host.expect_processes().returning(move || {
         // Born after the plan was made.
         Ok(ProcessList { processes: vec![member(102)], unreadable: Unreadable::default() })
@@ -75,6 +77,7 @@ fn who_is_born_into_a_scope_meanwhile_is_told() {
 fn a_scope_is_spared_when_what_it_is_for_cannot_be_opened() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
     // No handle expects a signal: one, and the test fails.
     host.expect_open().returning(|pid| match pid.0 {
         100 => Err(Error::new(ProcessFault::Gone, "open process 100")),
@@ -89,6 +92,7 @@ fn a_scope_is_spared_when_what_it_is_for_cannot_be_opened() {
 fn a_member_that_outlives_its_leader_is_killed_all_the_same() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
     host.expect_processes().returning(|| Ok(ProcessList::default()));
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
@@ -109,4 +113,62 @@ fn a_member_that_outlives_its_leader_is_killed_all_the_same() {
     let report = end_group(&host, &backend(1), &journal().0);
     let signals: Vec<&[Signal]> = report.actions.iter().map(|a| &a.signals[..]).collect();
     assert_eq!(signals, [&[Signal::Term][..], &[Signal::Term, Signal::Kill]]);
+}
+
+#[test]
+fn scope_is_spared_once_its_holder_releases_the_device_and_lives() {
+    let mut host = bare_host();
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
+    host.expect_processes().returning(|| Ok(ProcessList::default()));
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        let asked = Arc::new(AtomicU64::new(0));
+        let told = asked.clone();
+        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_held().returning(move |_| {
+            let files = if told.load(Ordering::Relaxed) > 0 { vec![] } else { vec![0] };
+            Ok(context(&process(100, ""), &files).held)
+        });
+        handle.expect_signal().times(1).returning(move |_, _| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        handle.expect_has_exited().returning(|| Ok(false));
+        Ok(Box::new(handle))
+    });
+    let report = end_group(&host, &backend(u64::MAX), &journal().0);
+    let outcomes: Vec<&Outcome> = report.actions.iter().map(|action| &action.outcome).collect();
+    assert_eq!(outcomes, [&Outcome::LetGo, &Outcome::Spared]);
+}
+
+#[test]
+fn member_that_is_a_login_or_a_display_by_now_is_spared() {
+    let login: fn(&mut ProcessInfo) = |info| {
+        (info.session, info.has_terminal) = (Ok(info.key.pid), Ok(true));
+    };
+    let display: fn(&mut ProcessInfo) = |info| info.name = "Xorg".into();
+    for (change, expected) in
+        [(login, Outcome::LoginSession), (display, Outcome::RoleForbids { role: Role::Display })]
+    {
+        let mut host = bare_host();
+        host.expect_holders().returning(|_| Ok(HolderScan::default()));
+        host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
+        host.expect_processes().returning(|| Ok(ProcessList::default()));
+        host.expect_open().returning(move |pid| {
+            let mut handle = MockProcessHandle::new();
+            let mut info = member(pid.0);
+            if pid == Pid(101) {
+                change(&mut info);
+            } else {
+                handle.expect_signal().times(1).returning(|_, _| Ok(()));
+                handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+                handle.expect_has_exited().returning(|| Ok(true));
+            }
+            handle.expect_look().returning(move || Ok(info.clone()));
+            Ok(Box::new(handle))
+        });
+        let report = end_group(&host, &backend(1), &journal().0);
+        assert_eq!(report.actions[1].outcome, expected);
+    }
 }

@@ -83,3 +83,14 @@ fn a_plan_for_one_machine_is_not_carried_out_on_another() {
         assert!(report.stopped.is_some() && report.actions.is_empty());
     }
 }
+
+#[test]
+fn user_who_is_unknown_then_and_now_is_never_signalled() {
+    let unknown = || ProcessInfo { uid: Err(Absent::NotPermitted), ..process(100, "t2t-decoder") };
+    let host = host(move |handle| {
+        handle.expect_look().returning(move || Ok(unknown()));
+    });
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let report = carry_out(&plan_for(unknown()), &guard, &host, &backend(u64::MAX), &journal().0);
+    assert_eq!(report.actions[0].outcome, Outcome::NotTheSame);
+}

@@ -8,13 +8,17 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A device whose memory is 9,000 MiB until `freed` looks have passed, 25 MiB then.
+/// A device whose memory is 9,000 MiB until so many looks have passed, 25 MiB then. Each look
+/// samples it twice.
 pub(crate) fn backend(looks_until_freed: u64) -> MockGpuBackend {
+    let looks_until_freed = looks_until_freed.min(u64::MAX / 2);
     let looks = AtomicU64::new(0);
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
+    backend.expect_devices().returning(|| Ok(vec![device(0, 0, 0).info]));
+    backend.expect_processes().returning(|_| Ok(vec![]));
     backend.expect_sample().returning(move |_| {
-        let back = looks.fetch_add(1, Ordering::Relaxed) >= looks_until_freed;
+        let back = looks.fetch_add(1, Ordering::Relaxed) >= 2 * looks_until_freed;
         device(0, if back { 25 } else { 9000 }, 16_280).sample.map_err(|_| unreachable!())
     });
     backend
@@ -33,11 +37,15 @@ pub(crate) fn host(handle: impl FnOnce(&mut MockProcessHandle) + Send + 'static)
 }
 
 pub(crate) fn ghost_plan() -> Plan {
-    let decoder = process(100, "t2t-decoder");
+    plan_for(process(100, "t2t-decoder"))
+}
+
+/// The plan to end a process that holds the device and that the driver does not list.
+pub(crate) fn plan_for(decoder: ProcessInfo) -> Plan {
     let look = look(vec![device(0, 9000, 16_280)], vec![context(&decoder, &[0])], vec![decoder]);
     let looks = [look];
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
-    let plan = plan(&looks, &diagnose(&looks), &[], &guard, &Request::default());
+    let plan = plan(&looks, &diagnose(&looks), &guard, &Request::default());
     assert_eq!(plan.targets.len(), 1);
     plan
 }

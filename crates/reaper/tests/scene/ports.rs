@@ -43,5 +43,6 @@ pub(crate) fn bare_host() -> MockHost {
     host.expect_own_line().returning(|| Ok(vec![]));
     host.expect_origin().returning(origin);
     host.expect_device_files().returning(|| Ok(vec![]));
+    host.expect_sees_host_pids().returning(|| Ok(true));
     host
 }

@@ -59,9 +59,12 @@ pub fn supervise(
         grace: Duration::from_millis(order.grace_ms),
         on_death: OnDeath::End,
         handoff: Duration::from_millis(order.handoff_ms),
+        placeholder: None,
     };
     let mut watch = |event: Event<'_>| match event {
         Event::Waiting(_) | Event::Granted(_) if asks_to_stop() => ControlFlow::Break(()),
+        // The caller waits for the report, and that for this process.
+        Event::Keeping(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     let said = match isolate(&run, ports, launcher, token, &mut watch) {

@@ -146,7 +146,22 @@ struct HoldsBack(World);
 
 impl HeldBack for HoldsBack {
     fn waiting(&self) -> Result<Vec<Pid>> {
-        Ok(self.0.state().waits_for_safe_gpu.iter().map(|pid| Pid(*pid)).collect())
+        Ok(self.queues()?.concat())
+    }
+
+    fn queues(&self) -> Result<Vec<Vec<Pid>>> {
+        let state = self.0.state();
+        let queues = [&state.waits_for_safe_gpu, &state.waits_for_other_safe_gpu];
+        let pids = |(place, queue): (usize, &Vec<u32>)| match state.released.contains(&place) {
+            true => Vec::new(),
+            false => queue.iter().map(|pid| Pid(*pid)).collect(),
+        };
+        Ok(queues.into_iter().enumerate().map(pids).collect())
+    }
+
+    fn release(&mut self, place: usize) -> Result<()> {
+        self.0.state().released.push(place);
+        Ok(())
     }
 }
 

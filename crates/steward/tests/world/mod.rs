@@ -2,6 +2,7 @@
 //! unless somebody waits.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+mod companion;
 mod locks;
 
 use gpu_core::*;
@@ -28,8 +29,24 @@ pub(crate) struct State {
     pub(crate) leases: Vec<Entry>,
     pub(crate) waiters: Vec<Entry>,
     pub(crate) sees_host_pids: bool,
+    /// Whose files of leases the one who asks has open.
+    pub(crate) inherited: Vec<(LeaseId, u32)>,
     /// Who holds the device files cannot be seen.
     pub(crate) hides_holders: bool,
+    /// Processes whose files cannot be seen.
+    pub(crate) hidden: Vec<u32>,
+    /// Processes that start the second one when a signal ends them.
+    pub(crate) successors: Vec<(u32, u32)>,
+    /// A process that starts another one, which uses device 0, so long after the last one ended.
+    pub(crate) restarts: Option<(u32, Duration)>,
+    /// The process that hands device 0 over to a fork of itself at each look.
+    pub(crate) chain: Option<u32>,
+    /// Whether that one has the device.
+    pub(crate) chain_uses_device: bool,
+    /// Processes that were stopped.
+    pub(crate) stopped: Vec<u32>,
+    /// New processes cannot be stopped.
+    pub(crate) no_arrest: bool,
     pub(crate) driver_fault: Option<ErrorKind>,
     /// Who works for the driver's answers.
     pub(crate) helpers: Vec<u32>,
@@ -61,6 +78,16 @@ pub(crate) struct State {
     pub(crate) holds_back: bool,
     pub(crate) is_safe_gpu_at_work: bool,
     pub(crate) waits_for_safe_gpu: Vec<u32>,
+    /// Who waits for the lock of its other version.
+    pub(crate) waits_for_other_safe_gpu: Vec<u32>,
+    /// Which of the locks were released by themselves.
+    pub(crate) released: Vec<usize>,
+    /// Every program that was started beside a job, and its process.
+    pub(crate) accompanied: Vec<(u32, Launch)>,
+    pub(crate) accompany_fault: Option<ErrorKind>,
+    /// How long a program beside a job takes to show on its device; it never does without.
+    pub(crate) shows_after: Option<Duration>,
+    pub(crate) compute_mode: ComputeMode,
     /// How long memory is still used after its process has ended.
     pub(crate) lag: Duration,
     ids: u32,
@@ -150,7 +177,15 @@ impl World {
             leases: Vec::new(),
             waiters: Vec::new(),
             sees_host_pids: true,
+            inherited: Vec::new(),
             hides_holders: false,
+            hidden: Vec::new(),
+            successors: Vec::new(),
+            restarts: None,
+            chain: None,
+            chain_uses_device: true,
+            stopped: Vec::new(),
+            no_arrest: false,
             driver_fault: None,
             helpers: Vec::new(),
             topology: Topology::default(),
@@ -171,6 +206,12 @@ impl World {
             holds_back: false,
             is_safe_gpu_at_work: false,
             waits_for_safe_gpu: Vec::new(),
+            waits_for_other_safe_gpu: Vec::new(),
+            released: Vec::new(),
+            accompanied: Vec::new(),
+            accompany_fault: None,
+            shows_after: Some(Duration::from_secs(2)),
+            compute_mode: ComputeMode::Default,
             lag: Duration::from_millis(300),
             ids: 0,
         })))
@@ -209,6 +250,22 @@ impl State {
         if self.processes.remove(&pid).is_none() {
             return;
         }
+        self.stopped.retain(|stopped| *stopped != pid);
+        if self.chain == Some(pid) {
+            self.chain = None;
+        }
+        if let Some((parent, pause)) = self.restarts
+            && pid > parent
+            && self.processes.contains_key(&parent)
+        {
+            let restart = move |state: &mut State| {
+                if state.processes.contains_key(&parent) {
+                    state.add(process(pid + 1, parent, "again"));
+                    state.uses(pid + 1, 0, 1_000);
+                }
+            };
+            self.script.push((self.now + pause, Box::new(restart)));
+        }
         for child in self.processes.values_mut().filter(|p| p.parent == Ok(Pid(pid))) {
             child.parent = Ok(Pid(SELF));
         }
@@ -231,8 +288,25 @@ impl State {
         ));
     }
 
+    /// Lets the process that does so hand its device over.
+    fn hand_over(&mut self) {
+        let Some(pid) = self.chain.filter(|pid| !self.stopped.contains(pid)) else { return };
+        self.add(process(pid + 1, SELF, "chain"));
+        self.chain = Some(pid + 1);
+        if self.chain_uses_device {
+            self.devices[0].open.push(pid + 1);
+        }
+        self.processes.remove(&pid);
+        self.devices[0].open.retain(|user| *user != pid);
+    }
+
     fn signal(&mut self, pid: u32, signal: i32) {
         self.signals.push((pid, signal));
+        let deaf = self.deaf_to.get(&pid).is_some_and(|deaf| deaf.contains(&signal));
+        if let Some(place) = self.successors.iter().position(|(first, _)| *first == pid && !deaf) {
+            let (_, next) = self.successors.remove(place);
+            self.add(process(next, SELF, "next"));
+        }
         if !self.deaf_to.get(&pid).is_some_and(|deaf| deaf.contains(&signal)) {
             self.ends(pid, Ending::Signal(signal));
         }
@@ -269,7 +343,17 @@ impl State {
             }
             false
         };
-        self.processes.values().filter(below).cloned().collect()
+        let is_companion = |info: &&ProcessInfo| self.is_companion(info.key.pid.0);
+        self.processes.values().filter(below).filter(|i| !is_companion(i)).cloned().collect()
+    }
+
+    fn is_companion(&self, pid: u32) -> bool {
+        self.accompanied.iter().any(|(companion, _)| *companion == pid)
+    }
+
+    /// Returns the programs beside the job that run.
+    pub(crate) fn companions(&self) -> Vec<u32> {
+        self.processes.keys().copied().filter(|pid| self.is_companion(*pid)).collect()
     }
 
     fn info(&self, pid: Pid) -> Result<ProcessInfo> {
@@ -384,7 +468,9 @@ impl GpuBackend for World {
         let capability = Ok(state.device(id)?.capability);
         let product = Product { compute_capability: capability, ..Product::default() };
         let product = groups.has(Group::Product).then_some(product);
-        Ok(DeviceDetails { product, ..DeviceDetails::default() })
+        let modes = Modes { compute_mode: Ok(state.compute_mode), ..Modes::default() };
+        let modes = groups.has(Group::Modes).then_some(modes);
+        Ok(DeviceDetails { product, modes, ..DeviceDetails::default() })
     }
 
     fn topology(&self) -> Result<Topology> {
@@ -458,6 +544,10 @@ impl Host for World {
         Ok(line)
     }
 
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.state().inherited.clone()
+    }
+
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         self.state().info(pid)?;
         Ok(Box::new(Opened(self.clone(), pid)))
@@ -472,7 +562,15 @@ impl ProcessHandle for Opened {
     }
 
     fn held(&self, _files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
-        Ok(self.0.state().held(self.1.0))
+        let state = self.0.state();
+        if state.hides_holders || state.hidden.contains(&self.1.0) {
+            let kind = match state.hides_holders {
+                true => ErrorKind::Io,
+                false => ProcessFault::NotPermitted.into(),
+            };
+            return Err(Error::new(kind, format!("look at the files of process {}", self.1)));
+        }
+        Ok(state.held(self.1.0))
     }
 
     fn has_exited(&self) -> Result<bool> {
@@ -520,6 +618,10 @@ impl Launcher for World {
         state.add(process(JOB, SELF, "train"));
         Ok(Box::new(Started(self.clone())))
     }
+
+    fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
+        companion::start(self, launch)
+    }
 }
 
 struct Started(World);
@@ -553,7 +655,33 @@ impl Job for Started {
     }
 
     fn members(&self) -> Result<Vec<ProcessInfo>> {
-        Ok(self.0.state().members())
+        let mut state = self.0.state();
+        let members = state.members();
+        state.hand_over();
+        Ok(members)
+    }
+
+    fn arrest(
+        &self,
+        known: &[ProcessKey],
+        _: &[Pid],
+        at_most: Duration,
+        _: &ActToken,
+    ) -> Result<Arrested> {
+        let mut state = self.0.state();
+        if state.no_arrest {
+            state.pass(at_most);
+            return Ok(Arrested { stopped: Vec::new(), restless: true });
+        }
+        let mut stopped = state.members();
+        stopped.retain(|info| !known.contains(&info.key));
+        state.stopped.extend(stopped.iter().map(|info| info.key.pid.0));
+        Ok(Arrested { stopped, restless: false })
+    }
+
+    fn resume(&self, stopped: &[ProcessKey], _: &ActToken) {
+        let mut state = self.0.state();
+        state.stopped.retain(|pid| !stopped.iter().any(|key| key.pid.0 == *pid));
     }
 
     /// Kills nobody: who is there is for the looks to find.

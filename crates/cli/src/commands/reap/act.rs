@@ -5,7 +5,7 @@ use crate::source::Source;
 use crate::terminal::{Line, Screen, clean};
 use crate::words;
 use gpu_core::{ActToken, ProcessState};
-use gpu_reaper::{Event, Guard, Outcome, Plan, Report, Target};
+use gpu_reaper::{Event, Guard, Outcome, Plan, Report, Role, Target};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -114,6 +114,17 @@ fn became(outcome: &Outcome) -> Line {
         }
         Outcome::LetGo => line.plain("let go of the device by itself; nothing more was sent"),
         Outcome::NotTheSame => line.accent("is another process by now; nothing was sent"),
+        Outcome::AnotherProgram => line.accent("runs another program now; nothing more was sent"),
+        Outcome::RoleForbids { role: Role::Monitor } => {
+            line.plain("uses no device memory any more; nothing more was sent")
+        }
+        Outcome::RoleForbids { role: Role::Display } => {
+            line.accent("is a display server; nothing more was sent")
+        }
+        Outcome::RoleForbids { .. } => {
+            line.accent("is a daemon that serves every user of the device; nothing more was sent")
+        }
+        Outcome::LoginSession => line.accent("is part of a login session; nothing more was sent"),
         Outcome::Protected => line.accent("is protected; nothing was sent"),
         Outcome::Spared => line.plain("spared with the process that it was in the scope of"),
         Outcome::Survived { state: Ok(ProcessState::Uninterruptible) } => {

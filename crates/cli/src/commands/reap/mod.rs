@@ -6,30 +6,39 @@ mod shown;
 pub(crate) use act::carry_out;
 pub(crate) use shown::{show_plan, show_report};
 
-use crate::args::{Global, ReapArgs};
+use crate::args::{Global, Reach, ReapArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::selector::indexes;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
-use gpu_core::{DeviceId, ErrorKind, Groups, Origin, ProcessFault, Snapshot};
+use gpu_core::{
+    DeviceId, ErrorKind, Groups, Origin, ProcessFault, ProcessInfo, Snapshot, look_up_processes,
+};
 use gpu_host::has_account;
-use gpu_reaper::{Diagnosis, Guard, Outcome, Plan, Protect, Report, Request, Scope};
+use gpu_reaper::{Guard, Outcome, Plan, Protect, Report, Request, Scope};
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = Source::open_to_look(global, Groups::NONE, false)?;
-    let looks = source.two_looks();
+    let mut looks = source.two_looks();
+    if let Some(last) = looks.last_mut() {
+        look_up_processes(&*source.host, last, &args.pid);
+    }
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true, true) = (&now.driver, now.devices.is_empty(), args.pid.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
     }
     let diagnosis = gpu_reaper::diagnose(&looks);
-    let request = request(args, now)?;
+    let everyone = match args.scope {
+        Reach::Process => Vec::new(),
+        Reach::Group | Reach::Container => source.host.processes()?.processes,
+    };
+    let request = request(args, now, &everyone)?;
     protects_somebody(&source, &args.protect)?;
     belongs_to_somebody(&source, &args.user)?;
     let guard = Guard::new(&*source.host, args.protect.clone())?;
-    let plan = plan(&source, &looks, &diagnosis, &guard, &request)?;
+    let plan = gpu_reaper::plan(&looks, &diagnosis, &guard, &request);
     if !global.json {
         if let Some(line) = super::doctor::origin(now) {
             screen.print(&line)?;
@@ -118,7 +127,11 @@ fn belongs_to_somebody(source: &Source, users: &[String]) -> Result<(), Failure>
     }
 }
 
-fn request(args: &ReapArgs, now: &Snapshot) -> Result<Request, Failure> {
+fn request<'a>(
+    args: &ReapArgs,
+    now: &Snapshot,
+    everyone: &'a [ProcessInfo],
+) -> Result<Request<'a>, Failure> {
     let gpus = indexes(&now.devices, &args.gpu)?;
     let devices = now.devices.iter().map(|device| device.id());
     let devices: Vec<DeviceId> = devices.filter(|id| gpus.contains(&id.index)).cloned().collect();
@@ -126,25 +139,13 @@ fn request(args: &ReapArgs, now: &Snapshot) -> Result<Request, Failure> {
         pids: args.pid.clone(),
         devices,
         users: args.user.clone(),
-        scope: args.scope,
+        scope: match args.scope {
+            Reach::Process => Scope::Process,
+            Reach::Group => Scope::Group(everyone),
+            Reach::Container => Scope::Container(everyone),
+        },
         grace: args.grace(),
     })
-}
-
-/// Makes the plan; a scope wider than a process needs to know everybody.
-pub(crate) fn plan(
-    source: &Source,
-    looks: &[Snapshot],
-    diagnosis: &Diagnosis,
-    guard: &Guard,
-    request: &Request,
-) -> Result<Plan, Failure> {
-    let everyone = if request.scope == Scope::Process && request.pids.is_empty() {
-        Vec::new()
-    } else {
-        source.host.processes()?.processes
-    };
-    Ok(gpu_reaper::plan(looks, diagnosis, &everyone, guard, request))
 }
 
 fn not_done(
@@ -165,4 +166,61 @@ fn not_done(
         return screen.print(&line.plain("   ").accent(format!("gpuws {sim}doctor")));
     }
     screen.print(&line.plain("   ").accent(args.again_with_yes(&sim_option(&now.origin, global))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Absent, Fault, Pid, Reading};
+    use gpu_reaper::{Action, Newcomer, Refusal, Refused, Role};
+
+    fn fault(kind: impl Into<ErrorKind>) -> Fault {
+        Fault { kind: kind.into(), text: "end process 7".into() }
+    }
+
+    fn exit_of(outcome: Outcome) -> Exit {
+        let (pid, name) = (Pid(7), "python".to_owned());
+        let action = Action { pid, name, signals: Vec::new(), outcome };
+        exit(&Plan::default(), &Report { actions: vec![action], ..Report::nothing() })
+    }
+
+    #[test]
+    fn exit_code_tells_what_became_of_the_targets() {
+        let failed = |kind: ErrorKind| exit_of(Outcome::Failed { why: fault(kind) });
+        assert_eq!(exit_of(Outcome::Ended { after_ms: 0 }), Exit::Done);
+        assert_eq!(exit_of(Outcome::AlreadyGone), Exit::Done);
+        assert_eq!(failed(ProcessFault::NotPermitted.into()), Exit::NotPermitted);
+        assert_eq!(failed(ErrorKind::Io), Exit::Remains);
+        for outcome in [
+            Outcome::AnotherProgram,
+            Outcome::LoginSession,
+            Outcome::RoleForbids { role: Role::Monitor },
+            Outcome::Survived { state: Err(Absent::NotPermitted) },
+        ] {
+            assert_eq!(exit_of(outcome), Exit::Remains);
+        }
+    }
+
+    #[test]
+    fn exit_code_tells_why_everything_was_stopped() {
+        let stopped = |kind: ErrorKind| {
+            let report = Report { stopped: Some(fault(kind)), ..Report::nothing() };
+            exit(&Plan::default(), &report)
+        };
+        assert_eq!(stopped(ErrorKind::Interrupted), Exit::Remains);
+        assert_eq!(stopped(ErrorKind::Io), Exit::NotPermitted);
+        assert_eq!(stopped(ErrorKind::Invalid), Exit::CannotObserve);
+    }
+
+    #[test]
+    fn exit_code_is_not_zero_where_somebody_may_be_left() {
+        let with = |newcomers: Reading<Vec<Newcomer>>| {
+            exit(&Plan::default(), &Report { newcomers, ..Report::nothing() })
+        };
+        assert_eq!(with(Ok(Vec::new())), Exit::Done);
+        assert_eq!(with(Err(Absent::NotPermitted)), Exit::Remains);
+        let refused = vec![Refused { pid: Pid(7), name: None, why: Refusal::LoginSession }];
+        let plan = Plan { refused, ..Plan::default() };
+        assert_eq!(exit(&plan, &Report::nothing()), Exit::Remains);
+    }
 }

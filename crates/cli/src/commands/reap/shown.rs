@@ -93,7 +93,13 @@ pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Fa
         };
         words::flow(screen, Line::new().accent("stopped: "), &why)?;
     }
-    report.memory.iter().try_for_each(|freed| screen.print(&proof(freed)))?;
+    for freed in &report.memory {
+        screen.print(&proof(freed))?;
+        if let Some(doubt) = freed.doubt {
+            let what = format!("whether the targets gave it back is not known: {doubt}");
+            words::flow(screen, Line::new().plain("  ").accent("mind: "), &what)?;
+        }
+    }
     let mind = || Line::new().accent("mind: ");
     let newcomers = match &report.newcomers {
         Ok(newcomers) => newcomers,
@@ -127,13 +133,20 @@ fn proof(freed: &Freed) -> Line {
     let before = before.to_string();
     let line = line.plain(format!("{} → {after}   ", before.trim_end_matches(" MiB")));
     let seen = format!("{:.1} s later", freed.seen_after.as_secs_f64());
+    let others = |line: Line| match freed.by_others {
+        Some(others) => line.plain(format!("; others gave back {others} meanwhile")),
+        None => line,
+    };
     match (freed.came_back, bytes.0) {
-        (true, _) => line.plain(format!("freed {bytes}, seen {seen}")),
-        (false, 0) => line.accent("did not come back"),
+        (true, _) => others(line.plain(format!("freed {bytes}, seen {seen}"))),
+        (false, 0) => others(line.accent("did not come back")),
+        (false, _) if freed.doubt.is_some() => {
+            others(line.accent(format!("{bytes} came back, seen {seen}")))
+        }
         (false, _) => {
             let expected =
                 freed.expected.map_or(String::new(), |expected| format!(" of {expected}"));
-            line.accent(format!("freed {bytes}{expected}; the rest did not come back"))
+            others(line.accent(format!("freed {bytes}{expected}; the rest did not come back")))
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::json;
 use crate::terminal::one_line;
 use crate::words;
-use gpu_core::{Bytes, Ending};
-use gpu_reaper::{Action, Outcome};
+use gpu_core::{Bytes, Ending, ProcessInfo};
+use gpu_reaper::{Action, Outcome, is_stuck};
 use gpu_steward::{DeviceUse, RunReport};
 use std::fs::File;
 use std::io::Write;
@@ -21,14 +21,12 @@ pub(super) struct ReportFile {
 }
 
 impl ReportFile {
-    /// Opens it, without what was in it.
+    /// Makes it, in the place of one that is there.
     ///
     /// # Errors
     /// When it cannot be written.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        let file = File::create(path)
-            .map_err(|error| Failure::io(format!("write '{}'", path.display()), error))?;
-        Ok(ReportFile { path: path.to_owned(), file })
+        Ok(ReportFile { path: path.to_owned(), file: crate::output::create(path)? })
     }
 
     /// Writes the report, and returns what went wrong.
@@ -96,6 +94,15 @@ pub(super) fn summary(report: &RunReport, share: Option<Bytes>) -> String {
     parts.join(" · ")
 }
 
+/// `4711 python is still there`, and why, where SIGKILL does not end it.
+pub(super) fn still_there(left: &ProcessInfo) -> String {
+    let who = words::process(left.key.pid, &left.name);
+    match is_stuck(left) {
+        true => format!("{who} is still there, frozen or in an uninterruptible wait"),
+        false => format!("{who} is still there"),
+    }
+}
+
 /// `42.1 s`, `2 h 11 min`.
 fn lasted(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -140,6 +147,8 @@ mod tests {
             elapsed: Duration::from_secs(7_860),
             left_behind: vec![ended(1), ended(2)],
             still_there: Vec::new(),
+            remaining: Vec::new(),
+            lease_stays: false,
             memory_back: Ok(true),
             stopped: None,
             unwritten: None,

@@ -2,6 +2,7 @@
 
 use gpu_allocator_policy::environment::{Framework, Used, Version};
 use gpu_host::supervise::find_program;
+use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -209,11 +210,14 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// Returns the first bytes of a file as text; `None` where it cannot be read, or waits for somebody.
 fn start_of(path: &Path) -> Option<String> {
-    if !std::fs::metadata(path).ok()?.is_file() {
+    // What was opened is looked at: a pipe could have come in the place of a file.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MOST_READ).read_to_end(&mut bytes).ok()?;
+    file.take(MOST_READ).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -1,6 +1,8 @@
 //! Whom a plan takes, whom it refuses, and what it expects.
 
+#[path = "../scene/mod.rs"]
 mod scene;
+mod scopes;
 
 use gpu_core::*;
 use gpu_reaper::*;
@@ -29,8 +31,8 @@ fn ghost() -> (Snapshot, Vec<ProcessInfo>) {
     (look(devices, holders, everyone.clone()), everyone)
 }
 
-fn planned(looks: &[Snapshot], everyone: &[ProcessInfo], guard: &Guard, request: &Request) -> Plan {
-    plan(looks, &diagnose(looks), everyone, guard, request)
+fn planned(looks: &[Snapshot], guard: &Guard, request: &Request<'_>) -> Plan {
+    plan(looks, &diagnose(looks), guard, request)
 }
 
 fn targets(plan: &Plan) -> Vec<u32> {
@@ -39,8 +41,8 @@ fn targets(plan: &Plan) -> Vec<u32> {
 
 #[test]
 fn without_a_number_only_the_certain_are_taken() {
-    let (look, everyone) = ghost();
-    let plan = planned(&[look], &everyone, &guard(&[], vec![]), &Request::default());
+    let (look, _) = ghost();
+    let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [100]);
     assert_eq!(plan.refused, []);
     assert_eq!(plan.expected.len(), 1);
@@ -49,20 +51,19 @@ fn without_a_number_only_the_certain_are_taken() {
 
 #[test]
 fn a_suspect_must_be_one_in_every_look() {
-    let (now, everyone) = ghost();
+    let (now, _) = ghost();
     let mut before = now.clone();
     before.devices[0] = device(0, 25, 16_280);
-    let plan = planned(&[before, now], &everyone, &guard(&[], vec![]), &Request::default());
+    let plan = planned(&[before, now], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [] as [u32; 0]);
 }
 
 #[test]
 fn device_and_user_only_narrow() {
-    let (look, everyone) = ghost();
+    let (look, _) = ghost();
     let guard = guard(&[], vec![]);
-    let narrowed = |request: Request| {
-        targets(&planned(std::slice::from_ref(&look), &everyone, &guard, &request))
-    };
+    let narrowed =
+        |request: Request<'_>| targets(&planned(std::slice::from_ref(&look), &guard, &request));
     let on = |index: usize| vec![look.devices[index].id().clone()];
     assert_eq!(narrowed(Request { devices: on(0), ..Request::default() }), [100]);
     assert_eq!(narrowed(Request { devices: on(1), ..Request::default() }), [] as [u32; 0]);
@@ -76,10 +77,10 @@ fn device_and_user_only_narrow() {
 
 #[test]
 fn a_number_reaches_a_listed_process_but_never_a_protected_one() {
-    let (look, everyone) = ghost();
+    let (look, _) = ghost();
     let refusal = |guard: &Guard, pid: u32| {
         let request = Request { pids: vec![Pid(pid)], ..Request::default() };
-        let plan = planned(std::slice::from_ref(&look), &everyone, guard, &request);
+        let plan = planned(std::slice::from_ref(&look), guard, &request);
         plan.refused.first().map(|refused| refused.why.clone()).ok_or(targets(&plan))
     };
     let open = guard(&[], vec![]);
@@ -106,62 +107,19 @@ fn a_process_without_start_time_is_no_target() {
     look.holders = Ok(vec![context(&info, &[0])]);
     look.processes.insert(Pid(100), Process::from(Ok(info)));
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
-    let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
+    let plan = planned(&[look], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::UnknownIdentity);
 }
 
 #[test]
-fn a_group_is_taken_whole_or_not_at_all() {
-    let (look, mut everyone) = ghost();
-    let mut child = process(110, "worker");
-    child.group = Ok(Pid(100));
-    everyone.push(child);
-    let request = Request { scope: Scope::Group, ..Request::default() };
-    let open = guard(&[], vec![]);
-    let whole = planned(std::slice::from_ref(&look), &everyone, &open, &request);
-    assert_eq!(targets(&whole), [100, 110]);
-    let none = planned(std::slice::from_ref(&look), &everyone, &guard(&[110], vec![]), &request);
-    assert_eq!(targets(&none), [] as [u32; 0]);
-    assert!(matches!(none.refused[0].why, Refusal::ScopeHolds(Pid(110), _)));
-    // A shell that leads the session is in the group: a login session is never ended.
-    let mut shell = process(90, "bash");
-    shell.group = Ok(Pid(100));
-    shell.session = Ok(Pid(90));
-    everyone.push(shell);
-    let session = planned(std::slice::from_ref(&look), &everyone, &open, &request);
-    assert_eq!(targets(&session), [] as [u32; 0]);
-}
-
-#[test]
-fn a_container_is_a_cgroup_and_what_is_below_it() {
-    let (mut look, _) = ghost();
-    let within = |pid: u32, cgroup: &str| {
-        let mut info = process(pid, "python");
-        info.cgroup = Ok(cgroup.into());
-        info
-    };
-    let mut target = within(100, "/docker/abc");
-    let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
-    target.workload = Some(Box::new(Workload { kind, id: "abc".into(), cgroup }));
-    look.processes.insert(Pid(100), Process::from(Ok(target.clone())));
-    let everyone = [target, within(102, "/docker/abc/init"), within(103, "/docker/abcd")];
-    let request = Request { scope: Scope::Container, ..Request::default() };
-    let open = guard(&[], vec![]);
-    assert_eq!(targets(&planned(&[look.clone()], &everyone, &open, &request)), [100, 102]);
-    look.processes.insert(Pid(100), Process::from(Ok(process(100, "t2t-decoder"))));
-    let refused = planned(&[look], &everyone, &open, &request).refused;
-    assert_eq!(refused[0].why, Refusal::NoContainer);
-}
-
-#[test]
 fn the_plan_warns_of_a_target_that_works() {
-    let (before, everyone) = ghost();
+    let (before, _) = ghost();
     let mut now = before.clone();
     now.taken_at = Timestamp(before.taken_at.0 + 500);
     let mut busy = process(100, "t2t-decoder");
     busy.cpu_time = Ok(std::time::Duration::from_millis(1400));
     now.processes.insert(Pid(100), Process::from(Ok(busy)));
-    let plan = planned(&[before, now], &everyone, &guard(&[], vec![]), &Request::default());
+    let plan = planned(&[before, now], &guard(&[], vec![]), &Request::default());
     assert!(plan.targets[0].warnings[0].contains("400 ms in the last 500 ms"), "{plan:?}");
 }
 
@@ -174,7 +132,7 @@ fn shared_unexplained_memory_is_not_promised() {
     look.holders = Ok(holders);
     look.processes.insert(Pid(105), Process::from(Ok(other)));
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
-    let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
+    let plan = planned(&[look], &guard(&[], vec![]), &request);
     assert_eq!(plan.expected[0].memory, None);
 }
 
@@ -193,28 +151,8 @@ fn a_long_name_protects_though_the_kernel_cuts_it() {
     look.holders = Ok(vec![context(&info, &[0])]);
     look.processes.insert(Pid(100), Process::from(Ok(info)));
     let protect = vec![Protect::Name("averylongservername".into())];
-    let plan = planned(&[look], &[], &guard(&[], protect), &Request::default());
+    let plan = planned(&[look], &guard(&[], protect), &Request::default());
     assert_eq!(plan.refused[0].why, Refusal::Protected);
-}
-
-#[test]
-fn who_is_in_two_scopes_is_one_target() {
-    let within = |pid: u32| {
-        let mut info = process(pid, "python");
-        info.cgroup = Ok("/docker/abc".into());
-        let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
-        info.workload = Some(Box::new(Workload { kind, id: "abc".into(), cgroup }));
-        info
-    };
-    let (a, b, c) = (within(100), within(101), within(102));
-    let devices = vec![device(0, 9000, 16_280), device(1, 9000, 16_280)];
-    let holders = vec![context(&a, &[0]), context(&b, &[1])];
-    let everyone = vec![a, b, c];
-    let look = look(devices, holders, everyone.clone());
-    let request = Request { scope: Scope::Container, ..Request::default() };
-    let plan = planned(&[look], &everyone, &guard(&[], vec![]), &request);
-    assert_eq!(targets(&plan), [100, 101, 102]);
-    assert_eq!(plan.expected.len(), 2, "both devices are looked at afterwards");
 }
 
 #[test]
@@ -223,15 +161,15 @@ fn a_display_is_refused_by_number_too() {
     x.uid = Ok(0);
     let snapshot = look(vec![device(0, 9000, 16_280)], vec![context(&x, &[0])], vec![x]);
     let request = Request { pids: vec![Pid(700)], ..Request::default() };
-    let plan = planned(&[snapshot], &[], &guard(&[], vec![]), &request);
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::Role(Role::Display));
 }
 
 #[test]
 fn who_could_not_be_looked_into_may_share_the_memory() {
-    let (mut look, everyone) = ghost();
+    let (mut look, _) = ghost();
     look.unreadable.count(Absent::NotPermitted);
-    let plan = planned(&[look], &everyone, &guard(&[], vec![]), &Request::default());
+    let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [100]);
     assert_eq!(plan.expected[0].memory, None);
 }
@@ -244,7 +182,7 @@ fn a_monitor_with_a_number_of_the_hosts_stays_a_monitor() {
     let mut inside = look(vec![device], vec![held], vec![monitor]);
     inside.sees_host_pids = Ok(false);
     let request = Request { pids: vec![Pid(67)], ..Request::default() };
-    let plan = planned(&[inside], &[], &guard(&[], vec![]), &request);
+    let plan = planned(&[inside], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::Role(Role::Monitor));
 }
 
@@ -258,7 +196,7 @@ fn nothing_is_expected_of_a_device_that_is_merely_open() {
     let devices = vec![busy(listing(device(0, 5000, 16_280), 101, 4990), 9), device(1, 25, 16_280)];
     let look = look(devices, vec![held], vec![worker]);
     let request = Request { pids: vec![Pid(101)], ..Request::default() };
-    let plan = planned(&[look], &[], &guard(&[], vec![]), &request);
+    let plan = planned(&[look], &guard(&[], vec![]), &request);
     assert_eq!(plan.targets[0].membership, Membership::Holds(vec![0, 1]));
     let expected: Vec<u32> = plan.expected.iter().map(|expected| expected.device.index).collect();
     assert_eq!(expected, [0]);

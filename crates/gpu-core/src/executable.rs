@@ -1,0 +1,86 @@
+//! The program that a process runs, as evidence of what it is.
+
+use crate::absent::Reading;
+use crate::file::FileId;
+
+/// The file that a process executes.
+///
+/// A process chooses its name and its command line. It does not choose who owns the file that it
+/// executes, so that file says more of what it is. `path` is still hostile text: it may come from
+/// a mount namespace that the process's user made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Executable {
+    /// Its path, without the kernel's mark for a file that was deleted.
+    pub path: String,
+    /// What makes it the same file as another.
+    pub file: FileId,
+    /// User id of its owner.
+    pub owner: u32,
+    /// Its group or others may write to it.
+    pub writable_by_others: bool,
+    /// The path means this file to the caller too: the process is in the caller's mount
+    /// namespace, or the caller finds the same file there. Absent (`NotRecorded`) where neither
+    /// was looked for, which costs a walk along a path that the process chose.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub seen_by_caller: Reading<bool>,
+}
+
+impl Executable {
+    /// Returns the last part of the path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// Tells whether only root can have put this content into it.
+    pub fn is_roots(&self) -> bool {
+        self.owner == 0 && !self.writable_by_others
+    }
+
+    /// Tells whether it is a program of the system, at the place where the caller sees it too: one
+    /// that only root can have installed.
+    pub fn is_installed(&self) -> bool {
+        self.is_roots() && self.seen_by_caller == Ok(true) && in_system_folder(&self.path)
+    }
+}
+
+/// Tells whether a path is below a folder that programs of the system are installed in.
+pub fn in_system_folder(path: &str) -> bool {
+    const FOLDERS: [&str; 8] =
+        ["/usr/", "/opt/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/nix/store/", "/gnu/store/"];
+    FOLDERS.iter().any(|folder| path.starts_with(folder))
+        && !path.split('/').any(|part| part == "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::absent::Absent;
+
+    fn xorg() -> Executable {
+        Executable {
+            path: "/usr/lib/xorg/Xorg".into(),
+            file: FileId::Inode { dev: 1, ino: 2 },
+            owner: 0,
+            writable_by_others: false,
+            seen_by_caller: Ok(true),
+        }
+    }
+
+    #[test]
+    fn installed_program_is_roots_and_where_the_caller_sees_it() {
+        assert!(xorg().is_installed());
+        assert_eq!(xorg().name(), "Xorg");
+        for other in [
+            Executable { owner: 1000, ..xorg() },
+            Executable { writable_by_others: true, ..xorg() },
+            Executable { seen_by_caller: Ok(false), ..xorg() },
+            Executable { seen_by_caller: Err(Absent::NotRecorded), ..xorg() },
+            Executable { path: "/home/user/Xorg".into(), ..xorg() },
+            Executable { path: "/usr/../home/user/Xorg".into(), ..xorg() },
+            Executable { path: "/usrx/Xorg".into(), ..xorg() },
+        ] {
+            assert!(!other.is_installed(), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Which values a device can have.
+//!
+//! Drivers answer with garbage: −256 °C, a fan at 4,294,967,295 %, 4 GW, more memory used than
+//! there is. Shown as it is, it misleads whoever reads it and every rule that counts with it, so an
+//! adapter turns what cannot be into [`Absent::Implausible`] where it reads it, by the functions
+//! here and by no bounds of its own. The bounds are wide: they tell what no device can be from
+//! what one is not expected to be.
+
+use crate::absent::{Absent, Reading};
+use crate::device::MemoryInfo;
+use crate::id::Pid;
+use crate::units::{Bytes, Celsius, Milliwatts, Percent};
+
+/// The temperatures of a chip, or at which it switches itself off: industrial boards are specified
+/// down to −40 °C, and the junctions of silicon up to 125 °C, of the hardiest parts to 150 °C.
+const DEGREES: std::ops::RangeInclusive<i64> = -60..=150;
+
+/// How far a chip may be from a temperature: as far as two of [`DEGREES`] are apart.
+const DEGREES_APART: std::ops::RangeInclusive<i64> = -210..=210;
+
+/// No device draws more: a module of two of today's largest draws 2.7 kW, a whole rack 130 kW.
+const MOST_MILLIWATTS: u64 = 100_000_000;
+
+/// Percent of the highest speed, which may be more than 100 in certain cases, as NVML's
+/// documentation of `nvmlDeviceGetFanSpeed` says; how much more, it does not.
+const MOST_FAN_PERCENT: u64 = 200;
+
+/// No clock is faster: processors run below 4 GHz, and memory at some 16 GHz.
+const MOST_MEGAHERTZ: u64 = 50_000;
+
+/// No device has more memory: 2^48 bytes are a thousand times the largest of today (288 GB).
+const MOST_BYTES: u64 = 1 << 48;
+
+fn within<T>(is_possible: bool, value: T) -> Reading<T> {
+    if is_possible { Ok(value) } else { Err(Absent::Implausible) }
+}
+
+/// Returns a temperature, or that it is none.
+pub fn celsius(degrees: i64) -> Reading<Celsius> {
+    let value = i32::try_from(degrees).map_err(|_| Absent::Implausible)?;
+    within(DEGREES.contains(&degrees), Celsius(value))
+}
+
+/// Returns a difference of temperatures, or that it is none.
+pub fn celsius_apart(degrees: i64) -> Reading<Celsius> {
+    let value = i32::try_from(degrees).map_err(|_| Absent::Implausible)?;
+    within(DEGREES_APART.contains(&degrees), Celsius(value))
+}
+
+/// Returns power, or a limit of it, or that it is none.
+pub fn milliwatts(power: u64) -> Reading<Milliwatts> {
+    within(power <= MOST_MILLIWATTS, Milliwatts(power))
+}
+
+/// Returns power that is printed in watts, or that it is none.
+pub fn watts(power: f64) -> Reading<Milliwatts> {
+    // A number that is none is in no range.
+    let possible = (0.0..=MOST_MILLIWATTS as f64 / 1000.0).contains(&power);
+    if possible {
+        Ok(Milliwatts((power * 1000.0).round() as u64))
+    } else {
+        Err(Absent::Implausible)
+    }
+}
+
+/// Returns a share of time or of a range, or that it is none.
+pub fn percent(share: u64) -> Reading<Percent> {
+    Percent::new(share).ok_or(Absent::Implausible)
+}
+
+/// Returns the speed of a fan in percent of its highest, or that it is none.
+pub fn fan_percent(speed: u32) -> Reading<u32> {
+    within(u64::from(speed) <= MOST_FAN_PERCENT, speed)
+}
+
+/// Returns a clock in MHz, or that it is none.
+pub fn megahertz(clock: u32) -> Reading<u32> {
+    within(u64::from(clock) <= MOST_MEGAHERTZ, clock)
+}
+
+/// Returns an amount of device memory, or that it is none.
+pub fn memory(amount: Bytes) -> Reading<Bytes> {
+    within(amount.0 <= MOST_BYTES, amount)
+}
+
+/// Returns the memory of a device without what cannot be: a device that has none, or more used or
+/// held back than there is. What is used is doubted then and not the size, which does not change;
+/// what is held back is no part of what is used, but drivers have counted it twice, so only each
+/// by itself must have room.
+pub fn memory_of(told: MemoryInfo) -> MemoryInfo {
+    let total = told.total.and_then(memory).and_then(|total| within(total.0 > 0, total));
+    let part = |part: Reading<Bytes>| {
+        let part = part.and_then(memory)?;
+        within(!total.is_ok_and(|total| part > total), part)
+    };
+    MemoryInfo { total, used: part(told.used), reserved: part(told.reserved) }
+}
+
+/// Tells whether a process can have this number: 0 is the kernel's own idle task, and −1 what an
+/// interface answers that has no number.
+pub fn is_pid(pid: Pid) -> bool {
+    (1..u32::MAX).contains(&pid.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Absent = Absent::Implausible;
+
+    #[test]
+    fn values_that_no_device_can_have_are_none() {
+        for degrees in [-256, -61, 151, 255, i64::from(i32::MAX), i64::MIN] {
+            assert_eq!(celsius(degrees), Err(NONE), "{degrees}");
+        }
+        assert_eq!(milliwatts(4_294_967_294), Err(NONE));
+        for power in [-1.0, 4e9, f64::NAN, f64::INFINITY] {
+            assert_eq!(watts(power), Err(NONE), "{power}");
+        }
+        assert_eq!(percent(255), Err(NONE));
+        assert_eq!(fan_percent(4_294_967_294), Err(NONE));
+        assert_eq!(megahertz(u32::MAX - 1), Err(NONE));
+        assert_eq!(memory(Bytes(u64::MAX - 1)), Err(NONE));
+        assert!(!is_pid(Pid(0)) && !is_pid(Pid(u32::MAX)));
+    }
+
+    #[test]
+    fn values_at_the_edge_of_what_is_built_stay() {
+        assert_eq!(celsius(-40), Ok(Celsius(-40)));
+        assert_eq!(celsius(120), Ok(Celsius(120)));
+        assert_eq!(celsius_apart(-3), Ok(Celsius(-3)));
+        assert_eq!(watts(2_700.5), Ok(Milliwatts(2_700_500)));
+        assert_eq!(fan_percent(105), Ok(105));
+        assert_eq!(megahertz(16_000), Ok(16_000));
+        assert_eq!(memory(Bytes(288 << 30)), Ok(Bytes(288 << 30)));
+        assert!(is_pid(Pid(4_194_304)));
+    }
+
+    #[test]
+    fn more_used_than_there_is_is_not_known() {
+        let gib = |count: u64| Ok(Bytes(count << 30));
+        let told = MemoryInfo { total: gib(16), used: gib(17), reserved: gib(1) };
+        let known = memory_of(told);
+        assert_eq!((known.total, known.used, known.reserved), (gib(16), Err(NONE), gib(1)));
+        let told = MemoryInfo { total: gib(0), used: gib(1), reserved: Err(Absent::TooOld) };
+        let known = memory_of(told);
+        assert_eq!(known.total, Err(NONE));
+        assert_eq!((known.used, known.reserved), (gib(1), Err(Absent::TooOld)));
+    }
+}

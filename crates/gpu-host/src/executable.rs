@@ -1,0 +1,57 @@
+//! Which program a process runs.
+
+use crate::fault;
+use crate::proc_dir::ProcDir;
+use crate::targets::file_id;
+use gpu_core::{Absent, Executable, Reading, Servant, in_system_folder};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
+use rustix::path::Arg;
+
+/// What the kernel appends to the path of a file that has no name any more.
+const DELETED: &str = " (deleted)";
+
+/// Bits of a mode that let the group or others write.
+const WRITABLE_BY_OTHERS: u16 = 0o022;
+
+/// Reads which program a process called `name` runs.
+///
+/// Whether the caller finds the same file at the same path is looked for only where the name is
+/// that of a display server or daemon, which that is evidence for, and only below folders of the
+/// system, so that no process can lead the caller to a file server that does not answer.
+pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
+    let link = dir.link("exe").map_err(fault::absent)?;
+    let link = String::from_utf8_lossy(&link).into_owned();
+    let file = dir.stat("exe").map_err(fault::absent)?;
+    let deleted = file.stx_nlink == 0;
+    let path = link.strip_suffix(DELETED).filter(|_| deleted).unwrap_or(&link);
+    let seen_by_caller = match Servant::named(name) {
+        Some(_) if in_system_folder(path) => {
+            Ok(shares(dir, "user") && (shares(dir, "mnt") || (!deleted && is_at(path, &file))))
+        }
+        Some(_) => Ok(false),
+        None => Err(Absent::NotRecorded),
+    };
+    Ok(Executable {
+        path: path.to_owned(),
+        file: file_id(&file),
+        owner: file.stx_uid,
+        writable_by_others: file.stx_mode & WRITABLE_BY_OTHERS != 0,
+        seen_by_caller,
+    })
+}
+
+/// Tells whether a process is in the caller's namespace of this kind: in that of mounts the same
+/// paths mean the same files; in that of users nobody can set what `exe` leads to
+/// (`PR_SET_MM_MAP`) without rights here.
+fn shares(dir: &ProcDir, kind: &str) -> bool {
+    let namespace = |process: &str| dir.identify(format!("{process}/ns/{kind}"));
+    let both = namespace(".").and_then(|theirs| Ok((theirs, namespace("../self")?)));
+    both.is_ok_and(|(theirs, own)| file_id(&theirs) == file_id(&own))
+}
+
+/// Tells whether the caller finds a file at a path.
+fn is_at(path: impl Arg, file: &Statx) -> bool {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::INO);
+    found.is_ok_and(|found| file_id(&found) == file_id(file))
+}

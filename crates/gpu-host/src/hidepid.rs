@@ -1,0 +1,55 @@
+//! Processes that `/proc` hides from who may not trace them (`hidepid`, proc(5)).
+//!
+//! One that is hidden is there all the same: the kernel opens it by its number, and lists it among
+//! the children of its parent.
+
+use crate::handle::has_ended;
+use crate::host::shows_own_namespace;
+use crate::proc_dir::{ProcRoot, number};
+use crate::process;
+use crate::supervise::CHILDREN_LIMIT;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::path::Path;
+
+/// Tells whether the `/proc` that is mounted here hides processes from the caller.
+///
+/// The first process of a PID namespace is always there, so where it is not shown, others are not
+/// shown either.
+pub fn hides_processes(proc: &Path) -> bool {
+    let Ok(root) = ProcRoot::open(proc) else { return false };
+    match root.process(1).and_then(|dir| process::read_key(&dir)) {
+        Ok(_) => false,
+        Err(errno) => root.is_kernels() && may_hide(errno),
+    }
+}
+
+/// Tells whether a process that could not be looked at, with this error, is hidden and not gone.
+pub(crate) fn hides(root: &ProcRoot, pid: u32, errno: Errno) -> bool {
+    let lives = || {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        has_ended(&pidfd).ok().map(|ended| !ended)
+    };
+    may_hide(errno) && shows_own_namespace(root) == Ok(true) && lives() == Some(true)
+}
+
+/// Returns the parent of a process that is hidden; `None` where it is hidden too, or the kernel
+/// keeps no lists of children.
+pub(crate) fn parent(root: &ProcRoot, pid: u32) -> Option<u32> {
+    let has = |other: &u32| {
+        let Ok(dir) = root.process(*other) else { return false };
+        dir.threads().unwrap_or_default().into_iter().any(|thread| {
+            let list = dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT);
+            let list = list.unwrap_or_default();
+            list.split(|byte| *byte == b' ').filter_map(number).any(|child| child == pid)
+        })
+    };
+    root.pids().ok()?.into_iter().find(has)
+}
+
+/// How `/proc` answers for what it hides: as for one that is not there (`hidepid=2`), or by a
+/// refusal (`hidepid=1`).
+fn may_hide(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM)
+}

@@ -1,0 +1,406 @@
+//! Folders that are reached by steps which nobody but root and the caller can exchange.
+//!
+//! The main decision is that no path is checked first and used later: whoever owns a folder or a
+//! link on the way could exchange it in between. Each step is opened relative to the folder before
+//! it, without following a link, and what was opened is checked; links are read and walked in the
+//! same way. What is made is made relative to a folder that was checked, and what is given to
+//! others is the path that was walked, without links.
+
+use crate::fault;
+use gpu_core::{Error, ErrorKind, Result};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+/// More links than on any honest path, as the kernel has it (path_resolution(7)).
+const LINKS: usize = 40;
+
+/// Who else may change the folders on a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathTrust {
+    /// Nobody: each folder belongs to root or the caller, and no group and nobody else may write
+    /// into it. A name in such a folder stays root's or the caller's even after it was removed.
+    Private,
+    /// Nobody can exchange a step: each folder belongs to root or the caller, and others may write
+    /// into it only where the sticky bit keeps them from renaming what is not theirs. A group may
+    /// write where the owner lets it.
+    Protected,
+    /// Whoever owns the folders: the path is one that a person typed. Only a link of another user
+    /// is not followed where others than its folder's owner may make one, and by root never.
+    AsGiven,
+}
+
+/// A folder that was reached in one of these ways, held open.
+#[derive(Debug)]
+pub struct TrustedFolder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl TrustedFolder {
+    /// Opens a folder.
+    ///
+    /// # Errors
+    /// `Invalid` when a step belongs to somebody else or can be exchanged by others, or is no
+    /// folder; `Io` when it cannot be opened.
+    pub fn open(path: &Path, trust: PathTrust) -> Result<Self> {
+        Walk { trust, user: euid(), missing: None }.to(path)
+    }
+
+    /// Opens a folder, and makes it and those above it where they are missing, for the caller
+    /// alone. Nothing is made below a folder that does not qualify.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn make(path: &Path, trust: PathTrust) -> Result<Self> {
+        Walk { trust, user: euid(), missing: Some(Mode::RWXU) }.to(path)
+    }
+
+    /// Returns its path, without links where the path that was asked for begins at the root.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsFd for TrustedFolder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Tells whether what belongs to this user is the caller's or root's, also that of the machine which
+/// a user namespace does not name.
+pub fn is_own(uid: u32) -> bool {
+    [0, euid()].contains(&uid) || Some(uid) == outsider()
+}
+
+/// Returns the number by which a user namespace shows whoever is outside of it (`overflowuid`,
+/// user_namespaces(7)): what belongs to root of the machine there. `None` where all users are
+/// themselves.
+fn outsider() -> Option<u32> {
+    let read = |path| std::fs::read_to_string(path).ok();
+    let map = read("/proc/self/uid_map")?;
+    let is_whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    if is_whole { None } else { read("/proc/sys/kernel/overflowuid")?.trim().parse().ok() }
+}
+
+fn euid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// How a path is walked, and for whom.
+struct Walk {
+    trust: PathTrust,
+    user: u32,
+    /// The mode of folders that are made where they are missing.
+    missing: Option<Mode>,
+}
+
+/// A step that was taken.
+struct Step {
+    fd: OwnedFd,
+    name: OsString,
+    stat: Stat,
+}
+
+impl Walk {
+    fn to(&self, path: &Path) -> Result<TrustedFolder> {
+        if self.trust != PathTrust::AsGiven && !path.is_absolute() {
+            return Err(refused(path, "does not begin at the root"));
+        }
+        let start = if path.is_absolute() { "/" } else { "." };
+        let mut steps = vec![self.start(start)?];
+        let mut left: Vec<OsString> = reversed(path);
+        let mut links = 0;
+        while let Some(name) = left.pop() {
+            let here = || walked(&steps).join(&name);
+            if name == ".." {
+                match steps.len() {
+                    1 if steps[0].name != "/" => steps = vec![self.above(&steps[0])?],
+                    // Above the root is the root.
+                    1 => {}
+                    _ => drop(steps.pop()),
+                }
+                continue;
+            }
+            let Some(last) = steps.last() else { break };
+            match open_at(last.fd.as_fd(), &name) {
+                Ok(fd) => {
+                    let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&here(), errno))?;
+                    self.check(&here(), &stat)?;
+                    steps.push(Step { fd, name, stat });
+                }
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    let target = self.link(last, &name, &here())?;
+                    links += 1;
+                    if links > LINKS {
+                        return Err(failed(path, Errno::LOOP));
+                    }
+                    if target.is_absolute() {
+                        steps = vec![self.start("/")?];
+                    }
+                    left.extend(reversed(&target));
+                }
+                Err(Errno::NOENT) if self.missing.is_some() => {
+                    let mode = self.missing.unwrap_or(Mode::RWXU);
+                    match rustix::fs::mkdirat(&last.fd, &name, mode) {
+                        // Whoever was faster made something that is opened and checked next.
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(made(&here(), errno)),
+                    }
+                    links += 1;
+                    if links > LINKS {
+                        return Err(failed(path, Errno::NOENT));
+                    }
+                    left.push(name);
+                }
+                Err(errno) => return Err(failed(&here(), errno)),
+            }
+        }
+        let path = walked(&steps);
+        let last = steps.pop().ok_or_else(|| refused(&path, "names no folder"))?;
+        Ok(TrustedFolder { fd: last.fd, path })
+    }
+
+    fn start(&self, at: &str) -> Result<Step> {
+        let path = Path::new(at);
+        let fd = open_at(CWD, path.as_os_str()).map_err(|errno| failed(path, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, errno))?;
+        self.check(path, &stat)?;
+        Ok(Step { fd, name: at.into(), stat })
+    }
+
+    /// Returns the folder above the one that a relative path begins in.
+    fn above(&self, first: &Step) -> Result<Step> {
+        let name = if first.name == "." { "..".into() } else { Path::new(&first.name).join("..") };
+        let fd =
+            open_at(first.fd.as_fd(), OsStr::new("..")).map_err(|errno| failed(&name, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&name, errno))?;
+        self.check(&name, &stat)?;
+        Ok(Step { fd, name: name.into(), stat })
+    }
+
+    /// Makes sure that a folder that was opened is one of those that may be on the way.
+    fn check(&self, path: &Path, stat: &Stat) -> Result<()> {
+        if self.trust == PathTrust::AsGiven {
+            return Ok(());
+        }
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        if !self.is_own(stat) {
+            return Err(refused(path, &format!("belongs to user {}", stat.st_uid)));
+        }
+        let is_open = match self.trust {
+            PathTrust::Private => mode.intersects(Mode::WGRP | Mode::WOTH),
+            PathTrust::Protected | PathTrust::AsGiven => {
+                mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX)
+            }
+        };
+        match is_open {
+            true => {
+                let bits = mode.bits() & 0o7777;
+                Err(refused(path, &format!("can be written by others (mode {bits:04o})")))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Reads a link that is followed.
+    fn link(&self, folder: &Step, name: &OsStr, path: &Path) -> Result<PathBuf> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let link = rustix::fs::openat(&folder.fd, name, flags, Mode::empty());
+        let link = link.map_err(|errno| failed(path, errno))?;
+        let stat = rustix::fs::fstat(&link).map_err(|errno| failed(path, errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Err(refused(path, "is no folder"));
+        }
+        if !self.follows(folder, &stat) {
+            return Err(refused(path, &format!("is another user's link (user {})", stat.st_uid)));
+        }
+        // Of what was opened: its name may be another's by now.
+        let target = rustix::fs::readlinkat(&link, "", Vec::new());
+        let target = target.map_err(|errno| failed(path, errno))?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+    }
+
+    fn follows(&self, folder: &Step, link: &Stat) -> bool {
+        let others = Mode::from_raw_mode(folder.stat.st_mode).contains(Mode::WOTH);
+        let of_owner = self.trust == PathTrust::AsGiven
+            && self.user != 0
+            && folder.stat.st_uid == link.st_uid
+            && !others;
+        of_owner || (self.is_own(link) && (!others || link.st_nlink == 1))
+    }
+
+    fn is_own(&self, stat: &Stat) -> bool {
+        let is_own = [0, self.user].contains(&stat.st_uid);
+        is_own || (self.trust != PathTrust::Private && Some(stat.st_uid) == outsider())
+    }
+}
+
+/// Opens a folder to go on from it, and no link.
+fn open_at(folder: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags, Mode::empty())
+}
+
+/// Returns the names on a path, the last one first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let name = |part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    let mut names: Vec<OsString> = path.components().filter_map(name).collect();
+    names.reverse();
+    names
+}
+
+fn walked(steps: &[Step]) -> PathBuf {
+    steps.iter().map(|step| Path::new(&step.name)).collect()
+}
+
+fn failed(path: &Path, errno: Errno) -> Error {
+    fault::file(format!("open the folder '{}'", path.display()), errno)
+}
+
+fn made(path: &Path, errno: Errno) -> Error {
+    fault::file(format!("make the folder '{}'", path.display()), errno)
+}
+
+fn refused(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("use the folder '{}', which {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
+
+    const NOBODY: u32 = 65534;
+
+    /// A folder whose parents are root's and closed, and a walk as root or as another user.
+    struct Ground(tempfile::TempDir);
+
+    impl Ground {
+        /// Returns `None`, and says so, where this test may not make it.
+        fn new(test: &str) -> Option<Self> {
+            let made = euid() == 0;
+            let folder = made.then(|| tempfile::tempdir_in("/run").ok()).flatten();
+            if folder.is_none() {
+                use std::io::Write;
+                let _ = writeln!(std::io::stderr(), "skipped: {test}: needs root and /run");
+            }
+            folder.map(Ground)
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn folder(&self, name: &str, mode: u32, user: u32) -> PathBuf {
+            fs::create_dir_all(self.at(name)).unwrap();
+            fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode)).unwrap();
+            lchown(self.at(name), Some(user), None).unwrap();
+            self.at(name)
+        }
+
+        fn link(&self, name: &str, target: &str, user: u32) -> PathBuf {
+            symlink(target, self.at(name)).unwrap();
+            lchown(self.at(name), Some(user), None).unwrap();
+            self.at(name)
+        }
+    }
+
+    fn walk(trust: PathTrust, user: u32, path: &Path) -> Result<PathBuf> {
+        let missing = Some(Mode::RWXU);
+        Walk { trust, user, missing }.to(path).map(|folder| folder.path)
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_refused_and_nothing_is_made_in_it() {
+        let Some(ground) = Ground::new("a_folder_of_another_user_is_refused") else { return };
+        ground.folder("home", 0o755, NOBODY);
+        for trust in [PathTrust::Private, PathTrust::Protected] {
+            let error = walk(trust, 0, &ground.at("home/.cache/gpuws")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains("home', which belongs to user 65534"), "{error}");
+        }
+        assert!(!ground.at("home/.cache").exists());
+        // That user's own it is.
+        let made = walk(PathTrust::Private, NOBODY, &ground.at("home/.cache/gpuws")).unwrap();
+        assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn only_a_sticky_folder_may_be_open_to_others_and_to_a_closed_way_none() {
+        let Some(ground) = Ground::new("only_a_sticky_folder_may_be_open_to_others") else {
+            return;
+        };
+        for (mode, kept, closed) in [
+            (0o777, false, false),
+            (0o1777, true, false),
+            (0o775, true, false),
+            (0o755, true, true),
+        ] {
+            let folder = ground.folder("shared", mode, 0);
+            let below = folder.join("below");
+            assert_eq!(walk(PathTrust::Protected, 0, &below).is_ok(), kept, "{mode:o}");
+            let _ = fs::remove_dir(&below);
+            assert_eq!(walk(PathTrust::Private, 0, &below).is_ok(), closed, "{mode:o}");
+            assert_eq!(below.exists(), closed, "{mode:o}");
+            let _ = fs::remove_dir(&below);
+        }
+    }
+
+    #[test]
+    fn links_are_walked_and_the_path_has_none() {
+        let Some(ground) = Ground::new("links_are_walked_and_the_path_has_none") else { return };
+        ground.folder("real/deep", 0o755, 0);
+        ground.link("link", "real/./deep/../deep", 0);
+        ground.link("absolute", ground.at("link").to_str().unwrap(), 0);
+        ground.link("circle", "circle", 0);
+        for name in ["link", "absolute"] {
+            let found = walk(PathTrust::Private, 0, &ground.at(name).join("new")).unwrap();
+            assert_eq!(found, ground.at("real/deep/new"), "{name}");
+        }
+        assert_eq!(
+            walk(PathTrust::Private, 0, &ground.at("circle")).unwrap_err().kind(),
+            ErrorKind::Io
+        );
+        let relative = walk(PathTrust::Protected, 0, Path::new("relative")).unwrap_err();
+        assert_eq!(relative.kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn a_link_of_another_user_is_followed_only_by_others_in_that_users_own_folder() {
+        let Some(ground) = Ground::new("a_link_of_another_user") else { return };
+        ground.folder("target", 0o755, 0);
+        ground.folder("sticky", 0o1777, 0);
+        ground.folder("theirs", 0o755, NOBODY);
+        let planted = ground.link("sticky/planted", "../target", NOBODY);
+        let theirs = ground.link("theirs/link", "../target", NOBODY);
+        for trust in [PathTrust::AsGiven, PathTrust::Protected] {
+            let error = walk(trust, 0, &planted).unwrap_err().to_string();
+            assert!(error.contains("is another user's link"), "{error}");
+        }
+        assert!(walk(PathTrust::AsGiven, 1000, &planted).is_err());
+        assert!(walk(PathTrust::AsGiven, 0, &theirs).is_err());
+        assert_eq!(walk(PathTrust::AsGiven, 1000, &theirs).unwrap(), ground.at("target"));
+    }
+
+    #[test]
+    fn a_relative_path_may_lead_above_where_it_begins() {
+        let here =
+            TrustedFolder::open(Path::new("src/../../gpu-host/src"), PathTrust::AsGiven).unwrap();
+        let same = rustix::fs::fstat(&here).unwrap();
+        assert_eq!(same.st_ino, fs::metadata("src").unwrap().ino());
+        let above = TrustedFolder::open(Path::new("../.."), PathTrust::AsGiven).unwrap();
+        assert_eq!(above.path(), Path::new("../.."));
+        let root = TrustedFolder::open(Path::new("/../.."), PathTrust::Protected).unwrap();
+        assert_eq!(root.path(), Path::new("/"));
+    }
+}

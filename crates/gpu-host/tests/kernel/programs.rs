@@ -1,0 +1,100 @@
+//! Which programs real processes run, and whether somebody sits at them.
+
+use crate::child::Sleeper;
+use crate::{host, skip};
+use gpu_core::{Absent, Executable, Host, Pid};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+fn program(pid: Pid) -> Executable {
+    *host().process(pid).unwrap().executable.unwrap()
+}
+
+#[test]
+fn program_is_the_file_that_a_process_executes() {
+    let own = program(Pid(std::process::id()));
+    let path = std::env::current_exe().unwrap();
+    assert_eq!(Path::new(&own.path), path);
+    let file = std::fs::metadata(path).unwrap();
+    assert_eq!((own.owner, own.writable_by_others), (file.uid(), file.mode() & 0o022 != 0));
+    assert_eq!(own.seen_by_caller, Err(Absent::NotRecorded), "it is called like no servant");
+    let sleeper = Sleeper::shell(":", &[]);
+    assert_ne!(program(sleeper.pid()).file, own.file);
+}
+
+#[test]
+fn program_whose_file_was_deleted_is_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("Xorg");
+    std::fs::copy("/bin/sleep", &path).unwrap();
+    let sleeper = Sleeper::spawn(Command::new(&path).arg("1000"));
+    sleeper.wait_for_name("Xorg");
+    let before = program(sleeper.pid());
+    assert_eq!(before.seen_by_caller, Ok(false), "it is in no folder of the system");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(program(sleeper.pid()), before);
+    std::fs::copy("/bin/true", &path).unwrap();
+    assert_eq!(program(sleeper.pid()), before, "another file is at its place now");
+}
+
+#[test]
+fn thread_of_the_kernel_runs_no_program() {
+    let Ok(thread) = host().process(Pid(2)) else { return };
+    if thread.kernel_thread {
+        assert_eq!(thread.executable, Err(Absent::NotFound));
+    }
+}
+
+/// Takes the name of a display server while it runs Python.
+const CALLED_XORG: &str = "
+import os, time
+with open('/proc/self/comm', 'w') as comm:
+    comm.write('Xorg')
+os.write(1, b'ready')
+time.sleep(600)
+";
+
+#[test]
+fn program_of_the_system_is_seen_by_the_caller_unless_namespaces_can_forge_it() {
+    const TEST: &str = "program_of_the_system_is_seen_by_the_caller";
+    if !Path::new("/usr/bin/python3").exists() {
+        return skip(TEST, "there is no /usr/bin/python3");
+    }
+    for (namespace, seen) in [(None, true), (Some("--mount"), true), (Some("--user"), false)] {
+        let mut command = Command::new("unshare");
+        if let Some(option) = namespace {
+            let works = Command::new("unshare").args([option, "true"]).status();
+            if !works.is_ok_and(|status| status.success()) {
+                skip(TEST, &format!("unshare {option} is not possible here"));
+                continue;
+            }
+            command.arg(option);
+        } else {
+            command = Command::new("env");
+        }
+        let sleeper = Sleeper::ready(command.args(["/usr/bin/python3", "-c", CALLED_XORG]));
+        let told = program(sleeper.pid());
+        assert_eq!(told.seen_by_caller, Ok(seen), "{namespace:?}: {told:?}");
+        assert_ne!(told.name(), "Xorg", "the name is the process's choice, the file is not");
+        assert!(told.is_roots());
+    }
+}
+
+#[test]
+fn terminal_is_told_by_the_session() {
+    const TEST: &str = "terminal_is_told_by_the_session";
+    if !Path::new("/usr/bin/script").exists() {
+        return skip(TEST, "there is no script(1)");
+    }
+    let mut command = Command::new("script");
+    let script =
+        Sleeper::ready(command.args(["-qc", "printf ready; exec sleep 1000", "/dev/null"]));
+    let list = host().processes().unwrap().processes;
+    let inside = list.iter().find(|process| process.parent == Ok(script.pid())).unwrap();
+    assert_eq!((inside.has_terminal, inside.session), (Ok(true), Ok(inside.key.pid)));
+    let mut command = Command::new("setsid");
+    let outside = Sleeper::spawn(command.args(["sleep", "1000"]));
+    outside.wait_for_name("sleep");
+    assert_eq!(host().process(outside.pid()).unwrap().has_terminal, Ok(false));
+}

@@ -1,0 +1,162 @@
+//! What is made sure of before each signal.
+
+use crate::act::Ports;
+use crate::guard::Guard;
+use crate::login::is_login;
+use crate::plan::{Membership, Target};
+use crate::report::Outcome;
+use crate::role::Role;
+use crate::tree::descends;
+use gpu_core::{
+    Absent, DeviceFile, DeviceFileKind, Error, Holder, ProcessFault, ProcessHandle, ProcessInfo,
+};
+
+/// Why a signal is not sent.
+pub(crate) enum Objection {
+    /// This became of the target.
+    Outcome(Outcome),
+    /// It could not be found out.
+    Unknown(Error),
+}
+
+impl From<Error> for Objection {
+    fn from(error: Error) -> Self {
+        Objection::Unknown(error)
+    }
+}
+
+impl From<Outcome> for Objection {
+    fn from(outcome: Outcome) -> Self {
+        Objection::Outcome(outcome)
+    }
+}
+
+/// Re-checks a target against its plan, on the opened process and a fresh look.
+pub(crate) struct Check<'a> {
+    pub(crate) ports: Ports<'a>,
+    pub(crate) guard: &'a Guard,
+    pub(crate) files: &'a [DeviceFile],
+}
+
+impl Check<'_> {
+    /// Makes sure that the target is still the planned process, of the planned user, that nothing
+    /// protects it, and that it is still what it was planned for: a process that holds a device
+    /// and uses its memory, or a member of the scope that no role protects. Members of the
+    /// caller's own tree only have to be still in it, whatever they run or hold.
+    ///
+    /// # Errors
+    /// What became of the target instead, or why that could not be found out.
+    pub(crate) fn may_signal(
+        &self,
+        target: &Target,
+        handle: &dyn ProcessHandle,
+    ) -> Result<(), Objection> {
+        let now = handle.look()?;
+        if !now.key.surely_same(&target.key) || !same_user(&now, &target.process) {
+            return Err(Outcome::NotTheSame.into());
+        }
+        if self.guard.forbids(&now).is_some() {
+            return Err(Outcome::Protected.into());
+        }
+        if !target.membership.covers(&now) {
+            return Err(Outcome::LetGo.into());
+        }
+        match &target.membership {
+            Membership::Descends(root) => match descends(&now, root, self.ports.host) {
+                true => Ok(()),
+                false => Err(Outcome::LetGo.into()),
+            },
+            Membership::Group(_) | Membership::Cgroup(_) => {
+                same_program(&now, &target.process)?;
+                self.is_no_protected_member(&now, target)
+            }
+            Membership::Holds(minors) => {
+                same_program(&now, &target.process)?;
+                self.uses_memory(&now, handle, minors)
+            }
+        }
+    }
+
+    fn is_no_protected_member(&self, now: &ProcessInfo, target: &Target) -> Result<(), Objection> {
+        if let Some(role) = Role::claimed(now) {
+            return Err(Outcome::RoleForbids { role }.into());
+        }
+        let parent = now.parent.ok().and_then(|pid| self.ports.host.process(pid).ok());
+        match is_login(now, parent.as_ref(), target.membership.cgroup()) {
+            true => Err(Outcome::LoginSession.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes sure that a process still has one of the planned devices and uses device memory: it
+    /// may have become a monitor, or taken a role that is never signalled.
+    fn uses_memory(
+        &self,
+        now: &ProcessInfo,
+        handle: &dyn ProcessHandle,
+        minors: &[u32],
+    ) -> Result<(), Objection> {
+        let held = handle.held(self.files)?;
+        let holder = Holder { process: now.key, held, through_thread: None };
+        let held: Vec<u32> = holder.held.iter().filter_map(|held| gpu(held.kind)).collect();
+        if !held.iter().any(|minor| minors.contains(minor)) {
+            return Err(Outcome::LetGo.into());
+        }
+        let roles =
+            || held.iter().map(|minor| Role::of(Some(now), Some(&holder), None, Some(*minor)));
+        if let Some(role) = roles().find(|role| matches!(role, Role::Display | Role::Daemon)) {
+            return Err(Outcome::RoleForbids { role }.into());
+        }
+        if roles().any(Role::may_be_signalled) || self.is_listed(now, &held)? {
+            return Ok(());
+        }
+        Err(Outcome::RoleForbids { role: Role::Monitor }.into())
+    }
+
+    /// Tells whether the driver lists a process on one of these devices now: then it uses their
+    /// memory, whatever it has mapped.
+    fn is_listed(&self, process: &ProcessInfo, minors: &[u32]) -> Result<bool, Error> {
+        // In a PID namespace of our own the driver's numbers name somebody else.
+        if self.ports.host.sees_host_pids() == Ok(false) {
+            return Ok(false);
+        }
+        let devices = self.ports.backend.devices()?;
+        for device in devices.iter().filter(|d| d.id.minor.is_ok_and(|m| minors.contains(&m))) {
+            let listed = self.ports.backend.processes(&device.id)?;
+            if listed.iter().any(|listed| listed.pid == process.key.pid) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn gpu(kind: DeviceFileKind) -> Option<u32> {
+    match kind {
+        DeviceFileKind::Gpu(minor) => Some(minor),
+        _ => None,
+    }
+}
+
+/// An unknown user is not the same as a known one, nor as another unknown one.
+fn same_user(now: &ProcessInfo, planned: &ProcessInfo) -> bool {
+    now.uid.is_ok() && now.uid == planned.uid
+}
+
+/// Makes sure that a process runs the program that it ran when the plan was made. A zombie with
+/// live threads shows none and has not begun another: that would have made it a whole process.
+fn same_program(now: &ProcessInfo, planned: &ProcessInfo) -> Result<(), Objection> {
+    match (&planned.executable, &now.executable) {
+        (Ok(planned), Ok(now)) if planned.file == now.file => Ok(()),
+        (Err(_), Err(_)) | (Ok(_), Err(Absent::NotFound)) => Ok(()),
+        (Ok(_), Err(absent)) => {
+            let what = format!("tell which program process {} runs: {absent}", now.key.pid);
+            let fault = match absent {
+                Absent::NotPermitted => ProcessFault::NotPermitted.into(),
+                absent => gpu_core::ErrorKind::Field(*absent),
+            };
+            Err(Error::new(fault, what).into())
+        }
+        _ => Err(Outcome::AnotherProgram.into()),
+    }
+}

@@ -1,0 +1,105 @@
+//! Login sessions, which no scope reaches.
+//!
+//! What Slurm's `pam_slurm_adopt` does with a login, a container's own `sshd` does too: a shell
+//! that somebody sits at lies in the cgroup of a job or container. The evidence is what the kernel
+//! tells of it. The audit session and login id (`/proc/PID/loginuid`) are none: whatever a daemon
+//! starts that was itself restarted from a login shell has them too.
+
+use gpu_core::{ProcessInfo, is_login_program};
+
+/// Tells whether a process is a login session's, by what is known of it and of its parent.
+///
+/// It is where its parent lets people log in (`sshd`, `login`), where it leads a session with a
+/// controlling terminal or as a login shell, and where its cgroup lies in a session that systemd
+/// made within `scope`, the cgroup of a container or job. Who leads a session within a PID
+/// namespace of its own has the terminal of that container (`docker run -t`), not of a login.
+pub(crate) fn is_login(
+    process: &ProcessInfo,
+    parent: Option<&ProcessInfo>,
+    scope: Option<&str>,
+) -> bool {
+    let leads = process.session == Ok(process.key.pid);
+    let contained = process.namespace_pids.as_ref().is_ok_and(|pids| pids.len() > 1);
+    let interactive = process.has_terminal == Ok(true) || is_login_shell(process);
+    parent.is_some_and(lets_people_in)
+        || (leads && interactive && !contained)
+        || scope.is_some_and(|scope| is_in_login_scope(process, scope))
+}
+
+/// Tells whether a process lets people log in: by its name, and where that is known by its
+/// program, which must be root's.
+fn lets_people_in(process: &ProcessInfo) -> bool {
+    is_login_program(&process.name)
+        && process
+            .executable
+            .as_ref()
+            .map_or(true, |program| program.is_roots() && is_login_program(program.name()))
+}
+
+/// Tells whether a process was started as a login shell (`-bash`).
+fn is_login_shell(process: &ProcessInfo) -> bool {
+    let first = process.command_line.as_ref().ok().and_then(|line| line.first());
+    first.is_some_and(|first| first.starts_with('-'))
+}
+
+/// Tells whether a process is in a `session-N.scope` of systemd's below a cgroup.
+fn is_in_login_scope(process: &ProcessInfo, scope: &str) -> bool {
+    let below = process.cgroup.as_ref().ok().and_then(|path| path.strip_prefix(scope));
+    below.is_some_and(|below| {
+        below.split('/').any(|part| part.starts_with("session-") && part.ends_with(".scope"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Executable, FileId, Pid};
+
+    fn process(name: &str) -> ProcessInfo {
+        ProcessInfo { session: Ok(Pid(1)), ..ProcessInfo::from_name(Pid(9), name) }
+    }
+
+    fn running(name: &str, path: &str, owner: u32) -> ProcessInfo {
+        let program = Executable {
+            path: path.into(),
+            file: FileId::Inode { dev: 1, ino: 2 },
+            owner,
+            writable_by_others: false,
+            seen_by_caller: Ok(false),
+        };
+        ProcessInfo { executable: Ok(Box::new(program)), ..process(name) }
+    }
+
+    #[test]
+    fn child_of_a_login_program_is_a_login() {
+        let child = process("bash");
+        assert!(is_login(&child, Some(&process("sshd")), None));
+        assert!(is_login(&child, Some(&running("sshd-session", "/usr/lib/sshd-session", 0)), None));
+        assert!(!is_login(&child, Some(&process("slurmstepd")), None));
+        assert!(!is_login(&child, Some(&running("sshd", "/home/user/sshd", 1000)), None));
+        assert!(!is_login(&child, Some(&running("sshd", "/usr/bin/sleep", 0)), None));
+        assert!(!is_login(&child, None, None));
+    }
+
+    #[test]
+    fn session_leader_at_a_terminal_is_a_login_outside_of_a_container() {
+        let leader = ProcessInfo { session: Ok(Pid(9)), ..process("bash") };
+        assert!(!is_login(&leader, None, None), "a batch script leads a session");
+        let at_terminal = ProcessInfo { has_terminal: Ok(true), ..leader.clone() };
+        assert!(is_login(&at_terminal, None, None));
+        let line = Ok(["-bash".to_owned()].into());
+        assert!(is_login(&ProcessInfo { command_line: line, ..leader }, None, None));
+        let worker = ProcessInfo { session: Ok(Pid(1)), ..at_terminal.clone() };
+        assert!(!is_login(&worker, None, None));
+        let inside = ProcessInfo { namespace_pids: Ok(vec![Pid(9), Pid(1)]), ..at_terminal };
+        assert!(!is_login(&inside, None, None));
+    }
+
+    #[test]
+    fn scope_of_a_session_below_the_container_is_a_login() {
+        let cgroup = "/lxc.payload.gpu/user.slice/user-0.slice/session-3.scope".to_owned();
+        let process = ProcessInfo { cgroup: Ok(cgroup), ..process("python") };
+        assert!(is_login(&process, None, Some("/lxc.payload.gpu")));
+        assert!(!is_login(&process, None, None), "a process group lies in the user's session");
+    }
+}

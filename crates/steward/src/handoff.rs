@@ -1,0 +1,379 @@
+//! Hands safe-gpu's locks over to those who wait for them, so that no leased device looks unused to
+//! anybody but the job.
+//!
+//! A safe-gpu takes every device on which it sees no compute process, and the kernel serves those
+//! who wait for a lock in their order, whoever they are. So before the locks are released while the
+//! job does not use all of its devices yet, a placeholder (a process with a CUDA context) is
+//! started on each of the others, and a look has to list it there. A placeholder ends when the job
+//! shows on its device. Nothing here waits: every step is taken at a look of the run.
+
+use crate::environment::placeholder_environment;
+use crate::grant::Grant;
+use crate::memory::{Others, Tally};
+use crate::ports::Ports;
+use crate::run::{Event, HandOff, RunOrder};
+use gpu_core::{
+    Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, HeldBack, Host, Launcher, Pid,
+    ProcessKey, Result, Snapshot, line_now,
+};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// How long a placeholder may take to show on its device. A driver without persistence mode takes
+/// some seconds for each device.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// So long after the locks were released the job is expected on its devices at any moment.
+const RECENT: Duration = Duration::from_secs(60);
+
+/// The memory of a placeholder that was killed may be nobody's for this long.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// A placeholder that was killed has ended after this time, unless the driver keeps it.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+
+type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
+
+/// The locks of safe-gpu during a run, and the placeholders that stand for the job.
+pub(crate) struct Handoff<'a> {
+    order: &'a RunOrder,
+    ports: &'a Ports<'a>,
+    launcher: &'a dyn Launcher,
+    start: Duration,
+    held_back: Option<Box<dyn HeldBack>>,
+    devices: Vec<Device>,
+    cover: Cover,
+    /// Placeholders that were killed and have not ended yet.
+    leaving: Vec<Box<dyn Companion>>,
+    /// Until when memory that nobody is listed with may have been a placeholder's.
+    settles: Option<Duration>,
+    /// When the locks were released.
+    released: Option<Duration>,
+    /// Since when the job waits for a lock that cannot be released to it alone.
+    contended: Option<Duration>,
+}
+
+/// A device of the job.
+struct Device {
+    id: DeviceId,
+    placeholder: Option<Box<dyn Companion>>,
+}
+
+/// How far the placeholders are.
+enum Cover {
+    /// None was needed yet.
+    Unasked,
+    /// Not each of them shows yet, since this time.
+    Opening(Duration),
+    /// Each shows on its device.
+    Open,
+    /// There is none, or not on each device.
+    Failed,
+}
+
+/// Who waits for the locks.
+struct Queues {
+    /// For each lock: whether processes of the job wait for it, and who else does.
+    locks: Vec<(bool, Vec<Pid>)>,
+}
+
+impl Queues {
+    fn has_job(&self) -> bool {
+        self.locks.iter().any(|(job, _)| *job)
+    }
+
+    fn has_outsiders(&self) -> bool {
+        self.locks.iter().any(|(_, outsiders)| !outsiders.is_empty())
+    }
+}
+
+impl<'a> Handoff<'a> {
+    /// Begins with the locks held, where they could be had.
+    pub(crate) fn new(
+        order: &'a RunOrder,
+        ports: &'a Ports<'a>,
+        launcher: &'a dyn Launcher,
+        grant: &mut Grant,
+    ) -> Self {
+        let device = |id: &DeviceId| Device { id: id.clone(), placeholder: None };
+        Handoff {
+            order,
+            ports,
+            launcher,
+            start: ports.clock.monotonic(),
+            held_back: grant.held_back.take().and_then(Result::ok),
+            devices: grant.devices.iter().map(device).collect(),
+            cover: Cover::Unasked,
+            leaving: Vec::new(),
+            settles: None,
+            released: None,
+            contended: None,
+        }
+    }
+
+    /// Tells whether the next look should come soon: somebody waits for it, or the job is about to
+    /// use a device beside a placeholder.
+    pub(crate) fn is_urgent(&self) -> bool {
+        let covers = self.devices.iter().any(|device| device.placeholder.is_some());
+        let now = self.ports.clock.monotonic();
+        let is_recent = self.released.is_none_or(|at| now.saturating_sub(at) < RECENT);
+        self.contended.is_some() || (covers && is_recent)
+    }
+
+    /// Returns the processes that descend from the run's root and are not the job's.
+    pub(crate) fn others(&self) -> Others {
+        let placeholders = self.devices.iter().filter_map(|device| device.placeholder.as_ref());
+        let pids: Vec<Pid> =
+            placeholders.chain(&self.leaving).map(|placeholder| placeholder.pid()).collect();
+        let now = self.ports.clock.monotonic();
+        let settling = self.settles.is_some_and(|until| now < until);
+        Others { blurs_unlisted: settling || !pids.is_empty(), pids }
+    }
+
+    /// Takes the next step by what a look shows. `tallies` are those of the devices, in order.
+    pub(crate) fn step(&mut self, look: &Snapshot, tallies: &[Tally], watch: &mut Watch<'_>) {
+        let others = self.others();
+        let root = self.order.request.root;
+        let used: Vec<bool> =
+            tallies.iter().map(|tally| tally.shows(look, &root, &others)).collect();
+        let now = self.ports.clock.monotonic();
+        self.dismiss(&used);
+        self.reap(now);
+        if self.held_back.is_none() {
+            return self.miss(watch);
+        }
+        if used.iter().all(|used| *used) {
+            return self.release(HandOff::Seen, watch);
+        }
+        let queues = self.queues();
+        let job_waits = queues.as_ref().is_ok_and(Queues::has_job);
+        // Where it cannot be seen who waits, somebody may.
+        let is_over = now.saturating_sub(self.start) >= self.order.handoff
+            && queues.as_ref().map_or(true, Queues::has_outsiders);
+        if !job_waits {
+            self.contended = None;
+        }
+        if !job_waits && !is_over {
+            return;
+        }
+        self.cover(look, tallies, &used, now, watch);
+        match self.cover {
+            Cover::Unasked | Cover::Opening(_) => {}
+            Cover::Open if job_waits => self.release(HandOff::Wanted, watch),
+            Cover::Open => self.release(HandOff::Covered, watch),
+            Cover::Failed if !job_waits => self.release(HandOff::TimedOut, watch),
+            Cover::Failed => {
+                if let Ok(queues) = queues {
+                    self.release_to_the_job(&queues, now, watch);
+                }
+            }
+        }
+    }
+
+    /// Ends every placeholder, and waits for that for a short time: whoever is left of the run is
+    /// looked for next. One that the driver does not let go of is left to the job's tree.
+    pub(crate) fn end(&mut self) {
+        self.held_back = None;
+        let all = vec![true; self.devices.len()];
+        self.dismiss(&all);
+        let start = self.ports.clock.monotonic();
+        loop {
+            let now = self.ports.clock.monotonic();
+            self.reap(now);
+            if self.leaving.is_empty() || now.saturating_sub(start) >= LAST_WAIT {
+                break;
+            }
+            self.ports.clock.sleep(PAUSE);
+        }
+        self.leaving.clear();
+    }
+
+    fn release(&mut self, why: HandOff, watch: &mut Watch<'_>) {
+        self.held_back = None;
+        self.contended = None;
+        self.released = Some(self.ports.clock.monotonic());
+        // A program that runs goes on, whatever whoever watches says.
+        let _ = watch(Event::HandedOff(why));
+    }
+
+    /// Releases the locks for which nobody but the job waits. Where others wait too, the job may
+    /// be behind them: that lock is held for as long as a job has from its start to show.
+    fn release_to_the_job(&mut self, queues: &Queues, now: Duration, watch: &mut Watch<'_>) {
+        let Some(held_back) = &mut self.held_back else { return };
+        let mut contenders: Option<&[Pid]> = None;
+        for (place, (job, outsiders)) in queues.locks.iter().enumerate() {
+            let is_refused = *job && outsiders.is_empty() && held_back.release(place).is_err();
+            if is_refused || (*job && !outsiders.is_empty()) {
+                contenders = Some(outsiders);
+            }
+        }
+        let Some(contenders) = contenders else {
+            self.contended = None;
+            return;
+        };
+        let since = *self.contended.get_or_insert_with(|| {
+            let _ = watch(Event::Contended(contenders));
+            now
+        });
+        if now.saturating_sub(since) >= self.order.handoff {
+            self.release(HandOff::TimedOut, watch);
+        }
+    }
+
+    fn queues(&self) -> Result<Queues> {
+        let queues = self.held_back.as_ref().map_or(Ok(Vec::new()), |held| held.queues())?;
+        let root = &self.order.request.root;
+        let split = |pids: Vec<Pid>| {
+            let (job, outsiders): (Vec<Pid>, Vec<Pid>) =
+                pids.into_iter().partition(|pid| descends(self.ports.host, *pid, root));
+            (!job.is_empty(), outsiders)
+        };
+        Ok(Queues { locks: queues.into_iter().map(split).collect() })
+    }
+
+    /// Sees to it that a placeholder shows on each device that the job does not use.
+    fn cover(
+        &mut self,
+        look: &Snapshot,
+        tallies: &[Tally],
+        used: &[bool],
+        now: Duration,
+        watch: &mut Watch<'_>,
+    ) {
+        if matches!(self.cover, Cover::Failed) {
+            return;
+        }
+        let covered = self.open(look, used).and_then(|()| self.opened(look, tallies, now));
+        self.cover = covered.unwrap_or_else(|error| {
+            let all = vec![true; self.devices.len()];
+            self.dismiss(&all);
+            let _ = watch(Event::NotCovered(&error));
+            Cover::Failed
+        });
+    }
+
+    /// Starts the placeholders that are missing.
+    fn open(&mut self, look: &Snapshot, used: &[bool]) -> Result<()> {
+        let refused = |what: &str| Error::new(ErrorKind::Unsupported, what);
+        let uncovered = |(device, used): &(&Device, &bool)| !**used && device.placeholder.is_none();
+        let missing: Vec<DeviceId> = self
+            .devices
+            .iter()
+            .zip(used)
+            .filter(uncovered)
+            .map(|(device, _)| device.id.clone())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let template = self.order.placeholder.as_ref();
+        let template =
+            template.ok_or_else(|| refused("start a placeholder: there is no program"))?;
+        if look.sees_host_pids == Ok(false) {
+            return Err(refused(
+                "find a placeholder among the driver's processes: it counts them in another PID \
+                 namespace",
+            ));
+        }
+        missing.iter().try_for_each(|id| self.admits_two(id))?;
+        for device in self.devices.iter_mut().filter(|device| missing.contains(&device.id)) {
+            let uuid = device.id.uuid.as_ref();
+            let uuid = uuid.map_err(|absent| Error::new(*absent, format!("name {}", device.id)))?;
+            let mut launch = template.clone();
+            launch.set.extend(placeholder_environment(uuid));
+            device.placeholder = Some(self.launcher.accompany(&launch)?);
+        }
+        Ok(())
+    }
+
+    /// Tells whether each placeholder shows on its device.
+    ///
+    /// # Errors
+    /// When one has ended, or does not show for too long.
+    fn opened(&mut self, look: &Snapshot, tallies: &[Tally], now: Duration) -> Result<Cover> {
+        let since = match self.cover {
+            Cover::Opening(since) => since,
+            _ => now,
+        };
+        for (device, tally) in self.devices.iter_mut().zip(tallies) {
+            let Some(placeholder) = &mut device.placeholder else { continue };
+            let what = || format!("keep a placeholder on {}", device.id);
+            if let Some(why) = placeholder.ended()? {
+                return Err(Error::new(ErrorKind::Io, what()).with_source(ended(why)));
+            }
+            if tally.lists(look, placeholder.pid()) {
+                continue;
+            }
+            if now.saturating_sub(since) >= PATIENCE {
+                let why = "the driver does not show it";
+                return Err(Error::new(ErrorKind::TimedOut, what()).with_source(why));
+            }
+            return Ok(Cover::Opening(since));
+        }
+        Ok(Cover::Open)
+    }
+
+    /// Tells of placeholders that somebody else has ended.
+    fn miss(&mut self, watch: &mut Watch<'_>) {
+        for device in &mut self.devices {
+            let Some(Ok(Some(why))) = device.placeholder.as_mut().map(|one| one.ended()) else {
+                continue;
+            };
+            device.placeholder = None;
+            let what = format!("keep a placeholder on {}", device.id);
+            let error = Error::new(ErrorKind::Io, what).with_source(ended(why));
+            let _ = watch(Event::NotCovered(&error));
+        }
+    }
+
+    /// Makes sure that a placeholder keeps nobody else from a device.
+    fn admits_two(&self, device: &DeviceId) -> Result<()> {
+        let refused = |why: &str| {
+            Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("keep a placeholder on {device}: {why}"),
+            ))
+        };
+        if device.uuid.as_ref().is_ok_and(|uuid| uuid.is_mig()) {
+            return refused("safe-gpu does not know MIG devices");
+        }
+        let details = self.ports.backend.details(device, [Group::Modes].into_iter().collect())?;
+        match details.modes.map(|modes| modes.compute_mode) {
+            Some(Ok(ComputeMode::Prohibited)) => refused("its compute mode allows no context"),
+            Some(Ok(ComputeMode::ExclusiveProcess | ComputeMode::ExclusiveThread)) => {
+                refused("its compute mode allows one process, which is to be the job's")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills the placeholders of the devices that the job uses.
+    fn dismiss(&mut self, used: &[bool]) {
+        for (device, _) in self.devices.iter_mut().zip(used).filter(|(_, used)| **used) {
+            if let Some(mut placeholder) = device.placeholder.take() {
+                placeholder.kill();
+                self.leaving.push(placeholder);
+            }
+        }
+    }
+
+    /// Forgets the placeholders that have ended.
+    fn reap(&mut self, now: Duration) {
+        let before = self.leaving.len();
+        self.leaving.retain_mut(|placeholder| !matches!(placeholder.ended(), Ok(Some(_))));
+        if self.leaving.len() < before {
+            self.settles = Some(now + SETTLING);
+        }
+    }
+}
+
+/// Says why a placeholder ended, by what it wrote.
+fn ended(said: String) -> String {
+    if said.is_empty() { "it ended".to_owned() } else { said }
+}
+
+/// Tells whether a process is `root` or descends from it, as the kernel tells it now.
+fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
+    line_now(host, host.process(pid).ok()).any(|info| info.key.surely_same(root))
+}

@@ -1,0 +1,68 @@
+//! Keeps a lease for processes that could not be ended.
+//!
+//! A process that SIGKILL does not end still has the device open, and need not have inherited the
+//! lease: it may have closed every descriptor but the device's. So the supervisor itself holds the
+//! lease until the last of them is gone, after whoever waited for the run has been told of them.
+
+use crate::course::{TERM, Watch};
+use crate::grant::Grant;
+use crate::leftovers::{INT, QUIT, Reach, Tree};
+use crate::renewal::Renewal;
+use gpu_core::{Job, JobEvent, Locks, ProcessInfo, ProcessKey};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// It looks often at first, for those that need a second to end, and seldom later.
+const FIRST_PACE: Duration = Duration::from_millis(250);
+const LAST_PACE: Duration = Duration::from_secs(5);
+
+/// A lease that stays for some processes of a job.
+pub(crate) struct Keeping<'a> {
+    pub(crate) tree: &'a Tree<'a>,
+    pub(crate) reach: Reach,
+    pub(crate) locks: &'a dyn Locks,
+}
+
+impl Keeping<'_> {
+    /// Returns true once all are gone, and false when a signal asked to give it up before. SIGHUP
+    /// does not: the terminal at which the run was started may go before its processes.
+    pub(crate) fn outlast(
+        &self,
+        remaining: &[ProcessInfo],
+        job: &mut dyn Job,
+        grant: &mut Grant,
+        watch: &mut Watch<'_>,
+    ) -> bool {
+        let clock = self.tree.ports.clock;
+        let mut renewal = Renewal::new(clock.monotonic());
+        let mut remaining: HashSet<ProcessKey> = remaining.iter().map(|info| info.key).collect();
+        let mut pace = FIRST_PACE;
+        loop {
+            let end = clock.monotonic() + pace;
+            loop {
+                match job.next(end.saturating_sub(clock.monotonic())) {
+                    Ok(Some(JobEvent::Asked(TERM | INT | QUIT))) => return false,
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(_) => {
+                        clock.sleep(end.saturating_sub(clock.monotonic()));
+                        break;
+                    }
+                }
+            }
+            pace = (pace * 2).min(LAST_PACE);
+            renewal.renew_if_due(clock.monotonic(), grant, self.locks, watch);
+            // Where it cannot be seen who is there, they may all be.
+            let Ok(members) = self.tree.members(job) else { continue };
+            remaining.retain(|key| members.iter().any(|member| member.key == *key));
+            if remaining.is_empty() {
+                // They may have started others before they ended.
+                let Ok(left) = self.tree.remaining(job, self.reach) else { continue };
+                remaining = left.iter().map(|info| info.key).collect();
+                if remaining.is_empty() {
+                    return true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! One look at what is left of a job: who holds a device, and of whom that cannot be seen.
+
+use crate::leftovers::Tree;
+use gpu_core::{
+    DeviceFile, DeviceFileKind, Error, Fault, Groups, Job, Pid, ProcessFault, ProcessInfo,
+    ProcessKey, Result, Snapshot, observe_users,
+};
+use gpu_reaper::is_stuck;
+use std::collections::HashSet;
+
+/// What one look saw.
+#[derive(Default)]
+pub(crate) struct Sight {
+    /// All processes that were there at the end of the look.
+    pub(crate) members: Vec<ProcessInfo>,
+    /// Those that were there from its beginning to its end.
+    pub(crate) steady: Vec<ProcessKey>,
+    /// Those that have a device open, or are listed on it.
+    pub(crate) holders: Vec<ProcessInfo>,
+    /// Those of which it cannot be seen.
+    pub(crate) hidden: Vec<ProcessInfo>,
+    /// Why it cannot be seen of the first of them.
+    pub(crate) unseen: Option<Fault>,
+    /// Processes appeared while it looked, which it did not inspect.
+    pub(crate) restless: bool,
+}
+
+impl Sight {
+    /// Returns those for whom the lease must stay.
+    pub(crate) fn remaining(&self) -> Vec<ProcessInfo> {
+        match self.restless {
+            true => self.members.clone(),
+            false => self.holders.iter().chain(&self.hidden).cloned().collect(),
+        }
+    }
+}
+
+impl Tree<'_> {
+    /// Looks who is there and what they hold. A process that hands over to a fork of itself while
+    /// the look goes on makes it restless: then nobody can say what the new one holds.
+    ///
+    /// # Errors
+    /// When the processes cannot be listed.
+    pub(crate) fn sight(&self, job: &dyn Job) -> Result<Sight> {
+        let before = self.members(job)?;
+        let mut sight = Sight::default();
+        if before.is_empty() {
+            return Ok(sight);
+        }
+        self.inspect(&before, &mut sight);
+        sight.members = self.members(job)?;
+        let there: HashSet<ProcessKey> = sight.members.iter().map(|member| member.key).collect();
+        sight.steady = before.iter().map(|member| member.key).collect();
+        sight.restless = there.iter().any(|key| !sight.steady.contains(key));
+        sight.steady.retain(|key| there.contains(key));
+        sight.holders.retain(|holder| there.contains(&holder.key));
+        sight.hidden.retain(|hidden| there.contains(&hidden.key));
+        Ok(sight)
+    }
+
+    /// Looks what each of these holds.
+    pub(crate) fn inspect(&self, members: &[ProcessInfo], sight: &mut Sight) {
+        let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
+        let look = observe_users(backend, host, clock, Groups::NONE);
+        let files = host.device_files();
+        for member in members {
+            let held = match &files {
+                Ok(files) => self.has_open(member, files),
+                Err(error) => Err(error.clone()),
+            };
+            match held {
+                _ if self.is_listed(&look, member.key.pid) => sight.holders.push(member.clone()),
+                Ok(true) => sight.holders.push(member.clone()),
+                Ok(false) => {}
+                Err(error) => {
+                    sight.unseen.get_or_insert_with(|| unseen(member, &error));
+                    sight.hidden.push(member.clone());
+                }
+            }
+        }
+    }
+
+    /// Tells whether a process has one of the devices open. One that has ended has none.
+    fn has_open(&self, member: &ProcessInfo, files: &[DeviceFile]) -> Result<bool> {
+        if files.is_empty() {
+            return Ok(false);
+        }
+        let gone = ProcessFault::Gone.into();
+        let held = self.ports.host.open(member.key.pid).and_then(|opened| {
+            match opened.look()?.key.surely_same(&member.key) {
+                true => opened.held(files),
+                false => Ok(Vec::new()),
+            }
+        });
+        let minors: Vec<u32> = self.devices.iter().filter_map(|id| id.minor.ok()).collect();
+        match held {
+            Ok(held) => Ok(held.iter().any(
+                |held| matches!(held.kind, DeviceFileKind::Gpu(minor) if minors.contains(&minor)),
+            )),
+            Err(error) if error.kind() == gone => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells whether the driver lists a process on one of the devices.
+    fn is_listed(&self, look: &Snapshot, pid: Pid) -> bool {
+        let lists = |id| {
+            let device = look.device(id);
+            let listed = device.iter().flat_map(|device| device.processes.iter().flatten());
+            listed.into_iter().any(|process| process.pid == pid)
+        };
+        look.sees_host_pids != Ok(false) && self.devices.iter().any(lists)
+    }
+
+    /// Tells whether those of these processes that live are all in a state that SIGKILL does not
+    /// end, and there are any.
+    pub(crate) fn are_stuck<'k>(&self, keys: impl IntoIterator<Item = &'k ProcessKey>) -> bool {
+        let state = |key: &ProcessKey| {
+            // Without its command line: that may be in memory which nobody can read now.
+            let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
+            info.key.surely_same(key).then(|| is_stuck(&info))
+        };
+        let states: Vec<bool> = keys.into_iter().filter_map(state).collect();
+        !states.is_empty() && states.into_iter().all(|stuck| stuck)
+    }
+}
+
+fn unseen(member: &ProcessInfo, error: &Error) -> Fault {
+    let (pid, name) = (member.key.pid, &member.name);
+    let text = format!("see whether process {pid} ({name}) has a device open");
+    Fault { kind: error.kind(), text }
+}

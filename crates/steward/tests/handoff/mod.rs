@@ -1,0 +1,226 @@
+//! How a run lets go of safe-gpu: never so that a device of its lease looks unused to others.
+
+use super::*;
+
+/// An outsider who uses safe-gpu, and one within the job.
+const OUTSIDE: u32 = 100;
+const INSIDE: u32 = 61;
+
+fn with_placeholder(count: u32) -> RunOrder {
+    let placeholder = Some(Launch { program: "placeholder".into(), ..Launch::default() });
+    RunOrder { placeholder, ..order(Claim::whole(count)) }
+}
+
+/// Lets these wait for one of safe-gpu's locks after so long.
+fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
+    world.after(time, move |state| {
+        for pid in pids {
+            let parent = if *pid == INSIDE { JOB } else { 2 };
+            state.add(process(*pid, parent, "safe-gpu"));
+        }
+        state.waits_for_safe_gpu = pids.to_vec();
+    });
+}
+
+/// Runs it, and returns what happened to the locks.
+fn told(world: &World, order: &RunOrder) -> Vec<String> {
+    let (report, events) = outcome(world, order);
+    let report = report.unwrap();
+    assert!(report.left_behind.is_empty() && report.still_there.is_empty(), "{report:?}");
+    let state = world.state();
+    assert_eq!((state.companions(), state.holds_back), (vec![], false), "nothing is kept");
+    let about = ["HandedOff", "NotCovered", "Contended"];
+    events.into_iter().filter(|e| about.iter().any(|begin| e.starts_with(begin))).collect()
+}
+
+#[test]
+fn safe_gpu_is_held_back_until_the_program_shows_on_all_its_devices() {
+    let world = World::new(2);
+    world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
+    world.after(4 * SECOND, |state| {
+        assert!(state.holds_back, "one device does not show it yet");
+        state.uses(JOB, 1, 100);
+    });
+    world.after(6 * SECOND, |state| assert!(!state.holds_back));
+    ends_after(&world, 10 * SECOND, 0);
+    assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Seen)"]);
+    assert!(world.state().accompanied.is_empty(), "nobody waited");
+}
+
+#[test]
+fn a_program_that_wants_the_lock_gets_it_once_placeholders_show_on_its_devices() {
+    for waiting in [&[OUTSIDE, INSIDE][..], &[INSIDE, OUTSIDE], &[INSIDE]] {
+        let world = World::new(2);
+        wait_after(&world, SECOND, waiting);
+        world.after(5 * SECOND / 2, |state| {
+            assert_eq!((state.companions(), state.holds_back), (vec![1000, 1001], true));
+            assert!(state.devices.iter().all(|device| device.listed.is_empty()));
+        });
+        world.after(4 * SECOND, |state| {
+            assert!(!state.holds_back && state.released.is_empty());
+            state.waits_for_safe_gpu.clear();
+            state.uses(INSIDE, 1, 3_000);
+        });
+        world.after(9 * SECOND / 2, |state| {
+            assert_eq!(state.companions(), [1000], "the program uses the other device by now");
+            state.uses(INSIDE, 0, 2_000);
+        });
+        world.after(5 * SECOND, |state| assert!(state.companions().is_empty()));
+        world.after(19 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+        ends_after(&world, 20 * SECOND, 0);
+        assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Wanted)"], "{waiting:?}");
+        let launched = world.state().accompanied[1].1.clone();
+        assert!(launched.set.contains(&("CUDA_VISIBLE_DEVICES".into(), "GPU-1".into())));
+    }
+}
+
+#[test]
+fn the_peak_leaves_placeholders_out() {
+    let world = World::new(2);
+    world.state().lag = 3 * SECOND;
+    wait_after(&world, SECOND, &[INSIDE]);
+    world.after(6 * SECOND, |state| {
+        state.waits_for_safe_gpu.clear();
+        state.uses(INSIDE, 0, 50);
+    });
+    world.after(19 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    ends_after(&world, 20 * SECOND, 0);
+    let (report, _) = outcome(&world, &with_placeholder(2));
+    let peaks: Vec<_> = report.unwrap().devices.iter().map(|used| used.peak).collect();
+    assert_eq!(peaks, [Ok(Bytes::from_mib(50)), Ok(Bytes(0))]);
+}
+
+#[test]
+fn after_the_time_an_outsider_is_let_go_behind_placeholders() {
+    let world = World::new(1);
+    wait_after(&world, 5 * SECOND, &[OUTSIDE]);
+    world.after(29 * SECOND, |state| {
+        assert!(state.holds_back && state.accompanied.is_empty());
+    });
+    world.after(34 * SECOND, |state| {
+        assert_eq!((state.companions(), state.holds_back), (vec![1000], false));
+    });
+    world.after(100 * SECOND, |state| state.uses(JOB, 0, 3_000));
+    world.after(102 * SECOND, |state| assert!(state.companions().is_empty()));
+    ends_after(&world, 110 * SECOND, 0);
+    assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Covered)"]);
+}
+
+#[test]
+fn after_the_time_nothing_is_done_until_somebody_waits() {
+    let world = World::new(1);
+    world.after(3_000 * SECOND, |state| {
+        assert!(state.holds_back && state.accompanied.is_empty());
+    });
+    wait_after(&world, 3_000 * SECOND, &[OUTSIDE]);
+    world.after(3_005 * SECOND, |state| assert!(!state.holds_back));
+    ends_after(&world, 3_010 * SECOND, 0);
+    assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Covered)"]);
+}
+
+/// What keeps a run from having placeholders, what is told then, and how many were started.
+type Obstacle = (fn(&mut State), &'static str, usize);
+
+fn obstacles() -> [Obstacle; 5] {
+    [
+        (|state| state.accompany_fault = Some(ErrorKind::Io), "start 'placeholder'", 0),
+        (|state| state.compute_mode = ComputeMode::ExclusiveProcess, "compute mode", 0),
+        (|state| state.compute_mode = ComputeMode::Prohibited, "compute mode", 0),
+        (|state| state.sees_host_pids = false, "another PID namespace", 0),
+        (|state| state.shows_after = None, "the driver does not show it", 1),
+    ]
+}
+
+#[test]
+fn without_placeholders_the_lock_goes_to_the_program_alone() {
+    for (obstacle, why, started) in obstacles() {
+        let world = World::new(1);
+        obstacle(&mut world.state());
+        wait_after(&world, SECOND, &[OUTSIDE, INSIDE]);
+        world.after(40 * SECOND, |state| {
+            assert!(state.holds_back && state.released.is_empty());
+            state.waits_for_safe_gpu.retain(|pid| *pid != OUTSIDE);
+        });
+        world.after(42 * SECOND, |state| {
+            assert_eq!((&state.released[..], state.holds_back), (&[0][..], true));
+            state.ends(INSIDE, Ending::Code(0));
+        });
+        ends_after(&world, 50 * SECOND, 0);
+        let limited = RunOrder { handoff: 60 * SECOND, ..with_placeholder(1) };
+        let told = told(&world, &limited);
+        assert!(told[0].starts_with("NotCovered") && told[0].contains(why), "{told:?}");
+        assert_eq!(told[1..], ["Contended([Pid(100)])"], "{why}");
+        assert_eq!(world.state().accompanied.len(), started, "{why}");
+    }
+}
+
+#[test]
+fn an_outsider_at_the_lock_of_another_version_is_not_in_the_way() {
+    let world = World::new(1);
+    world.state().accompany_fault = Some(ErrorKind::Io);
+    wait_after(&world, SECOND, &[OUTSIDE]);
+    world.after(SECOND, |state| {
+        state.add(process(INSIDE, JOB, "safe-gpu"));
+        state.waits_for_other_safe_gpu = vec![INSIDE];
+    });
+    world.after(3 * SECOND, |state| {
+        assert_eq!((&state.released[..], state.holds_back), (&[1][..], true));
+        state.uses(JOB, 0, 100);
+    });
+    world.after(4 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    ends_after(&world, 10 * SECOND, 0);
+    let told = told(&world, &with_placeholder(1));
+    assert_eq!(told[1..], ["HandedOff(Seen)"], "{told:?}");
+}
+
+#[test]
+fn without_placeholders_the_time_ends_what_would_never_end() {
+    for waiting in [&[OUTSIDE, INSIDE][..], &[OUTSIDE]] {
+        let world = World::new(1);
+        world.state().accompany_fault = Some(ErrorKind::Io);
+        wait_after(&world, SECOND, waiting);
+        world.after(29 * SECOND, |state| assert!(state.holds_back));
+        world.after(33 * SECOND, |state| {
+            assert!(!state.holds_back);
+            state.ends(INSIDE, Ending::Code(0));
+        });
+        ends_after(&world, 50 * SECOND, 0);
+        let told = told(&world, &with_placeholder(1));
+        assert_eq!(told.last().unwrap(), "HandedOff(TimedOut)", "{told:?}");
+        assert_eq!(told.len(), 1 + waiting.len(), "{told:?}");
+    }
+}
+
+#[test]
+fn placeholders_that_fail_or_vanish_are_told() {
+    let world = World::new(1);
+    wait_after(&world, SECOND, &[OUTSIDE, INSIDE]);
+    world.after(2 * SECOND, |state| state.ends(1000, Ending::Code(125)));
+    world.after(3 * SECOND, |state| state.waits_for_safe_gpu = vec![INSIDE]);
+    world.after(5 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    ends_after(&world, 10 * SECOND, 0);
+    let lines = told(&world, &with_placeholder(1));
+    assert!(lines[0].starts_with("NotCovered") && lines[0].contains("CUDA answers 2"), "{lines:?}");
+    assert_eq!(world.state().released, [0]);
+
+    let world = World::new(1);
+    wait_after(&world, SECOND, &[INSIDE]);
+    world.after(6 * SECOND, |state| state.ends(1000, Ending::Signal(9)));
+    world.after(8 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    ends_after(&world, 10 * SECOND, 0);
+    let lines = told(&world, &with_placeholder(1));
+    assert_eq!(lines[0], "HandedOff(Wanted)");
+    assert!(lines[1].starts_with("NotCovered"), "{lines:?}");
+}
+
+#[test]
+fn a_time_limit_ends_a_run_whose_placeholder_hangs() {
+    let world = World::new(1);
+    world.state().shows_after = None;
+    wait_after(&world, SECOND, &[INSIDE]);
+    world.after(7 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    let limited = RunOrder { time_limit: Some(5 * SECOND), ..with_placeholder(1) };
+    let (report, _) = outcome(&world, &limited);
+    let report = report.unwrap();
+    assert!(report.limit_hit && world.state().companions().is_empty());
+}

@@ -1,0 +1,225 @@
+//! What a job leaves behind that does not end, hides, or comes back.
+
+use super::*;
+
+/// Runs it to the end of what it keeps the lease for.
+fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
+    let token = ActToken::the_user_asked();
+    let mut since = None;
+    let report = run(order, &world.ports(), world, &token, &mut |event| {
+        if let Event::Keeping(Ok(report)) = event {
+            assert!(report.lease_stays);
+            since = Some(world.state().now);
+        }
+        ControlFlow::Continue(())
+    });
+    (report.unwrap(), since)
+}
+
+/// Lets the program be one that no signal ends.
+fn freeze(world: &World) {
+    world.after(SECOND, |state| {
+        state.deaf_to.insert(JOB, vec![15, 9]);
+        let job = state.processes.get_mut(&JOB).unwrap();
+        job.state = Ok(ProcessState::Uninterruptible);
+    });
+}
+
+fn limited() -> RunOrder {
+    RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) }
+}
+
+fn pids(processes: &[ProcessInfo]) -> Vec<u32> {
+    processes.iter().map(|info| info.key.pid.0).collect()
+}
+
+#[test]
+fn frozen_program_is_given_up_near_its_limit_and_keeps_the_lease_until_it_is_gone() {
+    let world = World::new(1);
+    freeze(&world);
+    world.after(5000 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1, "the lease is kept");
+        state.ends(JOB, Ending::Signal(9));
+    });
+    let (report, since) = kept(&world, &limited());
+    // Limit and grace, and some seconds in which SIGKILL could have ended it.
+    assert!(report.elapsed <= 75 * SECOND, "{:?}", report.elapsed);
+    assert!(since.unwrap() <= Duration::from_secs(1000 + 76));
+    let why = report.stopped.as_ref().unwrap();
+    assert_eq!(why.text, "end process 60 (train), which is frozen or in an uninterruptible wait");
+    assert_eq!((pids(&report.still_there), pids(&report.remaining)), (vec![JOB], vec![JOB]));
+    let state = world.state();
+    assert!(state.now >= Duration::from_secs(6000) && state.leases.is_empty());
+    assert!(!state.left_to_others && !state.holds_back);
+}
+
+#[test]
+fn kept_lease_is_published_again_where_its_file_is_cleared_away() {
+    let world = World::new(1);
+    freeze(&world);
+    world.after(100 * SECOND, |state| state.leases.clear());
+    world.after(4000 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(JOB, Ending::Signal(9));
+    });
+    kept(&world, &limited());
+    assert!(world.state().leases.is_empty());
+}
+
+#[test]
+fn sigterm_gives_a_kept_lease_up_and_sighup_does_not() {
+    let world = World::new(1);
+    freeze(&world);
+    world.after(1000 * SECOND, |state| state.events.push(JobEvent::Asked(1)));
+    world.after(2000 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.events.push(JobEvent::Asked(15));
+    });
+    kept(&world, &limited());
+    let state = world.state();
+    assert!(state.left_to_others, "who inherited it may keep it");
+    assert!(state.now < Duration::from_secs(1000 + 2010));
+}
+
+#[test]
+fn child_of_a_process_that_could_not_be_ended_keeps_the_lease_too() {
+    let world = World::new(1);
+    freeze(&world);
+    world.after(1000 * SECOND, |state| {
+        state.add(process(61, JOB, "child"));
+        state.ends(JOB, Ending::Signal(9));
+    });
+    world.after(2000 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(61, Ending::Code(0));
+    });
+    kept(&world, &limited());
+    assert!(world.state().leases.is_empty());
+}
+
+#[test]
+fn frozen_holder_that_was_left_behind_keeps_the_lease() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        let mut frozen = process(61, JOB, "frozen");
+        frozen.state = Ok(ProcessState::Uninterruptible);
+        state.add(frozen);
+        state.add(process(62, JOB, "holder"));
+        state.add(process(63, JOB, "innocent"));
+        state.deaf_to.insert(61, vec![15, 9]);
+        state.devices[0].open.extend([61, 62]);
+    });
+    ends_after(&world, 5 * SECOND, 3);
+    world.after(500 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(61, Ending::Signal(9));
+    });
+    let (report, since) = kept(&world, &order(Claim::whole(1)));
+    assert_eq!(report.ending, Ending::Code(3));
+    assert_eq!(pids(&report.remaining), [61]);
+    assert_eq!(pids(&report.still_there), [61, 63]);
+    assert!(since.unwrap() < Duration::from_secs(1000 + 40), "{since:?}");
+    let state = world.state();
+    assert!(!state.processes.contains_key(&62) && state.processes.contains_key(&63));
+    assert!(state.leases.is_empty());
+}
+
+#[test]
+fn successor_of_an_ended_process_is_asked_once_and_the_next_is_killed() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "first"));
+        state.successors = vec![(61, 62), (62, 63), (63, 64)];
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let token = ActToken::the_user_asked();
+    let mut watch = |_: Event<'_>| ControlFlow::Continue(());
+    let order = order(Claim::whole(1));
+    isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
+    assert_eq!(world.state().signals, [(61, 15), (62, 15), (63, 9), (64, 9)]);
+}
+
+#[test]
+fn holder_that_hands_over_to_a_fork_of_itself_is_stopped_and_killed() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "innocent"));
+        state.add(process(100, JOB, "chain"));
+        state.devices[0].open.push(100);
+        state.chain = Some(100);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert!(!report.lease_stays && report.stopped.is_none(), "{report:?}");
+    assert_eq!(pids(&report.still_there), [61]);
+    let state = world.state();
+    assert_eq!(state.chain, None);
+    assert!(state.stopped.is_empty() && state.signals.iter().all(|(pid, _)| *pid > 100));
+}
+
+#[test]
+fn processes_that_appear_without_end_keep_the_lease() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(100, JOB, "chain"));
+        state.devices[0].open.push(100);
+        state.chain = Some(100);
+        state.no_arrest = true;
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran_leaving(&world, &order(Claim::whole(1)), true);
+    assert!(report.lease_stays && report.stopped.is_some(), "{report:?}");
+}
+
+#[test]
+fn new_processes_without_a_device_are_left_alone() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(100, JOB, "busy"));
+        state.chain = Some(100);
+    });
+    // Whoever it hands over to has closed the device.
+    world.after(2 * SECOND, |state| state.devices.iter_mut().for_each(|it| it.open.clear()));
+    ends_after(&world, 5 * SECOND, 0);
+    world.state().chain_uses_device = false;
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert!(!report.lease_stays && world.state().signals.is_empty(), "{report:?}");
+    assert!(world.state().chain.is_some() && world.state().stopped.is_empty());
+}
+
+#[test]
+fn loop_that_starts_holders_again_is_ended_with_them() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "loop"));
+        state.add(process(62, 61, "again"));
+        state.add(process(58, JOB, "innocent"));
+        state.uses(62, 0, 1_000);
+        state.restarts = Some((61, SECOND));
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(pids(&report.still_there), [58]);
+    assert!(!report.lease_stays && report.memory_back == Ok(true), "{report:?}");
+    assert!(world.state().signals.contains(&(61, 15)));
+}
+
+#[test]
+fn process_whose_files_cannot_be_read_keeps_the_lease_and_is_not_signalled() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "hidden"));
+        state.add(process(62, JOB, "innocent"));
+        state.hidden.push(61);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    world.after(100 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(61, Ending::Code(0));
+    });
+    let (report, _) = kept(&world, &order(Claim::whole(1)));
+    let why = report.stopped.as_ref().unwrap();
+    assert_eq!(why.text, "see whether process 61 (hidden) has a device open");
+    assert_eq!(pids(&report.remaining), [61]);
+    assert!(world.state().signals.is_empty() && world.state().leases.is_empty());
+}

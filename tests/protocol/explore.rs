@@ -1,0 +1,314 @@
+//! Explores every state of a model, the nearest first.
+//!
+//! A state is kept as a hash of 128 bits with the step that first led to it; a counterexample is
+//! walked again from the start, and is one of the shortest. Two states whose hashes collide would
+//! count as one: with 10^8 states the chance of that is below 10^-22.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+/// What can be explored.
+pub(crate) trait Model {
+    /// A state; equal ones go on equally.
+    type State: Clone + Hash + Eq;
+
+    /// Returns where it starts.
+    fn initial(&self) -> Self::State;
+
+    /// Adds every step that can be taken: who takes it, its words (`None` where nobody will read
+    /// them), and the state after it or what the step violates.
+    fn steps(&self, state: &Self::State, words: bool, steps: &mut Vec<Step<Self::State>>);
+
+    /// Returns what a state violates.
+    fn violation(&self, state: &Self::State) -> Option<String>;
+
+    /// Tells whether somebody still waits for something in a state.
+    fn is_open(&self, state: &Self::State) -> bool;
+}
+
+/// One step.
+pub(crate) struct Step<S> {
+    /// Who takes it. Those below [`PARTIES`] are to be treated fairly.
+    pub(crate) who: u8,
+    pub(crate) words: String,
+    pub(crate) after: Result<S, String>,
+}
+
+/// Steps of others (deaths, strangers) have these numbers and above.
+pub(crate) const PARTIES: u8 = 8;
+
+/// What an exploration found.
+#[derive(Debug)]
+pub(crate) struct Explored {
+    pub(crate) states: usize,
+    pub(crate) steps: usize,
+    pub(crate) depth: u32,
+    pub(crate) found: Option<Counterexample>,
+}
+
+/// How a property fails.
+#[derive(Debug)]
+pub(crate) struct Counterexample {
+    pub(crate) violated: String,
+    pub(crate) trace: String,
+}
+
+struct Known {
+    parent: u32,
+    step: u16,
+    depth: u32,
+}
+
+/// The states that were found, and for progress the steps between them.
+struct Graph {
+    known: Vec<Known>,
+    edges: Vec<Vec<(u32, u8)>>,
+    open: Vec<bool>,
+}
+
+/// Explores all states, up to the first violation. With `progress` it then asks whether everybody
+/// who waits can be kept waiting for ever although nobody is stopped.
+pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
+    let mut graph = Graph { known: Vec::new(), edges: Vec::new(), open: Vec::new() };
+    let mut numbers: HashMap<u128, u32, BuildHasherDefault<Plain>> = HashMap::default();
+    let mut queue = std::collections::VecDeque::new();
+    let initial = model.initial();
+    numbers.insert(hash(&initial), 0);
+    graph.known.push(Known { parent: 0, step: 0, depth: 0 });
+    queue.push_back((0u32, initial));
+    let (mut steps, mut total) = (Vec::new(), 0);
+    let mut found = None;
+    'all: while let Some((number, state)) = queue.pop_front() {
+        let depth = graph.known[number as usize].depth + 1;
+        model.steps(&state, false, &mut steps);
+        total += steps.len();
+        let mut edges = Vec::new();
+        if steps.is_empty() && progress && model.is_open(&state) {
+            found = Some(("nobody can take a step, and somebody waits".to_owned(), number, None));
+            break;
+        }
+        for (index, step) in steps.drain(..).enumerate() {
+            let index = u16::try_from(index).expect("fewer steps");
+            let after = match step.after {
+                Ok(after) => after,
+                Err(violated) => {
+                    found = Some((violated, number, Some(index)));
+                    break 'all;
+                }
+            };
+            let next = u32::try_from(graph.known.len()).expect("fewer states");
+            let reached = *numbers.entry(hash(&after)).or_insert(next);
+            if progress {
+                edges.push((reached, step.who));
+            }
+            if reached == next {
+                graph.known.push(Known { parent: number, step: index, depth });
+                if let Some(violated) = model.violation(&after) {
+                    found = Some((violated, next, None));
+                    break 'all;
+                }
+                queue.push_back((next, after));
+            }
+        }
+        if progress {
+            graph.open.push(model.is_open(&state));
+            graph.edges.push(edges);
+        }
+    }
+    let complete = found.is_none();
+    if complete && progress {
+        found = graph.livelock().map(|number| {
+            let what = "all take steps for ever from here, and nobody gets anything";
+            (what.to_owned(), number, None)
+        });
+    }
+    let found = found.map(|(violated, number, last)| Counterexample {
+        trace: trace(model, &graph.known, number, last, complete),
+        violated,
+    });
+    let depth = graph.known.last().map_or(0, |last| last.depth);
+    Explored { states: graph.known.len(), steps: total, depth, found }
+}
+
+fn hash<S: Hash>(state: &S) -> u128 {
+    let mut hasher = Wide(0);
+    state.hash(&mut hasher);
+    hasher.0
+}
+
+/// A hash of 128 bits by multiplication, several times as fast as two of the standard library's.
+/// Nobody chooses states to make it collide.
+struct Wide(u128);
+
+impl Wide {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0 ^ u128::from(word)).wrapping_add(1).wrapping_mul(FACTOR);
+        self.0 ^= self.0 >> 67;
+    }
+}
+
+/// Odd, and with as many ones as zeros.
+const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+
+impl Hasher for Wide {
+    fn finish(&self) -> u64 {
+        self.0 as u64
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.add(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.add(u64::from(value));
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.add(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.add(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.add(value);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.add(value as u64);
+    }
+}
+
+/// What is a hash already is its own.
+#[derive(Default)]
+struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers of 128 bits")
+    }
+
+    fn write_u128(&mut self, value: u128) {
+        self.0 = (value >> 32) as u64;
+    }
+}
+
+/// Returns the steps to a state in words; where all take steps for ever, also some of those.
+fn trace<M: Model>(
+    model: &M,
+    known: &[Known],
+    number: u32,
+    last: Option<u16>,
+    cycle: bool,
+) -> String {
+    let mut path: Vec<u16> = last.into_iter().collect();
+    let mut at = number;
+    while at != 0 {
+        path.push(known[at as usize].step);
+        at = known[at as usize].parent;
+    }
+    let mut text = String::new();
+    let mut state = model.initial();
+    for (count, index) in path.into_iter().rev().enumerate() {
+        let mut steps = Vec::new();
+        model.steps(&state, true, &mut steps);
+        let step = steps.swap_remove(usize::from(index));
+        let _ = writeln!(text, "{:>3} {}", count + 1, step.words);
+        let Ok(after) = step.after else { break };
+        state = after;
+    }
+    if cycle {
+        text.push_str("    and so on, round and round\n");
+    }
+    text
+}
+
+impl Graph {
+    /// Returns a state that can be come back to for ever, while each party either takes steps or
+    /// at times has none to take, and somebody waits: a strongly connected component without an
+    /// end (weak fairness). Nothing is ever taken back that a party got, so nobody gets anything in
+    /// it.
+    fn livelock(&self) -> Option<u32> {
+        let components = self.components();
+        let count = components.iter().map(|one| *one as usize + 1).max().unwrap_or(0);
+        // For each component: who steps in it, and who has no step somewhere in it.
+        let (mut inner, mut idle) = (vec![0u8; count], vec![0u8; count]);
+        let mut first = vec![u32::MAX; count];
+        for (state, edges) in self.edges.iter().enumerate() {
+            let component = components[state] as usize;
+            let mut enabled = 0u8;
+            for (to, who) in edges {
+                if *who < PARTIES {
+                    enabled |= 1 << who;
+                    if components[*to as usize] as usize == component {
+                        inner[component] |= 1 << who;
+                    }
+                }
+            }
+            idle[component] |= !enabled;
+            if self.open[state] && first[component] == u32::MAX {
+                first[component] = state as u32;
+            }
+        }
+        (0..count)
+            .filter(|one| inner[*one] != 0 && inner[*one] | idle[*one] == u8::MAX)
+            .map(|one| first[one])
+            .filter(|state| *state != u32::MAX)
+            .min()
+    }
+
+    /// Tarjan's algorithm, without recursion.
+    fn components(&self) -> Vec<u32> {
+        const NONE: u32 = u32::MAX;
+        let size = self.edges.len();
+        let (mut index, mut low) = (vec![NONE; size], vec![0u32; size]);
+        let mut component = vec![NONE; size];
+        let (mut stack, mut count, mut next) = (Vec::new(), 0, 0);
+        for root in 0..size {
+            if index[root] != NONE {
+                continue;
+            }
+            let mut calls = vec![(root, 0usize)];
+            while let Some((at, edge)) = calls.pop() {
+                if edge == 0 {
+                    (index[at], low[at]) = (next, next);
+                    next += 1;
+                    stack.push(at);
+                }
+                if let Some((to, _)) = self.edges[at].get(edge) {
+                    let to = *to as usize;
+                    calls.push((at, edge + 1));
+                    if index[to] == NONE {
+                        calls.push((to, 0));
+                    } else if component[to] == NONE {
+                        low[at] = low[at].min(index[to]);
+                    }
+                    continue;
+                }
+                if low[at] == index[at] {
+                    while let Some(one) = stack.pop() {
+                        component[one] = count;
+                        if one == at {
+                            break;
+                        }
+                    }
+                    count += 1;
+                }
+                if let Some((parent, _)) = calls.last() {
+                    low[*parent] = low[*parent].min(low[at]);
+                }
+            }
+        }
+        component
+    }
+}

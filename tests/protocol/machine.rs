@@ -1,0 +1,524 @@
+//! The machine: its folders, the claims on its devices, and what strangers and the kernel do to
+//! them.
+
+use crate::explore::{Model, PARTIES, Step};
+use crate::folder::{Dir, File, Folders, Inode, Name};
+use crate::party::{
+    Layout, Party, Phase, RULES, Reader, Reading, Rules, Setup, entry_of, job, kept_of, place_of,
+    strangers_words, supervisor,
+};
+use crate::property;
+use crate::rule::{Seen, Verdict};
+use crate::stranger;
+
+/// What the stranger can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stranger {
+    Absent,
+    /// His directory holds anything at any moment, without bound.
+    Anything,
+    /// He makes so many moves with any file of any directory, as far as the kernel lets him.
+    Moves(u8),
+}
+
+/// Whether waiters are stopped for so long that others pass them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stalls {
+    Never,
+    /// They may go on later.
+    ForAWhile,
+    ForGood,
+}
+
+/// What is explored.
+pub(crate) struct Machine {
+    pub(crate) setups: Vec<Setup>,
+    pub(crate) rules: Rules,
+    pub(crate) stranger: Stranger,
+    pub(crate) protected_hardlinks: bool,
+    /// How often each may publish a try; without bound if `None`.
+    pub(crate) attempts: Option<u8>,
+    /// A claim reads before it tries; else it may try any devices, whatever it could have read.
+    pub(crate) decides: bool,
+    pub(crate) queue: bool,
+    /// Claims, jobs and supervisors may die at any moment.
+    pub(crate) deaths: bool,
+    pub(crate) stalls: Stalls,
+    /// How often each may withdraw since later tries stay; for ever if `None`.
+    pub(crate) timeouts: Option<u8>,
+    pub(crate) releases: bool,
+    /// Directories are read in either order.
+    pub(crate) both_ways: bool,
+    /// Users' directories are to be made first.
+    pub(crate) directories: bool,
+}
+
+impl Machine {
+    pub(crate) fn new(setups: Vec<Setup>) -> Self {
+        Machine {
+            setups,
+            rules: RULES,
+            stranger: Stranger::Absent,
+            protected_hardlinks: true,
+            attempts: Some(1),
+            decides: false,
+            queue: false,
+            deaths: false,
+            stalls: Stalls::Never,
+            timeouts: Some(0),
+            releases: true,
+            both_ways: false,
+            directories: false,
+        }
+    }
+
+    fn reader(&self, me: usize) -> Reader<'_> {
+        Reader {
+            setups: &self.setups,
+            rules: &self.rules,
+            strangers_files: matches!(self.stranger, Stranger::Moves(_)),
+            queue: self.queue,
+            me,
+        }
+    }
+
+    /// The number of the table of the first edition.
+    pub(crate) fn table(&self) -> Inode {
+        entry_of(self.setups.len())
+    }
+}
+
+/// A state of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) folders: Folders,
+    pub(crate) parties: Vec<Party>,
+    /// How many moves the stranger has left.
+    pub(crate) moves: u8,
+}
+
+/// Collects the steps out of one state.
+pub(crate) struct Steps<'a> {
+    pub(crate) from: &'a State,
+    words: bool,
+    steps: &'a mut Vec<Step<State>>,
+}
+
+impl Steps<'_> {
+    pub(crate) fn add(
+        &mut self,
+        who: u8,
+        words: impl FnOnce() -> String,
+        after: impl FnOnce(&mut State) -> bool,
+    ) {
+        let mut state = self.from.clone();
+        if after(&mut state) {
+            let words = if self.words { words() } else { String::new() };
+            self.steps.push(Step { who, words, after: Ok(state) });
+        }
+    }
+}
+
+impl Model for Machine {
+    type State = State;
+
+    fn initial(&self) -> State {
+        let mut folders = Folders::new(self.protected_hardlinks);
+        if self.directories {
+            folders = folders.without(self.setups.iter().map(|setup| setup.owner).collect());
+        }
+        if self.rules.layout == Layout::Flat {
+            let owner = self.setups[0].owner;
+            let file = File { owner, all_write: true, text: None, author: owner, locked: 0 };
+            folders.create(owner, Dir::Shared, Name::Table, self.table(), file);
+        }
+        let attempts = self.attempts.unwrap_or(1);
+        let moves = if let Stranger::Moves(moves) = self.stranger { moves } else { 0 };
+        State { folders, parties: vec![Party::new(attempts); self.setups.len()], moves }
+    }
+
+    fn steps(&self, state: &State, words: bool, steps: &mut Vec<Step<State>>) {
+        let mut steps = Steps { from: state, words, steps };
+        for me in 0..self.setups.len() {
+            self.steps_of(me, &mut steps);
+        }
+        if state.moves > 0 {
+            stranger::moves(self, &mut steps);
+        }
+    }
+
+    fn violation(&self, state: &State) -> Option<String> {
+        property::double_grant(self, state)
+    }
+
+    /// Somebody waits, and nobody has a lease that he could be waiting for.
+    fn is_open(&self, state: &State) -> bool {
+        let rests = |party: &Party| party.phase == Phase::Over || party.stalled;
+        !state.parties.iter().all(rests) && !state.parties.iter().any(Party::is_confirmed)
+    }
+}
+
+impl Machine {
+    fn steps_of(&self, me: usize, steps: &mut Steps<'_>) {
+        let party = &steps.from.parties[me];
+        if self.deaths {
+            self.death(me, steps);
+        }
+        if self.stalls != Stalls::Never {
+            self.stall(me, steps);
+        }
+        if party.stalled {
+            return;
+        }
+        match &party.phase {
+            Phase::Idle => self.start(me, steps),
+            Phase::Deciding(reading) => self.read(me, reading, true, steps),
+            Phase::Decided => self.publish(me, party.devices, steps),
+            Phase::Confirming(reading) => self.read(me, reading, false, steps),
+            Phase::Allowed => self.confirm(me, steps),
+            Phase::Leaving => steps.add(
+                me as u8,
+                || format!("{me} withdraws: unlinks try-{me}, then unlocks it"),
+                |state| {
+                    self.end_entry(state, me, Name::Try(me as u8));
+                    state.parties[me].phase = self.after_attempt(state, me);
+                    true
+                },
+            ),
+            Phase::Leased { job } => self.hold(me, *job, steps),
+            Phase::Orphaned | Phase::Over => {}
+        }
+    }
+
+    fn after_attempt(&self, state: &State, me: usize) -> Phase {
+        match state.parties[me].attempts {
+            0 => Phase::Over,
+            _ => Phase::Idle,
+        }
+    }
+
+    fn start(&self, me: usize, steps: &mut Steps<'_>) {
+        let party = &steps.from.parties[me];
+        let who = me as u8;
+        // A claim within a lease is made by the job of that.
+        let outer = self.setups[me].within.map(|outer| &steps.from.parties[usize::from(outer)]);
+        if outer.is_some_and(|outer| !matches!(outer.phase, Phase::Leased { .. })) {
+            return;
+        }
+        let owner = self.setups[me].owner;
+        if steps.from.folders.is_missing(owner) {
+            steps.add(
+                who,
+                || format!("{me} makes the directory of user {owner}, mode 0700 by its umask"),
+                |state| {
+                    state.folders.make_dir(owner);
+                    state.parties[me].made = true;
+                    true
+                },
+            );
+        } else if steps.from.folders.is_closed(owner)
+            && (party.made || !self.rules.trusts_directory)
+        {
+            steps.add(
+                who,
+                || format!("{me} gives the directory of user {owner} the mode 0755"),
+                |state| {
+                    state.folders.open_dir(owner);
+                    true
+                },
+            );
+        } else if self.queue && !party.queued {
+            let reader = self.reader(me);
+            let mut text = reader.text(self.setups[me].count);
+            text.within = None;
+            steps.add(
+                who,
+                || format!("{me} queues with ticket {}", self.setups[me].ticket),
+                |state| {
+                    state.parties[me].queued = true;
+                    let file = reader.file(Some(text));
+                    let owner = self.setups[me].owner;
+                    state.folders.create(owner, reader.home(), Name::Queue(who), place_of(me), file)
+                },
+            );
+        } else if self.decides {
+            self.read(me, &Reading::new(0), true, steps);
+        } else {
+            let outer = outer.map(|outer| outer.devices);
+            for devices in self.reader(me).any(outer) {
+                self.publish(me, devices, steps);
+            }
+        }
+    }
+
+    fn publish(&self, me: usize, devices: u8, steps: &mut Steps<'_>) {
+        let reader = self.reader(me);
+        let (owner, home, id) = (self.setups[me].owner, reader.home(), me as u8);
+        steps.add(
+            me as u8,
+            || format!("{me} publishes try-{me} on devices {devices:02b} as user {owner}"),
+            |state| {
+                if self.attempts.is_some() {
+                    state.parties[me].attempts -= 1;
+                }
+                let party = &mut state.parties[me];
+                party.devices = devices;
+                party.phase = match self.rules.readings {
+                    0 => Phase::Allowed,
+                    _ => Phase::Confirming(Reading::new(1)),
+                };
+                let folders = &mut state.folders;
+                let kept = reader.file(None);
+                let entry = reader.file(Some(reader.text(devices)));
+                let made = folders.create(owner, home, Name::Kept(id), kept_of(me), kept)
+                    && folders.create(owner, home, Name::Try(id), entry_of(me), entry);
+                if !made {
+                    // A stranger has the name: another id, which is another claim to this model.
+                    self.end_entry(state, me, Name::Try(id));
+                    state.parties[me].phase = Phase::Over;
+                }
+                true
+            },
+        );
+    }
+
+    fn read(&self, me: usize, reading: &Reading, deciding: bool, steps: &mut Steps<'_>) {
+        let reader = self.reader(me);
+        let ways = 1 + u8::from(self.both_ways && !reading.begun && reader.dirs().len() > 1);
+        for backwards in 0..ways {
+            let mut after = steps.from.clone();
+            let mut reading = reading.clone();
+            if !reading.begun {
+                reading.must = property::published(&after, me);
+                reading.must_wait = property::waiting(self, &after, me);
+            }
+            let mut words = format!("{me} ");
+            let said = steps.words.then_some(&mut words);
+            let who = me as u8;
+            match reader.step(&after.folders, &mut reading, deciding, backwards == 1, said) {
+                Err(violated) => steps.steps.push(Step { who, words, after: Err(violated) }),
+                Ok(false) => {
+                    after.parties[me].phase = match deciding {
+                        true => Phase::Deciding(reading),
+                        false => Phase::Confirming(reading),
+                    };
+                    steps.steps.push(Step { who, words, after: Ok(after) });
+                }
+                Ok(true) => self.complete(me, &reading, deciding, &words, steps),
+            }
+        }
+    }
+
+    /// What a reading leads to: nobody sees it before the next step.
+    fn complete(
+        &self,
+        me: usize,
+        reading: &Reading,
+        deciding: bool,
+        words: &str,
+        steps: &mut Steps<'_>,
+    ) {
+        let who = me as u8;
+        if let Some(violated) = property::missed(self, steps.from, me, reading) {
+            steps.steps.push(Step { who, words: words.to_owned(), after: Err(violated) });
+            return;
+        }
+        let reader = self.reader(me);
+        let stranger = self.setups.len() as u8;
+        for word in strangers_words(self.stranger == Stranger::Anything, stranger) {
+            let mut seen: Vec<Seen> = reading.seen.clone();
+            seen.extend(word);
+            let mut after = steps.from.clone();
+            let party = &mut after.parties[me];
+            let mut said = words.to_owned();
+            if deciding {
+                let devices = reader.decide(&seen);
+                if steps.words {
+                    said += &format!("; decides on {devices:?}");
+                }
+                party.phase = Phase::Idle;
+                if let Some(devices) = devices {
+                    (party.devices, party.phase) = (devices, Phase::Decided);
+                    if let Some(violated) = property::passed(self, me, devices, &seen, reading) {
+                        steps.steps.push(Step { who, words: said, after: Err(violated) });
+                        continue;
+                    }
+                    if self.rules.leaves_queue_early {
+                        after.folders.unlink(
+                            self.setups[me].owner,
+                            reader.home(),
+                            Name::Queue(who),
+                        );
+                        after.folders.unlock(place_of(me));
+                    }
+                }
+                steps.steps.push(Step { who, words: said, after: Ok(after) });
+                continue;
+            }
+            let verdict = reader.judge(party.devices, &seen);
+            if steps.words {
+                said += &format!("; reading {} says {verdict:?}", reading.round);
+            }
+            if let Some(violated) = property::starved(self, me, party.devices, &seen, verdict) {
+                steps.steps.push(Step { who, words: said, after: Err(violated) });
+                continue;
+            }
+            party.phase = match verdict {
+                Verdict::Confirm if reading.round >= self.rules.readings => Phase::Allowed,
+                Verdict::Confirm => Phase::Confirming(Reading::new(reading.round + 1)),
+                Verdict::Again => Phase::Confirming(Reading::new(1)),
+                Verdict::Withdraw | Verdict::Refused => Phase::Leaving,
+            };
+            let over = verdict == Verdict::Again
+                && self.timeouts.is_none_or(|timeouts| party.timeouts < timeouts);
+            if over {
+                let mut late = after.clone();
+                let party = &mut late.parties[me];
+                party.phase = Phase::Leaving;
+                party.timeouts += u8::from(self.timeouts.is_some());
+                let words = format!("{said}; its patience is over");
+                steps.steps.push(Step { who, words, after: Ok(late) });
+            }
+            steps.steps.push(Step { who, words: said, after: Ok(after) });
+        }
+    }
+
+    fn confirm(&self, me: usize, steps: &mut Steps<'_>) {
+        let reader = self.reader(me);
+        let (home, id, owner) = (reader.home(), me as u8, self.setups[me].owner);
+        steps.add(
+            me as u8,
+            || format!("{me} confirms: renames try-{me} to lease-{me}"),
+            |state| {
+                let named =
+                    state.folders.rename(owner, (home, Name::Try(id)), (home, Name::Lease(id)));
+                state.parties[me].phase =
+                    if named { Phase::Leased { job: false } } else { Phase::Leaving };
+                true
+            },
+        );
+    }
+
+    fn hold(&self, me: usize, job: bool, steps: &mut Steps<'_>) {
+        let reader = self.reader(me);
+        let (owner, who) = (self.setups[me].owner, me as u8);
+        if self.queue && steps.from.parties[me].queued {
+            steps.add(
+                who,
+                || format!("{me} leaves the queue"),
+                |state| {
+                    state.folders.unlink(owner, reader.home(), Name::Queue(who));
+                    state.folders.unlock(place_of(me));
+                    state.parties[me].queued = false;
+                    property::no_longer_waits(state, me);
+                    true
+                },
+            );
+            return;
+        }
+        if self.deaths && !job {
+            steps.add(
+                who,
+                || format!("{me} starts its job, which inherits kept-{me}"),
+                |state| {
+                    state.folders.inherit(kept_of(me), crate::party::job(me));
+                    state.parties[me].phase = Phase::Leased { job: true };
+                    true
+                },
+            );
+        }
+        if self.releases {
+            steps.add(
+                who,
+                || format!("{me} releases its lease"),
+                |state| {
+                    self.end_entry(state, me, Name::Lease(who));
+                    state.parties[me].phase = Phase::Over;
+                    true
+                },
+            );
+        }
+    }
+
+    /// Takes the names away, then unlocks for all who inherited.
+    fn end_entry(&self, state: &mut State, me: usize, name: Name) {
+        let (owner, home) = (self.setups[me].owner, self.reader(me).home());
+        for (name, inode) in [(name, entry_of(me)), (Name::Kept(me as u8), kept_of(me))] {
+            if state.folders.at(home, name) == Some(inode) {
+                state.folders.unlink(owner, home, name);
+            }
+            state.folders.unlock(inode);
+        }
+        property::no_longer_published(state, me);
+    }
+
+    /// The kernel ends a process and with it every lock that nobody else holds.
+    fn death(&self, me: usize, steps: &mut Steps<'_>) {
+        let party = &steps.from.parties[me];
+        match party.phase {
+            Phase::Over => {}
+            Phase::Idle if !party.queued => {}
+            Phase::Orphaned => steps.add(
+                PARTIES,
+                || format!("{me}'s job ends"),
+                |state| {
+                    state.folders.end(job(me));
+                    state.parties[me].phase = Phase::Over;
+                    property::no_longer_published(state, me);
+                    true
+                },
+            ),
+            Phase::Leased { job: true } => steps.add(
+                PARTIES,
+                || format!("{me} is killed, its job lives"),
+                |state| {
+                    state.folders.end(supervisor(me));
+                    state.parties[me].phase = Phase::Orphaned;
+                    true
+                },
+            ),
+            _ => steps.add(
+                PARTIES,
+                || format!("{me} is killed"),
+                |state| {
+                    state.folders.end(supervisor(me));
+                    let party = &mut state.parties[me];
+                    (party.phase, party.queued) = (Phase::Over, false);
+                    property::no_longer_published(state, me);
+                    property::no_longer_waits(state, me);
+                    true
+                },
+            ),
+        }
+    }
+
+    /// A waiter that does not renew its place is passed until it does.
+    fn stall(&self, me: usize, steps: &mut Steps<'_>) {
+        let party = &steps.from.parties[me];
+        let waits = party.queued
+            && matches!(party.phase, Phase::Idle | Phase::Deciding(_) | Phase::Decided);
+        if party.stalled && self.stalls == Stalls::ForAWhile {
+            steps.add(
+                PARTIES,
+                || format!("{me} goes on"),
+                |state| {
+                    state.parties[me].stalled = false;
+                    state.folders.inherit(place_of(me), supervisor(me));
+                    true
+                },
+            );
+        } else if waits && !party.stalled {
+            steps.add(
+                PARTIES,
+                || format!("{me} is stopped"),
+                |state| {
+                    state.parties[me].stalled = true;
+                    property::no_longer_waits(state, me);
+                    // The model has one mark for `alive` and `renewed`.
+                    state.folders.release(place_of(me));
+                    true
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Honest claims, step by step: one step is what the kernel does at once.
+
+use crate::folder::{Dir, File, Folders, Id, Inode, Name, STRANGER, Text, Uid};
+use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, decide, judge};
+
+/// What a claim asks for, and who makes it. Its number is its id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) owner: Uid,
+    pub(crate) ticket: u8,
+    pub(crate) count: u8,
+    /// GiB of each device.
+    pub(crate) memory: u8,
+    /// The claim whose job makes it.
+    pub(crate) within: Option<Id>,
+}
+
+/// Where the files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// A directory for each user.
+    PerUser,
+    /// One directory for all, as in the first edition.
+    Flat,
+}
+
+/// The rules by which honest claims go; what differs from [`RULES`] is a mutant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) layout: Layout,
+    /// So many readings in a row have to allow a lease.
+    pub(crate) readings: u8,
+    pub(crate) leases_first: bool,
+    /// One listing of a directory gives the names of tries and of leases.
+    pub(crate) one_listing: bool,
+    pub(crate) later_wins: bool,
+    pub(crate) never_withdraws: bool,
+    /// Files that others may write count.
+    pub(crate) accepts_writable: bool,
+    /// Files with a second name do not count.
+    pub(crate) honours_links: bool,
+    pub(crate) ignores_kept: bool,
+    /// A try and a lease of one id are one entry, whosever they are.
+    pub(crate) joins_by_id: bool,
+    /// A place in the queue ends before the lease has its name.
+    pub(crate) leaves_queue_early: bool,
+    /// Only who made the user's directory opens it for others to read.
+    pub(crate) trusts_directory: bool,
+}
+
+pub(crate) const RULES: Rules = Rules {
+    layout: Layout::PerUser,
+    readings: 2,
+    leases_first: false,
+    one_listing: false,
+    later_wins: false,
+    never_withdraws: false,
+    accepts_writable: false,
+    honours_links: false,
+    ignores_kept: false,
+    joins_by_id: false,
+    leaves_queue_early: false,
+    trusts_directory: false,
+};
+
+/// A reading that goes on. Each directory is listed anew for each kind of entry: a name that is
+/// there all the time is listed, one that comes or goes meanwhile may be. Then each file is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reading {
+    pub(crate) round: u8,
+    pub(crate) begun: bool,
+    backwards: bool,
+    kind: u8,
+    dir: u8,
+    /// How many of the claims in this directory the listing has passed.
+    listed: u8,
+    names: Vec<Name>,
+    /// The lease that was opened last is unlocked: `kept-ID` is to be asked.
+    unlocked: Option<Seen>,
+    later: Vec<(Dir, Name)>,
+    pub(crate) seen: Vec<Seen>,
+    /// Those that were there when it began and have not ended since: it must see them.
+    pub(crate) must: u8,
+    /// Those of them that wait.
+    pub(crate) must_wait: u8,
+}
+
+impl Reading {
+    pub(crate) fn new(round: u8) -> Self {
+        Reading {
+            round,
+            begun: false,
+            backwards: false,
+            kind: 0,
+            dir: 0,
+            listed: 0,
+            names: Vec::new(),
+            unlocked: None,
+            later: Vec::new(),
+            seen: Vec::new(),
+            must: 0,
+            must_wait: 0,
+        }
+    }
+}
+
+/// Where a claim stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Idle,
+    Deciding(Reading),
+    Decided,
+    Confirming(Reading),
+    Allowed,
+    Leaving,
+    Leased {
+        job: bool,
+    },
+    /// The supervisor was killed, and the job lives.
+    Orphaned,
+    Over,
+}
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Party {
+    pub(crate) phase: Phase,
+    pub(crate) devices: u8,
+    pub(crate) attempts: u8,
+    pub(crate) timeouts: u8,
+    /// It has a place in the queue.
+    pub(crate) queued: bool,
+    /// It is stopped, for so long that others pass it.
+    pub(crate) stalled: bool,
+    /// It has made its user's directory.
+    pub(crate) made: bool,
+}
+
+impl Party {
+    pub(crate) fn new(attempts: u8) -> Self {
+        Party {
+            phase: Phase::Idle,
+            devices: 0,
+            attempts,
+            timeouts: 0,
+            queued: false,
+            stalled: false,
+            made: false,
+        }
+    }
+
+    /// Tells whether others have to see its try or lease.
+    pub(crate) fn is_published(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Confirming(_)
+                | Phase::Allowed
+                | Phase::Leaving
+                | Phase::Leased { .. }
+                | Phase::Orphaned
+        )
+    }
+
+    pub(crate) fn is_confirmed(&self) -> bool {
+        matches!(self.phase, Phase::Leased { .. } | Phase::Orphaned)
+    }
+
+    pub(crate) fn reading_mut(&mut self) -> Option<&mut Reading> {
+        match &mut self.phase {
+            Phase::Deciding(reading) | Phase::Confirming(reading) => Some(reading),
+            _ => None,
+        }
+    }
+}
+
+/// The file of a claim's entry, of what its job inherits, and of its place in the queue.
+pub(crate) fn entry_of(party: usize) -> Inode {
+    (party * 3) as Inode
+}
+pub(crate) fn kept_of(party: usize) -> Inode {
+    (party * 3 + 1) as Inode
+}
+pub(crate) fn place_of(party: usize) -> Inode {
+    (party * 3 + 2) as Inode
+}
+
+/// The processes of a claim.
+pub(crate) fn supervisor(party: usize) -> u16 {
+    1 << party
+}
+pub(crate) fn job(party: usize) -> u16 {
+    1 << (party + 8)
+}
+
+/// Reads, one step at a time.
+pub(crate) struct Reader<'a> {
+    pub(crate) setups: &'a [Setup],
+    pub(crate) rules: &'a Rules,
+    /// The stranger's moves are steps: every directory has to be looked at.
+    pub(crate) strangers_files: bool,
+    /// Reads the queue before the tries.
+    pub(crate) queue: bool,
+    pub(crate) me: usize,
+}
+
+impl Reader<'_> {
+    pub(crate) fn dirs(&self) -> Vec<Dir> {
+        if self.rules.layout == Layout::Flat {
+            return vec![Dir::Shared];
+        }
+        let mut owners: Vec<Uid> = self.setups.iter().map(|setup| setup.owner).collect();
+        if self.strangers_files {
+            owners.push(STRANGER);
+        }
+        owners.sort_unstable();
+        owners.dedup();
+        owners.into_iter().map(Dir::Of).filter(|dir| self.listings(*dir) > 0).collect()
+    }
+
+    /// The others whose names are to be expected in a directory.
+    fn others(&self, dir: Dir) -> Vec<Id> {
+        let here = |id: &usize| {
+            *id != self.me
+                && match dir {
+                    Dir::Of(owner) => self.setups[*id].owner == owner,
+                    Dir::Shared => true,
+                    Dir::Elsewhere => false,
+                }
+        };
+        (0..self.setups.len()).filter(here).map(|id| id as Id).collect()
+    }
+
+    fn listings(&self, dir: Dir) -> u8 {
+        (self.others(dir).len() as u8).max(u8::from(self.strangers_files))
+    }
+
+    fn kinds(&self, deciding: bool) -> &'static [Kind] {
+        match (deciding && self.queue, self.rules.leases_first) {
+            (true, false) => &[Kind::Waiter, Kind::Try, Kind::Lease],
+            (true, true) => &[Kind::Lease, Kind::Try, Kind::Waiter],
+            (false, false) => &[Kind::Try, Kind::Lease],
+            (false, true) => &[Kind::Lease, Kind::Try],
+        }
+    }
+
+    /// Takes the next step of a reading; true when it is complete. `Err` says that an entry passed
+    /// for another user's.
+    pub(crate) fn step(
+        &self,
+        folders: &Folders,
+        reading: &mut Reading,
+        deciding: bool,
+        backwards: bool,
+        mut words: Option<&mut String>,
+    ) -> Result<bool, String> {
+        if !reading.begun {
+            (reading.begun, reading.backwards) = (true, backwards);
+        }
+        let kinds = self.kinds(deciding);
+        let mut dirs = self.dirs();
+        if reading.backwards {
+            dirs.reverse();
+        }
+        if dirs.is_empty() {
+            return Ok(true);
+        }
+        let (dir, kind) = (dirs[usize::from(reading.dir)], kinds[usize::from(reading.kind)]);
+        let mut said = String::new();
+        if reading.listed < self.listings(dir) {
+            let names = self.list(folders, reading, dir, kind);
+            if words.is_some() {
+                said = format!("lists {kind:?} in {dir:?} ({}): {names:?}", reading.listed + 1);
+            }
+            reading.names.extend(names);
+            reading.listed += 1;
+        } else if let Some(lease) = reading.unlocked.take() {
+            let kept = folders.at(dir, Name::Kept(lease.id)).filter(|kept| {
+                folders.is_locked(*kept)
+                    && folders.file(*kept).is_some_and(|file| file.owner == lease.owner)
+            });
+            if words.is_some() {
+                said = format!("asks who holds kept-{}: {}", lease.id, kept.is_some());
+            }
+            if kept.is_some() {
+                self.add(reading, lease);
+            }
+        } else {
+            let name = reading.names.remove(0);
+            let opened = self.open(folders, dir, name, kind).inspect_err(|_| {
+                if let Some(words) = &mut words {
+                    words.push_str(&format!("opens {name:?} in {dir:?}"));
+                }
+            })?;
+            if words.is_some() {
+                said = format!("opens {name:?} in {dir:?}: {opened:?}");
+            }
+            match opened {
+                Some((entry, true)) => self.add(reading, entry),
+                Some((entry, false)) if kind == Kind::Lease && !self.rules.ignores_kept => {
+                    reading.unlocked = Some(entry);
+                }
+                _ => {}
+            }
+        }
+        if let Some(words) = words {
+            words.push_str(&said);
+        }
+        if reading.listed < self.listings(dir)
+            || !reading.names.is_empty()
+            || reading.unlocked.is_some()
+        {
+            return Ok(false);
+        }
+        (reading.dir, reading.listed) = (reading.dir + 1, 0);
+        if usize::from(reading.dir) == dirs.len() {
+            (reading.dir, reading.kind) = (0, reading.kind + 1);
+        }
+        Ok(usize::from(reading.kind) == kinds.len())
+    }
+
+    /// Lists the names of one claim, and with those of the first what strangers put there.
+    fn list(&self, folders: &Folders, reading: &mut Reading, dir: Dir, kind: Kind) -> Vec<Name> {
+        let others = self.others(dir);
+        let listed = usize::from(reading.listed);
+        let now = |id: &Id| match others.get(listed) {
+            Some(expected) if expected == id => true,
+            _ => listed == 0 && !others.contains(id) && usize::from(*id) != self.me,
+        };
+        let of_kind = |name: &Name| match (kind, name) {
+            (Kind::Waiter, Name::Queue(id))
+            | (Kind::Try, Name::Try(id))
+            | (Kind::Lease, Name::Lease(id)) => now(id),
+            _ => false,
+        };
+        let here = |wanted: &dyn Fn(&Name) -> bool| -> Vec<Name> {
+            if !folders.may_read(self.setups[self.me].owner, dir) {
+                return Vec::new();
+            }
+            let names = folders.names().iter().filter(|(at, name, _)| *at == dir && wanted(name));
+            names.map(|(_, name, _)| *name).collect()
+        };
+        if !self.rules.one_listing {
+            return here(&of_kind);
+        }
+        if kind == Kind::Try {
+            let leases = here(&|name| matches!(name, Name::Lease(id) if now(id)));
+            reading.later.extend(leases.into_iter().map(|name| (dir, name)));
+            return here(&of_kind);
+        }
+        let (names, later) =
+            reading.later.drain(..).partition(|(at, name)| *at == dir && of_kind(name));
+        reading.later = later;
+        let names: Vec<(Dir, Name)> = names;
+        names.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Opens a file; returns its entry, where it counts as one, and whether it is locked.
+    fn open(
+        &self,
+        folders: &Folders,
+        dir: Dir,
+        name: Name,
+        kind: Kind,
+    ) -> Result<Option<(Seen, bool)>, String> {
+        let Some(inode) = folders.at(dir, name) else { return Ok(None) };
+        let Some(file) = folders.file(inode) else { return Ok(None) };
+        let (Name::Queue(id) | Name::Try(id) | Name::Lease(id)) = name else { return Ok(None) };
+        let owns = match dir {
+            Dir::Of(owner) => file.owner == owner,
+            Dir::Shared | Dir::Elsewhere => true,
+        };
+        let refused = !owns
+            || file.all_write && !self.rules.accepts_writable
+            || folders.links(inode) != 1 && self.rules.honours_links;
+        let Some(text) = file.text.filter(|text| text.id == id && !refused) else {
+            return Ok(None);
+        };
+        let locked = folders.is_locked(inode);
+        if locked && file.author != file.owner {
+            return Err(format!(
+                "{name:?} in {dir:?} counts as user {}'s, and user {} wrote it",
+                file.owner, file.author
+            ));
+        }
+        Ok(Some((Seen { owner: file.owner, id, kind, text }, locked)))
+    }
+
+    /// Of an entry that was seen as several kinds the last counts: a lease.
+    fn add(&self, reading: &mut Reading, entry: Seen) {
+        let same = |other: &Seen| {
+            other.id == entry.id && (other.owner == entry.owner || self.rules.joins_by_id)
+        };
+        reading.seen.retain(|other| !same(other));
+        let place = reading.seen.partition_point(|other| *other < entry);
+        reading.seen.insert(place, entry);
+    }
+
+    /// Returns the entry of the one who reads.
+    pub(crate) fn mine(&self, devices: u8) -> Seen {
+        let setup = &self.setups[self.me];
+        Seen { owner: setup.owner, id: self.me as Id, kind: Kind::Try, text: self.text(devices) }
+    }
+
+    pub(crate) fn text(&self, devices: u8) -> Text {
+        let setup = &self.setups[self.me];
+        let (ticket, memory, within) = (setup.ticket, setup.memory, setup.within);
+        Text { id: self.me as Id, ticket, devices, memory, within }
+    }
+
+    /// The directory in which it publishes.
+    pub(crate) fn home(&self) -> Dir {
+        match self.rules.layout {
+            Layout::PerUser => Dir::Of(self.setups[self.me].owner),
+            Layout::Flat => Dir::Shared,
+        }
+    }
+
+    /// A file of its own with the write lock on it.
+    pub(crate) fn file(&self, text: Option<Text>) -> File {
+        let owner = self.setups[self.me].owner;
+        File { owner, all_write: false, text, author: owner, locked: supervisor(self.me) }
+    }
+
+    pub(crate) fn judge(&self, devices: u8, seen: &[Seen]) -> Verdict {
+        match judge(&self.mine(devices), seen, self.rules.later_wins) {
+            Verdict::Withdraw if self.rules.never_withdraws => Verdict::Again,
+            verdict => verdict,
+        }
+    }
+
+    pub(crate) fn decide(&self, seen: &[Seen]) -> Option<u8> {
+        decide(&Seen { kind: Kind::Waiter, ..self.mine(self.setups[self.me].count) }, seen)
+    }
+
+    /// Every set of devices that it could ask for, whatever it has read.
+    pub(crate) fn any(&self, outer: Option<u8>) -> Vec<u8> {
+        let among = outer.unwrap_or(DEVICES);
+        let count = u32::from(self.setups[self.me].count);
+        (1..=DEVICES).filter(|set| set & !among == 0 && set.count_ones() == count).collect()
+    }
+}
+
+/// The stranger's directory may hold anything at any moment: what a reading finds there is nothing,
+/// or something that comes before or after all others and takes all of each device.
+pub(crate) fn strangers_words(strangers: bool, id: Id) -> Vec<Option<Seen>> {
+    let seen = |kind, ticket| {
+        let text = Text { id, ticket, devices: DEVICES, memory: TOTAL, within: None };
+        Some(Seen { owner: STRANGER, id, kind, text })
+    };
+    match strangers {
+        true => vec![None, seen(Kind::Lease, 0), seen(Kind::Try, u8::MAX)],
+        false => vec![None],
+    }
+}

@@ -1,0 +1,132 @@
+//! What must hold, judged by what claims did and not by what any file says.
+
+use crate::folder::Id;
+use crate::machine::{Machine, State};
+use crate::party::Reading;
+use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, choose, fits};
+
+/// Confirmed leases whose supervisor or job lives have room beside each other. Those that were
+/// taken out of a lease that lives are within that, and have room there.
+pub(crate) fn double_grant(machine: &Machine, state: &State) -> Option<String> {
+    let lives = |party: usize| state.parties[party].is_confirmed();
+    let outer = |party: usize| {
+        let outer = machine.setups[party].within.map(usize::from);
+        outer.filter(|outer| lives(*outer))
+    };
+    let all = || (0..machine.setups.len()).filter(|party| lives(*party));
+    for within in std::iter::once(None).chain(all().map(Some)) {
+        let room = within.map_or(TOTAL, |outer| machine.setups[outer].memory);
+        for device in [0b01, 0b10] {
+            let on = || {
+                all().filter(|party| {
+                    outer(*party) == within && state.parties[*party].devices & device != 0
+                })
+            };
+            let sum: u32 = on().map(|party| u32::from(machine.setups[party].memory)).sum();
+            if sum > u32::from(room) {
+                let who: Vec<usize> = on().collect();
+                return Some(format!("device {device:02b} is granted to {who:?} at once"));
+            }
+        }
+    }
+    None
+}
+
+/// The claims that others have to see now, but for one.
+pub(crate) fn published(state: &State, me: usize) -> u8 {
+    let others = state.parties.iter().enumerate().filter(|(id, _)| *id != me);
+    others.filter(|(_, party)| party.is_published()).map(|(id, _)| 1 << id).sum()
+}
+
+/// The claims that wait before one.
+pub(crate) fn waiting(machine: &Machine, state: &State, me: usize) -> u8 {
+    let ticket = machine.setups[me].ticket;
+    let waits = |id: usize| {
+        let party = &state.parties[id];
+        party.queued && !party.stalled && machine.setups[id].ticket < ticket
+    };
+    (0..machine.setups.len()).filter(|id| waits(*id)).map(|id| 1 << id).sum()
+}
+
+/// An entry has ended: readings that go on need not see it any more.
+pub(crate) fn no_longer_published(state: &mut State, who: usize) {
+    for reading in state.parties.iter_mut().filter_map(|party| party.reading_mut()) {
+        reading.must &= !(1 << who);
+    }
+}
+
+/// A claim waits no more, or does not renew its place.
+pub(crate) fn no_longer_waits(state: &mut State, who: usize) {
+    for reading in state.parties.iter_mut().filter_map(|party| party.reading_mut()) {
+        reading.must_wait &= !(1 << who);
+    }
+}
+
+/// A reading sees every entry that was there when it began and still is.
+pub(crate) fn missed(
+    machine: &Machine,
+    state: &State,
+    me: usize,
+    reading: &Reading,
+) -> Option<String> {
+    let sees = |id: usize| {
+        reading.seen.iter().any(|seen| {
+            usize::from(seen.id) == id
+                && seen.owner == machine.setups[id].owner
+                && seen.kind != Kind::Waiter
+                && seen.text.devices == state.parties[id].devices
+        })
+    };
+    let mut must = (0..machine.setups.len()).filter(|id| reading.must & (1 << id) != 0);
+    must.find(|id| !sees(*id)).map(|id| format!("{me} misses the entry of {id}"))
+}
+
+/// A claim takes no device that one before it could use and lacks then.
+pub(crate) fn passed(
+    machine: &Machine,
+    me: usize,
+    devices: u8,
+    seen: &[Seen],
+    reading: &Reading,
+) -> Option<String> {
+    let has =
+        |id: usize| seen.iter().any(|seen| usize::from(seen.id) == id && seen.kind != Kind::Waiter);
+    let mine = mine(machine, me, devices);
+    let beside = seen.iter().filter(|seen| seen.kind != Kind::Waiter).chain([&mine]);
+    let beside: Vec<Seen> = beside.copied().collect();
+    let mut before = (0..machine.setups.len())
+        .filter(|id| reading.must_wait & (1 << id) != 0 && !has(*id))
+        .filter(|id| {
+            let setup = &machine.setups[*id];
+            choose(setup.count, setup.memory, DEVICES, &beside).is_none()
+        });
+    before.next().map(|id| format!("{me} passes {id}, which came before it"))
+}
+
+/// Whoever is the first among tries that conflict does not withdraw for the sake of the others.
+pub(crate) fn starved(
+    machine: &Machine,
+    me: usize,
+    devices: u8,
+    seen: &[Seen],
+    verdict: Verdict,
+) -> Option<String> {
+    let ticket = machine.setups[me].ticket;
+    let first = |other: &&Seen| other.kind == Kind::Lease || other.text.ticket < ticket;
+    let before: Vec<Seen> = seen.iter().filter(first).copied().collect();
+    let room = fits(devices, machine.setups[me].memory, &before);
+    (verdict == Verdict::Withdraw && room)
+        .then(|| format!("{me} withdraws, and only later tries are in its way"))
+}
+
+fn mine(machine: &Machine, me: usize, devices: u8) -> Seen {
+    let setup = &machine.setups[me];
+    let text = crate::folder::Text {
+        id: me as Id,
+        ticket: setup.ticket,
+        devices,
+        memory: setup.memory,
+        within: setup.within,
+    };
+    Seen { owner: setup.owner, id: me as Id, kind: Kind::Try, text }
+}

@@ -1,0 +1,387 @@
+//! `gpu_claim::take` itself, under every schedule of a few threads with few preemptions.
+//!
+//! The model says the protocol again; here the program's own steps run, over locks in memory, where
+//! a call is one step. After each step it is chosen who goes on: the same thread, or, a few times,
+//! another. Who sleeps lets the next one go on. All choices are tried, one run after another, as in
+//! M. Musuvathi and S. Qadeer, "Iterative context bounding for systematic testing of multithreaded
+//! programs", PLDI 2007: most faults need few preemptions.
+
+use crate::rule::chosen;
+use gpu_claim::{Ask, NotTaken, Taken, Wait, Waiting, take};
+use gpu_core::{
+    Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
+    Pid, ProcessKey, QueuePlace, Result, Timestamp, Waiter,
+};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// What a thread is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thread {
+    Busy,
+    Ready,
+    Asleep,
+    Over,
+}
+
+/// An entry that is alive.
+struct Published {
+    key: usize,
+    kind: EntryKind,
+    entry: Entry,
+}
+
+struct World {
+    threads: Vec<Thread>,
+    turn: Option<usize>,
+    now: Duration,
+    entries: Vec<Published>,
+    made: usize,
+    /// What each step was, in words.
+    steps: Vec<String>,
+    violated: Option<String>,
+    /// Which of those who could go on was chosen, each time, and of how many; what it does not say
+    /// yet is the first.
+    path: Vec<(usize, usize)>,
+    /// How many choices were made.
+    chosen: usize,
+    /// How many more may be against the one who could have gone on.
+    preemptions: usize,
+    last: usize,
+}
+
+struct Stage {
+    world: Mutex<World>,
+    moved: Condvar,
+}
+
+impl Stage {
+    fn new(threads: usize, path: Vec<(usize, usize)>, preemptions: usize) -> Self {
+        let world = World {
+            threads: vec![Thread::Busy; threads],
+            turn: None,
+            now: Duration::ZERO,
+            entries: Vec::new(),
+            made: 0,
+            steps: Vec::new(),
+            violated: None,
+            path,
+            chosen: 0,
+            preemptions,
+            last: 0,
+        };
+        Stage { world: Mutex::new(world), moved: Condvar::new() }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().expect("no thread panics")
+    }
+
+    /// Waits for its turn and takes a step.
+    fn step<T>(&self, me: usize, at: Thread, what: &str, act: impl FnOnce(&mut World) -> T) -> T {
+        let mut world = self.world();
+        world.threads[me] = at;
+        world.choose();
+        if world.turn.is_some_and(|turn| turn != me) {
+            self.moved.notify_all();
+        }
+        while world.turn != Some(me) {
+            world = self.moved.wait(world).expect("no thread panics");
+        }
+        world.turn = None;
+        world.steps.push(format!("{me} {what}"));
+        act(&mut world)
+    }
+
+    fn over(&self, me: usize) {
+        let mut world = self.world();
+        world.threads[me] = Thread::Over;
+        world.choose();
+        self.moved.notify_all();
+    }
+}
+
+impl World {
+    /// Chooses who goes on, once nobody does.
+    fn choose(&mut self) {
+        if self.turn.is_some() || self.threads.contains(&Thread::Busy) {
+            return;
+        }
+        let count = self.threads.len();
+        let after = (1..=count).map(|by| (self.last + by) % count);
+        let mut able: Vec<usize> = after.filter(|one| self.threads[*one] != Thread::Over).collect();
+        if able.is_empty() {
+            return;
+        }
+        if self.threads[self.last] == Thread::Ready {
+            // The same first, then, where that is still allowed, any other.
+            able.rotate_right(1);
+            able.truncate(if self.preemptions == 0 { 1 } else { count });
+        } else {
+            able.truncate(1);
+        }
+        if self.path.len() == self.chosen {
+            self.path.push((0, able.len()));
+        }
+        let choice = self.path[self.chosen].0;
+        self.preemptions -= usize::from(choice > 0);
+        self.chosen += 1;
+        self.last = able[choice];
+        self.threads[self.last] = Thread::Busy;
+        self.turn = Some(self.last);
+    }
+}
+
+/// The locks and the clock as one thread has them.
+#[derive(Clone)]
+struct Port {
+    stage: Arc<Stage>,
+    me: usize,
+    owner: u32,
+}
+
+struct Holding {
+    port: Port,
+    key: usize,
+    /// It is kept to the end of the run.
+    left: bool,
+}
+
+impl Clock for Port {
+    fn wall(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.stage.world().now
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.stage.step(self.me, Thread::Asleep, "wakes up", |world| world.now += duration);
+    }
+}
+
+impl Locks for Port {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+        let what = format!("reads {kind:?}s");
+        Ok(self.stage.step(self.me, Thread::Ready, &what, |world| {
+            let of_kind = world.entries.iter().filter(|published| published.kind == kind);
+            of_kind.map(|published| published.entry.clone()).collect()
+        }))
+    }
+
+    fn queue(&self) -> Result<Vec<QueuePlace>> {
+        Ok(Vec::new())
+    }
+
+    fn waiter(&self, _: &QueuePlace) -> Result<Option<Waiter>> {
+        Ok(None)
+    }
+
+    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        let what = format!("publishes {} as {kind:?} on {:?}", entry.id, entry.devices);
+        let key = self.stage.step(self.me, Thread::Ready, &what, |world| {
+            world.made += 1;
+            let (key, entry) = (world.made, entry.clone());
+            world.entries.push(Published { key, kind, entry });
+            key
+        });
+        Ok(Box::new(Holding { port: self.clone(), key, left: false }))
+    }
+
+    fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    fn new_id(&self) -> Result<LeaseId> {
+        LeaseId::parse(&format!("n-{}", self.me))
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "name a lease"))
+    }
+
+    fn ticket(&self) -> Result<u64> {
+        Ok(self.me as u64)
+    }
+
+    fn wait(&self, _: Duration) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn wait_for(&self, _: &QueuePlace, _: Duration) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
+        BTreeMap::new()
+    }
+
+    fn hold_back_safe_gpu(&self, _: Duration) -> Result<Box<dyn HeldBack>> {
+        Err(Error::new(ErrorKind::Unsupported, "hold back safe-gpu"))
+    }
+}
+
+impl Held for Holding {
+    fn confirm(&mut self) -> Result<()> {
+        self.port.stage.step(self.port.me, Thread::Ready, "confirms", |world| {
+            if let Some(own) = world.entries.iter_mut().find(|other| other.key == self.key) {
+                own.kind = EntryKind::Lease;
+            }
+            if let Some(violated) = double_grant(&world.entries) {
+                world.violated = Some(violated);
+            }
+        });
+        Ok(())
+    }
+
+    fn inherit(&self, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn renew(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn leave(mut self: Box<Self>) {
+        self.left = true;
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if self.left {
+            return;
+        }
+        self.port.stage.step(self.port.me, Thread::Ready, "lets go", |world| {
+            world.entries.retain(|other| other.key != self.key);
+        });
+    }
+}
+
+/// Two leases on one device, of which neither is within the other.
+fn double_grant(entries: &[Published]) -> Option<String> {
+    let leases = || {
+        let leases = entries.iter().filter(|other| other.kind == EntryKind::Lease);
+        leases.map(|lease| &lease.entry)
+    };
+    let is_beside = |a: &Entry, b: &Entry| {
+        a.id != b.id && !a.within.contains(&b.id) && !b.within.contains(&a.id)
+    };
+    let shares = |a: &Entry, b: &Entry| a.devices.iter().any(|device| b.devices.contains(device));
+    let mut pairs = leases().flat_map(|a| leases().map(move |b| (a, b)));
+    let pair = pairs.find(|(a, b)| is_beside(a, b) && shares(a, b));
+    pair.map(|(a, b)| format!("{} and {} have a device at once", a.id, b.id))
+}
+
+/// What a thread does; tells whether it was served.
+type Part = Box<dyn FnOnce(&Port) -> bool + Send>;
+
+/// Claims so many of these whole devices, without waiting.
+fn claim(port: &Port, count: u32, among: u8, within: Option<Entry>) -> Option<Taken<()>> {
+    let ask = Ask {
+        claim: Claim::whole(count),
+        root: ProcessKey { pid: Pid(1), start: None },
+        within,
+        parts_of: Vec::new(),
+        command: String::new(),
+        wait: Wait::No,
+        pace: Duration::from_secs(1),
+        beside_safe_gpu: false,
+    };
+    let choose = |(): &(), claim: &Claim, beside: &[Entry]| chosen(claim, among, beside);
+    let watch = &mut |_: &Waiting<'_>| ControlFlow::Continue(());
+    match take(port, port, &ask, &mut || Ok(()), &choose, watch) {
+        Ok(taken) => Some(taken),
+        // Others have them, or the lease that they were to be taken out of has ended.
+        Err(NotTaken::NotNow(_) | NotTaken::Failed(_)) => None,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// A claim that keeps what it gets to the end of the run.
+fn keeper(count: u32, among: u8) -> Part {
+    Box::new(move |port| {
+        let taken = claim(port, count, among, None);
+        taken.is_some_and(|taken| {
+            taken.held.leave();
+            true
+        })
+    })
+}
+
+/// Runs one thread for each part by one schedule; returns how many were served.
+fn run(parts: Vec<(u32, Part)>, path: Vec<(usize, usize)>, preemptions: usize) -> (usize, World) {
+    let stage = Arc::new(Stage::new(parts.len(), path, preemptions));
+    let served = std::thread::scope(|scope| {
+        let threads: Vec<_> = parts
+            .into_iter()
+            .enumerate()
+            .map(|(me, (owner, part))| {
+                let port = Port { stage: Arc::clone(&stage), me, owner };
+                scope.spawn(move || {
+                    let served = part(&port);
+                    port.stage.over(me);
+                    usize::from(served)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    let stage = Arc::into_inner(stage).expect("all threads have ended");
+    (served, stage.world.into_inner().expect("no thread panics"))
+}
+
+/// Tries all schedules; `at_least` so many are to be served in each.
+fn try_all(name: &str, parts: &dyn Fn() -> Vec<(u32, Part)>, preemptions: usize, at_least: usize) {
+    let (mut path, mut runs) = (Vec::new(), 0);
+    loop {
+        let (served, world) = run(parts(), path, preemptions);
+        let steps = world.steps.join("\n");
+        assert_eq!(world.violated, None, "{steps}");
+        assert!(served >= at_least, "{served} served:\n{steps}");
+        runs += 1;
+        path = world.path;
+        // The last choice that has an alternative takes it.
+        while path.last().is_some_and(|(choice, of)| choice + 1 == *of) {
+            path.pop();
+        }
+        let Some((choice, _)) = path.last_mut() else { break };
+        *choice += 1;
+    }
+    println!("{name}, {preemptions} preemptions: {runs} schedules");
+}
+
+#[test]
+fn take_grants_no_device_twice_under_any_schedule() {
+    let pair = || vec![(1, keeper(2, 0b11)), (2, keeper(2, 0b11))];
+    try_all("two claims on both devices", &pair, 5, 1);
+    let three = || vec![(1, keeper(1, 0b11)), (2, keeper(1, 0b11)), (2, keeper(2, 0b11))];
+    try_all("three claims on one or both devices", &three, 3, 1);
+}
+
+/// One is granted the device and ends; its job claims it within, another user's beside.
+#[test]
+fn take_sees_what_was_taken_out_of_a_lease_that_ends() {
+    let parts = || -> Vec<(u32, Part)> {
+        let outer: Arc<Mutex<Option<Entry>>> = Arc::default();
+        let (given, got) = (Arc::clone(&outer), outer);
+        let supervisor: Part = Box::new(move |port| {
+            let Some(taken) = claim(port, 1, 0b01, None) else { return false };
+            *given.lock().expect("no thread panics") = Some(taken.entry.clone());
+            // The job starts.
+            port.sleep(Duration::ZERO);
+            true
+        });
+        let job: Part = Box::new(move |port| {
+            port.sleep(Duration::ZERO);
+            let Some(outer) = got.lock().expect("no thread panics").clone() else { return false };
+            let taken = claim(port, 1, 0b01, Some(outer));
+            taken.is_some_and(|taken| {
+                taken.held.leave();
+                true
+            })
+        });
+        vec![(1, supervisor), (2, keeper(1, 0b01)), (1, job)]
+    };
+    try_all("a claim within a lease that ends", &parts, 4, 0);
+}

@@ -1,0 +1,99 @@
+//! What a user can do who keeps to nothing: any call on any file, as far as the kernel lets him.
+
+use crate::explore::PARTIES;
+use crate::folder::{Dir, File, Name, STRANGER, Text};
+use crate::machine::{Machine, State, Steps};
+use crate::party::Layout;
+use crate::rule::{DEVICES, TOTAL};
+
+/// Adds everything that a user may do to files, his own and others'.
+pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
+    let count = machine.setups.len() as u8;
+    let mut dirs: Vec<Dir> = machine.setups.iter().map(|setup| Dir::Of(setup.owner)).collect();
+    dirs.extend([Dir::Of(STRANGER), Dir::Elsewhere]);
+    if machine.rules.layout == Layout::Flat {
+        dirs = vec![Dir::Shared, Dir::Elsewhere];
+    }
+    dirs.sort_unstable();
+    dirs.dedup();
+    let names: Vec<Name> =
+        (0..=count).flat_map(|id| [Name::Try(id), Name::Lease(id), Name::Kept(id)]).collect();
+    let places: Vec<(Dir, Name)> = dirs
+        .iter()
+        .flat_map(|dir| names.iter().map(|name| (*dir, *name)))
+        .filter(|(dir, name)| *dir != Dir::Elsewhere || *name == Name::Kept(count))
+        .collect();
+    let text = |id, devices| Text { id, ticket: 0, devices, memory: TOTAL, within: None };
+    let own = machine.table() + 1;
+    let free = [own, own + 1].into_iter().find(|own| steps.from.folders.file(*own).is_none());
+    for (dir, name) in &places {
+        let (Name::Try(id) | Name::Lease(id) | Name::Kept(id)) = *name else { continue };
+        // A device that there is not makes an entry that takes nothing.
+        for devices in [DEVICES, 0b100] {
+            let Some(free) = free else { continue };
+            let file = File {
+                owner: STRANGER,
+                all_write: false,
+                text: Some(text(id, devices)),
+                author: STRANGER,
+                locked: strangers_process(),
+            };
+            act(
+                steps,
+                &|| format!("makes {name:?} in {dir:?}, on devices {devices:03b}, locked"),
+                &|state| state.folders.create(STRANGER, *dir, *name, free, file),
+            );
+        }
+        for inode in 0..=own + 1 {
+            act(steps, &|| format!("links file {inode} to {name:?} in {dir:?}"), &|state| {
+                state.folders.link(STRANGER, inode, *dir, *name)
+            });
+        }
+        for (from, old, _) in steps.from.folders.names() {
+            act(
+                steps,
+                &|| format!("renames {old:?} in {from:?} to {name:?} in {dir:?}"),
+                &|state| state.folders.rename(STRANGER, (*from, *old), (*dir, *name)),
+            );
+        }
+    }
+    for (dir, name, inode) in steps.from.folders.names() {
+        act(steps, &|| format!("unlinks {name:?} in {dir:?}"), &|state| {
+            state.folders.unlink(STRANGER, *dir, *name)
+        });
+        act(steps, &|| format!("locks {name:?} in {dir:?}"), &|state| {
+            state.folders.lock(STRANGER, *inode, strangers_process())
+        });
+        if let Name::Try(id) | Name::Lease(id) = *name {
+            act(
+                steps,
+                &|| format!("writes an entry into {name:?} in {dir:?} and locks it"),
+                &|state| {
+                    state.folders.write(STRANGER, *inode, text(id, DEVICES))
+                        && (state.folders.is_locked(*inode)
+                            || state.folders.lock(STRANGER, *inode, strangers_process()))
+                },
+            );
+        }
+    }
+    act(steps, &|| "ends, with all his locks".to_owned(), &|state| {
+        state.folders.end(strangers_process());
+        state.folders != steps.from.folders
+    });
+}
+
+fn act(steps: &mut Steps<'_>, words: &dyn Fn() -> String, after: &dyn Fn(&mut State) -> bool) {
+    steps.add(
+        PARTIES + 1,
+        || format!("the stranger {}", words()),
+        |state| {
+            state.moves -= 1;
+            after(state)
+        },
+    );
+}
+
+/// The stranger's process.
+fn strangers_process() -> u16 {
+    1 << 7
+}
