@@ -79,7 +79,7 @@ impl Oracle {
             owner: entry["owner"].as_u64().unwrap_or(u64::MAX),
             devices: devices(entry),
             memory: entry["memory"].as_u64(),
-            within: entry["within"].as_str().map(str::to_owned),
+            within: entry["within"]["id"].as_str().or(entry["within"].as_str()).map(str::to_owned),
         };
         if let Some(outer) = &hold.within {
             let is_inside = self.holds.get(outer).is_some_and(|outer| {
