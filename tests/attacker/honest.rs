@@ -125,10 +125,11 @@ struct Log {
 impl Log {
     fn write(&self, event: &str, more: Value) {
         let line = json!({ "event": event, "party": self.party, "more": more });
-        std::io::stdout()
-            .lock()
-            .write_all(format!("{line}\n").as_bytes())
-            .expect("the stage reads");
+        let line = format!("{line}\n");
+        if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
+            // The stage has seen enough.
+            std::process::exit(1);
+        }
     }
 
     fn entry(&self, event: &str, entry: &Entry) {
