@@ -1,14 +1,17 @@
 //! Taking a device and letting it go, with nobody to wait for: the locks alone, without a driver.
 //!
 //! Once in an empty folder and once beside 64 others' leases, each of which is asked whether it is
-//! alive: twice in a taking, before the decision and after it.
+//! alive: before the decision, and twice after the attempt is published.
+//!
+//! And a grant to the first of a queue, with 10, 100 and 1,000 claims that sleep behind it.
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gpu_claim::{Ask, Chosen, Ledger, Wait, take};
 use gpu_core::{
     Claim, DeviceUuid, Entry, EntryKind, Held, Locks, Pid, ProcessKey, Result, Timestamp,
 };
 use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -18,14 +21,14 @@ fn locks(folder: &Path) -> FileLocks {
     FileLocks::new(Place::folder(folder), SafeGpuFiles::below(folder), roots)
 }
 
-fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid) -> usize {
+fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid, wait: Wait) -> usize {
     let ask = Ask {
         claim: Claim::whole(1),
         root: ProcessKey { pid: Pid(std::process::id()), start: None },
         within: None,
         parts_of: Vec::new(),
         command: "bench".to_owned(),
-        wait: Wait::No,
+        wait,
         pace: Duration::from_millis(100),
         beside_safe_gpu: false,
     };
@@ -38,22 +41,27 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid) -> usiz
     taken.expect("the device is free").beside.len()
 }
 
-/// Publishes leases of others, which are never looked at by the process that holds them.
-fn others(locks: &FileLocks, count: usize) -> Result<Vec<Box<dyn Held>>> {
+/// Publishes leases or places in the queue of others, which are never looked at by the process that
+/// holds them. Those who wait came later than anybody else.
+fn others(locks: &FileLocks, kind: EntryKind, count: usize) -> Result<Vec<Box<dyn Held>>> {
     let publish = |number: usize| {
+        let (ticket, devices) = match kind {
+            EntryKind::Waiter => (u64::MAX - number as u64, Vec::new()),
+            _ => (locks.ticket()?, vec![DeviceUuid(format!("GPU-{number}"))]),
+        };
         let entry = Entry {
             id: locks.new_id()?,
-            ticket: locks.ticket()?,
+            ticket,
             owner: locks.owner(),
             root: ProcessKey { pid: Pid(1), start: None },
             within: Vec::new(),
             claim: Claim::whole(1),
-            devices: vec![DeviceUuid(format!("GPU-{number}"))],
+            devices,
             parts_of: Vec::new(),
             command: "other".to_owned(),
             since: Timestamp(0),
         };
-        locks.publish(EntryKind::Lease, &entry)
+        locks.publish(kind, &entry)
     };
     (0..count).map(publish).collect()
 }
@@ -64,11 +72,12 @@ fn claims(criterion: &mut Criterion) {
     let wanted = DeviceUuid("GPU-wanted".to_owned());
     for beside in [0, 64] {
         let folder = tempfile::tempdir().expect("a folder can be made");
-        let _others = others(&locks(folder.path()), beside).expect("leases can be published");
-        assert_eq!(take_one(&locks(folder.path()), &clock, &wanted), beside);
+        let _others = others(&locks(folder.path()), EntryKind::Lease, beside)
+            .expect("leases can be published");
+        assert_eq!(take_one(&locks(folder.path()), &clock, &wanted, Wait::No), beside);
         group.bench_function(format!("take and release beside {beside}"), |bencher| {
             // New locks each time, as each program has its own.
-            bencher.iter(|| take_one(&locks(folder.path()), &clock, &wanted));
+            bencher.iter(|| take_one(&locks(folder.path()), &clock, &wanted, Wait::No));
         });
         let left = Ledger::read(&locks(folder.path())).expect("the folder can be read");
         assert_eq!(left.leases.len(), beside, "nothing is left");
@@ -76,5 +85,30 @@ fn claims(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, claims);
+/// Each claim that sleeps has a descriptor open.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not be raised, the largest queue cannot be made, which is told then.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn queue(criterion: &mut Criterion) {
+    allow_many_files();
+    let mut group = criterion.benchmark_group("waiting");
+    let clock = SystemClock::new();
+    let wanted = DeviceUuid("GPU-wanted".to_owned());
+    for waiting in [10, 100, 1000] {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let held = others(&locks(folder.path()), EntryKind::Waiter, waiting);
+        let _held = held.expect("places in the queue can be published");
+        group.bench_function(BenchmarkId::new("a grant", waiting), |bencher| {
+            bencher.iter(|| take_one(&locks(folder.path()), &clock, &wanted, Wait::Ever));
+        });
+        let left = Ledger::read(&locks(folder.path())).expect("the folder can be read");
+        assert_eq!(left.leases.len(), 0, "nothing is left");
+    }
+    group.finish();
+}
+
+criterion_group!(benches, claims, queue);
 criterion_main!(benches);

@@ -48,19 +48,20 @@ fn main() {
     let clock = SystemClock::new();
     while !stop.exists() {
         let devices = scene(&simulation).expect("the machine answers");
+        // Those in the queue keep each other from meeting; the others meet.
+        let wait = match chance.below(if locks.meet { 2 } else { 10 }) {
+            0 => Wait::No,
+            1 => Wait::For(Duration::from_millis(200)),
+            _ => Wait::Ever,
+        };
         let ask = Ask {
             claim: claim(&mut chance, &devices),
             root: own.key,
             within: None,
             parts_of: Vec::new(),
-            command: "contender".to_owned(),
-            // Those in the queue keep each other from meeting; the others meet.
+            command: if wait == Wait::Ever { "waits" } else { "tries" }.to_owned(),
             pace: Duration::from_millis(100),
-            wait: match chance.below(if locks.meet { 2 } else { 10 }) {
-                0 => Wait::No,
-                1 => Wait::For(Duration::from_millis(200)),
-                _ => Wait::Ever,
-            },
+            wait,
             beside_safe_gpu: false,
         };
         let mut look = || scene(&simulation);
@@ -180,6 +181,7 @@ impl Log {
             "memory": memory,
             "among": entry.claim.among,
             "devices": entry.devices,
+            "waits": entry.command == "waits",
         });
         (&*self.file).write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
     }

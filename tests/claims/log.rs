@@ -92,7 +92,10 @@ impl Reader {
             }
             "lease" => {
                 self.waiters.remove(&id);
-                self.check_order(&id, &asked);
+                // Who does not wait, or no longer, may take what is left beside those who do.
+                if line["waits"] == true {
+                    self.check_order(&id, &asked);
+                }
                 self.leases.insert(id, asked);
             }
             "hold" => {
@@ -164,7 +167,7 @@ mod tests {
     fn line(event: &str, id: &str, ticket: u64, memory: Option<u64>, devices: &[&str]) -> String {
         let line = serde_json::json!({
             "event": event, "process": id, "id": id, "ticket": ticket, "memory": memory,
-            "count": 2, "among": [], "devices": devices,
+            "count": 2, "among": [], "devices": devices, "waits": true,
         });
         line.to_string()
     }

@@ -1,14 +1,35 @@
-//! How the time of a replay grows with its job, drawn from what Criterion measured.
+//! How a time grows with the size of its task, drawn from what Criterion measured.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::Path;
 
-/// Where the drawing is kept.
-const DRAWING: &str = "docs/replay-growth.svg";
-/// The group of benches that is drawn.
-const GROUP: &str = "growth";
+/// What is drawn.
+struct Drawing {
+    /// The group of benches.
+    group: &'static str,
+    /// Where the drawing is kept.
+    file: &'static str,
+    title: &'static str,
+    /// What the sizes count.
+    sizes: &'static str,
+}
+
+const DRAWINGS: [Drawing; 2] = [
+    Drawing {
+        group: "growth",
+        file: "docs/replay-growth.svg",
+        title: "Time of a replay over the events of its job",
+        sizes: "events",
+    },
+    Drawing {
+        group: "waiting",
+        file: "docs/queue-growth.svg",
+        title: "Time of a grant over the claims that wait",
+        sizes: "claims that wait",
+    },
+];
 
 /// The left, upper, right and lower edge of the axes.
 const EDGES: [f64; 4] = [70.0, 30.0, 590.0, 350.0];
@@ -27,19 +48,30 @@ struct Series {
 /// # Errors
 /// When a file is not as Criterion writes it, or the drawing cannot be written.
 pub fn plot(root: &Path, criterion: &Path, out: &mut dyn Write) -> io::Result<bool> {
-    let all = read(&criterion.join(GROUP))?;
-    if all.iter().all(|series| series.points.len() < 2) {
-        writeln!(out, "plot: two sizes of a job at least must have been measured")?;
-        return Ok(false);
-    }
-    for Series { name, points } in &all {
-        for (events, time) in points {
-            writeln!(out, "{name}: {events} events in {:.3} ms", time / 1e6)?;
+    let mut drawn = false;
+    for drawing in &DRAWINGS {
+        let group = criterion.join(drawing.group);
+        if !group.is_dir() {
+            continue;
         }
+        let all = read(&group)?;
+        if all.iter().all(|series| series.points.len() < 2) {
+            writeln!(out, "plot: {}: two sizes at least must have been measured", drawing.group)?;
+            continue;
+        }
+        for Series { name, points } in &all {
+            for (size, time) in points {
+                writeln!(out, "{name}: {size} {} in {:.3} ms", drawing.sizes, time / 1e6)?;
+            }
+        }
+        fs::write(root.join(drawing.file), draw(drawing, &all))?;
+        writeln!(out, "plot: {}", drawing.file)?;
+        drawn = true;
     }
-    fs::write(root.join(DRAWING), draw(&all))?;
-    writeln!(out, "plot: {DRAWING}")?;
-    Ok(true)
+    if !drawn {
+        writeln!(out, "plot: nothing was measured in {}", criterion.display())?;
+    }
+    Ok(drawn)
 }
 
 fn read(group: &Path) -> io::Result<Vec<Series>> {
@@ -105,18 +137,19 @@ impl Decades {
     }
 }
 
-fn draw(all: &[Series]) -> String {
+fn draw(drawing: &Drawing, all: &[Series]) -> String {
     let [left, top, right, bottom] = EDGES;
     let points = || all.iter().flat_map(|series| series.points.iter().copied());
     let events = Decades::around(points().map(|(events, _)| events));
     let times = Decades::around(points().map(|(_, time)| time));
     let x = |value: f64| left + events.place(value) * (right - left);
     let y = |value: f64| bottom - times.place(value) * (bottom - top);
-    let mut svg = String::from(
+    let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 400\" \
          font-family=\"sans-serif\" font-size=\"13\">\n\
-         <title>Time of a replay over the events of its job</title>\n\
+         <title>{}</title>\n\
          <rect width=\"640\" height=\"400\" fill=\"white\"/>\n",
+        drawing.title
     );
     // A text takes all that is written.
     for power in events.first..=events.last {
@@ -172,9 +205,10 @@ fn draw(all: &[Series]) -> String {
     }
     let _ = writeln!(
         svg,
-        "<text x=\"{}\" y=\"390\" text-anchor=\"middle\">events; dotted: as the shortest job, \
-         times the events</text>\n</svg>",
-        (left + right) / 2.0
+        "<text x=\"{}\" y=\"390\" text-anchor=\"middle\">{}; dotted: in proportion to the \
+         least</text>\n</svg>",
+        (left + right) / 2.0,
+        drawing.sizes
     );
     svg
 }
@@ -199,7 +233,7 @@ mod tests {
     use super::*;
 
     fn measured(folder: &Path, policy: &str, events: &str, median: &str) {
-        let folder = folder.join(GROUP).join(policy).join(events).join("new");
+        let folder = folder.join("growth").join(policy).join(events).join("new");
         fs::create_dir_all(&folder).expect("a folder can be made");
         let text = format!(r#"{{"mean":{{"point_estimate":1}},"median":{{{median}}}}}"#);
         fs::write(folder.join("estimates.json"), text).expect("a file can be written");
@@ -212,14 +246,15 @@ mod tests {
             measured(folder.path(), "bfc", events, &format!(r#""point_estimate":{median}"#));
         }
         fs::create_dir_all(folder.path().join("growth/bfc/report")).expect("a folder can be made");
-        let all = read(&folder.path().join(GROUP)).expect("it is as Criterion writes it");
+        let all = read(&folder.path().join("growth")).expect("it is as Criterion writes it");
         let points = vec![(1e4, 1e5), (1e5, 1e6), (1e6, 1e7)];
         assert_eq!(all, [Series { name: "bfc".to_owned(), points }]);
 
         fs::create_dir(folder.path().join("docs")).expect("a folder can be made");
         let mut told = Vec::new();
         assert!(plot(folder.path(), folder.path(), &mut told).expect("it can be written"));
-        let svg = fs::read_to_string(folder.path().join(DRAWING)).expect("it was written");
+        let svg = fs::read_to_string(folder.path().join("docs/replay-growth.svg"))
+            .expect("it was written");
         assert!(svg.contains(r#"points="70.0,350.0 330.0,190.0 590.0,30.0""#), "{svg}");
         assert!(svg.contains(r#"stroke-dasharray"#) && svg.contains(">100 µs<"), "{svg}");
         assert!(String::from_utf8_lossy(&told).contains("bfc: 10000 events in 0.100 ms"));
@@ -228,7 +263,8 @@ mod tests {
     #[test]
     fn what_is_not_criterions_is_refused() {
         let folder = tempfile::tempdir().expect("a folder can be made");
-        assert!(plot(folder.path(), folder.path(), &mut Vec::new()).is_err(), "there is nothing");
+        let nothing = plot(folder.path(), folder.path(), &mut Vec::new());
+        assert!(!nothing.expect("there is nothing"));
         measured(folder.path(), "bfc", "10000", r#""point_estimate":7.5"#);
         let drawn = plot(folder.path(), folder.path(), &mut Vec::new());
         assert!(!drawn.expect("it is as Criterion writes it"), "one point is no line");

@@ -95,6 +95,8 @@ pub struct Waiting<'a> {
 pub enum HeldUp {
     /// A safe-gpu is at work; the fault names it where it can be seen.
     SafeGpu(Fault),
+    /// The driver fails to answer, as while it is loaded anew.
+    Driver(Fault),
 }
 
 /// Why nothing was taken. Nothing is left of the claim in any of these cases.

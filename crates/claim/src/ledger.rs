@@ -1,9 +1,10 @@
 //! Who has devices and who waits, and which of them matter to a claim.
 
 use gpu_core::{
-    Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, Pid, ProcessKey, Result, Share, Timestamp,
+    Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, OuterLease, Pid, ProcessKey, Result,
+    Share, Timestamp,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// So many of those of one user who wait are served in turn.
 pub(crate) const WAITERS_OF_ONE: usize = 64;
@@ -24,7 +25,9 @@ impl Leases {
     pub(crate) fn read(locks: &dyn Locks) -> Result<Self> {
         let mut attempts = locks.entries(EntryKind::Attempt)?;
         let confirmed = locks.entries(EntryKind::Lease)?;
-        attempts.retain(|attempt| !confirmed.iter().any(|lease| is_same(lease, attempt)));
+        let leases: HashSet<(&LeaseId, u32)> =
+            confirmed.iter().map(|lease| (&lease.id, lease.owner)).collect();
+        attempts.retain(|attempt| !leases.contains(&(&attempt.id, attempt.owner)));
         Ok(Leases { confirmed, attempts })
     }
 }
@@ -72,12 +75,13 @@ impl Ledger {
     /// of the other, the nearest that lives. When that ends, the one around it is the nearest: its
     /// devices are no freer for that.
     ///
-    /// Anybody can write that he is inside of another's lease. It is believed of the lease's owner
-    /// and of root, and only as far as the lease itself goes; all else counts as if it stood
-    /// alone, as does an entry of whose outer leases none lives.
+    /// Anybody can write that an entry is inside of another's lease. It is believed of the lease's
+    /// owner and of root, and only as far as the lease itself goes; all else counts as if it stood
+    /// alone, as does an entry of whose outer leases none lives. A stranger's copy of the lease,
+    /// with its id, is not the one that is meant.
     pub fn parent_of(&self, entry: &Entry) -> Option<&Entry> {
-        let is_outer = |lease: &&Entry, within: &LeaseId| {
-            lease.id == *within
+        let is_outer = |lease: &&Entry, within: &OuterLease| {
+            (&lease.id, lease.owner) == (&within.id, within.owner)
                 && !is_same(lease, entry)
                 && (entry.owner == lease.owner || entry.owner == 0)
                 && entry.devices.iter().all(|device| lease.devices.contains(device))
@@ -224,6 +228,20 @@ mod tests {
         let pool = Ledger::new(leases, Vec::new()).pool(Some(&outer));
         let [more] = &pool.leases[..] else { panic!("{pool:?}") };
         assert_eq!((more.owner, &more.devices), (0, &entry(0, 0, &["a"]).devices));
+    }
+
+    /// Ids are public, and root is believed whosever lease it takes devices out of.
+    #[test]
+    fn copy_of_a_lease_draws_nothing_of_roots_away_from_it() {
+        let outer = entry(2000, 8, &["a", "b"]);
+        let roots = Entry { within: outer.nested(), ..entry(1000, 0, &["a"]) };
+        let copy = Entry { ticket: 0, owner: 7, ..outer.clone() };
+        for leases in [[copy.clone(), outer.clone()], [outer.clone(), copy.clone()]] {
+            let ledger = Ledger::new([&leases[..], std::slice::from_ref(&roots)].concat(), vec![]);
+            assert_eq!(ledger.parent_of(&roots), Some(&outer));
+            assert_eq!(ledger.pool(Some(&outer)).leases, std::slice::from_ref(&roots));
+            assert_eq!(ledger.pool(Some(&copy)).leases, []);
+        }
     }
 
     #[test]

@@ -13,13 +13,11 @@
 
 mod ask;
 mod ledger;
-mod publish;
 mod queue;
 mod take;
 mod turn;
 
 pub use ask::{Ahead, Ask, Chosen, HeldUp, NotTaken, Standing, Taken, Wait, Waiting};
 pub use ledger::Ledger;
-pub use publish::publish_known;
 pub use take::take;
 pub use turn::{Turn, turn};

@@ -5,7 +5,8 @@
 
 use crate::ask::Ahead;
 use crate::ledger::{Ledger, is_same};
-use gpu_core::{Entry, LeaseId, Locks, QueuePlace, Result, Waiter};
+use crate::turn::AtPlace;
+use gpu_core::{Entry, Locks, QueuePlace, Result, Waiter};
 use std::collections::HashSet;
 
 /// The places in the queue before a claim's own.
@@ -14,7 +15,7 @@ pub(crate) struct Queue<'a> {
     own: Option<QueuePlace>,
     earlier: Vec<QueuePlace>,
     /// Those that were found to be dead.
-    dead: HashSet<LeaseId>,
+    dead: HashSet<QueuePlace>,
     nearest: Option<Entry>,
     stalled: Vec<Entry>,
 }
@@ -24,14 +25,21 @@ impl<'a> Queue<'a> {
     pub(crate) fn read(locks: &'a dyn Locks, entry: &Entry) -> Result<Self> {
         let mut earlier = locks.queue()?;
         let own = earlier.iter().find(|place| place.is_of(entry)).cloned();
-        let end = (entry.ticket, &entry.id);
-        earlier.retain(|place| (place.ticket, &place.id) < end && !place.is_of(entry));
+        let end = (entry.ticket, &entry.id, entry.owner);
+        earlier.retain(|place| (place.ticket, &place.id, place.owner) < end);
         Ok(Queue { locks, own, earlier, dead: HashSet::new(), nearest: None, stalled: Vec::new() })
     }
 
     /// Returns the places before the claim's own, the earliest first.
     pub(crate) fn earlier(&self) -> Vec<QueuePlace> {
         self.earlier.clone()
+    }
+
+    /// Returns how many earlier places of the same user ask for the same, as their names tell.
+    pub(crate) fn rank(&self) -> u32 {
+        let Some(own) = &self.own else { return 0 };
+        let same = |place: &&QueuePlace| (place.owner, place.class) == (own.owner, own.class);
+        u32::try_from(self.earlier.iter().filter(same).count()).unwrap_or(u32::MAX)
     }
 
     /// Returns the nearest earlier place of the same user that asks for the same and moves.
@@ -53,7 +61,7 @@ impl<'a> Queue<'a> {
     fn waiter(&mut self, place: &QueuePlace) -> Result<Option<Entry>> {
         match self.locks.waiter(place)? {
             None => {
-                self.dead.insert(place.id.clone());
+                self.dead.insert(place.clone());
                 Ok(None)
             }
             Some(Waiter { entry, is_stalled: true }) => {
@@ -72,32 +80,33 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Returns the claim at a place, if it competes for the devices of the same lease, or for the
-    /// machine's.
+    /// Returns what is at a place for a claim on the devices of a lease, or on the machine's.
     pub(crate) fn rival(
         &mut self,
         place: &QueuePlace,
         leases: &Ledger,
         within: Option<&Entry>,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<AtPlace> {
         // One that has devices by now, and is about to leave the queue, is no rival any more.
         if leases.leases.iter().any(|lease| place.is_of(lease)) {
-            return Ok(None);
+            return Ok(AtPlace::Nobody);
         }
-        let Some(entry) = self.waiter(place)? else { return Ok(None) };
+        let Some(entry) = self.waiter(place)? else { return Ok(AtPlace::Nobody) };
         let is_rival = match (leases.parent_of(&entry), within) {
             (None, None) => true,
             (Some(parent), Some(within)) => is_same(parent, within),
             _ => false,
         };
-        Ok(is_rival.then_some(entry))
+        Ok(if is_rival { AtPlace::Rival(entry) } else { AtPlace::Elsewhere })
     }
 
     /// Returns who is ahead, as far as it was found out.
     pub(crate) fn ahead(&self) -> Ahead {
-        let waits = |place: &&QueuePlace| !self.dead.contains(&place.id);
+        let is_passed = |place: &QueuePlace| {
+            self.dead.contains(place) || self.stalled.iter().any(|entry| place.is_of(entry))
+        };
         Ahead {
-            count: self.earlier.iter().filter(waits).count(),
+            count: self.earlier.iter().filter(|place| !is_passed(place)).count(),
             nearest: self.nearest.clone(),
             stalled: self.stalled.clone(),
         }

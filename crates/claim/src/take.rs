@@ -2,11 +2,10 @@
 
 use crate::ask::{Ahead, Ask, Chosen, HeldUp, NotTaken, Standing, Taken, Wait, Waiting};
 use crate::ledger::{LEASES_OF_ONE, Leases, Ledger, is_same};
-use crate::publish::publish_known;
 use crate::queue::Queue;
 use crate::turn::{Turn, judge};
 use gpu_core::{
-    Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
+    Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, Locks,
     QUEUE_BEAT, QueuePlace, Result,
 };
 use std::collections::BTreeMap;
@@ -25,18 +24,38 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// A safe-gpu that is at work tells nobody when it is done.
 const SAFE_GPU_PAUSE: Duration = Duration::from_millis(250);
 
-/// Who could take devices for so long and did not is passed.
-const IDLE: Duration = Duration::from_secs(10);
+/// Who could take devices for so long and did not is passed. An honest claim looks at least every
+/// ten seconds ([`LOOK_AGAIN_AT_MOST`]), and a look takes some time where the driver is slow.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A claim that sleeps looks for itself after so long, times its place among its equals: those
+/// before it may see other devices, in another container, or wait for something of their own. It
+/// stays awake for long enough to find them idle.
+const OWN_LOOK: Duration = Duration::from_secs(120);
+const AWAKE: Duration = Duration::from_secs(60);
+
+/// A safe-gpu that keeps its lock for so long is stuck, or means harm: then devices are granted all
+/// the same, and whoever asked is told.
+const SAFE_GPU_AT_MOST: Duration = Duration::from_secs(60);
+
+/// After a change, at least so long since the last attempt, and twice as long after each that
+/// brought nothing, up to the limit: anybody can cause changes.
+const ATTEMPTS_APART: Duration = Duration::from_millis(20);
+const ATTEMPTS_APART_AT_MOST: Duration = Duration::from_millis(320);
+
+/// A driver that fails to answer a claim which has waited is asked again for so long: otherwise one
+/// that is loaded anew would end all claims of a queue.
+const SILENT_AT_MOST: Duration = Duration::from_secs(600);
 
 /// Of attempts that conflict, the earliest waits so long at most for the others to withdraw, twice
-/// as long after each time in vain up to the limit, and looks so often.
+/// as long after each time in vain up to the limit, and reads so often.
 const RIVALS_WITHDRAW: Duration = Duration::from_millis(100);
 const RIVALS_WITHDRAW_AT_MOST: Duration = Duration::from_secs(5);
-const RIVALS_LOOK: Duration = Duration::from_millis(2);
+const RIVALS_READ: Duration = Duration::from_millis(2);
 
-/// So many looks in a row must find an attempt alone: what was taken out of a lease that ends
-/// during one of them may be missed by that one, and is seen by the next.
-const LOOKS_ALONE: u32 = 2;
+/// So many readings in a row must find an attempt in conflict with nobody: what was taken out of a
+/// lease that ends during one of them may be missed by that one, and is seen by the next.
+const READINGS_ALONE: u32 = 2;
 
 /// After a conflict, 1 to 20 ms, by chance.
 const WITHDRAWN_AT_MOST_MS: u64 = 20;
@@ -92,9 +111,16 @@ pub fn take<S>(
         beat: start,
         seen: None,
         servable: BTreeMap::new(),
+        own_look: None,
+        awake_until: start,
+        attempted: start,
+        apart: ATTEMPTS_APART,
+        held_up_since: None,
+        silent_since: None,
+        has_waited: false,
         withdrawals: 0,
         settling: false,
-        tried_last: false,
+        made_last_attempt: false,
     };
     loop {
         match taking.attempt()? {
@@ -141,24 +167,43 @@ struct Taking<'a, S> {
     beat: Duration,
     seen: Option<Seen<S>>,
     /// Since when who came earlier could have taken devices.
-    servable: BTreeMap<LeaseId, Duration>,
+    servable: BTreeMap<QueuePlace, Duration>,
+    /// When it looks for itself although an equal claim is before it.
+    own_look: Option<Duration>,
+    /// Until when it does so.
+    awake_until: Duration,
+    /// When the last attempt began.
+    attempted: Duration,
+    /// How long after that one at least the next one begins that a change causes.
+    apart: Duration,
+    /// Since when a safe-gpu keeps its lock.
+    held_up_since: Option<Duration>,
+    /// Since when the driver fails to answer.
+    silent_since: Option<Duration>,
+    /// It was in the queue behind others, or had looked before.
+    has_waited: bool,
     withdrawals: u32,
     /// A change was told, and is to be looked for once more.
     settling: bool,
     /// The attempt that is made when its time is over was made.
-    tried_last: bool,
+    made_last_attempt: bool,
 }
 
 impl<S> Taking<'_, S> {
     fn attempt(&mut self) -> Result<Attempt<S>, NotTaken> {
         self.keep_place()?;
         let mut queue = Queue::read(self.locks, &self.entry)?;
+        self.attempted = self.clock.monotonic();
         if self.place.is_some()
-            && !self.tried_last
+            && !self.made_last_attempt
+            && self.attempted >= self.awake_until
             && let Some(before) = queue.before(&self.entry)?
         {
             let leases = self.pool(&self.leases()?)?.leases;
             let standing = Standing { ahead: queue.ahead(), leases, held_up: None };
+            let own_look = OWN_LOOK * queue.rank().max(1);
+            self.own_look.get_or_insert(self.attempted.saturating_add(own_look));
+            self.has_waited = true;
             return Ok(Attempt::Asleep(before, standing));
         }
         let before = self.leases()?;
@@ -166,25 +211,76 @@ impl<S> Taking<'_, S> {
             return Ok(Attempt::Behind(self.standing(&before, &queue, None)?));
         }
         let held_back = self.hold_back();
-        let held_up = match &held_back {
-            Some(Err(error)) if error.kind() == ErrorKind::TimedOut => {
-                Some(HeldUp::SafeGpu(error.fault()))
-            }
-            _ => None,
-        };
-        let scene = (self.look)()?;
-        let at = self.clock.monotonic();
-        self.seen = Some(Seen { scene, at, before: self.pool(&before)?.leases });
+        let held_up = self.held_up(held_back.as_ref());
+        let is_new = held_up.is_none() || !self.has_seen_lately(&queue);
+        if is_new {
+            let scene = match (self.look)() {
+                Err(error) => return self.silent(error, &before, &queue),
+                Ok(scene) => scene,
+            };
+            let at = self.clock.monotonic();
+            self.seen = Some(Seen { scene, at, before: self.pool(&before)?.leases });
+        }
         // The look may have taken its time: who got devices meanwhile is to be seen.
         let leases = self.leases()?;
+        if held_up.is_some() {
+            // The others are held up by the same lock.
+            self.servable.clear();
+            return Ok(Attempt::Behind(self.standing(&leases, &queue, held_up)?));
+        }
         match self.judge(&leases, &mut queue)? {
-            Some(Turn::Take(devices)) if held_up.is_none() => {
+            Some(Turn::Take(devices)) => {
+                self.silent_since = None;
                 let standing = self.standing(&leases, &queue, None)?;
                 self.grant(devices, held_back, standing)
             }
-            Some(Turn::Never) => Err(NotTaken::Never),
-            _ => Ok(Attempt::Behind(self.standing(&leases, &queue, held_up)?)),
+            // What was there may be back when the driver has been loaded anew.
+            Some(Turn::Never) if !self.may_go_on() => Err(NotTaken::Never),
+            Some(Turn::Never) => Ok(Attempt::Behind(self.standing(&leases, &queue, None)?)),
+            _ => {
+                self.silent_since = None;
+                Ok(Attempt::Behind(self.standing(&leases, &queue, None)?))
+            }
         }
+    }
+
+    fn has_seen_lately(&self, queue: &Queue<'_>) -> bool {
+        let until = self.seen.as_ref().map(|seen| seen.at + look_again(&queue.ahead()));
+        until.is_some_and(|until| self.clock.monotonic() < until)
+    }
+
+    /// Waits on where the driver fails to answer a claim that has waited already.
+    fn silent(
+        &mut self,
+        error: Error,
+        leases: &Ledger,
+        queue: &Queue<'_>,
+    ) -> Result<Attempt<S>, NotTaken> {
+        if !self.may_go_on() {
+            return Err(error.into());
+        }
+        self.seen = None;
+        let held_up = Some(HeldUp::Driver(error.fault()));
+        Ok(Attempt::Behind(self.standing(leases, queue, held_up)?))
+    }
+
+    /// Tells whether it may wait on although the driver does not answer, or not with all devices.
+    fn may_go_on(&mut self) -> bool {
+        let now = self.clock.monotonic();
+        let since = *self.silent_since.get_or_insert(now);
+        self.ask.wait != Wait::No && self.has_waited && now.saturating_sub(since) < SILENT_AT_MOST
+    }
+
+    /// Returns what keeps it from being served: a safe-gpu that is at work, for a time.
+    fn held_up(&mut self, held_back: Option<&Result<Box<dyn HeldBack>>>) -> Option<HeldUp> {
+        let Some(Err(error)) = held_back.filter(|held_back| is_timed_out(held_back)) else {
+            self.held_up_since = None;
+            return None;
+        };
+        let now = self.clock.monotonic();
+        let since = *self.held_up_since.get_or_insert(now);
+        let is_patient = now.saturating_sub(since) < SAFE_GPU_AT_MOST;
+        is_patient.then(|| HeldUp::SafeGpu(error.fault()))
     }
 
     /// Publishes its place in the queue, or renews it where that is due.
@@ -200,7 +296,7 @@ impl<S> Taking<'_, S> {
         };
         if !is_there {
             self.place = None;
-            self.place = Some(publish_known(self.locks, EntryKind::Waiter, &mut self.entry)?);
+            self.place = Some(self.locks.publish(EntryKind::Waiter, &self.entry)?);
         }
         self.beat = now;
         Ok(())
@@ -248,25 +344,27 @@ impl<S> Taking<'_, S> {
         let Some(seen) = &self.seen else { return Ok(None) };
         let now = self.clock.monotonic();
         let since = &self.servable;
-        let is_idle =
-            |id: &LeaseId| since.get(id).is_some_and(|since| now.saturating_sub(*since) >= IDLE);
+        let is_idle = |place: &QueuePlace| {
+            since.get(place).is_some_and(|since| now.saturating_sub(*since) >= IDLE)
+        };
         let choose = |claim: &Claim, beside: &[Entry]| (self.choose)(&seen.scene, claim, beside);
         let places = queue.earlier();
         let within = self.ask.within.as_ref();
         let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
         let judged = judge(&self.entry, &pool, &places, &mut read, &is_idle, &choose)?;
-        if let Some(servable) = judged.servable {
-            let waits = |id: &LeaseId| places.iter().any(|place| place.id == *id);
-            let mut kept: BTreeMap<LeaseId, Duration> = since
-                .iter()
-                .filter(|(id, _)| servable.contains(id) || is_idle(id) && waits(id))
-                .map(|(id, since)| (id.clone(), *since))
-                .collect();
-            for id in servable {
-                kept.entry(id).or_insert(now);
-            }
-            self.servable = kept;
+        // Where this claim itself lacks devices, nobody was found to be servable.
+        let servable = judged.servable.unwrap_or_default();
+        let mut kept: BTreeMap<QueuePlace, Duration> = since
+            .iter()
+            .filter(|(place, _)| {
+                servable.contains(place) || is_idle(place) && places.contains(place)
+            })
+            .map(|(place, since)| (place.clone(), *since))
+            .collect();
+        for place in servable {
+            kept.entry(place).or_insert(now);
         }
+        self.servable = kept;
         Ok(Some(judged.turn))
     }
 
@@ -282,9 +380,9 @@ impl<S> Taking<'_, S> {
 
     /// Publishes an attempt, looks whether somebody else did at the same moment, and confirms it.
     ///
-    /// Each publishes before it looks. Of leases that are confirmed and conflict, let one be the
-    /// last to have begun its last look: all others were published before, so it saw all of them,
-    /// and did not confirm. Of attempts that conflict the earliest stays and the others withdraw,
+    /// Each publishes before it reads. Of leases that are confirmed and conflict, let one be the
+    /// last to have begun its last reading: all others were published before, so it saw all of
+    /// them, and did not confirm. Of attempts that conflict the earliest stays and the others withdraw,
     /// so that one of them is confirmed.
     fn grant(
         &mut self,
@@ -292,8 +390,8 @@ impl<S> Taking<'_, S> {
         held_back: Option<Result<Box<dyn HeldBack>>>,
         standing: Standing,
     ) -> Result<Attempt<S>, NotTaken> {
-        let mut entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
-        let mut held = publish_known(self.locks, EntryKind::Attempt, &mut entry)?;
+        let entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
+        let mut held = self.locks.publish(EntryKind::Attempt, &entry)?;
         let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(standing)) };
         let fits = |beside: &[Entry]| {
             is_alone((self.choose)(&seen.scene, &exactly(&entry), beside), &entry)
@@ -311,7 +409,7 @@ impl<S> Taking<'_, S> {
             }
             let beside = self.beside(&entry, [confirmed, earlier, later].concat())?;
             alone = if fits(&beside) { alone + 1 } else { 0 };
-            if alone == LOOKS_ALONE {
+            if alone == READINGS_ALONE {
                 held.confirm()?;
                 self.place = None;
                 let scene = seen.scene;
@@ -330,25 +428,25 @@ impl<S> Taking<'_, S> {
             if self.clock.monotonic() >= end {
                 return Ok(Attempt::Withdrawn(standing));
             }
-            self.clock.sleep(RIVALS_LOOK);
+            self.clock.sleep(RIVALS_READ);
         }
     }
 
     /// Returns what competes with an attempt of its own, without that attempt.
     fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, NotTaken> {
         let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
+        if of_owner > LEASES_OF_ONE {
+            let what = format!("take devices for a user who has {LEASES_OF_ONE} leases already");
+            return Err(Error::new(ErrorKind::Invalid, what).into());
+        }
         let mut beside = self.pool(&Ledger::new(leases, Vec::new()))?.leases;
         let all = beside.len();
         beside.retain(|lease| !is_same(lease, entry));
         if beside.len() < all {
             return Ok(beside);
         }
-        let what = match of_owner > LEASES_OF_ONE {
-            true => format!("take devices for a user who has {LEASES_OF_ONE} leases already"),
-            false => format!("publish lease {}, which nobody sees", entry.id),
-        };
-        let kind = if of_owner > LEASES_OF_ONE { ErrorKind::Invalid } else { ErrorKind::Io };
-        Err(Error::new(kind, what).into())
+        let what = format!("publish lease {}, which nobody sees", entry.id);
+        Err(Error::new(ErrorKind::Io, what).into())
     }
 
     /// Lets time pass after a conflict, so that those who were in it do not meet again.
@@ -376,21 +474,32 @@ impl<S> Taking<'_, S> {
             if self.is_over(now) {
                 return Err(self.ended(standing));
             }
-            if self.tried_last {
+            if self.made_last_attempt {
+                return Ok(());
+            }
+            if self.own_look.is_some_and(|at| now >= at) {
+                self.own_look = None;
+                self.awake_until = now + AWAKE;
                 return Ok(());
             }
             let beat = self.beat + QUEUE_BEAT;
             if now >= beat {
                 self.keep_place()?;
-                let mut queue = Queue::read(self.locks, &self.entry)?;
-                if queue.before(&self.entry)?.as_ref() != Some(before) {
+                let waiter = self.locks.waiter(before)?;
+                if waiter.is_none_or(|waiter| waiter.is_stalled) {
                     return Ok(());
                 }
-                standing.ahead = queue.ahead();
+                // Somebody reads along: then the places are counted anew.
+                if self.ask.pace < QUEUE_BEAT / 5 {
+                    let mut queue = Queue::read(self.locks, &self.entry)?;
+                    queue.before(&self.entry)?;
+                    standing.ahead = queue.ahead();
+                }
                 continue;
             }
             let slice = self.slice(now, beat);
             if self.locks.wait_for(before, slice)? {
+                self.own_look = None;
                 return Ok(());
             }
         }
@@ -401,6 +510,7 @@ impl<S> Taking<'_, S> {
         if self.ask.wait == Wait::No {
             return Err(self.ended(standing));
         }
+        self.has_waited |= self.seen.is_some();
         let now = self.clock.monotonic();
         let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
         let mut until = seen + look_again(&standing.ahead);
@@ -415,12 +525,16 @@ impl<S> Taking<'_, S> {
             if self.is_over(now) {
                 return Err(self.ended(standing));
             }
-            if self.tried_last || now >= until {
+            if self.made_last_attempt || now >= until {
+                self.apart = ATTEMPTS_APART;
                 return Ok(());
             }
             self.keep_place()?;
             let slice = self.slice(now, until.min(self.beat + QUEUE_BEAT));
             if self.locks.wait(slice)? {
+                let next = self.attempted + self.apart;
+                self.clock.sleep(next.saturating_sub(self.clock.monotonic()));
+                self.apart = (self.apart * 2).min(ATTEMPTS_APART_AT_MOST);
                 self.settling = true;
                 return Ok(());
             }
@@ -448,7 +562,7 @@ impl<S> Taking<'_, S> {
     /// may have given up meanwhile.
     fn is_over(&mut self, now: Duration) -> bool {
         let over = self.deadline.is_some_and(|deadline| now >= deadline);
-        over && std::mem::replace(&mut self.tried_last, true)
+        over && std::mem::replace(&mut self.made_last_attempt, true)
     }
 
     /// Returns how it ends when there is no time left.
@@ -458,6 +572,10 @@ impl<S> Taking<'_, S> {
             Wait::For(_) | Wait::Ever => NotTaken::TimedOut(Box::new(standing)),
         }
     }
+}
+
+fn is_timed_out(held_back: &Result<Box<dyn HeldBack>>) -> bool {
+    held_back.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
 }
 
 fn look_again(ahead: &Ahead) -> Duration {

@@ -2,7 +2,7 @@
 
 use crate::ask::Chosen;
 use crate::ledger::{Ledger, WAITERS_OF_ONE, granted, is_same, reserved};
-use gpu_core::{Claim, DeviceUuid, Entry, LeaseId, QueuePlace, Result};
+use gpu_core::{Claim, DeviceUuid, Entry, QueuePlace, Result};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ pub enum Turn {
 /// after it. So claims that come together fill the devices, and a wide claim waits for finitely many
 /// others: those of its first minute.
 const BACKFILL: Duration = Duration::from_secs(60);
+
+/// So many places of one user are read for one turn, dead and stopped ones included.
+const READS_OF_ONE: usize = 1024;
 
 /// Returns what a claim may do, given who competes with it ([`Ledger::pool`]).
 ///
@@ -41,7 +44,8 @@ pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> C
     };
     let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
     let mut read = |place: &QueuePlace| {
-        Ok(waiters.iter().find(|waiter| place.is_of(waiter)).map(|waiter| (*waiter).clone()))
+        let waiter = waiters.iter().find(|waiter| place.is_of(waiter));
+        Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival((*waiter).clone())))
     };
     match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
         Ok(judgement) => judgement.turn,
@@ -53,12 +57,22 @@ pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> C
 pub(crate) struct Judgement {
     pub(crate) turn: Turn,
     /// Who came earlier and could be served now; `None` where that was not asked.
-    pub(crate) servable: Option<Vec<LeaseId>>,
+    pub(crate) servable: Option<Vec<QueuePlace>>,
+}
+
+/// What is at a place in the queue.
+pub(crate) enum AtPlace {
+    /// A claim on the same devices.
+    Rival(Entry),
+    /// A claim within another lease, or on another machine's devices.
+    Elsewhere,
+    /// Nobody who moves.
+    Nobody,
 }
 
 /// As [`turn`], with the earlier places in order, of which `read` returns the claim; those that
 /// `passed` names are left out. Of a user's places of one class none is read after one that cannot
-/// be served: they ask for the same.
+/// be served, or that competes for other devices: they ask for the same.
 ///
 /// # Errors
 /// Those of `read`.
@@ -66,36 +80,44 @@ pub(crate) fn judge(
     entry: &Entry,
     leases: &[Entry],
     places: &[QueuePlace],
-    read: &mut dyn FnMut(&QueuePlace) -> Result<Option<Entry>>,
-    passed: &dyn Fn(&LeaseId) -> bool,
+    read: &mut dyn FnMut(&QueuePlace) -> Result<AtPlace>,
+    passed: &dyn Fn(&QueuePlace) -> bool,
     choose: &dyn Fn(&Claim, &[Entry]) -> Chosen,
 ) -> Result<Judgement> {
-    let mut table = Table {
+    let mut served = Served {
         taken: leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect(),
         set_aside: Vec::new(),
     };
     let mut servable = None;
-    let mut own = choose(&entry.claim, &table.taken);
+    let mut own = choose(&entry.claim, &served.taken);
     // Who lacks devices even without the earlier ones needs no word from them.
     if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
         let servable = servable.insert(Vec::new());
         let mut settled: HashSet<(u32, u64)> = HashSet::new();
-        let mut counts: HashMap<u32, usize> = HashMap::new();
-        for place in places.iter().filter(|place| !passed(&place.id)) {
+        let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
+        for place in places.iter().filter(|place| !passed(place)) {
             let class = (place.owner, place.class);
-            let count = counts.entry(place.owner).or_default();
-            if settled.contains(&class) || *count >= WAITERS_OF_ONE {
+            let (reads, rivals) = counts.entry(place.owner).or_default();
+            if settled.contains(&class) || *rivals >= WAITERS_OF_ONE || *reads >= READS_OF_ONE {
                 continue;
             }
-            let Some(earlier) = read(place)? else { continue };
-            *count += 1;
-            match choose(&earlier.claim, &table.seen_by(&earlier)) {
+            *reads += 1;
+            let earlier = match read(place)? {
+                AtPlace::Rival(earlier) => earlier,
+                AtPlace::Elsewhere => {
+                    settled.insert(class);
+                    continue;
+                }
+                AtPlace::Nobody => continue,
+            };
+            *rivals += 1;
+            match choose(&earlier.claim, &served.seen_by(&earlier)) {
                 Chosen::Devices(devices) => {
-                    servable.push(earlier.id.clone());
-                    table.taken.push(granted(&earlier, devices));
+                    servable.push(place.clone());
+                    served.taken.push(granted(&earlier, devices));
                 }
                 Chosen::NotNow { could } => {
-                    table.set_aside.push(reserved(&earlier, could));
+                    served.set_aside.push(reserved(&earlier, could));
                     settled.insert(class);
                 }
                 Chosen::Never => {
@@ -103,7 +125,7 @@ pub(crate) fn judge(
                 }
             }
         }
-        own = choose(&entry.claim, &table.seen_by(entry));
+        own = choose(&entry.claim, &served.seen_by(entry));
     }
     let turn = match own {
         Chosen::Devices(devices) => Turn::Take(devices),
@@ -114,14 +136,14 @@ pub(crate) fn judge(
 }
 
 /// What is left when those who came first are served.
-struct Table {
+struct Served {
     /// The leases, and those who could be served, with what they would get.
     taken: Vec<Entry>,
     /// Those who could not, with every device that they could use.
     set_aside: Vec<Entry>,
 }
 
-impl Table {
+impl Served {
     /// Returns what stands beside a claim.
     fn seen_by(&self, claim: &Entry) -> Vec<Entry> {
         let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);
@@ -133,7 +155,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Bytes, Pid, ProcessKey, Share, Timestamp};
+    use gpu_core::{Bytes, LeaseId, Pid, ProcessKey, Share, Timestamp};
     use proptest::prelude::*;
 
     const TOTAL: u64 = 8;
@@ -276,7 +298,8 @@ mod tests {
                     })
                     .collect();
                 let mut read = |place: &QueuePlace| {
-                    Ok(pool.waiters.iter().find(|waiter| place.is_of(waiter)).cloned())
+                    let waiter = pool.waiters.iter().find(|waiter| place.is_of(waiter));
+                    Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(waiter.clone())))
                 };
                 let judged =
                     judge(entry, &pool.leases, &places, &mut read, &|_| false, &choose).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A line that changes on a terminal does so this often.
 const SPINS: Duration = Duration::from_millis(100);
 /// Without a terminal, so long may pass until it is noticed that nobody waits any more.
-const NOTICES: Duration = Duration::from_secs(1);
+const NOTICES: Duration = Duration::from_secs(2);
 
 /// Returns how often a wait is to be told of: only on a terminal does the line change by itself.
 pub(crate) fn pace(quiet: bool) -> Duration {
@@ -143,7 +143,8 @@ fn how(claim: &str, waiting: &Waiting<'_>) -> String {
 /// Says what keeps a claim from being served, other than claims and leases.
 pub(crate) fn holding_up(held_up: &HeldUp) -> String {
     match held_up {
-        HeldUp::SafeGpu(fault) => format!("waiting for safe-gpu: {}", fault.text),
+        HeldUp::SafeGpu(fault) => format!("waiting to {}", fault.text),
+        HeldUp::Driver(fault) => format!("the driver does not answer: failed to {}", fault.text),
     }
 }
 

@@ -103,6 +103,16 @@ impl From<LeaseId> for String {
     }
 }
 
+/// A lease that another was taken out of. Anybody can copy an id, so it takes both to name one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct OuterLease {
+    /// Its name.
+    pub id: LeaseId,
+    /// The user who owns it.
+    pub owner: u32,
+}
+
 /// A lease, or somebody who waits for one.
 ///
 /// All but [`owner`](Entry::owner) is what its maker wrote, who may be anybody.
@@ -121,7 +131,7 @@ pub struct Entry {
     /// The lease that it was taken out of, the one that this was taken out of, and so on: it
     /// counts within the nearest of them that lives.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
-    pub within: Vec<LeaseId>,
+    pub within: Vec<OuterLease>,
     /// What was asked for.
     pub claim: Claim,
     /// What was granted; none while it waits.
@@ -140,13 +150,14 @@ pub struct Entry {
 
 impl Entry {
     /// Returns what an entry says that is taken out of this one ([`within`](Entry::within)).
-    pub fn nested(&self) -> Vec<LeaseId> {
-        [&[self.id.clone()][..], &self.within].concat()
+    pub fn nested(&self) -> Vec<OuterLease> {
+        let own = OuterLease { id: self.id.clone(), owner: self.owner };
+        [&[own][..], &self.within].concat()
     }
 
     /// Tells whether this one came before another.
     pub fn is_before(&self, other: &Entry) -> bool {
-        (self.ticket, &self.id) < (other.ticket, &other.id)
+        (self.ticket, &self.id, self.owner) < (other.ticket, &other.id, other.owner)
     }
 }
 

@@ -67,7 +67,7 @@ pub use launch::{
     Arrested, Companion, Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised,
     Supervisors,
 };
-pub use lease::{Claim, Entry, LeaseId, Share};
+pub use lease::{Claim, Entry, LeaseId, OuterLease, Share};
 pub use line::{line_now, line_of};
 pub use locks::{EntryKind, Held, HeldBack, Locks, QUEUE_BEAT, QUEUE_STALL, QueuePlace, Waiter};
 pub use memory::{DeviceMemory, Region};

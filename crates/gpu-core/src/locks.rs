@@ -100,7 +100,7 @@ pub trait Locks: Send + Sync {
     fn ticket(&self) -> Result<u64>;
 
     /// Returns true once a lease may have ended after the last call of
-    /// [`entries`](Locks::entries), false after `at_most` or a signal.
+    /// [`entries`](Locks::entries) for attempts, false after `at_most` or a signal.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -154,8 +154,9 @@ pub trait Held: Send {
 /// How often a claim that waits renews its place.
 pub const QUEUE_BEAT: Duration = Duration::from_secs(5);
 
-/// A place that was not renewed for so long is stalled: four beats were missed.
-pub const QUEUE_STALL: Duration = Duration::from_secs(20);
+/// A place that was not renewed for so long is stalled. Between two beats there may be a look at
+/// the devices, which takes some seconds where the driver is slow.
+pub const QUEUE_STALL: Duration = Duration::from_secs(30);
 
 /// The locks of safe-gpu, held.
 #[cfg_attr(feature = "mock", mockall::automock)]

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What the name of such a file begins with, in a folder of leases and in `/tmp`.
-const BEGINNINGS: [&str; 2] = ["kept-", ".gpuws-kept-"];
+/// What the name of such a file begins with.
+const BEGINNING: &str = "kept-";
 
 /// How many descriptors are looked at; a program has some dozens.
 const MOST: usize = 1 << 16;
@@ -34,8 +34,7 @@ fn kept(link: &Path) -> Option<(LeaseId, u32)> {
     let name = std::str::from_utf8(target.file_name()?.as_bytes()).ok()?;
     // One that was cleared away keeps its lease, as long as it is locked.
     let name = name.strip_suffix(" (deleted)").unwrap_or(name);
-    let id = BEGINNINGS.iter().find_map(|beginning| name.strip_prefix(beginning))?;
-    let id = LeaseId::parse(id)?;
+    let id = LeaseId::parse(name.strip_prefix(BEGINNING)?)?;
     let file = stat(link).ok()?;
     let is_plain = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile;
     is_plain.then_some((id, file.st_uid))
@@ -77,10 +76,10 @@ mod tests {
     fn only_the_very_open_file_that_is_locked_keeps_a_lease() {
         let folder = tempfile::tempdir().unwrap();
         let own = open(&folder, "kept-mine");
-        let temporary = open(&folder, ".gpuws-kept-beside");
+        let beside = open(&folder, "kept-beside");
         let others = ["kept-unlocked", "lease-other", "kept-No.Id"].map(|name| open(&folder, name));
         assert!(found().iter().all(|id| id != "mine" && id != "beside"));
-        for file in [&own, &temporary, &others[1], &others[2]] {
+        for file in [&own, &beside, &others[1], &others[2]] {
             lock(file);
         }
         let user = fstat(&own).unwrap().st_uid;

@@ -196,6 +196,7 @@ pub fn take(
             silence.replace(Some(fault.clone()));
             return Err(Error::new(fault.kind, fault.text.clone()));
         }
+        silence.replace(None);
         Ok(scene)
     };
     let taken = gpu_claim::take(

@@ -3,7 +3,6 @@
 use crate::course::Watch;
 use crate::grant::Grant;
 use crate::run::Event;
-use gpu_claim::publish_known;
 use gpu_core::{EntryKind, Locks};
 use std::time::Duration;
 
@@ -39,11 +38,10 @@ impl Renewal {
             return;
         }
         let Grant { entry, held, .. } = grant;
-        let id = entry.id.clone();
         let renewed = held.renew().and_then(|is_seen| {
             // Somebody cleared the file away: others do not see the lease any more.
             if !is_seen {
-                *held = publish_known(locks, EntryKind::Lease, entry)?;
+                *held = locks.publish(EntryKind::Lease, entry)?;
             }
             Ok(())
         });
@@ -51,9 +49,6 @@ impl Renewal {
             && self.is_seen
         {
             let _ = watch(Event::Unseen(error));
-        }
-        if entry.id != id {
-            let _ = watch(Event::Renamed(&entry.id));
         }
         self.is_seen = renewed.is_ok();
         self.next = now + if self.is_seen { RENEWAL } else { RETRY };

@@ -82,8 +82,6 @@ pub enum Event<'a> {
     Contended(&'a [Pid]),
     /// Others may not see the lease any more; it is tried again from minute to minute.
     Unseen(&'a Error),
-    /// The lease was cleared away, somebody took its name, and it has this id now.
-    Renamed(&'a LeaseId),
     /// This signal could not be passed on to the program, which goes on.
     NotPassed(i32, &'a Error),
     /// The time limit is over: the program was asked to end.

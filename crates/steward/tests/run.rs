@@ -535,21 +535,6 @@ fn a_lease_whose_file_was_cleared_away_is_published_again() {
 }
 
 #[test]
-fn one_whose_name_somebody_takes_meanwhile_is_published_under_another() {
-    let world = World::new(1);
-    world.after(10 * SECOND, |state| state.taken_name = state.leases.pop().map(|lease| lease.id));
-    world.after(3700 * SECOND, |state| {
-        let [lease] = &state.leases[..] else { panic!("{:?}", state.leases) };
-        assert_ne!(Some(&lease.id), state.taken_name.as_ref());
-    });
-    ends_after(&world, 4000 * SECOND, 0);
-    let (report, events) = outcome(&world, &order(Claim::whole(1)));
-    assert_eq!(report.unwrap().ending, Ending::Code(0));
-    assert!(world.state().leases.is_empty(), "it ends by its new name");
-    assert!(events.iter().any(|event| event.starts_with("Renamed(")), "{events:?}");
-}
-
-#[test]
 fn that_others_may_not_see_a_lease_is_told_once() {
     let world = World::new(1);
     world.after(10 * SECOND, |state| {

@@ -165,7 +165,7 @@ fn a_claim_within_a_lease_gets_devices_of_it_and_never_waits_for_it() {
     let first = taken(&world, Claim::whole(1), Wait::No).unwrap();
     assert_eq!(indexes(&first.devices), [1]);
     assert_eq!(first.parent.as_ref().map(|parent| parent.id.as_str()), Some("parent"));
-    assert_eq!(first.entry.within.first().map(LeaseId::as_str), Some("parent"));
+    assert_eq!(first.entry.within.first().map(|outer| outer.id.as_str()), Some("parent"));
     assert!(!world.state().holds_back, "safe-gpu is held back for the parent already");
     assert!(first.held_back.is_none());
     drop(first);
@@ -218,7 +218,10 @@ fn a_listing_names_owners_processes_and_what_is_waited_for() {
     let world = World::new(2);
     world.state().leases.push(lease("outer", 1, 100, &[0, 1]));
     world.state().leases.push(Entry {
-        within: LeaseId::parse("outer").into_iter().collect(),
+        within: LeaseId::parse("outer")
+            .map(|id| OuterLease { id, owner: 1000 })
+            .into_iter()
+            .collect(),
         ..lease("inner", 2, 101, &[1])
     });
     world.state().leases.push(Entry { owner: 1001, ..lease("forged", 3, 100, &[0]) });

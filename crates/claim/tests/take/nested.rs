@@ -90,7 +90,8 @@ fn a_lease_two_levels_deep_counts_when_the_middle_one_has_ended() {
     let outer = take_out_of(&made, None, 2).ok().unwrap();
     let middle = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
     let inner = take_out_of(&made, Some(&middle.entry), 1).ok().unwrap();
-    assert_eq!(inner.entry.within, [middle.entry.id.clone(), outer.entry.id.clone()]);
+    assert_eq!(inner.entry.within, middle.entry.nested());
+    assert_eq!(inner.entry.within[1].id, outer.entry.id);
     drop(middle);
     let beside = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
     assert_eq!(beside.entry.devices, devices(&["b"]), "the first is still in use");

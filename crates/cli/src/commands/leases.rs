@@ -169,7 +169,7 @@ fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
 fn command(entry: &Entry) -> Line {
     let line = Line::new().plain(&entry.command);
     match entry.within.first() {
-        Some(parent) => line.dim(format_args!("  within {parent}")),
+        Some(parent) => line.dim(format_args!("  within {}", parent.id)),
         None => line,
     }
 }

@@ -211,9 +211,6 @@ impl Watch<'_> {
                 let fault = error.fault();
                 self.tell(&format!("mind: others may not see the lease: failed to {fault}"));
             }
-            Event::Renamed(id) => {
-                self.tell(&format!("mind: the lease was cleared away; it is {id} now"));
-            }
             Event::NotPassed(_, error) => {
                 self.tell(&format!("could not pass the signal on: failed to {}", error.fault()));
             }

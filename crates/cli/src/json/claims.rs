@@ -273,7 +273,7 @@ impl Named {
             since: entry.since.to_string(),
             count: entry.claim.count,
             share_bytes: asked_memory(&entry.claim).map(|bytes| bytes.0),
-            within: entry.within.first().map(ToString::to_string),
+            within: entry.within.first().map(|outer| outer.id.to_string()),
         }
     }
 }

@@ -15,7 +15,7 @@ mod watch;
 use crate::fault;
 use crate::host::Roots;
 use crate::timer;
-use folder::{Folder, is_ours};
+use folder::{Folder, is_local_failure};
 use gpu_core::{
     DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, QueuePlace,
     Result, Timestamp, Waiter,
@@ -46,8 +46,15 @@ pub struct FileLocks {
     safe_gpu: SafeGpu,
     watch: Mutex<Option<Watch>>,
     known: Mutex<Known>,
-    /// The folders of the last listing of the queue.
-    queue: Mutex<Vec<UserFolder>>,
+    queue: Mutex<QueueFolders>,
+}
+
+/// Where the places of the last listing of the queue lie.
+#[derive(Default)]
+struct QueueFolders {
+    shared: Vec<Folder>,
+    /// The owner of each user's folder, the place of the shared folder that it is in, and its name.
+    users: Vec<(u32, usize, String)>,
 }
 
 impl FileLocks {
@@ -72,22 +79,23 @@ impl FileLocks {
     /// Those of [`entries`](Locks::entries).
     pub fn files(&self, leases: &[Entry]) -> Result<Vec<Vec<PathBuf>>> {
         let mut files = vec![Vec::new(); leases.len()];
-        let users = self.users()?;
-        for user in &users {
-            let living = Known::default().living(std::slice::from_ref(user), EntryKind::Lease)?;
+        self.each(&mut |user| {
+            let living = Known::default().living(EntryKind::Lease, |read| read(user))?;
             let living: HashSet<_> = living.iter().map(|entry| (&entry.id, entry.owner)).collect();
             for (lease, files) in leases.iter().zip(&mut files) {
                 if files.is_empty() && living.contains(&(&lease.id, lease.owner)) {
                     *files = reading::files(user, lease);
                 }
             }
-        }
+            Ok(())
+        })?;
         Ok(files)
     }
 
-    /// Opens the folders of all users.
-    fn users(&self) -> Result<Vec<UserFolder>> {
-        users(&self.place.folders()?)
+    /// Visits the folders of all users.
+    fn each(&self, visit: &mut dyn FnMut(&UserFolder) -> Result<()>) -> Result<()> {
+        let shared = self.place.folders()?;
+        shared.iter().try_for_each(|shared| UserFolder::each(shared, &mut |user| visit(&user)))
     }
 
     /// Calls with the folder that a place in the queue lies in; `None` where there is none.
@@ -96,18 +104,18 @@ impl FileLocks {
         place: &QueuePlace,
         mut act: impl FnMut(&UserFolder) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        for user in lock(&self.queue).iter().filter(|user| user.owner == place.owner) {
-            if let Some(result) = act(user)? {
+        let folders = lock(&self.queue);
+        for (_, shared, name) in folders.users.iter().filter(|user| user.0 == place.owner) {
+            let user = folders.shared.get(*shared).map(|shared| UserFolder::open(shared, name));
+            let user = user.transpose()?.flatten().filter(|user| user.owner == place.owner);
+            if let Some(user) = user
+                && let Some(result) = act(&user)?
+            {
                 return Ok(Some(result));
             }
         }
         Ok(None)
     }
-}
-
-fn users(shared: &[Folder]) -> Result<Vec<UserFolder>> {
-    let users: Vec<Vec<UserFolder>> = shared.iter().map(UserFolder::all).collect::<Result<_>>()?;
-    Ok(users.into_iter().flatten().collect())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -121,20 +129,30 @@ impl Locks for FileLocks {
             let waiters = places.iter().map(|place| Ok(self.waiter(place)?.map(|w| w.entry)));
             return waiters.filter_map(Result::transpose).collect();
         }
-        if let Some(watch) = &*lock(&self.watch) {
+        // Attempts are read before leases: what ends in between is not to be forgotten.
+        if kind == EntryKind::Attempt
+            && let Some(watch) = &*lock(&self.watch)
+        {
             watch.forget();
         }
-        lock(&self.known).living(&self.users()?, kind)
+        lock(&self.known).living(kind, |read| self.each(read))
     }
 
     fn queue(&self) -> Result<Vec<QueuePlace>> {
-        let users = self.users()?;
+        let mut folders = QueueFolders { shared: self.place.folders()?, users: Vec::new() };
         let mut places = Vec::new();
-        for user in &users {
-            places.extend(reading::places(user)?);
+        for (number, shared) in folders.shared.iter().enumerate() {
+            UserFolder::each(shared, &mut |user| {
+                let of_user = reading::places(&user)?;
+                if !of_user.is_empty() {
+                    places.extend(of_user);
+                    folders.users.push((user.owner, number, user.name));
+                }
+                Ok(())
+            })?;
         }
         places.sort_unstable();
-        *lock(&self.queue) = users;
+        *lock(&self.queue) = folders;
         Ok(places)
     }
 
@@ -151,13 +169,20 @@ impl Locks for FileLocks {
 
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
         self.place.prepare()?;
-        let user = UserFolder::own(&self.place.first()?)?;
-        let chance = chance()?;
-        Ok(match kind {
-            EntryKind::Waiter => Box::new(InQueue::new(user, entry, &chance)?),
-            EntryKind::Attempt | EntryKind::Lease => {
-                Box::new(Published::new(user, kind, entry, &chance)?)
-            }
+        let publish = || -> Result<Box<dyn Held>> {
+            let user = UserFolder::own(&self.place.first()?)?;
+            let chance = chance()?;
+            Ok(match kind {
+                EntryKind::Waiter => Box::new(InQueue::new(user, entry, &chance)?),
+                EntryKind::Attempt | EntryKind::Lease => {
+                    Box::new(Published::new(user, kind, entry, &chance)?)
+                }
+            })
+        };
+        // Whoever clears old files away may have removed an empty folder just after it was opened.
+        publish().or_else(|error| match error.kind() {
+            ErrorKind::Io => publish(),
+            _ => Err(error),
         })
     }
 
@@ -180,11 +205,10 @@ impl Locks for FileLocks {
         let shared = self.place.folders()?;
         let prefix = shared.last().map_or("", |folder| folder.prefix);
         let mut watch = lock(&self.watch);
-        if watch.is_none() {
+        if watch.as_ref().is_none_or(Watch::has_lost_a_folder) {
             *watch = Watch::new().ok();
         }
-        let users = users(&shared)?;
-        match watch.as_mut().map(|watch| watch.follow(&shared, &users)) {
+        match watch.as_mut().map(|watch| watch.follow(&shared)) {
             // What came before the watch was not told: it is to be looked for.
             Some(Ok(true)) => return Ok(true),
             Some(Ok(false)) => {}
@@ -202,7 +226,7 @@ impl Locks for FileLocks {
 
     fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
         let fifo = self.at_place(place, |user| {
-            Fifo::open(user, place).or_else(|errno| match is_ours(errno) {
+            Fifo::open(user, place).or_else(|errno| match is_local_failure(errno) {
                 true => Err(fault::file(format!("wait for claim '{}'", place.id), errno)),
                 false => Ok(None),
             })
@@ -217,7 +241,13 @@ impl Locks for FileLocks {
     }
 
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
-        self.users().map(|users| past::last_leased(&users)).unwrap_or_default()
+        let mut last = BTreeMap::new();
+        // A hint: what cannot be read is left out.
+        let _ = self.each(&mut |user| {
+            past::last_leased(user, &mut last);
+            Ok(())
+        });
+        last
     }
 
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {

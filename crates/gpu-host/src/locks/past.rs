@@ -52,7 +52,7 @@ pub(super) fn clear(user: &UserFolder) {
         }
         let stat = rustix::fs::statat(&folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
         let Ok(stat) = stat else { continue };
-        // The modification time of a place in the queue is no time of day.
+        // A place in the queue that is still written has a modification time that is no time of day.
         let age = wall_seconds().saturating_sub(stat.st_ctime);
         if name.starts_with(PAST) {
             past.push((name, stat));
@@ -105,28 +105,24 @@ fn clear_fifos(user: &UserFolder, names: &[String]) {
     }
 }
 
-/// Returns when each device was last leased, by the files that are left.
-pub(super) fn last_leased(users: &[UserFolder]) -> BTreeMap<DeviceUuid, Timestamp> {
-    let mut last = BTreeMap::new();
-    for user in users {
-        for kind in [PAST, LEASE] {
-            for id in user.names(kind).unwrap_or_default().into_iter().take(READ) {
-                let name = format!("{kind}{id}");
-                let Ok(file) = user.folder.open_file(&name, OFlags::RDONLY) else { continue };
-                let Ok(stat) = rustix::fs::fstat(&file) else { continue };
-                if !user.is_own(&stat) {
-                    continue;
-                }
-                let read = read(&file, &stat, EntryKind::Lease, &id);
-                let Ok(Some(entry)) = read else { continue };
-                let millis = stat.st_mtime.saturating_mul(1000);
-                let at = Timestamp(u64::try_from(millis).unwrap_or(0));
-                for device in entry.devices {
-                    let known = last.entry(device).or_insert(at);
-                    *known = at.max(*known);
-                }
+/// Notes when each device was last leased, by the files that are left of a user's leases.
+pub(super) fn last_leased(user: &UserFolder, last: &mut BTreeMap<DeviceUuid, Timestamp>) {
+    for kind in [PAST, LEASE] {
+        for id in user.names(kind).unwrap_or_default().into_iter().take(READ) {
+            let name = format!("{kind}{id}");
+            let Ok(file) = user.folder.open_file(&name, OFlags::RDONLY) else { continue };
+            let Ok(stat) = rustix::fs::fstat(&file) else { continue };
+            if !user.is_own(&stat) {
+                continue;
+            }
+            let read = read(&file, &stat, EntryKind::Lease, &id);
+            let Ok(Some(entry)) = read else { continue };
+            let millis = stat.st_mtime.saturating_mul(1000);
+            let at = Timestamp(u64::try_from(millis).unwrap_or(0));
+            for device in entry.devices {
+                let known = last.entry(device).or_insert(at);
+                *known = at.max(*known);
             }
         }
     }
-    last
 }

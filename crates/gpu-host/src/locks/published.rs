@@ -28,7 +28,7 @@ pub(super) struct Published {
     id: LeaseId,
     chance: String,
     kept: OnceCell<(OwnedFd, Stat)>,
-    /// It is others' to end.
+    /// It ends with the processes that inherited it, and not here.
     left: bool,
 }
 
@@ -150,10 +150,9 @@ fn now() -> Timestamps {
     Timestamps { last_access: now, last_modification: now }
 }
 
-/// Returns the times of a place in the queue that was renewed just now: the time since boot as the
-/// modification time, since anybody may change the wall clock's words (`link(2)` changes `st_ctime`,
-/// and a clock that is set changes all), and the wall clock as the access time, for those who clear
-/// old files away.
+/// Returns the times of a place in the queue that was renewed just now. The modification time is
+/// that of the monotonic clock, which no step of the wall clock changes; the access time is that of
+/// the wall clock, for programs that clear old files away.
 fn beat() -> Timestamps {
     let last_modification = timespec(crate::timer::now());
     Timestamps { last_modification, ..now() }

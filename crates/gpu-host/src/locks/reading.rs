@@ -1,6 +1,6 @@
 //! Which entries are alive, and what is in them.
 
-use super::folder::is_ours;
+use super::folder::is_local_failure;
 use super::names::{KEPT, LEASE, QUEUE, WAIT, beginning, of_place};
 use super::ofd;
 use super::text::{READ_LIMIT, parse};
@@ -15,6 +15,10 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// So many living leases in one folder are read; a user who has half of that gets no further
+/// one.
+const LIVING_OF_ONE: usize = 512;
 
 /// Leases that were read before, by their paths: nobody but its owner can change one.
 #[derive(Debug, Default)]
@@ -41,7 +45,7 @@ impl FileStamp {
 }
 
 impl Known {
-    /// Returns the attempts or leases that are alive in these folders.
+    /// Returns the attempts or leases that are alive in the folders that `each` visits.
     ///
     /// Each folder is listed, and all that is in it opened, before the call returns: an attempt
     /// that is confirmed while attempts are read is there when leases are read after that.
@@ -49,18 +53,28 @@ impl Known {
     /// # Errors
     /// `Io` where the caller or the machine cannot list a folder, ask whether an entry is alive, or
     /// read one that is: it must not pass for a dead one.
-    pub(super) fn living(&mut self, users: &[UserFolder], kind: EntryKind) -> Result<Vec<Entry>> {
+    pub(super) fn living(
+        &mut self,
+        kind: EntryKind,
+        each: impl FnOnce(&mut dyn FnMut(&UserFolder) -> Result<()>) -> Result<()>,
+    ) -> Result<Vec<Entry>> {
         let beginning = beginning(kind);
         let mut found = HashMap::new();
-        for user in users {
+        each(&mut |user| {
+            let mut living = 0;
             for id in user.names(beginning)? {
+                if living == LIVING_OF_ONE {
+                    break;
+                }
                 let name = format!("{beginning}{id}");
                 let path = user.folder.path.join(&name);
                 if let Some((stamp, entry)) = self.read(user, &path, &name, (kind, &id))? {
+                    living += 1;
                     found.insert(path, (kind, stamp, entry));
                 }
             }
-        }
+            Ok(())
+        })?;
         let entries = found.values().map(|(.., entry)| entry.clone()).collect();
         self.0.retain(|_, (known, ..)| *known != kind);
         self.0.extend(found);
@@ -83,7 +97,7 @@ impl Known {
         let (file, stat) = match asked() {
             Ok(Some(alive)) => alive,
             Ok(None) => return Ok(None),
-            Err(errno) if is_ours(errno) => {
+            Err(errno) if is_local_failure(errno) => {
                 return Err(fault::file(format!("ask whether lease '{id}' is alive"), errno));
             }
             // Whatever lies there, it is no entry that somebody holds for others to see.
@@ -106,7 +120,7 @@ impl Known {
 /// Those of the kernel, but for a file that is not there or is nobody's lock.
 pub(super) fn is_kept(user: &UserFolder, id: &str) -> rustix::io::Result<bool> {
     let file = match user.folder.open_file(&format!("{KEPT}{id}"), OFlags::RDONLY) {
-        Err(errno) if is_ours(errno) => return Err(errno),
+        Err(errno) if is_local_failure(errno) => return Err(errno),
         Err(_) => return Ok(false),
         Ok(file) => file,
     };
@@ -177,17 +191,17 @@ pub(super) fn waiter(user: &UserFolder, place: &QueuePlace) -> Result<Option<Wai
             return Ok(None);
         }
         let entry = read(&file, &stat, EntryKind::Waiter, &name)?;
-        // One that is yet to come is nobody's who moves.
+        // A beat in the future was not written by a claim that is running.
         let beat = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(u64::MAX));
         let age = now().checked_sub(beat);
         let is_stalled = age.is_none_or(|age| age > QUEUE_STALL);
         Ok(entry.map(|entry| Waiter { entry, is_stalled }))
     };
     match asked() {
-        Err(errno) if is_ours(errno) => {
+        Err(errno) if is_local_failure(errno) => {
             Err(fault::file(format!("ask whether claim '{}' still waits", place.id), errno))
         }
-        // Whatever lies there, nobody waits by it.
+        // Whatever lies there, nobody is waiting there.
         asked => Ok(asked.unwrap_or_default()),
     }
 }
@@ -202,7 +216,7 @@ impl Fifo {
     /// The kernel's, where the caller or the machine is at fault.
     pub(super) fn open(user: &UserFolder, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
         let fd = match user.folder.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
-            Err(errno) if is_ours(errno) => return Err(errno),
+            Err(errno) if is_local_failure(errno) => return Err(errno),
             Err(_) => return Ok(None),
             Ok(fd) => fd,
         };

@@ -84,13 +84,14 @@ impl SafeGpu {
 
     /// Locks the files, and returns what keeps this program from holding them.
     fn obstacle(&self, held: &SafeGpuLocks) -> Result<Option<Obstacle>> {
+        let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
         for (place, file) in held.files.iter().enumerate() {
             let Some(file) = file else { continue };
             if !ofd::try_lock(file, Lock::Read).map_err(failed)? {
+                *since = None;
                 return Ok(Some(Obstacle::Locked(place)));
             }
         }
-        let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
         // Where the list cannot be read nobody can be let through.
         let queues = held.queues().unwrap_or_default();
         if let Some((place, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {

@@ -2,16 +2,17 @@
 
 use super::names;
 use gpu_core::{
-    Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, LeaseId, Pid, ProcessKey, QueuePlace,
-    Result, Timestamp,
+    Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, LeaseId, OuterLease, Pid, ProcessKey,
+    QueuePlace, Result, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 /// What others write is read up to here ...
-pub(super) const READ_LIMIT: usize = 64 << 10;
+pub(super) const READ_LIMIT: usize = 32 << 10;
 /// ... and nobody writes more.
 const WRITE_LIMIT: usize = 16 << 10;
-const DEVICES: usize = 4096;
+/// The largest machines have 16 GPUs of 7 MIG devices each.
+const DEVICES: usize = 512;
 /// A UUID of NVML is 40 bytes, an old name of a MIG device some more.
 const DEVICE_NAME: usize = 128;
 const COMMAND: usize = 256;
@@ -43,7 +44,7 @@ struct Newer {
 /// entry.
 #[derive(Default, Deserialize)]
 struct NewerWithin {
-    within: Vec<LeaseId>,
+    within: Vec<OuterLease>,
 }
 
 /// Returns an entry as its file has it.
@@ -103,6 +104,9 @@ pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Opt
     };
     let valid = is_named
         && entry.devices.len() <= DEVICES
+        && [&entry.claim.among, &entry.claim.except, &entry.claim.required, &entry.parts_of]
+            .iter()
+            .all(|devices| devices.len() <= DEVICES)
         && entry.within.len() <= DEPTH
         && entry.devices.iter().all(plain)
         && entry.devices.is_empty() == (kind == EntryKind::Waiter);
@@ -139,6 +143,10 @@ mod tests {
     use super::*;
     use gpu_core::{Bytes, Share, StartTime};
 
+    fn outer(id: &str) -> OuterLease {
+        OuterLease { id: LeaseId::parse(id).unwrap(), owner: 7 }
+    }
+
     fn entry() -> Entry {
         let mut claim = Claim::whole(1);
         claim.share = Share::Memory(Bytes::from_mib(6144));
@@ -147,7 +155,7 @@ mod tests {
             ticket: u64::MAX,
             owner: 1000,
             root: ProcessKey { pid: Pid(7), start: Some(StartTime(3)) },
-            within: vec![LeaseId::parse("inner").unwrap(), LeaseId::parse("outer").unwrap()],
+            within: ["inner", "outer"].map(outer).into(),
             claim,
             devices: vec![DeviceUuid("GPU-1".into())],
             parts_of: Vec::new(),
@@ -193,14 +201,15 @@ mod tests {
         let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
         assert_eq!((read.owner, read.claim), (5, Claim::whole(2)));
         assert_eq!((read.devices.len(), read.within), (2, Vec::new()));
-        let text = br#"{"schema":2,"id":"ab","devices":["GPU-1"],"within":["cd"]}"#;
+        let text =
+            br#"{"schema":2,"id":"ab","devices":["GPU-1"],"within":[{"id":"cd","owner":5}]}"#;
         let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
-        assert_eq!(read.within, [LeaseId::parse("cd").unwrap()], "it has nothing of the others");
+        assert_eq!(read.within, [OuterLease { owner: 5, ..outer("cd") }]);
     }
 
     #[test]
     fn what_a_newer_one_wrote_counts_however_it_says_what_it_is_within() {
-        let many = format!("[{}]", vec!["\"cd\""; DEPTH + 1].join(","));
+        let many = format!("[{}]", vec![r#"{"id":"cd","owner":5}"#; DEPTH + 1].join(","));
         let deep = "[".repeat(300) + &"]".repeat(300);
         let objects = r#"[{"id":"cd"}]"#;
         let shapes = ["7", "null", "{}", objects, r#"["../x"]"#, r#"["cd",7]"#, &many, &deep];
@@ -222,7 +231,7 @@ mod tests {
         assert_eq!(read.command, "é".repeat(COMMAND / 2));
         let many = Entry { devices: vec![DeviceUuid("GPU-1".into()); 3000], ..entry() };
         assert_eq!(write(&many).unwrap_err().kind(), ErrorKind::Invalid);
-        let deep = Entry { within: vec![entry().id; DEPTH + 1], ..entry() };
+        let deep = Entry { within: vec![outer("outer"); DEPTH + 1], ..entry() };
         assert_eq!(write(&deep).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

@@ -5,10 +5,10 @@
 //! links, and the number of links of a file means nothing.
 
 use super::chance;
-use super::folder::{Folder, is_ours};
+use super::folder::{Folder, is_local_failure};
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
@@ -31,18 +31,25 @@ const FOLDERS_OF_ONE: usize = 4;
 pub(super) struct UserFolder {
     pub(super) folder: Folder,
     pub(super) owner: u32,
+    /// Its name in the shared folder.
+    pub(super) name: String,
 }
 
 impl UserFolder {
-    /// Returns the folders of all users in a shared folder.
+    /// Visits the folders of all users in a shared folder, of which one at a time is open: there may
+    /// be more than anybody may have files open.
     ///
     /// # Errors
     /// `Io` when the caller or the machine cannot list or open them: an entry that cannot be seen
-    /// must not pass for none. `Invalid` when there are more names than anybody reads.
-    pub(super) fn all(shared: &Folder) -> Result<Vec<Self>> {
+    /// must not pass for none. `Invalid` when there are more names than anybody reads. Those of
+    /// `visit`.
+    pub(super) fn each(
+        shared: &Folder,
+        visit: &mut dyn FnMut(UserFolder) -> Result<()>,
+    ) -> Result<()> {
         let path = shared.path.display();
         let (mut names, is_cut) = shared
-            .names(USER, SHARED_NAMES)
+            .names(USER, SHARED_NAMES, usize::MAX)
             .map_err(|errno| fault::file(format!("list leases in '{path}'"), errno))?;
         if is_cut {
             let what = format!("list leases in '{path}', which has over {SHARED_NAMES} files");
@@ -50,7 +57,6 @@ impl UserFolder {
         }
         names.sort_unstable();
         let mut counts: HashMap<u32, usize> = HashMap::new();
-        let mut folders = Vec::new();
         for name in names {
             let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? else {
                 continue;
@@ -58,18 +64,26 @@ impl UserFolder {
             let count = counts.entry(user.owner).or_default();
             *count += 1;
             if *count <= FOLDERS_OF_ONE {
-                folders.push(user);
+                visit(user)?;
             }
         }
-        Ok(folders)
+        Ok(())
     }
 
-    fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
+    /// Opens the folder of a user; `None` for anything that is not one.
+    ///
+    /// # Errors
+    /// `Io` where the caller or the machine is at fault.
+    pub(super) fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
         let opened = shared.open_folder(name).map_err(|errno| {
             fault::file(format!("open the leases '{}'", shared.show(name)), errno)
         })?;
-        let user = opened.filter(|(_, stat)| is_closed_folder(stat));
-        Ok(user.map(|(folder, stat)| UserFolder { folder, owner: stat.st_uid }))
+        let user = opened.filter(|(_, stat)| is_folder_of_its_owner(stat));
+        Ok(user.map(|(folder, stat)| UserFolder {
+            folder,
+            owner: stat.st_uid,
+            name: name.to_owned(),
+        }))
     }
 
     /// Returns the caller's own folder, and makes it where it is missing.
@@ -88,25 +102,37 @@ impl UserFolder {
             return Ok(own);
         }
         // A stranger has the usual name.
-        if let Some(own) = Self::first_own(shared, caller)? {
+        if let Some(own) = Self::first_of(shared, caller)? {
             return Ok(own);
         }
         // Other claims of the same user may be at the same point, and a stranger can make listings
         // take long. The name tells the time: a folder made later never takes the place of an
-        // earlier one among those that are read. All of them go on with the first.
+        // earlier one, and nobody goes on with one that is removed again below.
         let ticket = crate::timer::since_boot().as_nanos();
         let other = format!("{usual}-{ticket:016x}-{}", chance()?);
         make(shared, &other)?;
-        Self::first_own(shared, caller)?.ok_or_else(|| {
+        let own = Self::first_of(shared, caller)?.ok_or_else(|| {
             let what = format!("make a folder for leases, '{}'", shared.show(&other));
             Error::new(ErrorKind::Io, what)
-        })
+        })?;
+        if own.name != other {
+            // Another program of this user was faster; nobody has used this one yet.
+            let _ = rustix::fs::unlinkat(&shared.fd, &other, AtFlags::REMOVEDIR);
+        }
+        Ok(own)
     }
 
-    /// Returns the first of the caller's own folders, whatever its name.
-    fn first_own(shared: &Folder, caller: u32) -> Result<Option<Self>> {
-        let own = Self::all(shared)?.into_iter().find(|user| user.owner == caller);
-        own.map(|user| user.open_to_readers().map(|()| user)).transpose()
+    /// Returns the first folder of the caller's by name.
+    fn first_of(shared: &Folder, caller: u32) -> Result<Option<Self>> {
+        let mut first = None;
+        Self::each(shared, &mut |user| {
+            if user.owner == caller && first.is_none() {
+                user.open_to_readers()?;
+                first = Some(user);
+            }
+            Ok(())
+        })?;
+        Ok(first)
     }
 
     fn open_own(shared: &Folder, name: &str, caller: u32) -> Result<Option<Self>> {
@@ -132,8 +158,8 @@ impl UserFolder {
     /// # Errors
     /// `Io` where the caller or the machine is at fault.
     pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
-        match self.folder.names(kind, USER_NAMES) {
-            Err(errno) if is_ours(errno) => {
+        match self.folder.names(kind, USER_NAMES, USER_NAMES) {
+            Err(errno) if is_local_failure(errno) => {
                 let path = self.folder.path.display();
                 Err(fault::file(format!("list leases in '{path}'"), errno))
             }
@@ -144,7 +170,7 @@ impl UserFolder {
     /// Tells whether a file may be an entry's, or serve one: its owner made it, and nobody else
     /// may write to it.
     pub(super) fn is_own(&self, stat: &Stat) -> bool {
-        stat.st_uid == self.owner && is_closed(stat)
+        stat.st_uid == self.owner && only_owner_writes(stat)
     }
 }
 
@@ -164,10 +190,10 @@ fn make(shared: &Folder, name: &str) -> Result<bool> {
     }
 }
 
-fn is_closed_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && is_closed(stat)
+fn is_folder_of_its_owner(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && only_owner_writes(stat)
 }
 
-fn is_closed(stat: &Stat) -> bool {
+fn only_owner_writes(stat: &Stat) -> bool {
     !Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
 }

@@ -3,11 +3,12 @@
 use super::folder::Folder;
 use super::names::{KEPT, LEASE, TRY};
 use super::user_folder::{USER, UserFolder};
-use crate::timer::{now, timespec};
+use crate::timer::{now, sleep, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::{Errno, Result};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -19,27 +20,36 @@ const ENDS: WatchFlags =
 /// Another user's folder came.
 const COMES: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO);
 
+/// So long at least between two readings of what happened, where nothing of it mattered.
+const IRRELEVANT_APART: Duration = Duration::from_millis(20);
+
 /// Which folders are watched, by file system and inode.
 #[derive(Debug)]
 pub(super) struct Watch {
     fd: OwnedFd,
     folders: Vec<(u64, u64)>,
+    /// One of them was removed; another may have its inode by now.
+    has_lost_a_folder: Cell<bool>,
 }
 
 impl Watch {
     pub(super) fn new() -> Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Watch { fd, folders: Vec::new() })
+        Ok(Watch { fd, folders: Vec::new(), has_lost_a_folder: Cell::new(false) })
+    }
+
+    /// Tells whether one of the folders is watched no more: then a new watch has to be made.
+    pub(super) fn has_lost_a_folder(&self) -> bool {
+        self.has_lost_a_folder.get()
     }
 
     /// Watches these folders too, and tells whether one of them is new.
-    pub(super) fn follow(&mut self, shared: &[Folder], users: &[UserFolder]) -> Result<bool> {
+    pub(super) fn follow(&mut self, shared: &[Folder]) -> gpu_core::Result<bool> {
+        let failed = |errno| crate::fault::file("watch a folder of leases", errno);
         let known = self.folders.len();
         for folder in shared {
-            self.add(folder, COMES)?;
-        }
-        for user in users {
-            self.add(&user.folder, ENDS)?;
+            self.add(folder, COMES).map_err(failed)?;
+            UserFolder::each(folder, &mut |user| self.add(&user.folder, ENDS).map_err(failed))?;
         }
         Ok(self.folders.len() > known)
     }
@@ -75,11 +85,16 @@ impl Watch {
             // A user's folder has the prefix where it lies in a folder that is not for leases alone.
             let matters = |name: &str| {
                 [LEASE, TRY, KEPT].iter().any(|kind| name.starts_with(kind))
-                    || name.strip_prefix(prefix).is_some_and(|name| name.starts_with(USER))
+                    || name.strip_prefix(prefix).unwrap_or(name).starts_with(USER)
             };
             if self.changed(matters)? {
                 return Ok(true);
             }
+            if now() >= end {
+                return Ok(false);
+            }
+            // Anybody can cause what does not matter, as fast as can be.
+            sleep(IRRELEVANT_APART.min(end.saturating_sub(now())));
         }
     }
 
@@ -96,6 +111,9 @@ impl Watch {
                     // Too much happened to be told, or the folder is no more.
                     let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::IGNORED;
                     changed |= event.events().intersects(lost);
+                    if event.events().contains(ReadFlags::IGNORED) {
+                        self.has_lost_a_folder.set(true);
+                    }
                 }
                 Err(Errno::AGAIN) => return Ok(changed),
                 Err(Errno::INTR) => {}

@@ -63,8 +63,6 @@ pub(crate) struct State {
     pub(crate) journal_full: bool,
     /// No lease can be published.
     pub(crate) leases_full: bool,
-    /// Somebody has a file of the name that a lease of this id would get.
-    pub(crate) taken_name: Option<LeaseId>,
     pub(crate) launched: Vec<Launch>,
     pub(crate) launch_fault: Option<ErrorKind>,
     /// What was done to the lease's descriptor.
@@ -196,7 +194,6 @@ impl World {
             journal: Vec::new(),
             journal_full: false,
             leases_full: false,
-            taken_name: None,
             launched: Vec::new(),
             launch_fault: None,
             inherit: Vec::new(),

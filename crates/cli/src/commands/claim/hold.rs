@@ -3,7 +3,6 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holder::{RENEWAL, opened};
-use gpu_claim::publish_known;
 use gpu_core::{Ending, EntryKind, ProcessKey};
 use gpu_host::supervise::end_as;
 use gpu_steward::{Grant, Ports};
@@ -81,15 +80,11 @@ pub(super) fn hold(
         }
         match poll(&mut files, Some(&pause)) {
             Ok(0) => {
-                let id = grant.entry.id.clone();
                 let renewed = renew(&mut grant, ports);
                 if let Err(error) = &renewed
                     && pause != RETRY
                 {
                     mind(&format!("others may not see the lease: failed to {}", error.fault()));
-                }
-                if grant.entry.id != id {
-                    mind(&format!("lease {id} was cleared away; it is {} now", grant.entry.id));
                 }
                 pause = if renewed.is_ok() { RENEWAL } else { RETRY };
             }
@@ -116,7 +111,7 @@ pub(super) fn hold(
 /// When others may not see it.
 fn renew(grant: &mut Grant, ports: &Ports<'_>) -> gpu_core::Result<()> {
     if !grant.held.renew()? {
-        grant.held = publish_known(ports.locks, EntryKind::Lease, &mut grant.entry)?;
+        grant.held = ports.locks.publish(EntryKind::Lease, &grant.entry)?;
     }
     Ok(())
 }

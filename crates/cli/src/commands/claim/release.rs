@@ -9,7 +9,9 @@ use crate::keepers::Keepers;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::waiting::owner;
-use gpu_core::{ActToken, EntryKind, Groups, LeaseId, Locks, ProcessFault, ProcessInfo, Signal};
+use gpu_core::{
+    ActToken, EntryKind, Groups, LeaseId, Locks, OuterLease, ProcessFault, ProcessInfo, Signal,
+};
 use gpu_host::FileLocks;
 use rustix::process::geteuid;
 use std::time::Duration;
@@ -47,7 +49,8 @@ pub(super) fn run(
                 .with_hint("gpuws leases lists those that there are"),
         });
     };
-    if let Some(inner) = leases.iter().find(|inner| inner.within.contains(id)) {
+    let outer = OuterLease { id: lease.id.clone(), owner: lease.owner };
+    if let Some(inner) = leases.iter().find(|inner| inner.within.contains(&outer)) {
         let why = format!("lease {} of {} was taken out of it", inner.id, owner(inner));
         return Err(refused(Exit::TryLater)
             .with_source(why)
