@@ -340,12 +340,12 @@ fn name_of_a_users_folder_that_a_stranger_has_blocks_nobody() {
 /// its user's: each makes a folder, and all are to see each other.
 #[test]
 fn simultaneous_first_claims_of_a_user_see_each_other_where_a_stranger_has_the_usual_name() {
-    const AT_ONCE: usize = 24;
+    const AT_ONCE: usize = 12;
     let test =
         "simultaneous_first_claims_of_a_user_see_each_other_where_a_stranger_has_the_usual_name";
     for _ in 0..3 {
         let Some(folder) = shared(test) else { return };
-        let others = (0..2000).map(|number| folder.path().join(format!("u{NOBODY}-{number}")));
+        let others = (0..500).map(|number| folder.path().join(format!("u{NOBODY}-{number}")));
         for taken in others.chain([own(folder.path())]) {
             fs::create_dir(&taken).unwrap();
             chown(&taken, Some(NOBODY), None).unwrap();
