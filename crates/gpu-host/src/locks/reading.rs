@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// So many living leases in one folder are read; a user who has half of that gets no further
-/// one.
-const LIVING_OF_ONE: usize = 512;
+/// So many living leases of one user are read, and as many attempts; a user who has an eighth of
+/// that gets no further lease.
+const LIVING_OF_ONE: usize = 2048;
 
 /// Leases that were read before, by their paths: nobody but its owner can change one.
 #[derive(Debug, Default)]
@@ -60,16 +60,17 @@ impl Known {
     ) -> Result<Vec<Entry>> {
         let beginning = beginning(kind);
         let mut found = HashMap::new();
+        let mut counts: HashMap<u32, usize> = HashMap::new();
         each(&mut |user| {
-            let mut living = 0;
+            let living = counts.entry(user.owner).or_default();
             for id in user.names(beginning)? {
-                if living == LIVING_OF_ONE {
+                if *living == LIVING_OF_ONE {
                     break;
                 }
                 let name = format!("{beginning}{id}");
                 let path = user.folder.path.join(&name);
                 if let Some((stamp, entry)) = self.read(user, &path, &name, (kind, &id))? {
-                    living += 1;
+                    *living += 1;
                     found.insert(path, (kind, stamp, entry));
                 }
             }

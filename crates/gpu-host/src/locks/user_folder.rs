@@ -10,7 +10,6 @@ use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
-use std::collections::HashMap;
 
 /// What the name of a user's folder begins with.
 pub(super) const USER: &str = "u";
@@ -21,10 +20,6 @@ const SHARED_NAMES: usize = 1 << 20;
 
 /// What a user has beyond so many files counts for nobody: that harms nobody but that user.
 const USER_NAMES: usize = 1 << 16;
-
-/// So many folders of one user are read; a second one is there only where a stranger had taken the
-/// usual name, or two processes made one at once.
-const FOLDERS_OF_ONE: usize = 4;
 
 /// The folder of a user, held open.
 #[derive(Debug)]
@@ -56,14 +51,9 @@ impl UserFolder {
             return Err(Error::new(ErrorKind::Invalid, what));
         }
         names.sort_unstable();
-        let mut counts: HashMap<u32, usize> = HashMap::new();
         for name in names {
-            let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? else {
-                continue;
-            };
-            let count = counts.entry(user.owner).or_default();
-            *count += 1;
-            if *count <= FOLDERS_OF_ONE {
+            // However many one user has: in each there may be a living lease.
+            if let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? {
                 visit(user)?;
             }
         }

@@ -299,6 +299,19 @@ fn folder_that_others_may_write_is_nobodys() {
     assert!(locks.entries(LEASE).unwrap().contains(&entry));
 }
 
+/// A user gets further folders while a stranger has the usual name: no bound on them may hide one.
+#[test]
+fn lease_in_any_folder_of_its_user_is_seen() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (entry, _held) = lease(&locks, &["GPU-1"]);
+    fs::rename(own(folder.path()), folder.path().join("u0-z")).unwrap();
+    for number in 0..20 {
+        fs::create_dir(folder.path().join(format!("u0-{number}"))).unwrap();
+    }
+    assert_eq!(locks.entries(LEASE).unwrap(), [entry]);
+}
+
 #[test]
 fn name_of_a_users_folder_that_a_stranger_has_blocks_nobody() {
     let test = "name_of_a_users_folder_that_a_stranger_has_blocks_nobody";
