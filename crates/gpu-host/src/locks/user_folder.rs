@@ -95,7 +95,11 @@ impl UserFolder {
         if let Some(own) = Self::first_of(shared, caller)? {
             return Ok(own);
         }
-        let other = format!("{usual}-{}", chance()?);
+        // Other claims of the same user may be at the same point, and a stranger can make listings
+        // take long. The name tells the time: a folder made later never takes the place of an
+        // earlier one, and nobody goes on with one that is removed again below.
+        let ticket = crate::timer::since_boot().as_nanos();
+        let other = format!("{usual}-{ticket:016x}-{}", chance()?);
         make(shared, &other)?;
         let own = Self::first_of(shared, caller)?.ok_or_else(|| {
             let what = format!("make a folder for leases, '{}'", shared.show(&other));
