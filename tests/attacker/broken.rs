@@ -1,7 +1,7 @@
 //! Readers with a broken rule, which the attacker is to defeat: the proof that it attacks.
 
 use crate::scene::Scene;
-use gpu_core::{Entry, EntryKind};
+use gpu_core::{Entry, EntryKind, Locks};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};
 use rustix::fs::{Mode, OFlags};
@@ -13,9 +13,13 @@ use std::path::Path;
 /// Returns the live entries as a broken rule finds them.
 ///
 /// `shared-folder` takes a locked file in the folder that all users share for an entry of the
-/// file's owner. `file-owner` does so for a file in the folder of any user.
+/// file's owner, besides those that the library finds. `file-owner` does so for a file in the folder of any user.
 pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
+    if rule == "shared-folder" {
+        let found = scene.locks().entries(kind);
+        entries.extend(found.map_err(|error| io::Error::other(error.fault().text))?);
+    }
     for (shared, prefix) in scene.shared() {
         let Ok(names) = fs::read_dir(&shared) else { continue };
         match rule {

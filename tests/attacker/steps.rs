@@ -76,8 +76,9 @@ fn link(attacker: &mut Attacker) -> Outcome {
         }
         _ => attacker.any_file(),
     };
-    // Not even its maker can remove a link to root's file from a sticky folder.
-    let name = if attacker.chance.one_in(8) { attacker.any_folder() } else { attacker.place() };
+    // Not even its maker can remove a link to root's file from a sticky folder: its own names would
+    // soon all be taken.
+    let name = if attacker.chance.one_in(8) { attacker.victims_folder() } else { attacker.place() };
     (format!("{} to {}", show(&source), show(&name)), fs::hard_link(&source, &name))
 }
 
