@@ -42,12 +42,7 @@ cpu_ticks() { # of these processes
 }
 
 children_ms() { # processor time of all that was waited for
-    local line
-    line="$(times | tail -n 1)"
-    awk -v line="$line" 'BEGIN {
-        split(line, parts, /[ ms]+/)
-        print (parts[1] * 60 + parts[2] + parts[3] * 60 + parts[4]) * 1000
-    }'
+    sed 's/.*) //' "/proc/$$/stat" | awk -v ticks="$ticks" '{print ($14 + $15) * 1000 / ticks}'
 }
 
 printf '%6s %14s %18s %16s %14s %10s\n' N 'KiB a waiter' 'µs of CPU a s' 'ms CPU a run' 'calls, first' 'all in s'
@@ -89,7 +84,7 @@ for n in "$@"; do
     wait "$blocker" || true
     if [[ -n "${tracer:-}" ]]; then
         wait "$tracer" || true
-        calls="$(awk '$NF == "total" {print $(NF - 2) > 0 ? ($4 ~ /^[0-9]+$/ ? $4 : $3) : $3}' "$folder/calls")"
+        calls="$(awk '$NF == "total" {print $4}' "$folder/calls")"
         unset tracer
     fi
     after="$(children_ms)"
