@@ -5,7 +5,7 @@ use crate::detect::Case;
 use crate::guard::{Guard, Refusal, is_user};
 use crate::login::{is_login, is_no_login_parent};
 use crate::role::Role;
-use gpu_core::{DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
+use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
 
 /// What decides about each process that comes into question.
 pub(super) struct Choice<'a> {
@@ -72,6 +72,7 @@ impl Choice<'_> {
             }
             let parent = match member.parent {
                 Ok(pid) if is_no_login_parent(pid) => Ok(find(pid)),
+                Err(Absent::NotRecorded) => Ok(None),
                 parent => parent.ok().and_then(find).map(Some).ok_or(Refusal::ParentNotSeen),
             };
             let refusal = match parent {
