@@ -82,6 +82,23 @@ fn sigterm_gives_a_kept_lease_up_and_sighup_does_not() {
 }
 
 #[test]
+fn sigterm_gives_a_kept_lease_up_although_the_job_cannot_be_followed() {
+    let world = World::new(1);
+    freeze(&world);
+    world.after(10 * SECOND, |state| state.watch_fault = Some(ErrorKind::Io));
+    world.after(2000 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.events.push(JobEvent::Asked(15));
+    });
+    let token = ActToken::the_user_asked();
+    let mut watch = |_: Event<'_>| ControlFlow::Continue(());
+    let lost = run(&limited(), &world.ports(), &world, &token, &mut watch).unwrap_err();
+    assert!(matches!(lost, NotRun::Lost(..)));
+    let state = world.state();
+    assert!(state.left_to_others && state.now < Duration::from_secs(1000 + 2010));
+}
+
+#[test]
 fn child_of_a_process_that_could_not_be_ended_keeps_the_lease_too() {
     let world = World::new(1);
     freeze(&world);
