@@ -264,8 +264,7 @@ fn carry_out(
     let devices = grant.devices.clone();
     let ports_of_tree = gpu_reaper::Ports { backend, host, clock, journal };
     let tree = Tree { ports: ports_of_tree, root: order.request.root, devices: &devices, token };
-    let cleaned =
-        tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
+    let cleaned = tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
     let Cleaned { actions, still_there, remaining, unlisted, stopped, unwritten, remains, ending } =
         cleaned;
     let keeping = Keeping { tree: &tree, reach, locks: ports.locks };
