@@ -1,6 +1,6 @@
 //! Many who claim the devices of one machine at once, on the real kernel, while some of them are
-//! killed at any moment: no device is granted twice, claims are served in order, and nothing is
-//! left.
+//! killed or stopped for a while at any moment: no device is granted twice, claims are served in
+//! order, and nothing is left.
 //!
 //! It says what happened on standard output, which `--nocapture` shows.
 //! `GPUWS_STRESS_GRANTS` says how many grants there are to be, `GPUWS_STRESS_SEED` which seed.
@@ -94,6 +94,13 @@ impl Stage {
         child.wait().unwrap();
     }
 
+    /// Stops one at whatever it is doing, or lets it go on.
+    fn signal(&self, which: usize, signal: &str) {
+        let pid = self.children[which].1.id().to_string();
+        // It lives until it is waited for.
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
     /// Lets everybody finish what he does.
     fn finish(&mut self) {
         fs::write(self.path("stop"), "").unwrap();
@@ -177,7 +184,8 @@ fn run(mode: &'static str, plan: &Plan) {
     (0..plan.contenders).for_each(|_| stage.start(seed));
 
     let done = AtomicBool::new(false);
-    let (mut kills, mut partial) = (0, String::new());
+    let (mut kills, mut stops, mut partial) = (0, 0, String::new());
+    let mut stopped: Option<u64> = None;
     let (looks, most, conflicts) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| {
             let clock = SystemClock::new();
@@ -201,13 +209,31 @@ fn run(mode: &'static str, plan: &Plan) {
                 partial.clear();
             }
             if stage.clock.monotonic() >= kill_at {
-                stage.kill(usize::try_from(below(stage.children.len() as u64)).unwrap());
-                stage.start(seed);
-                kills += 1;
+                if let Some(seed) = stopped.take() {
+                    // Unless it was killed meanwhile.
+                    if let Some(which) = stage.children.iter().position(|(s, _)| *s == seed) {
+                        stage.signal(which, "-CONT");
+                    }
+                }
+                let which = usize::try_from(below(stage.children.len() as u64)).unwrap();
+                if below(3) == 0 {
+                    stage.signal(which, "-STOP");
+                    stopped = Some(stage.children[which].0);
+                    stops += 1;
+                } else {
+                    stage.kill(which);
+                    stage.start(seed);
+                    kills += 1;
+                }
                 let pause = Duration::from_millis(below(plan.kills_ms));
                 kill_at = stage.clock.monotonic() + pause;
             }
             stage.clock.sleep(Duration::from_millis(2));
+        }
+        if let Some(seed) = stopped
+            && let Some(which) = stage.children.iter().position(|(s, _)| *s == seed)
+        {
+            stage.signal(which, "-CONT");
         }
         stage.finish();
         drop(guard);
@@ -219,7 +245,7 @@ fn run(mode: &'static str, plan: &Plan) {
 
     println!(
         "{} grants to {} contenders in {:.1} s (seed {seed}): {} waited, {} withdrew, {kills} were \
-         killed; {} earlier claims were passed; {looks} looks saw at most {most} leases",
+         killed, {stops} stopped for a while; {} earlier claims were passed; {looks} looks saw at most {most} leases",
         reader.grants,
         plan.contenders,
         stage.clock.monotonic().as_secs_f64(),

@@ -51,8 +51,8 @@ pub(crate) struct Text {
     pub(crate) devices: u8,
     /// GiB of each device.
     pub(crate) memory: u8,
-    /// The lease that it was taken out of.
-    pub(crate) within: Option<Id>,
+    /// The lease that it was taken out of, and its owner.
+    pub(crate) within: Option<(Id, Uid)>,
 }
 
 /// A file.

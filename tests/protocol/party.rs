@@ -403,7 +403,8 @@ impl Reader<'_> {
 
     pub(crate) fn text(&self, devices: u8) -> Text {
         let setup = &self.setups[self.me];
-        let (ticket, memory, within) = (setup.ticket, setup.memory, setup.within);
+        let (ticket, memory) = (setup.ticket, setup.memory);
+        let within = setup.within.map(|outer| (outer, self.setups[usize::from(outer)].owner));
         Text { id: self.me as Id, ticket, devices, memory, within }
     }
 

@@ -126,7 +126,7 @@ fn mine(machine: &Machine, me: usize, devices: u8) -> Seen {
         ticket: setup.ticket,
         devices,
         memory: setup.memory,
-        within: setup.within,
+        within: setup.within.map(|outer| (outer, machine.setups[usize::from(outer)].owner)),
     };
     Seen { owner: setup.owner, id: me as Id, kind: Kind::Try, text }
 }

@@ -3,7 +3,9 @@
 
 use crate::folder::{Id, Text, Uid};
 use gpu_claim::{Chosen, Ledger, Turn, turn};
-use gpu_core::{Bytes, Claim, DeviceUuid, Entry, LeaseId, Pid, ProcessKey, Share, Timestamp};
+use gpu_core::{
+    Bytes, Claim, DeviceUuid, Entry, LeaseId, OuterLease, Pid, ProcessKey, Share, Timestamp,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -54,7 +56,12 @@ impl Seen {
             ticket: u64::from(self.text.ticket) * TICKET_NS,
             owner: u32::from(self.owner),
             root: ProcessKey { pid: Pid(1), start: None },
-            within: self.text.within.map(id).into_iter().collect(),
+            within: self
+                .text
+                .within
+                .map(|(outer, owner)| OuterLease { id: id(outer), owner: u32::from(owner) })
+                .into_iter()
+                .collect(),
             claim: Claim { share, ..Claim::whole(count) },
             devices,
             parts_of: Vec::new(),

@@ -265,7 +265,8 @@ fn double_grant(entries: &[Published]) -> Option<String> {
         leases.map(|lease| &lease.entry)
     };
     let is_beside = |a: &Entry, b: &Entry| {
-        a.id != b.id && !a.within.contains(&b.id) && !b.within.contains(&a.id)
+        let is_within = |a: &Entry, b: &Entry| a.within.iter().any(|outer| outer.id == b.id);
+        a.id != b.id && !is_within(a, b) && !is_within(b, a)
     };
     let shares = |a: &Entry, b: &Entry| a.devices.iter().any(|device| b.devices.contains(device));
     let mut pairs = leases().flat_map(|a| leases().map(move |b| (a, b)));

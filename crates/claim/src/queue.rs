@@ -97,7 +97,7 @@ impl<'a> Queue<'a> {
             (Some(parent), Some(within)) => is_same(parent, within),
             _ => false,
         };
-        Ok(if is_rival { AtPlace::Rival(entry) } else { AtPlace::Elsewhere })
+        Ok(if is_rival { AtPlace::Rival(Box::new(entry)) } else { AtPlace::Elsewhere })
     }
 
     /// Returns who is ahead, as far as it was found out.

@@ -48,14 +48,14 @@ const ATTEMPTS_APART_AT_MOST: Duration = Duration::from_millis(320);
 const SILENT_AT_MOST: Duration = Duration::from_secs(600);
 
 /// Of attempts that conflict, the earliest waits so long at most for the others to withdraw, twice
-/// as long after each time in vain up to the limit, and looks so often.
+/// as long after each time in vain up to the limit, and reads so often.
 const RIVALS_WITHDRAW: Duration = Duration::from_millis(100);
 const RIVALS_WITHDRAW_AT_MOST: Duration = Duration::from_secs(5);
-const RIVALS_LOOK: Duration = Duration::from_millis(2);
+const RIVALS_READ: Duration = Duration::from_millis(2);
 
-/// So many looks in a row must find an attempt alone: what was taken out of a lease that ends
-/// during one of them may be missed by that one, and is seen by the next.
-const LOOKS_ALONE: u32 = 2;
+/// So many readings in a row must find an attempt in conflict with nobody: what was taken out of a
+/// lease that ends during one of them may be missed by that one, and is seen by the next.
+const READINGS_ALONE: u32 = 2;
 
 /// After a conflict, 1 to 20 ms, by chance.
 const WITHDRAWN_AT_MOST_MS: u64 = 20;
@@ -120,7 +120,7 @@ pub fn take<S>(
         has_waited: false,
         withdrawals: 0,
         settling: false,
-        tried_last: false,
+        made_last_attempt: false,
     };
     loop {
         match taking.attempt()? {
@@ -186,7 +186,7 @@ struct Taking<'a, S> {
     /// A change was told, and is to be looked for once more.
     settling: bool,
     /// The attempt that is made when its time is over was made.
-    tried_last: bool,
+    made_last_attempt: bool,
 }
 
 impl<S> Taking<'_, S> {
@@ -195,7 +195,7 @@ impl<S> Taking<'_, S> {
         let mut queue = Queue::read(self.locks, &self.entry)?;
         self.attempted = self.clock.monotonic();
         if self.place.is_some()
-            && !self.tried_last
+            && !self.made_last_attempt
             && self.attempted >= self.awake_until
             && let Some(before) = queue.before(&self.entry)?
         {
@@ -380,9 +380,9 @@ impl<S> Taking<'_, S> {
 
     /// Publishes an attempt, looks whether somebody else did at the same moment, and confirms it.
     ///
-    /// Each publishes before it looks. Of leases that are confirmed and conflict, let one be the
-    /// last to have begun its last look: all others were published before, so it saw all of them,
-    /// and did not confirm. Of attempts that conflict the earliest stays and the others withdraw,
+    /// Each publishes before it reads. Of leases that are confirmed and conflict, let one be the
+    /// last to have begun its last reading: all others were published before, so it saw all of
+    /// them, and did not confirm. Of attempts that conflict the earliest stays and the others withdraw,
     /// so that one of them is confirmed.
     fn grant(
         &mut self,
@@ -409,7 +409,7 @@ impl<S> Taking<'_, S> {
             }
             let beside = self.beside(&entry, [confirmed, earlier, later].concat())?;
             alone = if fits(&beside) { alone + 1 } else { 0 };
-            if alone == LOOKS_ALONE {
+            if alone == READINGS_ALONE {
                 held.confirm()?;
                 self.place = None;
                 let scene = seen.scene;
@@ -428,7 +428,7 @@ impl<S> Taking<'_, S> {
             if self.clock.monotonic() >= end {
                 return Ok(Attempt::Withdrawn(standing));
             }
-            self.clock.sleep(RIVALS_LOOK);
+            self.clock.sleep(RIVALS_READ);
         }
     }
 
@@ -474,7 +474,7 @@ impl<S> Taking<'_, S> {
             if self.is_over(now) {
                 return Err(self.ended(standing));
             }
-            if self.tried_last {
+            if self.made_last_attempt {
                 return Ok(());
             }
             if self.own_look.is_some_and(|at| now >= at) {
@@ -485,11 +485,16 @@ impl<S> Taking<'_, S> {
             let beat = self.beat + QUEUE_BEAT;
             if now >= beat {
                 self.keep_place()?;
-                let mut queue = Queue::read(self.locks, &self.entry)?;
-                if queue.before(&self.entry)?.as_ref() != Some(before) {
+                let waiter = self.locks.waiter(before)?;
+                if waiter.is_none_or(|waiter| waiter.is_stalled) {
                     return Ok(());
                 }
-                standing.ahead = queue.ahead();
+                // Somebody reads along: then the places are counted anew.
+                if self.ask.pace < QUEUE_BEAT / 5 {
+                    let mut queue = Queue::read(self.locks, &self.entry)?;
+                    queue.before(&self.entry)?;
+                    standing.ahead = queue.ahead();
+                }
                 continue;
             }
             let slice = self.slice(now, beat);
@@ -520,7 +525,7 @@ impl<S> Taking<'_, S> {
             if self.is_over(now) {
                 return Err(self.ended(standing));
             }
-            if self.tried_last || now >= until {
+            if self.made_last_attempt || now >= until {
                 self.apart = ATTEMPTS_APART;
                 return Ok(());
             }
@@ -557,7 +562,7 @@ impl<S> Taking<'_, S> {
     /// may have given up meanwhile.
     fn is_over(&mut self, now: Duration) -> bool {
         let over = self.deadline.is_some_and(|deadline| now >= deadline);
-        over && std::mem::replace(&mut self.tried_last, true)
+        over && std::mem::replace(&mut self.made_last_attempt, true)
     }
 
     /// Returns how it ends when there is no time left.

@@ -45,7 +45,7 @@ pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> C
     let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
     let mut read = |place: &QueuePlace| {
         let waiter = waiters.iter().find(|waiter| place.is_of(waiter));
-        Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival((*waiter).clone())))
+        Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new((*waiter).clone()))))
     };
     match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
         Ok(judgement) => judgement.turn,
@@ -63,7 +63,7 @@ pub(crate) struct Judgement {
 /// What is at a place in the queue.
 pub(crate) enum AtPlace {
     /// A claim on the same devices.
-    Rival(Entry),
+    Rival(Box<Entry>),
     /// A claim within another lease, or on another machine's devices.
     Elsewhere,
     /// Nobody who moves.
@@ -84,12 +84,12 @@ pub(crate) fn judge(
     passed: &dyn Fn(&QueuePlace) -> bool,
     choose: &dyn Fn(&Claim, &[Entry]) -> Chosen,
 ) -> Result<Judgement> {
-    let mut table = Table {
+    let mut served = Served {
         taken: leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect(),
         set_aside: Vec::new(),
     };
     let mut servable = None;
-    let mut own = choose(&entry.claim, &table.taken);
+    let mut own = choose(&entry.claim, &served.taken);
     // Who lacks devices even without the earlier ones needs no word from them.
     if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
         let servable = servable.insert(Vec::new());
@@ -111,13 +111,13 @@ pub(crate) fn judge(
                 AtPlace::Nobody => continue,
             };
             *rivals += 1;
-            match choose(&earlier.claim, &table.seen_by(&earlier)) {
+            match choose(&earlier.claim, &served.seen_by(&earlier)) {
                 Chosen::Devices(devices) => {
                     servable.push(place.clone());
-                    table.taken.push(granted(&earlier, devices));
+                    served.taken.push(granted(&earlier, devices));
                 }
                 Chosen::NotNow { could } => {
-                    table.set_aside.push(reserved(&earlier, could));
+                    served.set_aside.push(reserved(&earlier, could));
                     settled.insert(class);
                 }
                 Chosen::Never => {
@@ -125,7 +125,7 @@ pub(crate) fn judge(
                 }
             }
         }
-        own = choose(&entry.claim, &table.seen_by(entry));
+        own = choose(&entry.claim, &served.seen_by(entry));
     }
     let turn = match own {
         Chosen::Devices(devices) => Turn::Take(devices),
@@ -136,14 +136,14 @@ pub(crate) fn judge(
 }
 
 /// What is left when those who came first are served.
-struct Table {
+struct Served {
     /// The leases, and those who could be served, with what they would get.
     taken: Vec<Entry>,
     /// Those who could not, with every device that they could use.
     set_aside: Vec<Entry>,
 }
 
-impl Table {
+impl Served {
     /// Returns what stands beside a claim.
     fn seen_by(&self, claim: &Entry) -> Vec<Entry> {
         let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);
@@ -299,7 +299,7 @@ mod tests {
                     .collect();
                 let mut read = |place: &QueuePlace| {
                     let waiter = pool.waiters.iter().find(|waiter| place.is_of(waiter));
-                    Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(waiter.clone())))
+                    Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new(waiter.clone()))))
                 };
                 let judged =
                     judge(entry, &pool.leases, &places, &mut read, &|_| false, &choose).unwrap();

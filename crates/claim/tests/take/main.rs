@@ -142,13 +142,93 @@ fn who_was_met_on_another_device_is_no_reason_to_withdraw() {
 }
 
 #[test]
-fn servable_claim_that_does_not_act_is_passed_after_ten_seconds() {
+fn servable_claim_that_does_not_act_is_passed_after_half_a_minute() {
     let made = Made::default();
     made.add(EntryKind::Waiter, entry("idle", 1, 4, &[]));
     let taken = take_now(&made, &ask(1, Wait::For(Duration::from_secs(60))));
     assert_eq!(names(taken), ["a"]);
     let now = made.with(|world| world.now);
-    assert!(now >= Duration::from_secs(10) && now < Duration::from_secs(25), "{now:?}");
+    assert!(now >= Duration::from_secs(30) && now < Duration::from_secs(45), "{now:?}");
+}
+
+/// Ids are public: a stranger's idle claim with a copied id says nothing of the original.
+#[test]
+fn idle_copy_of_an_id_takes_no_claim_out_of_the_queue() {
+    let made = Made::default();
+    made.with(|world| world.tickets = 61_000_000_000);
+    made.add(EntryKind::Lease, entry("x", 1, 1, &["a"]));
+    made.add(EntryKind::Waiter, entry("wide", 2, 4, &[]));
+    made.add(EntryKind::Waiter, Entry { owner: 7, ..entry("wide", 0, 1, &[]) });
+    let result = take_now(&made, &ask(1, Wait::For(Duration::from_secs(120))));
+    assert!(matches!(result, Err(NotTaken::TimedOut(_))), "it is not passed: {:?}", result.err());
+}
+
+/// The one before it may see other devices, in another container.
+#[test]
+fn sleeping_claim_looks_for_itself_after_some_minutes() {
+    let made = Made::default();
+    made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
+    let taken = take_now(&made, &ask(1, Wait::For(Duration::from_secs(600))));
+    assert_eq!(names(taken), ["b"], "the first device is left to the one before it");
+    let now = made.with(|world| world.now);
+    assert!(now >= Duration::from_secs(120) && now < Duration::from_secs(130), "{now:?}");
+
+    // Where nothing is left beside that one, it is found to be idle.
+    let made = Made::default();
+    made.add(EntryKind::Lease, entry("x", 1, 3, &["b", "c", "d"]));
+    made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
+    let taken = take_now(&made, &ask(1, Wait::For(Duration::from_secs(600))));
+    assert_eq!(names(taken), ["a"]);
+    let now = made.with(|world| world.now);
+    assert!(now >= Duration::from_secs(150) && now < Duration::from_secs(165), "{now:?}");
+}
+
+/// Otherwise one driver that is loaded anew would end every claim of a queue.
+#[test]
+fn driver_that_fails_for_a_while_ends_no_claim_that_has_waited() {
+    let made = Made::default();
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    let fails = std::cell::Cell::new(false);
+    let mut look = || match fails.get() {
+        true => Err(Error::new(MachineFault::NoLibrary, "load the driver's library")),
+        false => Ok(()),
+    };
+    let mut told = false;
+    let mut watch = |waiting: &Waiting<'_>| {
+        let waited = waiting.waited.as_secs();
+        fails.set((5..60).contains(&waited));
+        told |= matches!(waiting.held_up, Some(HeldUp::Driver(_)));
+        if waited > 70 {
+            made.end(&id("x"));
+        }
+        ControlFlow::Continue(())
+    };
+    let taken = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    assert_eq!(names(taken), ["a"]);
+    assert!(told);
+
+    // Not for ever.
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    let mut watch = |waiting: &Waiting<'_>| {
+        fails.set(waiting.waited > Duration::from_secs(5));
+        ControlFlow::Continue(())
+    };
+    let before = made.with(|world| world.now);
+    let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    assert!(matches!(result, Err(NotTaken::Failed(_))));
+    let waited = made.with(|world| world.now) - before;
+    assert!(waited > Duration::from_secs(600) && waited < Duration::from_secs(620), "{waited:?}");
+}
+
+#[test]
+fn safe_gpu_that_keeps_its_lock_is_waited_for_a_minute() {
+    let made = Made::default();
+    made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
+    let ask = Ask { beside_safe_gpu: true, ..ask(1, Wait::Ever) };
+    let taken = take_now(&made, &ask).ok().unwrap();
+    assert_eq!(taken.held_back.unwrap().err().unwrap().kind(), ErrorKind::TimedOut);
+    let now = made.with(|world| world.now);
+    assert!(now >= Duration::from_secs(60) && now < Duration::from_secs(65), "{now:?}");
 }
 
 #[test]

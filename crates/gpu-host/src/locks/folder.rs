@@ -93,7 +93,7 @@ impl Folder {
     pub(super) fn open_folder(&self, name: &str) -> rustix::io::Result<Option<(Folder, Stat)>> {
         let opened = open_beneath(&self.fd, name, OFlags::RDONLY | OFlags::DIRECTORY);
         let fd = match opened {
-            Err(errno) if is_ours(errno) => return Err(errno),
+            Err(errno) if is_local_failure(errno) => return Err(errno),
             Err(_) => return Ok(None),
             Ok(fd) => fd,
         };
@@ -168,7 +168,13 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(fd, name, flags, Mode::empty(), resolve) {
         // Linux before 5.6, or a container whose filter does not know the call.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(fd, name, flags, Mode::empty()),
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let file = rustix::fs::openat(fd, name, flags, Mode::empty())?;
+            match rustix::fs::fstat(&file)?.st_dev == rustix::fs::fstat(fd)?.st_dev {
+                true => Ok(file),
+                false => Err(Errno::XDEV),
+            }
+        }
         file => file,
     }
 }
@@ -176,7 +182,7 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
 /// Tells whether the caller or the machine is at fault. With any other error the owner of a file
 /// could keep everybody from reading the rest (`EAGAIN` by a lease of the kernel's kind, fcntl(2),
 /// `F_SETLEASE`).
-pub(super) fn is_ours(errno: Errno) -> bool {
+pub(super) fn is_local_failure(errno: Errno) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOLCK, Errno::IO].contains(&errno)
 }
 

@@ -15,7 +15,7 @@ mod watch;
 use crate::fault;
 use crate::host::Roots;
 use crate::timer;
-use folder::{Folder, is_ours};
+use folder::{Folder, is_local_failure};
 use gpu_core::{
     DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, QueuePlace,
     Result, Timestamp, Waiter,
@@ -226,7 +226,7 @@ impl Locks for FileLocks {
 
     fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
         let fifo = self.at_place(place, |user| {
-            Fifo::open(user, place).or_else(|errno| match is_ours(errno) {
+            Fifo::open(user, place).or_else(|errno| match is_local_failure(errno) {
                 true => Err(fault::file(format!("wait for claim '{}'", place.id), errno)),
                 false => Ok(None),
             })

@@ -22,9 +22,8 @@ enum Kind {
 
 impl Place {
     /// Returns the place that all users of a machine share: `gpuws` below `run`, which root makes
-    /// on its first claim, and otherwise files in `tmp` itself; `/run` and `/tmp` on a real one.
-    ///
-    /// There is no folder that a user makes: it would be that user's to empty.
+    /// on its first claim, and otherwise `tmp` itself; `/run` and `/tmp` on a real one. In either,
+    /// each user has a folder, which is that user's to empty.
     pub fn machine(run: impl Into<PathBuf>, tmp: impl Into<PathBuf>) -> Self {
         Place(Kind::Machine { run: run.into(), tmp: tmp.into() })
     }

@@ -28,7 +28,7 @@ pub(super) struct Published {
     id: LeaseId,
     chance: String,
     kept: OnceCell<(OwnedFd, Stat)>,
-    /// It is others' to end.
+    /// It ends with the processes that inherited it, and not here.
     left: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Which entries are alive, and what is in them.
 
-use super::folder::is_ours;
+use super::folder::is_local_failure;
 use super::names::{KEPT, LEASE, QUEUE, WAIT, beginning, of_place};
 use super::ofd;
 use super::text::{READ_LIMIT, parse};
@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// So many living leases in one folder are read; a user who has half of that gets no further
-/// one.
-const LIVING_OF_ONE: usize = 512;
+/// So many living leases of one user are read, and as many attempts; a user who has an eighth of
+/// that gets no further lease.
+const LIVING_OF_ONE: usize = 2048;
 
 /// Leases that were read before, by their paths: nobody but its owner can change one.
 #[derive(Debug, Default)]
@@ -60,16 +60,17 @@ impl Known {
     ) -> Result<Vec<Entry>> {
         let beginning = beginning(kind);
         let mut found = HashMap::new();
+        let mut counts: HashMap<u32, usize> = HashMap::new();
         each(&mut |user| {
-            let mut living = 0;
+            let living = counts.entry(user.owner).or_default();
             for id in user.names(beginning)? {
-                if living == LIVING_OF_ONE {
+                if *living == LIVING_OF_ONE {
                     break;
                 }
                 let name = format!("{beginning}{id}");
                 let path = user.folder.path.join(&name);
                 if let Some((stamp, entry)) = self.read(user, &path, &name, (kind, &id))? {
-                    living += 1;
+                    *living += 1;
                     found.insert(path, (kind, stamp, entry));
                 }
             }
@@ -97,7 +98,7 @@ impl Known {
         let (file, stat) = match asked() {
             Ok(Some(alive)) => alive,
             Ok(None) => return Ok(None),
-            Err(errno) if is_ours(errno) => {
+            Err(errno) if is_local_failure(errno) => {
                 return Err(fault::file(format!("ask whether lease '{id}' is alive"), errno));
             }
             // Whatever lies there, it is no entry that somebody holds for others to see.
@@ -120,7 +121,7 @@ impl Known {
 /// Those of the kernel, but for a file that is not there or is nobody's lock.
 pub(super) fn is_kept(user: &UserFolder, id: &str) -> rustix::io::Result<bool> {
     let file = match user.folder.open_file(&format!("{KEPT}{id}"), OFlags::RDONLY) {
-        Err(errno) if is_ours(errno) => return Err(errno),
+        Err(errno) if is_local_failure(errno) => return Err(errno),
         Err(_) => return Ok(false),
         Ok(file) => file,
     };
@@ -191,17 +192,17 @@ pub(super) fn waiter(user: &UserFolder, place: &QueuePlace) -> Result<Option<Wai
             return Ok(None);
         }
         let entry = read(&file, &stat, EntryKind::Waiter, &name)?;
-        // One that is yet to come is nobody's who moves.
+        // A beat in the future was not written by a claim that is running.
         let beat = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(u64::MAX));
         let age = now().checked_sub(beat);
         let is_stalled = age.is_none_or(|age| age > QUEUE_STALL);
         Ok(entry.map(|entry| Waiter { entry, is_stalled }))
     };
     match asked() {
-        Err(errno) if is_ours(errno) => {
+        Err(errno) if is_local_failure(errno) => {
             Err(fault::file(format!("ask whether claim '{}' still waits", place.id), errno))
         }
-        // Whatever lies there, nobody waits by it.
+        // Whatever lies there, nobody is waiting there.
         asked => Ok(asked.unwrap_or_default()),
     }
 }
@@ -216,7 +217,7 @@ impl Fifo {
     /// The kernel's, where the caller or the machine is at fault.
     pub(super) fn open(user: &UserFolder, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
         let fd = match user.folder.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
-            Err(errno) if is_ours(errno) => return Err(errno),
+            Err(errno) if is_local_failure(errno) => return Err(errno),
             Err(_) => return Ok(None),
             Ok(fd) => fd,
         };

@@ -144,7 +144,7 @@ mod tests {
     use gpu_core::{Bytes, Share, StartTime};
 
     fn outer(id: &str) -> OuterLease {
-        OuterLease { id: LeaseId::parse(id).unwrap(), owner: 1000 }
+        OuterLease { id: LeaseId::parse(id).unwrap(), owner: 7 }
     }
 
     fn entry() -> Entry {

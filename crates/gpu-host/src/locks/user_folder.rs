@@ -5,12 +5,11 @@
 //! links, and the number of links of a file means nothing.
 
 use super::chance;
-use super::folder::{Folder, is_ours};
+use super::folder::{Folder, is_local_failure};
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
-use std::collections::HashMap;
 
 /// What the name of a user's folder begins with.
 pub(super) const USER: &str = "u";
@@ -21,10 +20,6 @@ const SHARED_NAMES: usize = 1 << 20;
 
 /// What a user has beyond so many files counts for nobody: that harms nobody but that user.
 const USER_NAMES: usize = 1 << 16;
-
-/// So many folders of one user are read; a second one is there only where a stranger had taken the
-/// usual name, or two processes made one at once.
-const FOLDERS_OF_ONE: usize = 4;
 
 /// The folder of a user, held open.
 #[derive(Debug)]
@@ -56,14 +51,9 @@ impl UserFolder {
             return Err(Error::new(ErrorKind::Invalid, what));
         }
         names.sort_unstable();
-        let mut counts: HashMap<u32, usize> = HashMap::new();
         for name in names {
-            let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? else {
-                continue;
-            };
-            let count = counts.entry(user.owner).or_default();
-            *count += 1;
-            if *count <= FOLDERS_OF_ONE {
+            // However many one user has: in each there may be a living lease.
+            if let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? {
                 visit(user)?;
             }
         }
@@ -78,7 +68,7 @@ impl UserFolder {
         let opened = shared.open_folder(name).map_err(|errno| {
             fault::file(format!("open the leases '{}'", shared.show(name)), errno)
         })?;
-        let user = opened.filter(|(_, stat)| is_closed_folder(stat));
+        let user = opened.filter(|(_, stat)| is_folder_of_its_owner(stat));
         Ok(user.map(|(folder, stat)| UserFolder {
             folder,
             owner: stat.st_uid,
@@ -105,7 +95,11 @@ impl UserFolder {
         if let Some(own) = Self::first_of(shared, caller)? {
             return Ok(own);
         }
-        let other = format!("{usual}-{}", chance()?);
+        // Other claims of the same user may be at the same point, and a stranger can make listings
+        // take long. The name tells the time: a folder made later never takes the place of an
+        // earlier one, and nobody goes on with one that is removed again below.
+        let ticket = crate::timer::since_boot().as_nanos();
+        let other = format!("{usual}-{ticket:016x}-{}", chance()?);
         make(shared, &other)?;
         let own = Self::first_of(shared, caller)?.ok_or_else(|| {
             let what = format!("make a folder for leases, '{}'", shared.show(&other));
@@ -155,7 +149,7 @@ impl UserFolder {
     /// `Io` where the caller or the machine is at fault.
     pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
         match self.folder.names(kind, USER_NAMES, USER_NAMES) {
-            Err(errno) if is_ours(errno) => {
+            Err(errno) if is_local_failure(errno) => {
                 let path = self.folder.path.display();
                 Err(fault::file(format!("list leases in '{path}'"), errno))
             }
@@ -166,7 +160,7 @@ impl UserFolder {
     /// Tells whether a file may be an entry's, or serve one: its owner made it, and nobody else
     /// may write to it.
     pub(super) fn is_own(&self, stat: &Stat) -> bool {
-        stat.st_uid == self.owner && is_closed(stat)
+        stat.st_uid == self.owner && only_owner_writes(stat)
     }
 }
 
@@ -186,10 +180,10 @@ fn make(shared: &Folder, name: &str) -> Result<bool> {
     }
 }
 
-fn is_closed_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && is_closed(stat)
+fn is_folder_of_its_owner(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory && only_owner_writes(stat)
 }
 
-fn is_closed(stat: &Stat) -> bool {
+fn only_owner_writes(stat: &Stat) -> bool {
     !Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
 }

@@ -299,6 +299,19 @@ fn folder_that_others_may_write_is_nobodys() {
     assert!(locks.entries(LEASE).unwrap().contains(&entry));
 }
 
+/// A user gets further folders while a stranger has the usual name: no bound on them may hide one.
+#[test]
+fn lease_in_any_folder_of_its_user_is_seen() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let (entry, _held) = lease(&locks, &["GPU-1"]);
+    fs::rename(own(folder.path()), folder.path().join("u0-z")).unwrap();
+    for number in 0..20 {
+        fs::create_dir(folder.path().join(format!("u0-{number}"))).unwrap();
+    }
+    assert_eq!(locks.entries(LEASE).unwrap(), [entry]);
+}
+
 #[test]
 fn name_of_a_users_folder_that_a_stranger_has_blocks_nobody() {
     let test = "name_of_a_users_folder_that_a_stranger_has_blocks_nobody";
@@ -332,6 +345,39 @@ fn name_of_a_users_folder_that_a_stranger_has_blocks_nobody() {
         assert_eq!(locks.entries(LEASE).unwrap(), [other]);
         assert_ne!(entry.id, locks.new_id().unwrap());
         fs::remove_file(&usual).or_else(|_| fs::remove_dir(&usual)).unwrap();
+    }
+}
+
+/// A stranger took the usual name before the user's first claims, which come all at once, as the
+/// jobs of an array do, and has made so many folders that each claim is long at looking for one of
+/// its user's: each makes a folder, and all are to see each other.
+#[test]
+fn simultaneous_first_claims_of_a_user_see_each_other_where_a_stranger_has_the_usual_name() {
+    const AT_ONCE: usize = 12;
+    let test =
+        "simultaneous_first_claims_of_a_user_see_each_other_where_a_stranger_has_the_usual_name";
+    for _ in 0..3 {
+        let Some(folder) = shared(test) else { return };
+        let others = (0..500).map(|number| folder.path().join(format!("u{NOBODY}-{number}")));
+        for taken in others.chain([own(folder.path())]) {
+            fs::create_dir(&taken).unwrap();
+            chown(&taken, Some(NOBODY), None).unwrap();
+        }
+        let barrier = std::sync::Barrier::new(AT_ONCE);
+        std::thread::scope(|scope| {
+            let claim = || {
+                let locks = locks(folder.path());
+                barrier.wait();
+                let leased = lease(&locks, &["GPU-1"]);
+                barrier.wait();
+                let leases = locks.entries(LEASE).unwrap();
+                barrier.wait();
+                (leased, leases)
+            };
+            let claims: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(claim)).collect();
+            let seen = claims.into_iter().map(|claim| claim.join().unwrap().1.len());
+            assert_eq!(seen.collect::<Vec<_>>(), [AT_ONCE; AT_ONCE]);
+        });
     }
 }
 

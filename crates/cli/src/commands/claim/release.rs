@@ -10,7 +10,8 @@ use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::waiting::owner;
 use gpu_core::{
-    ActToken, EntryKind, Groups, LeaseId, Locks, OuterLease, ProcessFault, ProcessInfo, Signal,
+    ActToken, Entry, EntryKind, Groups, LeaseId, Locks, OuterLease, ProcessFault, ProcessInfo,
+    Signal,
 };
 use gpu_host::FileLocks;
 use rustix::process::geteuid;
@@ -50,7 +51,11 @@ pub(super) fn run(
         });
     };
     let outer = OuterLease { id: lease.id.clone(), owner: lease.owner };
-    if let Some(inner) = leases.iter().find(|inner| inner.within.contains(&outer)) {
+    // Anybody can write that a lease lies within this one; its owner and root are believed.
+    let is_inner = |inner: &&Entry| {
+        inner.within.contains(&outer) && (inner.owner == lease.owner || inner.owner == 0)
+    };
+    if let Some(inner) = leases.iter().find(is_inner) {
         let why = format!("lease {} of {} was taken out of it", inner.id, owner(inner));
         return Err(refused(Exit::TryLater)
             .with_source(why)

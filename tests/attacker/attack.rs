@@ -1,0 +1,233 @@
+//! The attacker: an unprivileged user who tries everything, step by step, as a seed says.
+
+use crate::chance::Chance;
+use crate::scene::Scene;
+use crate::status::Status;
+use crate::steps::{self, STEPS};
+use gpu_core::{Clock, Entry, Held};
+use gpu_host::{FileLocks, SystemClock};
+use rustix::fd::OwnedFd;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+/// So many entries that the library made are held at most, ...
+const HELD: usize = 40;
+/// ... so many files, ...
+const FILES: usize = 80;
+/// ... and so many entries of others are remembered.
+const KNOWN: usize = 32;
+
+/// For so many steps it leases every device.
+const GREEDY: u32 = 150;
+
+/// What an attacker has in its hands.
+pub(crate) struct Attacker {
+    pub(crate) scene: Scene,
+    pub(crate) locks: FileLocks,
+    pub(crate) chance: Chance,
+    pub(crate) clock: SystemClock,
+    pub(crate) uid: u32,
+    /// The honest users whom it attacks.
+    pub(crate) victims: [u32; 2],
+    /// Entries that the library made for it.
+    pub(crate) held: Vec<Box<dyn Held>>,
+    /// Files that it keeps open, most of them locked.
+    pub(crate) files: Vec<OwnedFd>,
+    /// Entries of honest users that it saw.
+    pub(crate) known: Vec<Entry>,
+    /// A program that keeps files from being opened.
+    pub(crate) keeper: Option<Child>,
+    /// How many steps it still leases every device.
+    pub(crate) greedy: u32,
+    canaries: Vec<(u64, u64)>,
+}
+
+/// Makes a number of steps, then holds what it has until it is killed.
+pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
+    let canary = |path: PathBuf| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let mut attacker = Attacker {
+        scene: scene.clone(),
+        locks: scene.locks(),
+        chance: Chance::new(seed),
+        clock: SystemClock::new(),
+        uid: rustix::process::geteuid().as_raw(),
+        victims: [0, honest],
+        held: Vec::new(),
+        files: Vec::new(),
+        known: Vec::new(),
+        keeper: None,
+        greedy: 0,
+        canaries: scene.canaries().into_iter().filter_map(canary).collect(),
+    };
+    let output = rustix::io::dup(std::io::stdout()).expect("the stage gave it a file");
+    let mut status = Status::new(File::from(output));
+    let total: u64 = STEPS.iter().map(|(_, weight, _)| weight).sum();
+    for _ in 0..steps {
+        let mut at = attacker.chance.below(total);
+        let mut chosen = STEPS.iter().skip_while(|(_, weight, _)| {
+            let is_later = at >= *weight;
+            at = at.saturating_sub(*weight);
+            is_later
+        });
+        let (kind, _, step) = chosen.next().expect("the weights add up");
+        let (words, result) = step(&mut attacker);
+        status.note(kind, &words, &result);
+        attacker.change_mood();
+        // What it made is to be met by others before it makes the next.
+        if attacker.chance.one_in(3) {
+            let pause = Duration::from_micros(attacker.chance.below(3000));
+            attacker.clock.sleep(pause);
+        }
+    }
+    status.summarize(true);
+    loop {
+        attacker.clock.sleep(Duration::from_secs(60));
+    }
+}
+
+impl Attacker {
+    fn change_mood(&mut self) {
+        if self.greedy > 0 {
+            self.greedy -= 1;
+            if self.greedy == 0 {
+                // Honest claims have to be served from now on.
+                self.held.clear();
+                self.files.clear();
+            }
+        } else if self.chance.one_in(2500) {
+            self.greedy = GREEDY;
+        }
+    }
+
+    /// Keeps an entry that the library made.
+    pub(crate) fn hold(&mut self, held: Box<dyn Held>) {
+        if self.held.len() >= HELD {
+            let which = self.chance.index(self.held.len());
+            drop(self.held.swap_remove(which));
+        }
+        self.held.push(held);
+    }
+
+    /// Keeps a file open.
+    pub(crate) fn keep(&mut self, file: impl Into<OwnedFd>) {
+        if self.files.len() >= FILES {
+            let which = self.chance.index(self.files.len());
+            drop(self.files.swap_remove(which));
+        }
+        self.files.push(file.into());
+    }
+
+    /// Remembers an entry that it saw.
+    pub(crate) fn remember(&mut self, entry: Entry) {
+        if self.known.len() >= KNOWN {
+            let which = self.chance.index(self.known.len());
+            self.known.swap_remove(which);
+        }
+        self.known.push(entry);
+    }
+
+    /// Returns an id: one that an honest entry has, or one of its own.
+    pub(crate) fn id(&mut self) -> String {
+        if !self.known.is_empty() && self.chance.one_in(2) {
+            let which = self.chance.index(self.known.len());
+            return self.known[which].id.to_string();
+        }
+        format!("f{}", self.chance.below(30))
+    }
+
+    /// Returns a shared folder and what names in it begin with.
+    pub(crate) fn shared(&mut self) -> (PathBuf, &'static str) {
+        let mut shared = self.scene.shared().to_vec();
+        // One that root has not made yet is tried now and then.
+        if !self.chance.one_in(16) {
+            shared.retain(|(folder, _)| folder.exists());
+        }
+        let which = self.chance.index(shared.len());
+        shared.swap_remove(which)
+    }
+
+    /// Returns a folder that is its own, if it is there.
+    pub(crate) fn own_folder(&mut self) -> PathBuf {
+        let (shared, prefix) = self.shared();
+        let tail = *self.chance.of(&["", "", "", "-1", "-2"]);
+        shared.join(format!("{prefix}u{}{tail}", self.uid))
+    }
+
+    /// Returns a folder that is an honest user's, or that an honest user would make.
+    pub(crate) fn victims_folder(&mut self) -> PathBuf {
+        let (shared, prefix) = self.shared();
+        let victim = *self.chance.of(&self.victims);
+        let tail = *self.chance.of(&["", "", "", "-1", "-00", "x"]);
+        shared.join(format!("{prefix}u{victim}{tail}"))
+    }
+
+    /// Returns the name of a folder of its own or of an honest user.
+    pub(crate) fn any_folder(&mut self) -> PathBuf {
+        if self.chance.one_in(2) { self.own_folder() } else { self.victims_folder() }
+    }
+
+    /// Returns a name for an entry, after a folder.
+    pub(crate) fn name(&mut self) -> String {
+        let kinds = ["lease-", "lease-", "try-", "try-", "kept-", "past-", "wait-", "new-"];
+        let kind = *self.chance.of(&kinds);
+        format!("{kind}{}", self.id())
+    }
+
+    /// Returns a name for an entry: in its own folder, in an honest user's, or in the folder that
+    /// all share.
+    pub(crate) fn place(&mut self) -> PathBuf {
+        let name = self.name();
+        match self.chance.below(8) {
+            0 => self.victims_folder().join(name),
+            1 | 2 => {
+                let (shared, prefix) = self.shared();
+                shared.join(format!("{prefix}{name}"))
+            }
+            _ => self.own_folder().join(name),
+        }
+    }
+
+    /// Returns a file in a folder; a name that is none where the folder is empty.
+    pub(crate) fn file_in(&mut self, folder: &Path) -> PathBuf {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names: Vec<PathBuf> = files.take(200).map(|file| file.path()).collect();
+        if names.is_empty() {
+            return folder.join("none");
+        }
+        let which = self.chance.index(names.len());
+        names.into_iter().nth(which).expect("it is one of them")
+    }
+
+    /// Returns a file to spoil: its own, an honest user's, or safe-gpu's.
+    pub(crate) fn any_file(&mut self) -> PathBuf {
+        match self.chance.below(8) {
+            0 => self.chance.of(&self.scene.safe_gpu()).clone(),
+            1..=3 => {
+                let folder = self.victims_folder();
+                self.file_in(&folder)
+            }
+            _ => {
+                let folder = self.own_folder();
+                self.file_in(&folder)
+            }
+        }
+    }
+
+    /// Tells whether a file is one that nobody is to change, itself included: it may be allowed to.
+    pub(crate) fn is_canary(&self, file: &File) -> bool {
+        let known = file.metadata().map(|file| (file.dev(), file.ino()));
+        known.is_ok_and(|known| self.canaries.contains(&known))
+    }
+
+    /// Makes its folder.
+    pub(crate) fn make_own_folder(&mut self) -> PathBuf {
+        let folder = self.own_folder();
+        // It is there already, or another step has put something else in its place.
+        let _ = fs::create_dir(&folder);
+        let _ = steps::set_mode(&folder, 0o755);
+        folder
+    }
+}

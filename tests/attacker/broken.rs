@@ -1,0 +1,69 @@
+//! Readers with a broken rule, which the attacker is to defeat: the proof that it attacks.
+
+use crate::scene::Scene;
+use gpu_core::{Entry, EntryKind, Locks};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, F_WRLCK, flock};
+use rustix::fs::{Mode, OFlags};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Returns the live entries as a broken rule finds them.
+///
+/// `shared-folder` takes a locked file in the folder that all users share for an entry of the
+/// file's owner, besides those that the library finds. `file-owner` does so for a file in the folder of any user.
+pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    if rule == "shared-folder" {
+        let found = scene.locks().entries(kind);
+        entries.extend(found.map_err(|error| io::Error::other(error.fault().text))?);
+    }
+    for (shared, prefix) in scene.shared() {
+        let Ok(names) = fs::read_dir(&shared) else { continue };
+        match rule {
+            "shared-folder" => entries.extend(in_folder(&shared, prefix, kind)),
+            "file-owner" => {
+                for folder in names.flatten() {
+                    let name = folder.file_name();
+                    if name.to_string_lossy().starts_with(&format!("{prefix}u")) {
+                        entries.extend(in_folder(&folder.path(), "", kind));
+                    }
+                }
+            }
+            other => return Err(io::Error::other(format!("'{other}' is no rule"))),
+        }
+    }
+    Ok(entries)
+}
+
+fn in_folder(folder: &Path, prefix: &str, kind: EntryKind) -> Vec<Entry> {
+    let beginning = match kind {
+        EntryKind::Attempt => "try-",
+        EntryKind::Lease => "lease-",
+        // These rules are about leases.
+        EntryKind::Waiter => return Vec::new(),
+    };
+    let Ok(names) = fs::read_dir(folder) else { return Vec::new() };
+    let names = names.flatten().filter_map(|file| file.file_name().into_string().ok());
+    let ids = names
+        .filter_map(|name| Some(name.strip_prefix(prefix)?.strip_prefix(beginning)?.to_owned()));
+    ids.filter_map(|id| entry(&folder.join(format!("{prefix}{beginning}{id}")), &id)).collect()
+}
+
+fn entry(path: &Path, id: &str) -> Option<Entry> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let owner = file.metadata().ok().filter(|file| file.is_file())?.uid();
+    let kind = i16::try_from(F_RDLCK).ok()?;
+    let mut lock = flock { l_type: kind, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock)).ok()?;
+    if i32::from(lock.l_type) != F_WRLCK {
+        return None;
+    }
+    let mut text = Vec::new();
+    Read::by_ref(&mut file).take(64 << 10).read_to_end(&mut text).ok()?;
+    let entry: Entry = serde_json::from_slice(&text).ok()?;
+    (entry.id.as_str() == id).then_some(Entry { owner, ..entry })
+}

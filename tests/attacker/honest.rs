@@ -1,0 +1,210 @@
+//! An honest user: claims devices, holds them for a moment, and lets go of them.
+
+use crate::chance::Chance;
+use crate::scene::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
+use gpu_claim::{Ask, NotTaken, Taken, Wait, take};
+use gpu_core::{
+    Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, Held, HeldBack, LeaseId, Locks, Pid,
+    ProcessKey, QueuePlace, Result, Share, Timestamp, Waiter,
+};
+use gpu_host::{FileLocks, SystemClock};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A claim for devices that no attacker leases is served within this time, whatever the attacker
+/// does. Honest users hold devices for some milliseconds, and are stopped for half a second.
+const SERVED: Duration = Duration::from_secs(120);
+
+/// Claims and releases devices until a file says stop.
+pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str) {
+    let log = Log { party: name.to_owned() };
+    let locks = Honest { locks: scene.locks(), log, is_blind: rule == "blind" };
+    let clock = SystemClock::new();
+    let mut chance = Chance::new(seed);
+    while !scene.stop().exists() {
+        let (ask, is_free) = ask(&mut chance);
+        locks.log.write("ask", json!({ "free": is_free }));
+        match claim(&locks, &clock, &ask, &devices(), scene) {
+            Ok(taken) => {
+                locks.log.hold(&taken.entry);
+                if taken.entry.devices.len() > 1 && chance.one_in(4) {
+                    nested(&locks, &clock, scene, &taken.entry);
+                }
+                clock.sleep(Duration::from_millis(chance.below(15)));
+                locks.log.drop(&taken.entry);
+            }
+            Err(NotTaken::TimedOut(standing)) if is_free => {
+                locks.log.write("starved", json!({ "standing": short(&standing) }));
+            }
+            Err(NotTaken::NotNow(_) | NotTaken::TimedOut(_) | NotTaken::Stopped) => {
+                locks.log.write("refused", Value::Null);
+            }
+            Err(error) => locks.log.fail(&error),
+        }
+    }
+}
+
+/// Takes a device out of a lease. No other claim competes for it, so it is there at once.
+fn nested(locks: &Honest, clock: &SystemClock, scene: &Scene, outer: &Entry) {
+    let ask = Ask { within: Some(outer.clone()), ..asking(Claim::whole(1), Wait::No) };
+    let ask = match outer.claim.share {
+        Share::Whole => ask,
+        share => Ask { claim: Claim { share, ..Claim::whole(1) }, ..ask },
+    };
+    match claim(locks, clock, &ask, &outer.devices, scene) {
+        Ok(taken) => {
+            locks.log.hold(&taken.entry);
+            locks.log.drop(&taken.entry);
+        }
+        Err(error) => locks.log.fail(&error),
+    }
+}
+
+fn claim(
+    locks: &Honest,
+    clock: &SystemClock,
+    ask: &Ask,
+    devices: &[DeviceUuid],
+    scene: &Scene,
+) -> Result<Taken<Vec<DeviceUuid>>, NotTaken> {
+    let mut watch = |_: &gpu_claim::Waiting<'_>| {
+        if scene.stop().exists() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    take(locks, clock, ask, &mut || look(devices), &choose, &mut watch)
+}
+
+/// Returns a claim, and whether it has to be served: it asks for devices that no attacker leases.
+fn ask(chance: &mut Chance) -> (Ask, bool) {
+    let is_free = chance.below(10) < 6;
+    let most = if is_free { 3 } else { 8 };
+    let mut claim = Claim::whole(1 + u32::try_from(chance.below(most)).unwrap_or(0));
+    if chance.one_in(3) {
+        claim.share = Share::Memory(Bytes(TOTAL / 4 * (1 + chance.below(3))));
+    }
+    let wait = if is_free {
+        claim.among = (0..CONTESTED).map(device).collect();
+        Wait::For(SERVED)
+    } else if chance.one_in(2) {
+        Wait::No
+    } else {
+        Wait::For(Duration::from_millis(100 + chance.below(400)))
+    };
+    // Anybody may keep safe-gpu's files locked, and so every claim beside safe-gpu waiting.
+    let beside_safe_gpu = !is_free && chance.one_in(4);
+    (Ask { beside_safe_gpu, ..asking(claim, wait) }, is_free)
+}
+
+fn asking(claim: Claim, wait: Wait) -> Ask {
+    Ask {
+        claim,
+        root: ProcessKey { pid: Pid(std::process::id()), start: None },
+        within: None,
+        parts_of: Vec::new(),
+        command: "honest".to_owned(),
+        wait,
+        pace: Duration::from_millis(100),
+        beside_safe_gpu: false,
+    }
+}
+
+/// Returns something in words, short enough for one write to a pipe.
+fn short(what: &impl std::fmt::Debug) -> String {
+    let mut text = format!("{what:?}");
+    text.truncate(text.floor_char_boundary(1500));
+    text
+}
+
+/// Lines to the stage, through a pipe that all honest processes share; each is one write.
+struct Log {
+    party: String,
+}
+
+impl Log {
+    fn write(&self, event: &str, more: Value) {
+        let line = json!({ "event": event, "party": self.party, "more": more });
+        let line = format!("{line}\n");
+        if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
+            // The stage has seen enough.
+            std::process::exit(1);
+        }
+    }
+
+    fn entry(&self, event: &str, entry: &Entry) {
+        let memory = match entry.claim.share {
+            Share::Whole => None,
+            Share::Memory(memory) => Some(memory.0),
+        };
+        let more = json!({
+            "id": entry.id,
+            "owner": entry.owner,
+            "devices": entry.devices,
+            "memory": memory,
+            "within": entry.within.first(),
+        });
+        self.write(event, more);
+    }
+
+    fn hold(&self, entry: &Entry) {
+        self.entry("hold", entry);
+    }
+
+    fn drop(&self, entry: &Entry) {
+        self.entry("drop", entry);
+    }
+
+    fn fail(&self, error: &NotTaken) {
+        self.write("failed", json!({ "error": short(error) }));
+    }
+}
+
+/// The locks, with a line for each entry before others can see it.
+struct Honest {
+    locks: FileLocks,
+    log: Log,
+    /// It does not see others' attempts: a broken rule, which the oracle is to find.
+    is_blind: bool,
+}
+
+impl Locks for Honest {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+        let mut entries = self.locks.entries(kind)?;
+        if self.is_blind && kind != EntryKind::Waiter {
+            entries.retain(|entry| entry.root.pid == Pid(std::process::id()));
+        }
+        Ok(entries)
+    }
+    fn queue(&self) -> Result<Vec<QueuePlace>> {
+        self.locks.queue()
+    }
+    fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
+        self.locks.waiter(place)
+    }
+    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        self.log.entry("publish", entry);
+        self.locks.publish(kind, entry)
+    }
+    fn owner(&self) -> u32 {
+        self.locks.owner()
+    }
+    fn new_id(&self) -> Result<LeaseId> {
+        self.locks.new_id()
+    }
+    fn ticket(&self) -> Result<u64> {
+        self.locks.ticket()
+    }
+    fn wait(&self, at_most: Duration) -> Result<bool> {
+        self.locks.wait(at_most)
+    }
+    fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
+        self.locks.wait_for(place, at_most)
+    }
+    fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
+        self.locks.last_leased()
+    }
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
+        self.locks.hold_back_safe_gpu(patience)
+    }
+}

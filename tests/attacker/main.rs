@@ -1,0 +1,88 @@
+//! An unprivileged user who attacks the leases of root and of another user, on the real kernel, in
+//! namespaces of its own: no device is granted twice, nobody's entries are forged or hidden, every
+//! claim is served or refused, and nothing of root's is changed.
+//!
+//! It says what happened on standard output. `GPUWS_ATTACK_STEPS` says how many steps the attacker
+//! makes, `GPUWS_ATTACK_SEED` which. A seed repeats the steps, not how they meet others'.
+
+#![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
+
+#[allow(dead_code, reason = "the other processes use the rest")]
+mod chance;
+mod oracle;
+mod run;
+#[allow(dead_code, reason = "the other processes use the rest")]
+mod scene;
+mod stage;
+mod status;
+
+use run::{Plan, number, run};
+use std::sync::{Mutex, PoisonError};
+
+/// One run at a time: they would only slow each other down.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The steps of both runs together.
+const STEPS: u64 = 50_000;
+
+fn plan(test: &str) -> Option<Plan> {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = stage::enter(test)?;
+    Some(Plan {
+        folder,
+        seed: number("GPUWS_ATTACK_SEED", 1),
+        steps: number("GPUWS_ATTACK_STEPS", STEPS) / 2,
+        has_run: true,
+        reader: "product",
+        honest: "product",
+    })
+}
+
+fn holds(plan: &Plan) {
+    let verdict = run(plan);
+    println!("{}", verdict.figures);
+    assert!(verdict.violations.is_empty(), "{}", verdict.report());
+    assert!(verdict.grants > 0 && verdict.foreign > 0, "nobody met anybody");
+}
+
+#[test]
+fn attacker_breaks_nothing_while_root_makes_the_shared_folder() {
+    let test = "attacker_breaks_nothing_while_root_makes_the_shared_folder";
+    if let Some(plan) = plan(test) {
+        holds(&plan);
+    }
+}
+
+#[test]
+fn attacker_breaks_nothing_in_the_temporary_folder() {
+    if let Some(plan) = plan("attacker_breaks_nothing_in_the_temporary_folder") {
+        holds(&Plan { has_run: false, ..plan });
+    }
+}
+
+/// The attacks are worth something: the schemes that they were written against do not stand them.
+#[test]
+fn attacker_breaks_a_reader_that_believes_names_in_the_shared_folder() {
+    let test = "attacker_breaks_a_reader_that_believes_names_in_the_shared_folder";
+    let Some(plan) = plan(test) else { return };
+    let verdict = run(&Plan { reader: "shared-folder", ..plan });
+    println!("{}", verdict.figures);
+    assert!(verdict.has("did not make"), "{}", verdict.report());
+}
+
+#[test]
+fn attacker_breaks_a_reader_that_takes_the_owner_of_a_file_for_its_maker() {
+    let test = "attacker_breaks_a_reader_that_takes_the_owner_of_a_file_for_its_maker";
+    let Some(plan) = plan(test) else { return };
+    let verdict = run(&Plan { reader: "file-owner", ..plan });
+    println!("{}", verdict.figures);
+    assert!(verdict.has("did not make"), "{}", verdict.report());
+}
+
+#[test]
+fn claims_that_do_not_look_at_each_other_are_found_out() {
+    let Some(plan) = plan("claims_that_do_not_look_at_each_other_are_found_out") else { return };
+    let verdict = run(&Plan { honest: "blind", ..plan });
+    println!("{}", verdict.figures);
+    assert!(verdict.has("is granted twice"), "{}", verdict.report());
+}

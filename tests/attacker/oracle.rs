@@ -1,0 +1,230 @@
+//! What must hold, whatever the attacker does: judged by what honest processes told of themselves,
+//! with no code of the library.
+
+use crate::scene::TOTAL;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A lease that an honest process holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hold {
+    party: String,
+    owner: u64,
+    devices: BTreeSet<String>,
+    /// `None` for whole devices.
+    memory: Option<u64>,
+    within: Option<String>,
+}
+
+/// What honest processes told, and what of it breaks a rule.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    holds: BTreeMap<String, Hold>,
+    /// All entries that honest users made, and the devices of each: an attempt that is made again
+    /// may have others.
+    made: BTreeMap<(u64, String), BTreeSet<BTreeSet<String>>>,
+    killed: BTreeSet<String>,
+    /// How many leases were granted, out of another lease included.
+    pub(crate) grants: u64,
+    /// How many claims each process has begun.
+    pub(crate) asked: BTreeMap<String, u64>,
+    /// How many entries of other users the readers saw.
+    pub(crate) foreign: u64,
+    pub(crate) violations: Vec<String>,
+}
+
+/// An honest lease, by its owner and id.
+pub(crate) type Name = (u64, String);
+
+impl Oracle {
+    /// Takes in a line of an honest process.
+    pub(crate) fn hear(&mut self, line: &Value) {
+        let party = line["party"].as_str().unwrap_or_default().to_owned();
+        if self.killed.contains(&party) {
+            // It wrote this after the stage had said that it was going to be killed.
+            if line["event"] == "publish" {
+                self.make(&line["more"]);
+            }
+            return;
+        }
+        match line["event"].as_str().unwrap_or_default() {
+            "ask" => *self.asked.entry(party).or_default() += 1,
+            "publish" => self.make(&line["more"]),
+            "hold" => self.hold(party, &line["more"]),
+            "drop" => {
+                let id = text(&line["more"]["id"]);
+                if self.holds.remove(&id).is_none() {
+                    self.violations.push(format!("{party} let go of {id}, which it did not have"));
+                }
+            }
+            "kill" => {
+                self.holds.retain(|_, hold| hold.party != party);
+                self.killed.insert(party);
+            }
+            "refused" => {}
+            other => self.violations.push(format!("{party} {other}: {}", line["more"])),
+        }
+    }
+
+    fn make(&mut self, entry: &Value) {
+        let name = (entry["owner"].as_u64().unwrap_or(u64::MAX), text(&entry["id"]));
+        self.made.entry(name).or_default().insert(devices(entry));
+    }
+
+    fn hold(&mut self, party: String, entry: &Value) {
+        self.grants += 1;
+        let id = text(&entry["id"]);
+        let hold = Hold {
+            party,
+            owner: entry["owner"].as_u64().unwrap_or(u64::MAX),
+            devices: devices(entry),
+            memory: entry["memory"].as_u64(),
+            within: entry["within"]["id"].as_str().or(entry["within"].as_str()).map(str::to_owned),
+        };
+        if let Some(outer) = &hold.within {
+            let is_inside = self.holds.get(outer).is_some_and(|outer| {
+                outer.party == hold.party && hold.devices.is_subset(&outer.devices)
+            });
+            if !is_inside {
+                self.violations.push(format!("{id} is not inside of {outer}: {hold:?}"));
+            }
+        }
+        self.holds.insert(id, hold);
+        let devices: BTreeSet<&String> = self.holds.values().flat_map(|h| &h.devices).collect();
+        let double: Vec<String> =
+            devices.into_iter().filter_map(|device| self.conflict(device)).collect();
+        self.violations.extend(double);
+    }
+
+    /// Returns what is wrong with the honest leases on a device.
+    fn conflict(&self, device: &str) -> Option<String> {
+        let on =
+            |(_, hold): &(&String, &Hold)| hold.within.is_none() && hold.devices.contains(device);
+        let on: Vec<(&String, &Hold)> = self.holds.iter().filter(on).collect();
+        let whole = on.iter().any(|(_, hold)| hold.memory.is_none());
+        let shared: u64 = on.iter().filter_map(|(_, hold)| hold.memory).sum();
+        let wrong = whole && on.len() > 1 || shared > TOTAL;
+        wrong.then(|| format!("{device} is granted twice: {on:?}"))
+    }
+
+    /// Returns the honest leases that live now.
+    pub(crate) fn living(&self) -> BTreeSet<Name> {
+        self.holds.iter().map(|(id, hold)| (hold.owner, id.clone())).collect()
+    }
+
+    /// Judges what a reader saw: each entry of an honest user is one that this user made, and each
+    /// lease that lived all the time is there.
+    pub(crate) fn judge(
+        &mut self,
+        reader: &str,
+        honest: &[u64],
+        seen: &Value,
+        lived: &BTreeSet<Name>,
+    ) {
+        if let Some(error) = seen["error"].as_str() {
+            self.violations.push(format!("{reader} cannot read the leases: {error}"));
+            return;
+        }
+        let mut leases = BTreeSet::new();
+        for kind in ["attempts", "leases", "waiters"] {
+            for entry in seen[kind].as_array().map(Vec::as_slice).unwrap_or_default() {
+                let name = (entry["owner"].as_u64().unwrap_or(u64::MAX), text(&entry["id"]));
+                if kind == "leases" {
+                    leases.insert(name.clone());
+                }
+                if !honest.contains(&name.0) {
+                    self.foreign += 1;
+                    continue;
+                }
+                let is_made = self
+                    .made
+                    .get(&name)
+                    .is_some_and(|made| kind == "waiters" || made.contains(&devices(entry)));
+                if !is_made {
+                    let what = format!(
+                        "{reader} sees {entry} among the {kind}, which user {} did not make",
+                        name.0
+                    );
+                    self.violations.push(what);
+                }
+            }
+        }
+        for (owner, id) in lived.difference(&leases) {
+            self.violations.push(format!("{reader} does not see lease {id} of user {owner}"));
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn devices(entry: &Value) -> BTreeSet<String> {
+    entry["devices"].as_array().into_iter().flatten().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn told(event: &str, party: &str, more: Value) -> Value {
+        json!({ "event": event, "party": party, "more": more })
+    }
+
+    fn lease(id: &str, memory: Option<u64>, devices: &[&str]) -> Value {
+        json!({ "id": id, "owner": 0, "devices": devices, "memory": memory, "within": null })
+    }
+
+    fn violations(lines: &[Value]) -> usize {
+        let mut oracle = Oracle::default();
+        lines.iter().for_each(|line| oracle.hear(line));
+        oracle.violations.len()
+    }
+
+    #[test]
+    fn device_granted_twice_is_a_violation() {
+        let hold = |party: &str, memory| told("hold", party, lease(party, memory, &["a"]));
+        assert_eq!(violations(&[hold("1", None), hold("2", None)]), 1);
+        assert_eq!(violations(&[hold("1", None), hold("2", Some(1))]), 1);
+        assert_eq!(violations(&[hold("1", Some(TOTAL)), hold("2", Some(1))]), 1);
+        assert_eq!(violations(&[hold("1", Some(TOTAL / 2)), hold("2", Some(TOTAL / 2))]), 0);
+        let ended = told("drop", "1", lease("1", None, &["a"]));
+        assert_eq!(violations(&[hold("1", None), ended, hold("2", None)]), 0);
+        let killed = told("kill", "1", Value::Null);
+        assert_eq!(violations(&[hold("1", None), killed.clone(), hold("2", None)]), 0);
+        assert_eq!(violations(&[killed, hold("1", None), hold("2", None)]), 0, "it was late");
+    }
+
+    #[test]
+    fn lease_of_nobody_and_a_hidden_lease_are_violations() {
+        let judged = |seen: Value| {
+            let mut oracle = Oracle::default();
+            oracle.hear(&told("publish", "1", lease("x", None, &["a"])));
+            oracle.hear(&told("hold", "1", lease("x", None, &["a"])));
+            let lived = oracle.living();
+            oracle.judge("root", &[0], &seen, &lived);
+            oracle.violations.len()
+        };
+        let seen = |leases: &[Value]| json!({ "attempts": [], "leases": leases, "waiters": [] });
+        let own = lease("x", None, &["a"]);
+        assert_eq!(judged(seen(std::slice::from_ref(&own))), 0);
+        assert_eq!(judged(seen(&[])), 1);
+        assert_eq!(judged(seen(&[own.clone(), lease("y", None, &["a"])])), 1);
+        assert_eq!(judged(seen(&[lease("x", None, &["b"])])), 1);
+        let mut foreign = lease("y", None, &["a"]);
+        foreign["owner"] = json!(7);
+        assert_eq!(judged(seen(&[own, foreign])), 0);
+        assert_eq!(judged(json!({ "error": "no" })), 1);
+    }
+
+    #[test]
+    fn claim_that_failed_or_starved_is_a_violation() {
+        assert_eq!(violations(&[told("failed", "1", json!({ "error": "no" }))]), 1);
+        assert_eq!(violations(&[told("starved", "1", Value::Null)]), 1);
+        assert_eq!(
+            violations(&[told("ask", "1", Value::Null), told("refused", "1", Value::Null)]),
+            0
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! A user who only looks: reads the leases whenever it is asked to.
+
+use crate::broken;
+use crate::scene::Scene;
+use gpu_core::{Entry, EntryKind, Locks};
+use serde_json::{Value, json};
+use std::io::{BufRead, Write};
+
+/// Answers each line of standard input with a reading, in one line.
+///
+/// The rule is `product`, or the name of a broken one.
+pub(crate) fn answer(scene: &Scene, rule: &str) {
+    let locks = scene.locks();
+    for line in std::io::stdin().lock().lines() {
+        if line.is_err() {
+            return;
+        }
+        let read = |kind| match rule {
+            "product" => locks.entries(kind).map_err(|error| error.fault().text),
+            broken => broken::entries(broken, scene, kind).map_err(|error| error.to_string()),
+        };
+        let reading = (|| {
+            let attempts = read(EntryKind::Attempt)?;
+            let leases = read(EntryKind::Lease)?;
+            let waiters = read(EntryKind::Waiter)?;
+            let [attempts, leases, waiters] = [attempts, leases, waiters].map(told);
+            Ok::<_, String>(json!({ "attempts": attempts, "leases": leases, "waiters": waiters }))
+        })();
+        let reading = reading.unwrap_or_else(|error| json!({ "error": error }));
+        if writeln!(std::io::stdout().lock(), "{reading}").is_err() {
+            return;
+        }
+    }
+}
+
+fn told(entries: Vec<Entry>) -> Vec<Value> {
+    let one =
+        |entry: &Entry| json!({ "id": entry.id, "owner": entry.owner, "devices": entry.devices });
+    entries.iter().map(one).collect()
+}

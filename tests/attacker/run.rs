@@ -1,0 +1,327 @@
+//! A run: attackers and honest processes, whom the stage kills and stops at any moment, and what
+//! the oracle says of it.
+
+use crate::chance::Chance;
+use crate::oracle::Oracle;
+use crate::scene::{DEVICES, choose, devices, look};
+use crate::stage::{ATTACKER, HANGS, HONEST, ONLOOKER, Stage};
+use crate::status::Counts;
+use gpu_claim::{Ask, Wait, take};
+use gpu_core::{Claim, Clock, Pid, ProcessKey};
+use rustix::process::Signal;
+use std::fmt::Write as _;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The attackers, who are one user.
+const ATTACKERS: u64 = 2;
+/// The honest processes of each user: so many start at once, as the jobs of an array do, and so many
+/// stay.
+const HONEST_AT_FIRST: usize = 10;
+const HONEST_OF_ONE: usize = 3;
+/// A process is stopped for so long at most.
+const STOPPED_MS: u64 = 500;
+/// The longest time between two events of the stage, and between two looks of the oracle.
+const EVENTS_MS: u64 = 150;
+const LOOKS: Duration = Duration::from_millis(60);
+
+/// What a run is to be.
+pub(crate) struct Plan {
+    pub(crate) folder: PathBuf,
+    pub(crate) seed: u64,
+    pub(crate) steps: u64,
+    /// Root can make a shared folder, and does so in the middle of the run.
+    pub(crate) has_run: bool,
+    /// The rule of the readers, and of the honest claims.
+    pub(crate) reader: &'static str,
+    pub(crate) honest: &'static str,
+}
+
+/// What came out of it.
+pub(crate) struct Verdict {
+    pub(crate) figures: String,
+    pub(crate) violations: Vec<String>,
+    pub(crate) grants: u64,
+    pub(crate) foreign: u64,
+    last_steps: String,
+    seed: u64,
+}
+
+impl Verdict {
+    /// Tells whether one of the violations is of this kind.
+    pub(crate) fn has(&self, words: &str) -> bool {
+        self.violations.iter().any(|violation| violation.contains(words))
+    }
+
+    /// Returns the violations, and what the attacker did before.
+    pub(crate) fn report(&self) -> String {
+        let violations: Vec<&str> = self.violations.iter().take(20).map(String::as_str).collect();
+        let violations = violations.join("\n");
+        format!("seed {}:\n{violations}\n{}", self.seed, self.last_steps)
+    }
+}
+
+/// Returns a number out of the environment.
+pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("it is a number"))
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    stage: Stage,
+    oracle: Oracle,
+    chance: Chance,
+    /// Whom to let go on, and when.
+    stopped: Vec<(String, Duration)>,
+    /// How often each had asked when that last changed.
+    asked: std::collections::BTreeMap<String, (u64, Duration)>,
+    looks: u64,
+    kills: u64,
+    stops: u64,
+}
+
+/// Runs until the attackers have made their steps, or something is broken.
+pub(crate) fn run(plan: &Plan) -> Verdict {
+    let mut run = Run {
+        plan,
+        stage: Stage::new(&plan.folder, plan.has_run),
+        oracle: Oracle::default(),
+        chance: Chance::new(plan.seed),
+        stopped: Vec::new(),
+        asked: std::collections::BTreeMap::new(),
+        looks: 0,
+        kills: 0,
+        stops: 0,
+    };
+    run.play();
+    let mut verdict = run.verdict();
+    if run.oracle.violations.is_empty() {
+        run.finish();
+        verdict.violations.clone_from(&run.oracle.violations);
+    }
+    verdict
+}
+
+impl Run<'_> {
+    fn play(&mut self) {
+        for (name, user) in [("root", 0), ("the other user", HONEST), ("an onlooker", ONLOOKER)] {
+            self.stage.start_reader(name, user, self.plan.reader);
+        }
+        for _ in 0..ATTACKERS {
+            self.stage.start_attacker(self.plan.seed, self.plan.steps / ATTACKERS);
+        }
+        // The attacker comes first, and has every name; root comes last, and makes the folder that
+        // all share in the middle of the run.
+        self.until_step(self.plan.steps / 50);
+        self.start_honest(HONEST);
+        self.until_step(self.plan.steps / 5);
+        self.start_honest(0);
+        self.until_step(u64::MAX);
+    }
+
+    fn start_honest(&mut self, user: u32) {
+        for _ in 0..HONEST_AT_FIRST {
+            self.stage.start_honest(user, self.plan.seed, self.plan.honest);
+        }
+    }
+
+    /// Goes on until the attackers have made so many steps together, or all of theirs.
+    fn until_step(&mut self, end: u64) {
+        let (mut event_at, mut look_at) = (Duration::ZERO, Duration::ZERO);
+        let mut progress = (0, self.stage.clock.monotonic());
+        while self.oracle.violations.is_empty() {
+            let summaries = self.stage.summaries();
+            let steps = summaries.iter().map(|summary| summary.steps).sum();
+            if steps >= end || summaries.iter().all(|summary| summary.done) {
+                return;
+            }
+            let now = self.stage.clock.monotonic();
+            if steps > progress.0 {
+                progress = (steps, now);
+            } else if now > progress.1 + HANGS {
+                self.oracle.violations.push("the attackers make no steps any more".to_owned());
+            }
+            self.go_on(now);
+            if now >= event_at && !self.stage.honest.is_empty() {
+                self.event(now);
+                event_at = now + Duration::from_millis(self.chance.below(EVENTS_MS));
+            }
+            if now >= look_at {
+                self.look();
+                look_at = self.stage.clock.monotonic() + LOOKS;
+            }
+            self.stage.clock.sleep(Duration::from_millis(3));
+        }
+    }
+
+    /// Kills or stops an honest process at whatever it is doing.
+    fn event(&mut self, now: Duration) {
+        let which = self.chance.index(self.stage.honest.len());
+        if self.chance.one_in(2) {
+            self.kills += 1;
+            let mut party = self.stage.honest.swap_remove(which);
+            self.check_end(&mut party.child, &party.name.clone());
+            self.stage.say("kill", &party.name);
+            party.signal(Signal::KILL);
+            party.child.wait().unwrap();
+            let of_user = if party.name.ends_with("-0") { 0 } else { HONEST };
+            let tail = format!("-{of_user}");
+            let left = self.stage.honest.iter().filter(|party| party.name.ends_with(&tail)).count();
+            if left < HONEST_OF_ONE {
+                self.stage.start_honest(of_user, self.plan.seed, self.plan.honest);
+            }
+        } else {
+            self.stops += 1;
+            let party = &self.stage.honest[which];
+            party.signal(Signal::STOP);
+            let until = now + Duration::from_millis(self.chance.below(STOPPED_MS));
+            self.stopped.push((party.name.clone(), until));
+        }
+    }
+
+    /// Lets those go on who were stopped for long enough.
+    fn go_on(&mut self, now: Duration) {
+        let honest = &self.stage.honest;
+        self.stopped.retain(|(name, until)| {
+            if now >= *until {
+                honest.iter().filter(|party| party.name == *name).for_each(|party| {
+                    party.signal(Signal::CONT);
+                });
+            }
+            now < *until
+        });
+    }
+
+    fn check_end(&mut self, child: &mut std::process::Child, name: &str) {
+        if let Some(status) = child.try_wait().unwrap() {
+            self.oracle.violations.push(format!("{name} ended by itself: {status}"));
+        }
+    }
+
+    fn hear(&mut self) {
+        let oracle = &mut self.oracle;
+        self.stage.hear(|line| oracle.hear(line));
+    }
+
+    /// Lets the oracle look at everything.
+    fn look(&mut self) {
+        self.looks += 1;
+        self.hear();
+        let before = self.oracle.living();
+        self.stage.readers.iter_mut().for_each(crate::stage::Reader::ask);
+        let seen: Vec<_> =
+            self.stage.readers.iter().map(|reader| (reader.name, reader.answer())).collect();
+        self.hear();
+        let lived = self.oracle.living().intersection(&before).cloned().collect();
+        for (name, seen) in &seen {
+            self.oracle.judge(name, &[0, u64::from(HONEST)], seen, &lived);
+        }
+        self.oracle.violations.extend(self.stage.changed_canaries());
+        let now = self.stage.clock.monotonic();
+        let mut ended = Vec::new();
+        for party in self.stage.honest.iter_mut().chain(&mut self.stage.attackers) {
+            if let Some(status) = party.child.try_wait().unwrap() {
+                ended.push(format!("{} ended by itself: {status}", party.name));
+            }
+        }
+        self.oracle.violations.extend(ended);
+        for party in &self.stage.honest {
+            let asked = self.oracle.asked.get(&party.name).copied().unwrap_or_default();
+            let last = self.asked.entry(party.name.clone()).or_insert((asked, now));
+            if last.0 != asked {
+                *last = (asked, now);
+            } else if now > last.1 + HANGS {
+                self.oracle.violations.push(format!("{} hangs", party.name));
+            }
+        }
+    }
+
+    /// Ends the attackers and the honest processes, and looks at what is left.
+    fn finish(&mut self) {
+        let mut left = Vec::new();
+        for mut party in std::mem::take(&mut self.stage.attackers) {
+            party.signal(Signal::KILL);
+            party.child.wait().unwrap();
+        }
+        fs::write(self.stage.scene.stop(), "").unwrap();
+        for mut party in std::mem::take(&mut self.stage.honest) {
+            party.signal(Signal::CONT);
+            match self.stage.eventually(|| party.child.try_wait().unwrap().is_some()) {
+                true => self.check_success(&mut party),
+                false => left.push(format!("{} does not end", party.name)),
+            }
+        }
+        self.look();
+        let stage = &self.stage;
+        if !stage.eventually(|| stage.locked().is_empty()) {
+            left.extend(stage.locked().iter().map(|lock| format!("it is still locked: {lock}")));
+        }
+        let ask = Ask {
+            claim: Claim::whole(u32::try_from(DEVICES).unwrap()),
+            root: ProcessKey { pid: Pid(std::process::id()), start: None },
+            within: None,
+            parts_of: Vec::new(),
+            command: "everything".to_owned(),
+            wait: Wait::No,
+            pace: Duration::from_millis(100),
+            beside_safe_gpu: true,
+        };
+        let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
+        let (locks, all) = (stage.scene.locks(), devices());
+        match take(&locks, &stage.clock, &ask, &mut || look(&all), &choose, &mut watch) {
+            Ok(taken) if taken.entry.devices == all => {}
+            Ok(taken) => left.push(format!("only {:?} could be claimed", taken.entry.devices)),
+            Err(error) => left.push(format!("the devices could not be claimed: {error:?}")),
+        }
+        self.oracle.violations.extend(left);
+    }
+
+    fn check_success(&mut self, party: &mut crate::stage::Party) {
+        let status = party.child.wait().unwrap();
+        if !status.success() {
+            self.oracle.violations.push(format!("{} ended with {status}", party.name));
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        let mut counts = Counts::new();
+        let mut steps = 0;
+        for summary in self.stage.summaries() {
+            steps += summary.steps;
+            for (kind, (tried, allowed)) in summary.counts {
+                let count = counts.entry(kind).or_default();
+                count.0 += tried;
+                count.1 += allowed;
+            }
+        }
+        let links = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
+        let oracle = &self.oracle;
+        let mut figures = format!(
+            "seed {}: {steps} steps of user {ATTACKER} in {:.1} s (fs.protected_hardlinks is {}); \
+             {} grants, {} kills, {} stops; {} looks saw {} entries of the attacker; \
+             {} violations\n ",
+            self.plan.seed,
+            self.stage.clock.monotonic().as_secs_f64(),
+            links.trim(),
+            oracle.grants,
+            self.kills,
+            self.stops,
+            self.looks,
+            oracle.foreign,
+            oracle.violations.len(),
+        );
+        for (kind, (tried, allowed)) in &counts {
+            write!(figures, " {kind} {allowed}/{tried}").unwrap();
+        }
+        Verdict {
+            figures,
+            violations: oracle.violations.clone(),
+            grants: oracle.grants,
+            foreign: oracle.foreign,
+            last_steps: self.stage.last_steps(),
+            seed: self.plan.seed,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What all processes of the test agree on: folders and devices.
+
+use gpu_claim::Chosen;
+use gpu_core::{Bytes, Claim, DeviceUuid, Entry, Result, Share};
+use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles};
+use std::path::{Path, PathBuf};
+
+/// How many devices the machine has.
+pub(crate) const DEVICES: usize = 8;
+
+/// The attacker leases the devices from here on. Anybody may lease any device for ever, so the
+/// others are left to honest users, whose claims have to be served.
+pub(crate) const CONTESTED: usize = 6;
+
+/// The memory of each device.
+pub(crate) const TOTAL: u64 = 80 << 30;
+
+/// The name of safe-gpu's lock files.
+pub(crate) const SAFE_GPU: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
+
+/// The folders of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    /// The file system of the test.
+    pub(crate) root: PathBuf,
+    /// What stands for `/run`; it need not exist.
+    pub(crate) run: PathBuf,
+}
+
+impl Scene {
+    /// Returns what stands for `/tmp`.
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
+    /// Returns the shared folders and what names in them begin with.
+    pub(crate) fn shared(&self) -> [(PathBuf, &'static str); 2] {
+        [(self.run.join("gpuws"), ""), (self.tmp(), ".gpuws-")]
+    }
+
+    /// Returns safe-gpu's lock files.
+    pub(crate) fn safe_gpu(&self) -> [PathBuf; 2] {
+        [self.tmp().join(SAFE_GPU), self.tmp().join("safe_gpu").join(SAFE_GPU)]
+    }
+
+    /// Returns the file that tells honest processes to finish.
+    pub(crate) fn stop(&self) -> PathBuf {
+        self.root.join("stop")
+    }
+
+    /// Returns root's files that nobody is to change: one that everybody may write, one that
+    /// nobody else may, and one in a folder.
+    pub(crate) fn canaries(&self) -> [PathBuf; 4] {
+        ["open", "closed", "folder", "folder/file"].map(|name| self.root.join("canary").join(name))
+    }
+
+    /// Returns the leases of the machine.
+    pub(crate) fn locks(&self) -> FileLocks {
+        let place = Place::machine(&self.run, self.tmp());
+        FileLocks::new(place, SafeGpuFiles::below(&self.tmp()), roots())
+    }
+}
+
+fn roots() -> Roots {
+    let root = |path: &str| Path::new(path).to_owned();
+    Roots { proc: root("/proc"), dev: root("/dev"), sys: root("/sys") }
+}
+
+/// Returns the name of a device.
+pub(crate) fn device(index: usize) -> DeviceUuid {
+    DeviceUuid(format!("GPU-{index}"))
+}
+
+/// Returns all devices.
+pub(crate) fn devices() -> Vec<DeviceUuid> {
+    (0..DEVICES).map(device).collect()
+}
+
+/// Returns what a look at the machine tells: its devices, or those of a lease.
+#[expect(clippy::unnecessary_wraps, reason = "it is what a look returns")]
+pub(crate) fn look(devices: &[DeviceUuid]) -> Result<Vec<DeviceUuid>> {
+    Ok(devices.to_vec())
+}
+
+/// Chooses the first devices that are free.
+#[expect(clippy::ptr_arg, reason = "it takes what a look returned")]
+pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, beside: &[Entry]) -> Chosen {
+    let wanted = |uuid: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
+    let could: Vec<DeviceUuid> = devices.iter().filter(wanted).cloned().collect();
+    let is_free = |uuid: &&DeviceUuid| {
+        let mut shared = 0_u128;
+        for lease in beside.iter().filter(|lease| lease.devices.contains(uuid)) {
+            match (lease.claim.share, claim.share) {
+                (Share::Memory(Bytes(memory)), Share::Memory(_)) => shared += u128::from(memory),
+                _ => return false,
+            }
+        }
+        match claim.share {
+            Share::Whole => true,
+            Share::Memory(Bytes(memory)) => shared + u128::from(memory) <= u128::from(TOTAL),
+        }
+    };
+    let count = usize::try_from(claim.count).unwrap_or(usize::MAX);
+    if count == 0 || could.len() < count {
+        return Chosen::Never;
+    }
+    let free: Vec<DeviceUuid> = could.iter().filter(is_free).take(count).cloned().collect();
+    if free.len() == count { Chosen::Devices(free) } else { Chosen::NotNow { could } }
+}

@@ -1,0 +1,454 @@
+//! What an attacker can do in one step.
+
+use crate::attack::Attacker;
+use crate::forge;
+use gpu_core::{EntryKind, Locks};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, F_WRLCK, flock};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timestamps, Uid,
+};
+use rustix::time::{ClockId, Timespec};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What was tried, in words, and whether the kernel allowed it.
+pub(crate) type Outcome = (String, io::Result<()>);
+
+/// A step.
+pub(crate) type Step = fn(&mut Attacker) -> Outcome;
+
+/// The kinds of steps, how often each is made, and how.
+pub(crate) const STEPS: &[(&str, u64, Step)] = &[
+    ("spy", 60, spy),
+    ("link", 80, link),
+    ("plant", 40, plant),
+    ("symlink", 60, symbolic_link),
+    ("make-folder", 40, make_folder),
+    ("remove-folder", 40, remove_folder),
+    ("rename-folder", 50, rename_folder),
+    ("publish", 90, publish),
+    ("confirm", 40, confirm),
+    ("beat", 30, beat),
+    ("release", 60, release),
+    ("forge", 90, forge_file),
+    ("lock", 60, lock_file),
+    ("fifo", 30, fifo),
+    ("mode", 40, mode),
+    ("owner", 20, owner),
+    ("text", 50, text),
+    ("times", 40, times),
+    ("spoil", 60, spoil),
+    ("socket", 10, socket),
+    ("storm", 4, storm),
+    ("clear", 4, clear),
+    ("keep", 1, keep_closed),
+];
+
+/// Reads an entry of an honest user.
+fn spy(attacker: &mut Attacker) -> Outcome {
+    let (shared, prefix) = attacker.shared();
+    let victim = *attacker.chance.of(&attacker.victims);
+    let folder = shared.join(format!("{prefix}u{victim}"));
+    let path = attacker.file_in(&folder);
+    let read = open(&path, OFlags::RDONLY).and_then(|file| {
+        let mut text = Vec::new();
+        file.take(64 << 10).read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    });
+    let result = read.map(|entry| attacker.remember(entry));
+    (show(&path), result)
+}
+
+/// Gives a file another name: root's, an honest user's, or its own.
+fn link(attacker: &mut Attacker) -> Outcome {
+    let source = match attacker.chance.below(6) {
+        0 => attacker.scene.canaries()[0].clone(),
+        1 => attacker.scene.canaries()[1].clone(),
+        2 => attacker.chance.of(&attacker.scene.safe_gpu()).clone(),
+        3 | 4 => {
+            let folder = attacker.victims_folder();
+            attacker.file_in(&folder)
+        }
+        _ => attacker.any_file(),
+    };
+    // Not even its maker can remove a link to root's file from a sticky folder: its own names would
+    // soon all be taken.
+    let name = if attacker.chance.one_in(8) { attacker.victims_folder() } else { attacker.place() };
+    (format!("{} to {}", show(&source), show(&name)), fs::hard_link(&source, &name))
+}
+
+/// Gives root's file that everybody may write the name of an entry, writes an honest entry into it
+/// and locks it: an entry of root's, if names in that folder were believed.
+fn plant(attacker: &mut Attacker) -> Outcome {
+    let source = attacker.chance.of(&attacker.scene.safe_gpu()).clone();
+    let id = format!("p{}", attacker.chance.below(1000));
+    let kind = *attacker.chance.of(&["lease-", "lease-", "try-"]);
+    let folder = match attacker.chance.below(3) {
+        0 => {
+            let (shared, prefix) = attacker.shared();
+            shared.join(format!("{prefix}{kind}{id}"))
+        }
+        1 => attacker.victims_folder().join(format!("{kind}{id}")),
+        _ => attacker.own_folder().join(format!("{kind}{id}")),
+    };
+    let result = (|| {
+        fs::hard_link(&source, &folder)?;
+        let mut file = open_to_write(attacker, &folder)?;
+        let text = forge::copy(attacker, &id).ok_or(io::ErrorKind::NotFound)?;
+        file.set_len(0)?;
+        file.write_all(&text)?;
+        // Where this fails it has the file locked by another of its names.
+        let _ = lock(&file, F_WRLCK);
+        attacker.keep(file);
+        Ok(())
+    })();
+    (show(&folder), result)
+}
+
+fn symbolic_link(attacker: &mut Attacker) -> Outcome {
+    let target = match attacker.chance.below(8) {
+        0..=3 => attacker.chance.of(&attacker.scene.canaries()).clone(),
+        4 => attacker.victims_folder(),
+        5 => PathBuf::from("/dev/zero"),
+        6 => PathBuf::from("."),
+        _ => attacker.any_file(),
+    };
+    let name = if attacker.chance.one_in(2) { attacker.any_folder() } else { attacker.place() };
+    (format!("{} to {}", show(&name), show(&target)), symlink(&target, &name))
+}
+
+fn make_folder(attacker: &mut Attacker) -> Outcome {
+    let folder = attacker.any_folder();
+    let bits = *attacker.chance.of(&[0o755, 0o755, 0o700, 0o777, 0o1777, 0]);
+    (show(&folder), fs::create_dir(&folder).and_then(|()| set_mode(&folder, bits)))
+}
+
+fn remove_folder(attacker: &mut Attacker) -> Outcome {
+    let folder =
+        if attacker.chance.one_in(4) { attacker.own_folder() } else { attacker.victims_folder() };
+    (show(&folder), fs::remove_file(&folder).or_else(|_| fs::remove_dir_all(&folder)))
+}
+
+fn rename_folder(attacker: &mut Attacker) -> Outcome {
+    let from = match attacker.chance.below(4) {
+        0 => attacker.scene.canaries()[2].clone(),
+        1 => attacker.victims_folder(),
+        _ => attacker.own_folder(),
+    };
+    let to = attacker.any_folder();
+    let flags = [RenameFlags::empty(), RenameFlags::NOREPLACE, RenameFlags::EXCHANGE];
+    let flags = *attacker.chance.of(&flags);
+    let result = rustix::fs::renameat_with(CWD, &from, CWD, &to, flags);
+    (format!("{} to {}", show(&from), show(&to)), result.map_err(io::Error::from))
+}
+
+/// Publishes an entry through the library: well formed, with a lie in each of its words.
+fn publish(attacker: &mut Attacker) -> Outcome {
+    let kinds = [EntryKind::Attempt, EntryKind::Attempt, EntryKind::Lease, EntryKind::Waiter];
+    let kind = *attacker.chance.of(&kinds);
+    let entry = forge::entry(attacker, kind);
+    let result = attacker.locks.publish(kind, &entry);
+    let result = result.map_err(|error| io::Error::other(error.fault().text));
+    let words = format!("{kind:?} {} of ticket {}", entry.id, entry.ticket);
+    (words, result.map(|held| attacker.hold(held)))
+}
+
+/// Confirms an attempt without a look at anybody else's.
+fn confirm(attacker: &mut Attacker) -> Outcome {
+    act(attacker, |held| held.confirm().map(|()| true))
+}
+
+/// Says that it is still there, and never acts.
+fn beat(attacker: &mut Attacker) -> Outcome {
+    act(attacker, |held| held.renew())
+}
+
+fn act(
+    attacker: &mut Attacker,
+    act: impl Fn(&mut Box<dyn gpu_core::Held>) -> gpu_core::Result<bool>,
+) -> Outcome {
+    if attacker.held.is_empty() {
+        return (String::new(), Err(io::ErrorKind::NotFound.into()));
+    }
+    let which = attacker.chance.index(attacker.held.len());
+    let result = act(&mut attacker.held[which]);
+    (String::new(), result.map(|_| ()).map_err(|error| io::Error::other(error.fault().text)))
+}
+
+fn release(attacker: &mut Attacker) -> Outcome {
+    let is_left = attacker.chance.one_in(3);
+    if !attacker.held.is_empty() && attacker.chance.one_in(2) {
+        let which = attacker.chance.index(attacker.held.len());
+        let held = attacker.held.swap_remove(which);
+        if is_left {
+            held.leave();
+        }
+        return ("an entry".to_owned(), Ok(()));
+    }
+    if attacker.files.is_empty() {
+        return (String::new(), Err(io::ErrorKind::NotFound.into()));
+    }
+    let which = attacker.chance.index(attacker.files.len());
+    drop(attacker.files.swap_remove(which));
+    ("a file".to_owned(), Ok(()))
+}
+
+/// Makes a file in its folder that looks like an entry, and locks it or does not.
+fn forge_file(attacker: &mut Attacker) -> Outcome {
+    let folder = attacker.make_own_folder();
+    let id = attacker.id();
+    let kind = *attacker.chance.of(&["lease-", "try-", "kept-", "past-", "queue-"]);
+    let (how, text) = forge::text(attacker, &id);
+    let name = match kind {
+        "queue-" => format!("{kind}{:016x}-{:016x}-{id}", attacker.chance.below(1 << 60), 7),
+        _ => format!("{kind}{id}"),
+    };
+    let path = folder.join(&name);
+    let result = (|| {
+        let new = folder.join(format!("new-forged-{}", std::process::id()));
+        // What another step left there is in the way.
+        let _ = fs::remove_file(&new);
+        let mut file = File::options().read(true).write(true).create_new(true).open(&new)?;
+        file.write_all(&text)?;
+        if attacker.chance.one_in(8) {
+            file.set_len(1 << *attacker.chance.of(&[17, 30, 40]))?;
+        }
+        match attacker.chance.below(6) {
+            0 => {}
+            1 => set_lock(&file, F_WRLCK, false)?,
+            2 => rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?,
+            _ => lock(&file, F_WRLCK)?,
+        }
+        set_mode(&new, *attacker.chance.of(&[0o644, 0o644, 0o644, 0o666, 0o600, 0o4755]))?;
+        fs::rename(&new, &path)?;
+        attacker.keep(file);
+        Ok(())
+    })();
+    (format!("{how} {}", show(&path)), result)
+}
+
+/// Locks whatever it may open.
+fn lock_file(attacker: &mut Attacker) -> Outcome {
+    let path = attacker.any_file();
+    let (access, kind) = match attacker.chance.below(3) {
+        0 => (OFlags::RDONLY, F_RDLCK),
+        1 => (OFlags::RDWR, F_RDLCK),
+        _ => (OFlags::RDWR, F_WRLCK),
+    };
+    let result = (|| {
+        let file = open(&path, access)?;
+        match attacker.chance.below(4) {
+            0 => set_lock(&file, kind, false)?,
+            1 => rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?,
+            _ => lock(&file, kind)?,
+        }
+        attacker.keep(file);
+        Ok(())
+    })();
+    (show(&path), result)
+}
+
+/// Makes a FIFO, with a writer or without, where others open a file or a folder.
+fn fifo(attacker: &mut Attacker) -> Outcome {
+    let path = if attacker.chance.one_in(4) { attacker.any_folder() } else { attacker.place() };
+    let result = (|| {
+        let mode = Mode::from_raw_mode(0o644);
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, mode, 0)?;
+        if attacker.chance.one_in(2) {
+            let mut file = open_to_write(attacker, &path)?;
+            if attacker.chance.one_in(2) {
+                file.write_all(b"{}")?;
+            }
+            attacker.keep(file);
+        }
+        Ok(())
+    })();
+    (show(&path), result)
+}
+
+fn mode(attacker: &mut Attacker) -> Outcome {
+    let path = match attacker.chance.below(6) {
+        0 => attacker.chance.of(&attacker.scene.canaries()).clone(),
+        1 => attacker.victims_folder(),
+        2 => attacker.own_folder(),
+        _ => attacker.any_file(),
+    };
+    let bits = *attacker.chance.of(&[0o644, 0o755, 0o666, 0o777, 0o600, 0]);
+    (format!("{bits:o} {}", show(&path)), set_mode(&path, bits))
+}
+
+/// Gives a file to another user, or takes one from another.
+fn owner(attacker: &mut Attacker) -> Outcome {
+    let path = if attacker.chance.one_in(2) { attacker.any_file() } else { attacker.any_folder() };
+    let to = *attacker.chance.of(&[attacker.victims[0], attacker.victims[1], attacker.uid]);
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let result = rustix::fs::chownat(CWD, &path, Some(Uid::from_raw(to)), None, flags);
+    (format!("{to} {}", show(&path)), result.map_err(io::Error::from))
+}
+
+/// Cuts, stretches or overwrites a file, while others read it.
+fn text(attacker: &mut Attacker) -> Outcome {
+    let path = attacker.any_file();
+    let id = attacker.id();
+    let (how, text) = forge::text(attacker, &id);
+    let result = (|| {
+        let mut file = open_to_write(attacker, &path)?;
+        match attacker.chance.below(3) {
+            0 => file.set_len(*attacker.chance.of(&[0, 1, 100, 1 << 16, 1 << 40])),
+            1 => file.write_all(&text),
+            _ => file.set_len(0).and_then(|()| file.write_all(&text)),
+        }
+    })();
+    (format!("{how} {}", show(&path)), result)
+}
+
+fn times(attacker: &mut Attacker) -> Outcome {
+    let path = attacker.any_file();
+    let now = rustix::time::clock_gettime(ClockId::Monotonic).tv_sec;
+    let seconds = *attacker.chance.of(&[0, -1, now, now + 3600, now - 30, 1 << 33]);
+    let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    let result = (|| {
+        let file = open(&path, OFlags::RDONLY)?;
+        if attacker.is_canary(&file) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let times = Timestamps { last_access: time, last_modification: time };
+        Ok(rustix::fs::futimens(&file, &times)?)
+    })();
+    (format!("{seconds} {}", show(&path)), result)
+}
+
+/// Removes or moves what an honest user made, or puts something in its place.
+fn spoil(attacker: &mut Attacker) -> Outcome {
+    let folder = attacker.victims_folder();
+    let path = attacker.file_in(&folder);
+    let (shared, prefix) = attacker.shared();
+    let beside = shared.join(format!("{prefix}spoilt"));
+    let (words, result) = match attacker.chance.below(6) {
+        0 => ("unlink", fs::remove_file(&path)),
+        1 => ("rename", fs::rename(&path, &beside)),
+        2 => ("replace", File::create_new(&beside).and_then(|_| fs::rename(&beside, &path))),
+        3 => ("take", {
+            let own = attacker.own_folder().join(path.file_name().unwrap_or_default());
+            fs::rename(&path, own)
+        }),
+        4 => ("truncate", open_to_write(attacker, &path).and_then(|file| file.set_len(0))),
+        _ => ("move the folder", fs::rename(&folder, &beside)),
+    };
+    (format!("{words} {}", show(&path)), result)
+}
+
+fn socket(attacker: &mut Attacker) -> Outcome {
+    let path = if attacker.chance.one_in(4) { attacker.any_folder() } else { attacker.place() };
+    (show(&path), UnixListener::bind(&path).map(|socket| attacker.keep(socket)))
+}
+
+/// Makes many names at once, and takes half of them away again.
+fn storm(attacker: &mut Attacker) -> Outcome {
+    let (shared, prefix) = attacker.shared();
+    let is_folders = attacker.chance.one_in(2);
+    let folder = attacker.make_own_folder();
+    let name = |number: u64, uid| match is_folders {
+        true => shared.join(format!("{prefix}u{uid}-s{number}")),
+        false => folder.join(format!("lease-s{number}")),
+    };
+    for number in 0..48 {
+        let name = name(number, attacker.uid);
+        // Each of them may be there from the last storm.
+        let _ =
+            if is_folders { fs::create_dir(&name) } else { File::create_new(&name).map(|_| ()) };
+    }
+    for number in 0..48 {
+        let name = name(number, attacker.uid);
+        if attacker.chance.one_in(2) {
+            let _ = fs::remove_file(&name).or_else(|_| fs::remove_dir_all(&name));
+        }
+    }
+    (show(&name(0, attacker.uid)), Ok(()))
+}
+
+/// Takes its own folder away while others read it.
+fn clear(attacker: &mut Attacker) -> Outcome {
+    let folder = attacker.own_folder();
+    let result = match attacker.chance.one_in(3) {
+        true => {
+            let away = folder.with_file_name("away");
+            let moved = fs::rename(&folder, &away);
+            let _ = fs::remove_dir_all(&away);
+            moved
+        }
+        false => fs::remove_dir_all(&folder),
+    };
+    (show(&folder), result)
+}
+
+/// Keeps files in its folder from being opened, by a lease of the kernel's kind (fcntl(2)).
+fn keep_closed(attacker: &mut Attacker) -> Outcome {
+    const KEEP: &str = "\
+import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+kept = []
+for name in sys.argv[1:]:
+    try:
+        file = open(name, 'x')
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        kept.append(file)
+    except OSError: pass
+sys.stdin.read()
+";
+    let folder = attacker.make_own_folder();
+    let names: Vec<PathBuf> = (0..6).map(|_| folder.join(attacker.name())).collect();
+    if let Some(mut keeper) = attacker.keeper.take() {
+        // It has one at a time; this one may have ended.
+        let _ = keeper.kill();
+        let _ = keeper.wait();
+    }
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", KEEP]).args(&names).stdin(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    (show(&folder), command.spawn().map(|keeper| attacker.keeper = Some(keeper)))
+}
+
+/// Opens a file, and waits for nobody.
+fn open(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// Opens a file to write to it. Root's files that nobody is to change are left alone: the attacker
+/// may write to one of them, and honest programs that do so by its links are to be found out.
+fn open_to_write(attacker: &Attacker, path: &Path) -> io::Result<File> {
+    let file = open(path, OFlags::RDWR)?;
+    if attacker.is_canary(&file) { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(file) }
+}
+
+/// Locks a file as entries are locked.
+fn lock(file: &File, kind: i32) -> io::Result<()> {
+    set_lock(file, kind, true)
+}
+
+fn set_lock(file: &File, kind: i32, is_of_file: bool) -> io::Result<()> {
+    let kind = i16::try_from(kind).unwrap_or_default();
+    let all = flock { l_type: kind, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    let how = if is_of_file { FcntlArg::F_OFD_SETLK(&all) } else { FcntlArg::F_SETLK(&all) };
+    fcntl(file, how).map(|_| ()).map_err(io::Error::from)
+}
+
+/// Sets what may be done with a file.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// Returns the last two names of a path.
+fn show(path: &Path) -> String {
+    let name = |path: Option<&Path>| {
+        let name = path.and_then(Path::file_name).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    format!("{}/{}", name(path.parent()), name(Some(path)))
+}
