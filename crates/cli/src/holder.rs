@@ -6,14 +6,13 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::roots;
 use gpu_core::visible::VISIBLE;
-use gpu_core::{DeviceUuid, Host, Launch, Pid, ProcessInfo, ProcessKey};
-use gpu_host::LinuxHost;
+use gpu_core::{Clock, DeviceUuid, Host, Launch, Pid, ProcessInfo, ProcessKey};
 use gpu_host::supervise::parse_words;
+use gpu_host::{LinuxHost, SystemClock, renew_inherited};
 use gpu_nvidia::CudaContexts;
 use gpu_steward::Grant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Timestamps, UTIME_NOW, utimensat};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::ffi::OsString;
@@ -41,7 +40,7 @@ const HOLDS: &str = "holds";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What it keeps is shown to be in use this often: what clears `/tmp` of old files counts in days.
-pub(crate) const RENEWAL: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
+pub(crate) const RENEWAL: Duration = Duration::from_secs(3600);
 
 /// One that was started.
 pub(crate) struct Holder(Option<Child>);
@@ -189,9 +188,14 @@ pub(crate) fn serve_where_asked() -> Option<Exit> {
         return Some(Exit::Own);
     }
     if let Ok(Some(root)) = opened(root) {
+        let clock = SystemClock::new();
+        let mut due = clock.monotonic() + RENEWAL;
         loop {
-            match poll(&mut [PollFd::new(&root, PollFlags::IN)], Some(&RENEWAL)) {
-                Ok(0) => renew(),
+            match poll(&mut [PollFd::new(&root, PollFlags::IN)], Some(&until(due, &clock))) {
+                Ok(0) => {
+                    renew_inherited(&roots());
+                    due = clock.monotonic() + RENEWAL;
+                }
                 Err(Errno::INTR) => {}
                 Ok(_) | Err(_) => break,
             }
@@ -200,17 +204,10 @@ pub(crate) fn serve_where_asked() -> Option<Exit> {
     Some(Exit::Done)
 }
 
-/// Shows that the file of the lease, of which only the descriptor is known here, is in use.
-fn renew() {
-    let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let times = Timestamps { last_access: now(), last_modification: now() };
-    for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
-        let is_file = std::fs::metadata(entry.path()).is_ok_and(|file| file.is_file());
-        if is_file {
-            // Of what is not its own it cannot change the times.
-            let _ = utimensat(CWD, entry.path(), &times, AtFlags::empty());
-        }
-    }
+/// Returns the time until something is due, for `poll`.
+pub(crate) fn until(due: Duration, clock: &dyn Clock) -> Timespec {
+    let left = due.saturating_sub(clock.monotonic());
+    Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
 }
 
 /// Opens a process; `None` when it has ended, or its number is another's by now.

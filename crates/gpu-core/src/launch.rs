@@ -98,7 +98,7 @@ pub trait Job {
     /// What a terminal does to it, stopping and going on, is done meanwhile.
     ///
     /// # Errors
-    /// `Io` when the kernel does not answer.
+    /// `Io` when the kernel does not answer. What this process was asked meanwhile is told first.
     fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>>;
 
     /// Passes a signal on to its process group.

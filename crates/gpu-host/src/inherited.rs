@@ -6,38 +6,86 @@
 //! or handed over by somebody who has it. And the owner of the file is told, since a lease is kept
 //! by files of its own user alone.
 
+use crate::host::Roots;
 use gpu_core::LeaseId;
-use rustix::fs::{FileType, stat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timestamps, UTIME_NOW, openat, stat, statat,
+    utimensat,
+};
+use rustix::io::Errno;
+use rustix::time::Timespec;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// What the name of such a file begins with.
-const BEGINNING: &str = "kept-";
+/// What the names of the two files of a lease begin with. The first is inherited.
+const KEPT: &str = "kept-";
+const LEASE: &str = "lease-";
 
 /// How many descriptors are looked at; a program has some dozens.
 const MOST: usize = 1 << 16;
 
 /// Returns the leases that an open file of the caller's keeps, each with the owner of the file.
 pub(crate) fn leases(proc: &Path) -> Vec<(LeaseId, u32)> {
-    let Ok(entries) = std::fs::read_dir(proc.join("self/fd")) else { return Vec::new() };
-    let kept = entries.take(MOST).flatten().filter_map(|entry| {
-        let info = proc.join("self/fdinfo").join(entry.file_name());
-        kept(&entry.path()).filter(|_| is_locked_by(&info))
-    });
-    kept.collect::<BTreeSet<_>>().into_iter().collect()
+    let found: BTreeSet<_> = kept_files(proc).map(|kept| (kept.id, kept.stat.st_uid)).collect();
+    found.into_iter().collect()
 }
 
-/// Returns the lease that the file behind a link to a descriptor keeps.
-fn kept(link: &Path) -> Option<(LeaseId, u32)> {
-    let target = std::fs::read_link(link).ok()?;
-    let name = std::str::from_utf8(target.file_name()?.as_bytes()).ok()?;
-    // One that was cleared away keeps its lease, as long as it is locked.
-    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
-    let id = LeaseId::parse(name.strip_prefix(BEGINNING)?)?;
-    let file = stat(link).ok()?;
-    let is_plain = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile;
-    is_plain.then_some((id, file.st_uid))
+/// Shows that the files of the leases which the caller inherited are in use, for programs that clear
+/// old files away: the inherited file itself, and the lease beside it. A lease whose name is gone is
+/// not published again, since only its holder knows what was in it.
+pub fn renew_inherited(roots: &Roots) {
+    for kept in kept_files(&roots.proc) {
+        // What fails now is tried again an hour later; old files are counted in days.
+        let _ = kept.renew();
+    }
+}
+
+/// An open file that keeps a lease.
+struct Kept {
+    /// The caller's link to its descriptor.
+    link: PathBuf,
+    /// Where it was opened, or is by now.
+    path: PathBuf,
+    id: LeaseId,
+    stat: Stat,
+}
+
+fn kept_files(proc: &Path) -> impl Iterator<Item = Kept> {
+    let entries = std::fs::read_dir(proc.join("self/fd")).into_iter().flatten();
+    entries.take(MOST).flatten().filter_map(move |entry| {
+        let info = proc.join("self/fdinfo").join(entry.file_name());
+        Kept::of(entry.path()).filter(|_| is_locked_by(&info))
+    })
+}
+
+impl Kept {
+    /// Returns the file behind a link to a descriptor, if it keeps a lease.
+    fn of(link: PathBuf) -> Option<Self> {
+        let path = std::fs::read_link(&link).ok()?;
+        let name = std::str::from_utf8(path.file_name()?.as_bytes()).ok()?;
+        // One that was cleared away keeps its lease, as long as it is locked.
+        let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+        let id = LeaseId::parse(name.strip_prefix(KEPT)?)?;
+        let stat = stat(&link).ok()?;
+        let is_plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_plain.then_some(Kept { link, path, id, stat })
+    }
+
+    fn renew(&self) -> rustix::io::Result<()> {
+        let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now(), last_modification: now() };
+        utimensat(CWD, &self.link, &times, AtFlags::empty())?;
+        let Some(parent) = self.path.parent() else { return Ok(()) };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(CWD, parent, flags, Mode::empty())?;
+        let at = statat(&folder, format!("{KEPT}{}", self.id), AtFlags::SYMLINK_NOFOLLOW)?;
+        // Another folder may have this path by now.
+        if (at.st_dev, at.st_ino) != (self.stat.st_dev, self.stat.st_ino) {
+            return Err(Errno::STALE);
+        }
+        utimensat(&folder, format!("{LEASE}{}", self.id), &times, AtFlags::SYMLINK_NOFOLLOW)
+    }
 }
 
 /// Tells whether an open file of the caller's has a lock for writing, from a line of its `fdinfo`
@@ -55,7 +103,7 @@ fn is_locked_by(info: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::locks::ofd::{Lock, try_lock};
-    use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+    use rustix::fs::fstat;
     use tempfile::TempDir;
 
     /// A file of this name, open for writing.
@@ -76,16 +124,14 @@ mod tests {
     fn only_the_very_open_file_that_is_locked_keeps_a_lease() {
         let folder = tempfile::tempdir().unwrap();
         let own = open(&folder, "kept-mine");
-        let beside = open(&folder, "kept-beside");
         let others = ["kept-unlocked", "lease-other", "kept-No.Id"].map(|name| open(&folder, name));
-        assert!(found().iter().all(|id| id != "mine" && id != "beside"));
-        for file in [&own, &beside, &others[1], &others[2]] {
+        assert!(found().iter().all(|id| id != "mine"));
+        for file in [&own, &others[1], &others[2]] {
             lock(file);
         }
         let user = fstat(&own).unwrap().st_uid;
         let all = leases(Path::new("/proc"));
         assert!(all.contains(&(LeaseId::parse("mine").unwrap(), user)), "{all:?}");
-        assert!(found().contains(&"beside".to_owned()));
         assert!(
             !found().contains(&"unlocked".to_owned()) && !found().contains(&"other".to_owned())
         );
@@ -94,5 +140,35 @@ mod tests {
         let again = open(&folder, "kept-mine");
         assert!(!found().contains(&"mine".to_owned()));
         drop(again);
+    }
+
+    fn age(folder: &TempDir, name: &str) -> i64 {
+        stat(folder.path().join(name)).unwrap().st_mtime
+    }
+
+    #[test]
+    fn renewal_reaches_both_files_of_a_lease_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = open(&folder, "kept-aged");
+        lock(&kept);
+        let names = ["kept-aged", "lease-aged", "lease-other"];
+        let _files = ["lease-aged", "lease-other"].map(|name| open(&folder, name));
+        let make_old = || {
+            let old = Timespec { tv_sec: 1000, tv_nsec: 0 };
+            let times = Timestamps { last_access: old, last_modification: old };
+            for name in names {
+                utimensat(CWD, folder.path().join(name), &times, AtFlags::empty()).unwrap();
+            }
+        };
+        make_old();
+        let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+        renew_inherited(&roots);
+        assert_eq!(names.map(|name| age(&folder, name) > 1000), [true, true, false]);
+        // A file of that name in the folder is not the one that was inherited.
+        make_old();
+        std::fs::remove_file(folder.path().join("kept-aged")).unwrap();
+        let _another = open(&folder, "kept-aged");
+        renew_inherited(&roots);
+        assert_eq!(age(&folder, "lease-aged"), 1000);
     }
 }

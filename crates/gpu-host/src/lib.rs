@@ -45,6 +45,7 @@ pub use clock::SystemClock;
 pub use files::resolve;
 pub use hidepid::hides_processes;
 pub use host::{LinuxHost, Roots};
+pub use inherited::renew_inherited;
 pub use journal::FileJournal;
 pub use limits::{ignore_file_size_signal, raise_open_file_limit};
 pub use locks::{FileLocks, Place, SafeGpuFiles};

@@ -50,10 +50,12 @@ pub enum Event<'a> {
 ///
 /// Each target is opened, and before each signal it is made sure, on the opened process, that
 /// number, start time, user and program are those of the plan, that nothing protects it, and that
-/// it still holds a device and uses its memory, or is still in the scope. Then the audit line is written; when that fails
-/// nothing more is sent to anybody, but to a process of the caller's own tree: who starts a job is
-/// to end it, and the report says that it could not be written. What cannot be made sure of is not
-/// signalled.
+/// it still holds a device and uses its memory, or is still in the scope. What cannot be made sure
+/// of is not signalled.
+///
+/// The audit line is written before the signal. When that fails, nothing more is sent to anybody
+/// but the processes of the caller's own tree: a program that starts a job has to end it, and the
+/// report says that the log lacks it.
 ///
 /// `watch` is told each step, and stops everything by [`ControlFlow::Break`]: then nothing more is
 /// sent, and the report says who was sent what.
@@ -182,7 +184,10 @@ impl Ladder<'_, '_> {
                             rung.handle = Some(handle);
                             self.tell(Event::Signalled(rung.target, signal))?;
                         }
-                        Err(error) => self.settle(rung, outcome_of(rung, &error))?,
+                        Err(error) => {
+                            self.settle(rung, outcome_of(rung, &error))?;
+                            self.note_spared(rung);
+                        }
                     }
                 }
             }

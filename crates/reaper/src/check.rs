@@ -2,7 +2,7 @@
 
 use crate::act::Ports;
 use crate::guard::Guard;
-use crate::login::is_login;
+use crate::login::{is_login, is_no_login_parent};
 use crate::plan::{Membership, Target};
 use crate::report::Outcome;
 use crate::role::Role;
@@ -10,6 +10,9 @@ use crate::tree::descends;
 use gpu_core::{
     Absent, DeviceFile, DeviceFileKind, Error, Holder, ProcessFault, ProcessHandle, ProcessInfo,
 };
+
+/// So many times in a row a process may be adopted while its parent is looked for.
+const ADOPTIONS: usize = 8;
 
 /// Why a signal is not sent.
 pub(crate) enum Objection {
@@ -68,7 +71,7 @@ impl Check<'_> {
             },
             Membership::Group(_) | Membership::Cgroup(_) => {
                 same_program(&now, &target.process)?;
-                self.is_no_protected_member(&now, target)
+                self.is_no_protected_member(&now, handle, target)
             }
             Membership::Holds(minors) => {
                 same_program(&now, &target.process)?;
@@ -77,15 +80,56 @@ impl Check<'_> {
         }
     }
 
-    fn is_no_protected_member(&self, now: &ProcessInfo, target: &Target) -> Result<(), Objection> {
+    fn is_no_protected_member(
+        &self,
+        now: &ProcessInfo,
+        handle: &dyn ProcessHandle,
+        target: &Target,
+    ) -> Result<(), Objection> {
         if let Some(role) = Role::claimed(now) {
             return Err(Outcome::RoleForbids { role }.into());
         }
-        let parent = now.parent.ok().and_then(|pid| self.ports.host.process(pid).ok());
+        let parent = self.parent(now, handle)?;
         match is_login(now, parent.as_ref(), target.membership.cgroup()) {
             true => Err(Outcome::LoginSession.into()),
             false => Ok(()),
         }
+    }
+
+    /// Returns the parent of a process; `None` where it has none that could let people log in.
+    ///
+    /// # Errors
+    /// `NotPermitted` where it cannot be seen. The kernel gives a process another parent when its
+    /// own ends, so one that stays its parent and is not there is hidden (`hidepid`).
+    fn parent(
+        &self,
+        now: &ProcessInfo,
+        handle: &dyn ProcessHandle,
+    ) -> Result<Option<ProcessInfo>, Error> {
+        let hidden = || {
+            let what = format!("see the parent of process {}", now.key.pid);
+            Error::new(ProcessFault::NotPermitted, what)
+        };
+        let mut parent = match now.parent {
+            Ok(parent) => parent,
+            // A recorded machine; a live one always tells it.
+            Err(Absent::NotRecorded) => return Ok(None),
+            Err(_) => return Err(hidden()),
+        };
+        for _ in 0..ADOPTIONS {
+            match self.ports.host.process(parent) {
+                Ok(info) => return Ok(Some(info)),
+                Err(_) if is_no_login_parent(parent) => return Ok(None),
+                Err(error) if error.kind() != ProcessFault::Gone.into() => return Err(hidden()),
+                Err(_) => {}
+            }
+            let next = handle.look()?.parent.map_err(|_| hidden())?;
+            if next == parent {
+                return Err(hidden());
+            }
+            parent = next;
+        }
+        Err(hidden())
     }
 
     /// Makes sure that a process still has one of the planned devices and uses device memory: it

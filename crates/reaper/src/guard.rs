@@ -50,6 +50,8 @@ pub enum Refusal {
     LeadsSession,
     /// It is part of a login session.
     LoginSession,
+    /// Its parent cannot be seen, which may let people log in.
+    ParentNotSeen,
     /// Who else is in its scope is not known: the list of all processes lacks it.
     ScopeNotSeen,
     /// It belongs to no container, pod or job.
@@ -74,6 +76,7 @@ impl fmt::Display for Refusal {
             Refusal::NotSeen => "no such process can be seen here",
             Refusal::LeadsSession => "it leads a login session",
             Refusal::LoginSession => "it is part of a login session",
+            Refusal::ParentNotSeen => "its parent cannot be seen, so it may be a login",
             Refusal::ScopeNotSeen => "who else is in its scope is not known",
             Refusal::NoContainer => "it belongs to no container, pod or job",
             Refusal::ScopeHolds(pid, why) => {

@@ -5,7 +5,7 @@
 //! tells of it. The audit session and login id (`/proc/PID/loginuid`) are none: whatever a daemon
 //! starts that was itself restarted from a login shell has them too.
 
-use gpu_core::{ProcessInfo, is_login_program};
+use gpu_core::{Pid, ProcessInfo, is_login_program};
 
 /// Tells whether a process is a login session's, by what is known of it and of its parent.
 ///
@@ -24,6 +24,12 @@ pub(crate) fn is_login(
     parent.is_some_and(lets_people_in)
         || (leads && interactive && !contained)
         || scope.is_some_and(|scope| is_in_login_scope(process, scope))
+}
+
+/// Tells whether a parent that cannot be seen lets nobody log in, by its number: process 1 adopts
+/// those whose parent has ended, and 0 stands for none in this PID namespace.
+pub(crate) fn is_no_login_parent(pid: Pid) -> bool {
+    pid.0 <= 1
 }
 
 /// Tells whether a process lets people log in: by its name, and where that is known by its
@@ -53,7 +59,7 @@ fn is_in_login_scope(process: &ProcessInfo, scope: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Executable, FileId, Pid};
+    use gpu_core::{Executable, FileId};
 
     fn process(name: &str) -> ProcessInfo {
         ProcessInfo { session: Ok(Pid(1)), ..ProcessInfo::from_name(Pid(9), name) }

@@ -64,7 +64,7 @@ struct Device {
 enum Cover {
     /// None was needed yet.
     Unasked,
-    /// Not each of them shows yet, since this time.
+    /// Not each of them shows yet; the last one was started at this time.
     Opening(Duration),
     /// Each shows on its device.
     Open,
@@ -155,7 +155,7 @@ impl<'a> Handoff<'a> {
             self.contended = None;
         }
         if !job_waits && !is_over {
-            return;
+            return self.uncover();
         }
         self.cover(look, tallies, &used, now, watch);
         match self.cover {
@@ -244,7 +244,7 @@ impl<'a> Handoff<'a> {
         if matches!(self.cover, Cover::Failed) {
             return;
         }
-        let covered = self.open(look, used).and_then(|()| self.opened(look, tallies, now));
+        let covered = self.open(look, used, now).and_then(|()| self.opened(look, tallies, now));
         self.cover = covered.unwrap_or_else(|error| {
             let all = vec![true; self.devices.len()];
             self.dismiss(&all);
@@ -253,8 +253,17 @@ impl<'a> Handoff<'a> {
         });
     }
 
+    /// Kills placeholders that nobody needs any more. Whoever waits next gets new ones, with their
+    /// own time to show.
+    fn uncover(&mut self) {
+        if matches!(self.cover, Cover::Opening(_) | Cover::Open) {
+            self.dismiss(&vec![true; self.devices.len()]);
+            self.cover = Cover::Unasked;
+        }
+    }
+
     /// Starts the placeholders that are missing.
-    fn open(&mut self, look: &Snapshot, used: &[bool]) -> Result<()> {
+    fn open(&mut self, look: &Snapshot, used: &[bool], now: Duration) -> Result<()> {
         let refused = |what: &str| Error::new(ErrorKind::Unsupported, what);
         let uncovered = |(device, used): &(&Device, &bool)| !**used && device.placeholder.is_none();
         let missing: Vec<DeviceId> = self
@@ -283,6 +292,7 @@ impl<'a> Handoff<'a> {
             let mut launch = template.clone();
             launch.set.extend(placeholder_environment(uuid));
             device.placeholder = Some(self.launcher.accompany(&launch)?);
+            self.cover = Cover::Opening(now);
         }
         Ok(())
     }

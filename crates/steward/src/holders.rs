@@ -62,6 +62,7 @@ impl Tree<'_> {
                 let is_alone = sight.members.is_empty();
                 if looks >= QUIET_LOOKS && (is_alone || span >= QUIET_SPAN) {
                     cleaned.remains |= !stuck.is_empty() || !sight.hidden.is_empty();
+                    cleaned.unlisted = sight.unlisted;
                     return Ok(self.stuck_fault(&stuck).or(sight.unseen));
                 }
                 if !is_alone {

@@ -16,6 +16,9 @@ use std::time::Duration;
 const FIRST_PACE: Duration = Duration::from_millis(250);
 const LAST_PACE: Duration = Duration::from_secs(5);
 
+/// While processes of the job live, so many looks in a row must find no holder.
+const QUIET_LOOKS: usize = 3;
+
 /// A lease that stays for some processes of a job.
 pub(crate) struct Keeping<'a> {
     pub(crate) tree: &'a Tree<'a>,
@@ -36,7 +39,7 @@ impl Keeping<'_> {
         let clock = self.tree.ports.clock;
         let mut renewal = Renewal::new(clock.monotonic());
         let mut remaining: HashSet<ProcessKey> = remaining.iter().map(|info| info.key).collect();
-        let mut pace = FIRST_PACE;
+        let (mut pace, mut quiet) = (FIRST_PACE, 0);
         loop {
             let end = clock.monotonic() + pace;
             loop {
@@ -54,15 +57,30 @@ impl Keeping<'_> {
             renewal.renew_if_due(clock.monotonic(), grant, self.locks, watch);
             // Where it cannot be seen who is there, they may all be.
             let Ok(members) = self.tree.members(job) else { continue };
-            remaining.retain(|key| members.iter().any(|member| member.key == *key));
-            if remaining.is_empty() {
-                // They may have started others before they ended.
-                let Ok(left) = self.tree.remaining(job, self.reach) else { continue };
-                remaining = left.iter().map(|info| info.key).collect();
-                if remaining.is_empty() {
-                    return true;
-                }
+            if members.is_empty() {
+                return true;
             }
+            remaining.retain(|key| members.iter().any(|member| member.key == *key));
+            let is_settled = match self.reach {
+                Reach::Tree => !remaining.is_empty(),
+                // A stuck holder cannot close its device.
+                Reach::Holders => self.tree.has_stuck(&remaining),
+            };
+            if is_settled {
+                continue;
+            }
+            // Those who hold a device may have closed it, or started others before they ended.
+            let Ok(left) = self.tree.remaining(job, self.reach) else { continue };
+            remaining = left.iter().map(|info| info.key).collect();
+            if !remaining.is_empty() {
+                quiet = 0;
+                continue;
+            }
+            quiet += 1;
+            if quiet >= QUIET_LOOKS {
+                return true;
+            }
+            pace = FIRST_PACE;
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Cleaned {
     pub(crate) still_there: Vec<ProcessInfo>,
     /// Those of them who were to be ended, as far as they are known.
     pub(crate) remaining: Vec<ProcessInfo>,
+    /// Those whose descriptors may not be read, and which the driver lists on no device.
+    pub(crate) unlisted: Vec<ProcessInfo>,
     /// Why it was not carried through.
     pub(crate) stopped: Option<Fault>,
     /// Why the audit log has not all of it.

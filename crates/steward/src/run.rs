@@ -151,6 +151,9 @@ pub struct RunReport {
     /// Those of them who were to be ended and could not be, or of whom it cannot be seen whether
     /// they hold a device, as far as they are known.
     pub remaining: Vec<ProcessInfo>,
+    /// Those who are still there, whose descriptors may not be read, and whom the driver lists on
+    /// none of the devices. The lease does not stay for them.
+    pub unlisted: Vec<ProcessInfo>,
     /// The lease stays for them.
     pub lease_stays: bool,
     /// Its memory was seen to be free again, on all of its devices.
@@ -261,8 +264,9 @@ fn carry_out(
     let devices = grant.devices.clone();
     let ports_of_tree = gpu_reaper::Ports { backend, host, clock, journal };
     let tree = Tree { ports: ports_of_tree, root: order.request.root, devices: &devices, token };
-    let Cleaned { actions, still_there, remaining, stopped, unwritten, remains, ending } =
-        tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
+    let cleaned = tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
+    let Cleaned { actions, still_there, remaining, unlisted, stopped, unwritten, remains, ending } =
+        cleaned;
     let keeping = Keeping { tree: &tree, reach, locks: ports.locks };
     let ending = match followed {
         // One that is still there has not ended; SIGKILL was the last word to it.
@@ -299,6 +303,7 @@ fn carry_out(
         left_behind: actions,
         still_there,
         remaining,
+        unlisted,
         lease_stays: remains,
         memory_back,
         stopped,

@@ -3,10 +3,13 @@
 use crate::leftovers::Tree;
 use gpu_core::{
     DeviceFile, DeviceFileKind, Error, Fault, Groups, Job, Pid, ProcessFault, ProcessInfo,
-    ProcessKey, Result, Snapshot, observe_users,
+    ProcessKey, Result, Snapshot, kernel_name, observe_users,
 };
 use gpu_reaper::is_stuck;
 use std::collections::HashSet;
+
+/// The name of an MPS server, as far as the kernel keeps it.
+const MPS: &str = "nvidia-cuda-mps";
 
 /// What one look saw.
 #[derive(Default)]
@@ -19,6 +22,8 @@ pub(crate) struct Sight {
     pub(crate) holders: Vec<ProcessInfo>,
     /// Those of which it cannot be seen.
     pub(crate) hidden: Vec<ProcessInfo>,
+    /// Those whose descriptors may not be read, and which the driver lists on no device.
+    pub(crate) unlisted: Vec<ProcessInfo>,
     /// Why it cannot be seen of the first of them.
     pub(crate) unseen: Option<Fault>,
     /// Processes appeared while it looked, which it did not inspect.
@@ -55,6 +60,7 @@ impl Tree<'_> {
         sight.steady.retain(|key| there.contains(key));
         sight.holders.retain(|holder| there.contains(&holder.key));
         sight.hidden.retain(|hidden| there.contains(&hidden.key));
+        sight.unlisted.retain(|unlisted| there.contains(&unlisted.key));
         Ok(sight)
     }
 
@@ -63,6 +69,8 @@ impl Tree<'_> {
         let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
         let look = observe_users(backend, host, clock, Groups::NONE);
         let files = host.device_files();
+        let lists_users = self.lists_users(&look);
+        let not_permitted = ProcessFault::NotPermitted.into();
         for member in members {
             let held = match &files {
                 Ok(files) => self.has_open(member, files),
@@ -72,6 +80,9 @@ impl Tree<'_> {
                 _ if self.is_listed(&look, member.key.pid) => sight.holders.push(member.clone()),
                 Ok(true) => sight.holders.push(member.clone()),
                 Ok(false) => {}
+                Err(error) if lists_users && error.kind() == not_permitted => {
+                    sight.unlisted.push(member.clone());
+                }
                 Err(error) => {
                     sight.unseen.get_or_insert_with(|| unseen(member, &error));
                     sight.hidden.push(member.clone());
@@ -110,6 +121,25 @@ impl Tree<'_> {
             listed.into_iter().any(|process| process.pid == pid)
         };
         look.sees_host_pids != Ok(false) && self.devices.iter().any(lists)
+    }
+
+    /// Tells whether the driver's lists name everybody who uses one of the devices. In another PID
+    /// namespace its numbers name nobody, and it may list an MPS server in place of the clients.
+    fn lists_users(&self, look: &Snapshot) -> bool {
+        let is_server = |pid| {
+            let name = look.process(pid).map(|info| kernel_name(&info.name));
+            name.is_ok_and(|name| name == MPS)
+        };
+        let lists = |id| {
+            let listed = look.device(id).and_then(|device| device.processes.as_ref().ok());
+            listed.is_some_and(|listed| !listed.iter().any(|process| is_server(process.pid)))
+        };
+        look.sees_host_pids == Ok(true) && self.devices.iter().all(lists)
+    }
+
+    /// Tells whether one of these processes lives and is in a state that SIGKILL does not end.
+    pub(crate) fn has_stuck(&self, keys: &HashSet<ProcessKey>) -> bool {
+        keys.iter().any(|key| self.are_stuck([key]))
     }
 
     /// Tells whether those of these processes that live are all in a state that SIGKILL does not

@@ -326,7 +326,7 @@ impl Watch<'_> {
                 self.tell(&format!("mind: {above}; what is beyond its share may be another's"));
             }
             for left in &report.still_there {
-                self.tell(&format!("mind: {}", still_there(left)));
+                self.tell(&format!("mind: {}", still_there(left, report)));
             }
             if report.lease_stays {
                 let indexes: Vec<u32> =

@@ -3,7 +3,9 @@
 //! A front ends when its supervisor does. A supervisor that stays to keep a lease, because a process
 //! of its job cannot be ended, has nothing more to say to whoever waits for the front. It sends the
 //! job's ending through a pipe of the front's, which it opens by the front's own name for it,
-//! `/proc/PID/fd/N`: no descriptor is inherited, and a job cannot have it.
+//! `/proc/PID/fd/N`, so that no job inherits a descriptor of it. Another program of the same user can
+//! write into the pipe all the same. It can end or mislead a front that way, as it could by a signal,
+//! and cannot make it wait.
 
 use super::launcher::Watched;
 use crate::fault;
@@ -11,7 +13,7 @@ use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
 use gpu_core::{Ending, Error, ErrorKind, ProcessKey, Result};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::{OsStr, OsString};
@@ -38,6 +40,7 @@ impl Dismissal {
     pub fn new() -> Result<Self> {
         let failed = |error| Error::new(ErrorKind::Io, "make a pipe").with_source(error);
         let (reader, writer) = io::pipe().map_err(failed)?;
+        fcntl_setfl(&reader, OFlags::NONBLOCK).map_err(|errno| failed(errno.into()))?;
         Ok(Dismissal { reader, writer })
     }
 
@@ -46,7 +49,8 @@ impl Dismissal {
         self.writer.as_raw_fd().to_string().into()
     }
 
-    /// Reads what was sent, once the pipe can be read; `None` for something else.
+    /// Reads what was sent, once the pipe can be read; `None` for something else. The kernel writes
+    /// so short a message in one piece.
     pub(super) fn read(&self) -> Option<Ending> {
         let mut message = [0; LENGTH];
         (&self.reader).read_exact(&mut message).ok()?;
@@ -143,6 +147,9 @@ mod tests {
         assert!(!dismiss(&roots, earlier, &dismissal.word(), Ending::Code(3)).unwrap());
         let nobody = ProcessKey { pid: Pid(4_194_304), ..own };
         assert!(!dismiss(&roots, nobody, &dismissal.word(), Ending::Code(3)).unwrap());
+        // Part of a message is no message, and nothing is waited for.
+        rustix::io::write(&dismissal.writer, b"c").unwrap();
+        assert_eq!(dismissal.read(), None);
         let wrong = dismiss(&roots, own, "-1".as_ref(), Ending::Code(3)).unwrap_err();
         assert_eq!(wrong.kind(), ErrorKind::Invalid);
     }

@@ -267,8 +267,14 @@ impl Job for LinuxJob {
     fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
         let until = moment().saturating_add(at_most);
         loop {
-            if let Some(event) = self.look()? {
-                return Ok(Some(event));
+            match self.look() {
+                Ok(None) => {}
+                Ok(event) => return Ok(event),
+                // A failure must not hide that this process was asked to end.
+                Err(error) => {
+                    let asked = self.shared.signals.borrow_mut().next_asked();
+                    return asked.map(|signal| Some(JobEvent::Asked(signal))).ok_or(error);
+                }
             }
             let left = until.saturating_sub(moment());
             if left.is_zero() {

@@ -3,9 +3,9 @@
 use super::{Membership, Refused, Request, Scope, Target};
 use crate::detect::Case;
 use crate::guard::{Guard, Refusal, is_user};
-use crate::login::is_login;
+use crate::login::{is_login, is_no_login_parent};
 use crate::role::Role;
-use gpu_core::{DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
+use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
 
 /// What decides about each process that comes into question.
 pub(super) struct Choice<'a> {
@@ -70,8 +70,16 @@ impl Choice<'_> {
                 chosen.left_out.push(Refused { pid, name, why: Refusal::OtherUser });
                 continue;
             }
-            let parent = member.parent.ok().and_then(find);
-            if let Some(refusal) = scope_forbids(self.guard, info, member, parent, &membership) {
+            let parent = match member.parent {
+                Ok(pid) if is_no_login_parent(pid) => Ok(find(pid)),
+                Err(Absent::NotRecorded) => Ok(None),
+                parent => parent.ok().and_then(find).map(Some).ok_or(Refusal::ParentNotSeen),
+            };
+            let refusal = match parent {
+                Ok(parent) => scope_forbids(self.guard, info, member, parent, &membership),
+                Err(refusal) => Some(refusal),
+            };
+            if let Some(refusal) = refusal {
                 return Err(Refusal::ScopeHolds(member.key.pid, Box::new(refusal)));
             }
             chosen.targets.push(target(member, membership.clone()));

@@ -16,7 +16,8 @@ fn group_plan(guard: &Guard) -> Plan {
     let leader = member(100);
     let holders = vec![context(&leader, &[0])];
     let looks = [look(vec![device(0, 9000, 16_280)], holders, vec![leader.clone()])];
-    let everyone = [leader, member(101)];
+    let shell = process(2, "bash");
+    let everyone = [leader, member(101), shell];
     let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
     let plan = plan(&looks, &diagnose(&looks), guard, &request);
     assert_eq!(plan.targets.len(), 2);
@@ -171,4 +172,68 @@ fn member_that_is_a_login_or_a_display_by_now_is_spared() {
         let report = end_group(&host, &backend(1), &journal().0);
         assert_eq!(report.actions[1].outcome, expected);
     }
+}
+
+/// Ends the group of two, in which the second member's parent is not shown; `adopted` is its parent
+/// from the second look on.
+fn end_beside_hidden_parent(fault: ProcessFault, adopted: u32) -> Report {
+    let mut host = bare_host();
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_process().returning(move |pid| match pid.0 {
+        2 => Err(Error::new(fault, "look at process 2")),
+        pid => Ok(process(pid, "bash")),
+    });
+    host.expect_processes().returning(|| Ok(ProcessList::default()));
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        let mut parents = vec![Pid(adopted), Pid(2)];
+        handle.expect_look().returning(move || {
+            let parent = if parents.len() > 1 { parents.pop() } else { parents.first().copied() };
+            Ok(ProcessInfo { parent: Ok(parent.unwrap()), ..member(pid.0) })
+        });
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+        handle.expect_signal().returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+        Ok(Box::new(handle))
+    });
+    end_group(&host, &backend(1), &journal().0)
+}
+
+#[test]
+fn member_whose_parent_cannot_be_seen_is_not_signalled() {
+    for fault in [ProcessFault::NotPermitted, ProcessFault::Gone] {
+        let report = end_beside_hidden_parent(fault, 2);
+        let Outcome::Failed { why } = &report.actions[1].outcome else { panic!("{report:?}") };
+        assert_eq!(why.text, "see the parent of process 101");
+        assert!(report.actions[1].signals.is_empty());
+    }
+}
+
+#[test]
+fn member_whose_parent_has_ended_is_judged_by_the_one_that_adopted_it() {
+    for adopted in [1, 7] {
+        let report = end_beside_hidden_parent(ProcessFault::Gone, adopted);
+        assert_eq!(report.actions[1].signals, [Signal::Term], "{report:?}");
+    }
+}
+
+#[test]
+fn scope_is_spared_when_its_holder_ends_before_its_first_signal() {
+    let mut host = bare_host();
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
+    host.expect_processes().returning(|| Ok(ProcessList::default()));
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+        if pid == Pid(100) {
+            let gone = || Err(Error::new(ProcessFault::Gone, "signal process 100"));
+            handle.expect_signal().times(1).returning(move |_, _| gone());
+        }
+        Ok(Box::new(handle))
+    });
+    let report = end_group(&host, &backend(0), &journal().0);
+    let outcomes: Vec<&Outcome> = report.actions.iter().map(|action| &action.outcome).collect();
+    assert_eq!(outcomes, [&Outcome::AlreadyGone, &Outcome::Spared]);
 }

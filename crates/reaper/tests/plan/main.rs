@@ -20,7 +20,8 @@ fn ghost() -> (Snapshot, Vec<ProcessInfo>) {
     let decoder = process(100, "t2t-decoder");
     let listed = process(101, "python");
     let monitor = process(67, "argusagent");
-    let everyone = vec![decoder.clone(), listed.clone(), monitor.clone()];
+    let shell = process(2, "bash");
+    let everyone = vec![decoder.clone(), listed.clone(), monitor.clone(), shell];
     let devices =
         vec![device(0, 15_849, 16_280), busy(listing(device(1, 5000, 16_280), 101, 4990), 9)];
     let holders = vec![

@@ -40,7 +40,8 @@ fn a_container_is_a_cgroup_and_what_is_below_it() {
     let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
     target.workload = Some(Box::new(Workload { kind, id: "abc".into(), cgroup }));
     look.processes.insert(Pid(100), Process::from(Ok(target.clone())));
-    let everyone = [target, within(102, "/docker/abc/init"), within(103, "/docker/abcd")];
+    let shell = process(2, "bash");
+    let everyone = [target, within(102, "/docker/abc/init"), within(103, "/docker/abcd"), shell];
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
     let open = guard(&[], vec![]);
     assert_eq!(targets(&planned(&[look.clone()], &open, &request)), [100, 102]);
@@ -61,7 +62,7 @@ fn who_is_in_two_scopes_is_one_target() {
     let (a, b, c) = (within(100), within(101), within(102));
     let devices = vec![device(0, 9000, 16_280), device(1, 9000, 16_280)];
     let holders = vec![context(&a, &[0]), context(&b, &[1])];
-    let everyone = vec![a, b, c];
+    let everyone = vec![a, b, c, process(2, "bash")];
     let look = look(devices, holders, everyone.clone());
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
     let plan = planned(&[look], &guard(&[], vec![]), &request);
@@ -116,6 +117,24 @@ fn scope_is_refused_where_the_list_lacks_the_process_itself() {
     }
 }
 
+#[test]
+fn scope_is_refused_where_the_parent_of_a_member_is_not_shown() {
+    let (look, mut everyone) = ghost();
+    let member = ProcessInfo { group: Ok(Pid(100)), ..process(110, "worker") };
+    for (parent, expected) in [(1, &[100, 110][..]), (200, &[])] {
+        let member = ProcessInfo { parent: Ok(Pid(parent)), ..member.clone() };
+        everyone.push(member);
+        let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
+        let plan = planned(std::slice::from_ref(&look), &guard(&[], vec![]), &request);
+        assert_eq!(targets(&plan), expected);
+        if expected.is_empty() {
+            let why = Box::new(Refusal::ParentNotSeen);
+            assert_eq!(plan.refused[0].why, Refusal::ScopeHolds(Pid(110), why));
+        }
+        everyone.pop();
+    }
+}
+
 /// Makes a login of a process, or of its parent, which comes first.
 type Login = fn(&mut ProcessInfo, &mut ProcessInfo);
 
@@ -138,7 +157,7 @@ fn job(login: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Plan {
     shell.session = Ok(Pid(202));
     login(&mut parent, &mut shell);
     look.processes.insert(Pid(100), Process::from(Ok(holder.clone())));
-    let everyone = [batch, holder, parent, shell];
+    let everyone = [process(2, "slurmstepd"), batch, holder, parent, shell];
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
     planned(&[look], &guard(&[], vec![]), &request)
 }

@@ -214,6 +214,58 @@ fn placeholders_that_fail_or_vanish_are_told() {
 }
 
 #[test]
+fn placeholders_are_dismissed_when_the_program_waits_no_more() {
+    let world = World::new(2);
+    world.state().shows_after = Some(4 * SECOND);
+    wait_after(&world, SECOND, &[INSIDE]);
+    world.after(3 * SECOND, |state| {
+        assert_eq!(state.companions(), [1000, 1001]);
+        state.waits_for_safe_gpu.clear();
+    });
+    world.after(5 * SECOND, |state| {
+        assert_eq!((state.companions(), state.holds_back), (vec![], true), "nobody needs them");
+    });
+    world.after(19 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    ends_after(&world, 20 * SECOND, 0);
+    assert_eq!(told(&world, &with_placeholder(2)), [""; 0]);
+}
+
+#[test]
+fn placeholder_has_its_full_time_when_the_program_waits_again() {
+    let world = World::new(1);
+    let again = |state: &mut State| state.waits_for_safe_gpu = vec![INSIDE];
+    world.state().shows_after = Some(4 * SECOND);
+    wait_after(&world, SECOND, &[INSIDE]);
+    world.after(3 * SECOND, |state| state.waits_for_safe_gpu.clear());
+    world.after(100 * SECOND, again);
+    world.after(110 * SECOND, |state| {
+        assert_eq!((state.companions(), state.holds_back), (vec![1001], false));
+        state.ends(INSIDE, Ending::Code(0));
+    });
+    ends_after(&world, 120 * SECOND, 0);
+    assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Wanted)"]);
+}
+
+#[test]
+fn placeholder_on_a_device_that_is_unused_again_has_its_full_time() {
+    let world = World::new(2);
+    world.state().shows_after = Some(20 * SECOND);
+    world.after(SECOND, |state| state.uses(JOB, 0, 100));
+    wait_after(&world, 2 * SECOND, &[INSIDE]);
+    world.after(15 * SECOND, |state| {
+        assert_eq!(state.companions(), [1000]);
+        state.devices[0].listed.clear();
+    });
+    // The second one, started later, has not shown yet 30 seconds after the first was started.
+    world.after(50 * SECOND, |state| {
+        assert_eq!((state.companions(), state.holds_back), (vec![1000, 1001], false));
+        state.ends(INSIDE, Ending::Code(0));
+    });
+    ends_after(&world, 60 * SECOND, 0);
+    assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Wanted)"]);
+}
+
+#[test]
 fn a_time_limit_ends_a_run_whose_placeholder_hangs() {
     let world = World::new(1);
     world.state().shows_after = None;

@@ -82,6 +82,23 @@ fn sigterm_gives_a_kept_lease_up_and_sighup_does_not() {
 }
 
 #[test]
+fn sigterm_gives_a_kept_lease_up_although_the_job_cannot_be_followed() {
+    let world = World::new(1);
+    freeze(&world);
+    world.after(10 * SECOND, |state| state.watch_fault = Some(ErrorKind::Io));
+    world.after(2000 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.events.push(JobEvent::Asked(15));
+    });
+    let token = ActToken::the_user_asked();
+    let mut watch = |_: Event<'_>| ControlFlow::Continue(());
+    let lost = run(&limited(), &world.ports(), &world, &token, &mut watch).unwrap_err();
+    assert!(matches!(lost, NotRun::Lost(..)));
+    let state = world.state();
+    assert!(state.left_to_others && state.now < Duration::from_secs(1000 + 2010));
+}
+
+#[test]
 fn child_of_a_process_that_could_not_be_ended_keeps_the_lease_too() {
     let world = World::new(1);
     freeze(&world);
@@ -204,22 +221,112 @@ fn loop_that_starts_holders_again_is_ended_with_them() {
     assert!(world.state().signals.contains(&(61, 15)));
 }
 
+/// What keeps the driver from telling whether a hidden process uses the device.
+fn silences() -> [fn(&mut State); 3] {
+    [
+        |state| state.sees_host_pids = false,
+        |state| state.devices[0].fault = Some(ErrorKind::Io),
+        |state| {
+            state.add(process(90, 1, "nvidia-cuda-mps-server"));
+            state.uses(90, 0, 30);
+        },
+    ]
+}
+
 #[test]
-fn process_whose_files_cannot_be_read_keeps_the_lease_and_is_not_signalled() {
-    let world = World::new(1);
+fn hidden_process_keeps_the_lease_where_the_driver_cannot_tell() {
+    for silence in silences() {
+        let world = World::new(1);
+        world.after(SECOND, move |state| {
+            state.add(process(61, JOB, "hidden"));
+            state.add(process(62, JOB, "innocent"));
+            state.hidden.push(61);
+            silence(state);
+        });
+        ends_after(&world, 5 * SECOND, 0);
+        world.after(100 * SECOND, |state| {
+            assert_eq!(state.leases.len(), 1);
+            state.ends(61, Ending::Code(0));
+        });
+        let (report, _) = kept(&world, &order(Claim::whole(1)));
+        let why = report.stopped.as_ref().unwrap();
+        assert_eq!(why.text, "see whether process 61 (hidden) has a device open");
+        assert_eq!((pids(&report.remaining), pids(&report.unlisted)), (vec![61], vec![]));
+        assert!(world.state().signals.is_empty() && world.state().leases.is_empty());
+    }
+}
+
+#[test]
+fn hidden_process_that_the_driver_does_not_list_is_named_and_keeps_no_lease() {
+    let world = World::new(2);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "ssh-agent"));
+        state.hidden.push(61);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(2)));
+    assert!(!report.lease_stays && report.stopped.is_none(), "{report:?}");
+    assert_eq!((pids(&report.unlisted), pids(&report.still_there)), (vec![61], vec![61]));
+    assert!(world.state().signals.is_empty());
+}
+
+#[test]
+fn hidden_process_that_the_driver_lists_is_ended() {
+    let world = World::new(2);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "hidden"));
-        state.add(process(62, JOB, "innocent"));
         state.hidden.push(61);
+        state.uses(61, 1, 500);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(2)));
+    assert!(!report.lease_stays && report.unlisted.is_empty(), "{report:?}");
+    assert_eq!(world.state().signals, [(61, 15)]);
+}
+
+#[test]
+fn hidden_process_keeps_the_lease_no_longer_than_the_driver_is_silent() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "ssh-agent"));
+        state.hidden.push(61);
+        state.devices[0].fault = Some(ErrorKind::Io);
     });
     ends_after(&world, 5 * SECOND, 0);
     world.after(100 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1);
-        state.ends(61, Ending::Code(0));
+        state.devices[0].fault = None;
     });
-    let (report, _) = kept(&world, &order(Claim::whole(1)));
-    let why = report.stopped.as_ref().unwrap();
-    assert_eq!(why.text, "see whether process 61 (hidden) has a device open");
-    assert_eq!(pids(&report.remaining), [61]);
-    assert!(world.state().signals.is_empty() && world.state().leases.is_empty());
+    kept(&world, &order(Claim::whole(1)));
+    let state = world.state();
+    assert!(state.leases.is_empty() && state.processes.contains_key(&61));
+}
+
+#[test]
+fn process_that_holds_nothing_keeps_no_lease_after_a_restless_look() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        let mut frozen = process(61, JOB, "frozen");
+        frozen.state = Ok(ProcessState::Uninterruptible);
+        state.add(frozen);
+        state.add(process(62, JOB, "loop"));
+        state.add(process(100, JOB, "sleep"));
+        state.deaf_to.insert(61, vec![15, 9]);
+        state.devices[0].open.push(61);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    world.after(100 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(61, Ending::Signal(9));
+        state.chain_uses_device = false;
+        state.chain = Some(100);
+    });
+    world.after(200 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1, "each look was restless");
+        state.chain = None;
+    });
+    kept(&world, &order(Claim::whole(1)));
+    let state = world.state();
+    assert!(state.leases.is_empty());
+    assert!(state.processes.contains_key(&62), "the loop lives");
 }

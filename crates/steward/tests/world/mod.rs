@@ -629,7 +629,11 @@ impl Job for Started {
         let until = state.now + at_most;
         loop {
             if let Some(kind) = state.watch_fault {
-                return Err(Error::new(kind, "watch job 60"));
+                let is_asked = |event: &JobEvent| matches!(event, JobEvent::Asked(_));
+                return match state.events.iter().position(is_asked) {
+                    Some(place) => Ok(Some(state.events.remove(place))),
+                    None => Err(Error::new(kind, "watch job 60")),
+                };
             }
             if !state.events.is_empty() {
                 return Ok(Some(state.events.remove(0)));

@@ -2,11 +2,11 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holder::{RENEWAL, opened};
+use crate::holder::{RENEWAL, opened, until};
 use gpu_core::{Ending, EntryKind, ProcessKey};
 use gpu_host::supervise::end_as;
 use gpu_steward::{Grant, Ports};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -15,9 +15,10 @@ use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// How long after a renewal that failed it is tried again.
-const RETRY: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+const RETRY: Duration = Duration::from_secs(60);
 
 /// Requests to end that reach this program.
 pub(super) struct Signals {
@@ -68,7 +69,8 @@ pub(super) fn hold(
     let mut has_pipe = fstat(&stdin).is_ok_and(|stat| {
         matches!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo | FileType::Socket)
     });
-    let mut pause = RENEWAL;
+    let mut is_seen = true;
+    let mut due = ports.clock.monotonic() + RENEWAL;
     let mind = |text: &str| {
         let _ = writeln!(std::io::stderr(), "gpuws: mind: {text}");
     };
@@ -78,16 +80,7 @@ pub(super) fn hold(
         if has_pipe {
             files.push(PollFd::new(&stdin, PollFlags::IN));
         }
-        match poll(&mut files, Some(&pause)) {
-            Ok(0) => {
-                let renewed = renew(&mut grant, ports);
-                if let Err(error) = &renewed
-                    && pause != RETRY
-                {
-                    mind(&format!("others may not see the lease: failed to {}", error.fault()));
-                }
-                pause = if renewed.is_ok() { RENEWAL } else { RETRY };
-            }
+        match poll(&mut files, Some(&until(due, ports.clock))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -101,6 +94,17 @@ pub(super) fn hold(
                 Ok(_) => {}
                 Err(_) => has_pipe = false,
             }
+        }
+        // Whatever woke it: signals and input must not put the renewal off.
+        if ports.clock.monotonic() >= due {
+            let renewed = renew(&mut grant, ports);
+            if let Err(error) = &renewed
+                && is_seen
+            {
+                mind(&format!("others may not see the lease: failed to {}", error.fault()));
+            }
+            is_seen = renewed.is_ok();
+            due = ports.clock.monotonic() + if is_seen { RENEWAL } else { RETRY };
         }
     }
 }

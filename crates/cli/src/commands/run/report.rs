@@ -94,12 +94,18 @@ pub(super) fn summary(report: &RunReport, share: Option<Bytes>) -> String {
     parts.join(" · ")
 }
 
-/// `4711 python is still there`, and why, where SIGKILL does not end it.
-pub(super) fn still_there(left: &ProcessInfo) -> String {
+/// `4711 python is still there`, and why, where SIGKILL does not end it; or what is known of it,
+/// where its descriptors may not be read.
+pub(super) fn still_there(left: &ProcessInfo, report: &RunReport) -> String {
     let who = words::process(left.key.pid, &left.name);
-    match is_stuck(left) {
-        true => format!("{who} is still there, frozen or in an uninterruptible wait"),
-        false => format!("{who} is still there"),
+    let is_unlisted = report.unlisted.iter().any(|unlisted| unlisted.key == left.key);
+    match (is_stuck(left), is_unlisted) {
+        (true, _) => format!("{who} is still there, frozen or in an uninterruptible wait"),
+        (_, true) => format!(
+            "{who} is still there; its descriptors cannot be read, and the driver lists it on none \
+             of the GPUs"
+        ),
+        _ => format!("{who} is still there"),
     }
 }
 
@@ -148,6 +154,7 @@ mod tests {
             left_behind: vec![ended(1), ended(2)],
             still_there: Vec::new(),
             remaining: Vec::new(),
+            unlisted: Vec::new(),
             lease_stays: false,
             memory_back: Ok(true),
             stopped: None,
