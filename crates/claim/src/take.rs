@@ -223,12 +223,13 @@ impl<S> Taking<'_, S> {
         }
         // The look may have taken its time: who got devices meanwhile is to be seen.
         let leases = self.leases()?;
+        let turn = self.judge(&leases, &mut queue)?;
         if held_up.is_some() {
-            // The others are held up by the same lock.
+            // The others are held up by the same lock: none of them is idle.
             self.servable.clear();
             return Ok(Attempt::Behind(self.standing(&leases, &queue, held_up)?));
         }
-        match self.judge(&leases, &mut queue)? {
+        match turn {
             Some(Turn::Take(devices)) => {
                 self.silent_since = None;
                 let standing = self.standing(&leases, &queue, None)?;
