@@ -3,7 +3,7 @@
 use super::felling::listed;
 use super::tree::{Places, listed_below};
 use crate::proc_dir::ProcRoot;
-use crate::process::{booted_at, read_known};
+use crate::process::{Place, booted_at, read_known};
 use crate::users::Users;
 use crate::{fault, host};
 use gpu_core::{Absent, ProcessInfo, ProcessKey, Reading, Result, Timestamp};
@@ -59,13 +59,13 @@ fn read(
 ) -> Result<Vec<ProcessInfo>> {
     let failed = |errno| fault::file("look for what is left of the job", errno);
     let own = std::process::id();
-    let places = Places::settled(root, own).map_err(failed)?;
     let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
     let booted_at = text.and_then(|text| booted_at(&text));
     let mut members = Vec::new();
-    let mut below: Vec<_> = places.below(own).into_iter().cloned().collect();
-    let known: HashSet<_> = below.iter().map(|place| place.key).collect();
-    below.extend(listed_below(root, own).into_iter().filter(|place| !known.contains(&place.key)));
+    let below = match quiet(root, own) {
+        Some(below) => below,
+        None => all_below(root, own).map_err(failed)?,
+    };
     for place in below {
         if place.has_ended || is_own(&place.key) {
             continue;
@@ -79,4 +79,29 @@ fn read(
     }
     members.sort_unstable_by_key(|member| member.key.pid);
     Ok(members)
+}
+
+/// Returns the descendants by the kernel's lists of children alone, where two readings agree and
+/// nobody has ended: while a child ends, a list may leave out others (proc(5)). A machine may have
+/// thousands of other processes, and the tree of a job that has ended has none. `None` where all
+/// processes have to be read.
+fn quiet(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
+    // Where the kernel keeps no such lists, they are not empty.
+    listed(root).ok()?;
+    let read = || {
+        let below = listed_below(root, own);
+        (!below.iter().any(|place| place.has_ended)).then_some(below)
+    };
+    let keys = |below: &[Place]| below.iter().map(|place| place.key).collect::<HashSet<_>>();
+    let (first, second) = (read()?, read()?);
+    (keys(&first) == keys(&second)).then_some(second)
+}
+
+/// Returns the descendants from a reading of all processes, and those that only the lists have.
+fn all_below(root: &ProcRoot, own: u32) -> rustix::io::Result<Vec<Place>> {
+    let places = Places::settled(root, own)?;
+    let mut below: Vec<_> = places.below(own).into_iter().cloned().collect();
+    let known: HashSet<_> = below.iter().map(|place| place.key).collect();
+    below.extend(listed_below(root, own).into_iter().filter(|place| !known.contains(&place.key)));
+    Ok(below)
 }
