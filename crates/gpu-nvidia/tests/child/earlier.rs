@@ -68,8 +68,15 @@ fn a_busy_program_that_takes_the_name_stops_nobody() {
     let program = folder.path().join("sh");
     fs::copy("/bin/sh", &program).unwrap();
     let script = "printf gpuws-stuck > /proc/$$/comm; while :; do :; done";
-    let busy = Command::new(&program).args(["-c", script]).stdout(Stdio::null()).spawn();
-    let busy = Ended(busy.unwrap());
+    let mut busy = Command::new(&program);
+    busy.args(["-c", script]).stdout(Stdio::null());
+    let busy = loop {
+        match busy.spawn() {
+            // Another test that starts a program has the copy open for writing.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+            child => break Ended(child.unwrap()),
+        }
+    };
     let comm = format!("/proc/{}/comm", busy.0.id());
     eventually(|| fs::read_to_string(&comm).is_ok_and(|name| name == "gpuws-stuck\n"));
     let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
