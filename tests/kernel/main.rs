@@ -331,3 +331,10 @@ fn its_own_line_is_never_a_target() {
     assert_eq!(plan.targets, []);
     assert_eq!(plan.refused.len(), own.len());
 }
+
+/// Copies a program by another process: a copy that this one has open for writing cannot be started
+/// while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
+fn copy_program(from: &std::path::Path, to: &std::path::Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp can be run");
+    assert!(copied.success());
+}

@@ -44,7 +44,8 @@ pub(crate) fn python(test: &str) -> Option<Command> {
 /// Plans to end a process that becomes something else on SIGTERM, and carries that out.
 fn ended(test: &str, becoming: &[&str]) -> Option<(Bench, Pid, Report)> {
     let mut bench = Bench::new();
-    std::fs::copy("/bin/sleep", bench.folder.path().join("nvidia-persistenced")).unwrap();
+    let daemon = bench.folder.path().join("nvidia-persistenced");
+    crate::copy_program("/bin/sleep".as_ref(), &daemon);
     let pid = bench.ready(python(test)?.args(["-c", HOLDER]).args(becoming));
     let (plan, guard) = bench.plan(&ghost(1));
     assert_eq!(targets(&plan), [pid]);
@@ -90,7 +91,7 @@ fn as_nobody(test: &str, name: &str) {
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let folder = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
     let program = folder.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    crate::copy_program(&std::env::current_exe().unwrap(), &program);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
     command.arg("--bounding-set=-all").arg(&program).args(["--ignored", "--exact", name]);

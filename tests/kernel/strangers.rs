@@ -75,7 +75,7 @@ fn user_program_called_like_a_daemon_uses_the_device() {
     let Some(mut python) = python(TEST) else { return };
     // A program of the user's own, and of the right name.
     let program = bench.folder.path().join("nvidia-cuda-mps-server");
-    std::fs::copy(python.get_program(), &program).unwrap();
+    crate::copy_program(python.get_program().as_ref(), &program);
     std::os::unix::fs::chown(&program, Some(STRANGER), Some(STRANGER)).unwrap();
     python = Command::new(&program);
     // The interpreter finds its library beside the installed one.

@@ -27,7 +27,7 @@ fn program_is_the_file_that_a_process_executes() {
 fn program_whose_file_was_deleted_is_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("Xorg");
-    std::fs::copy("/bin/sleep", &path).unwrap();
+    copy_program("/bin/sleep".as_ref(), &path);
     let sleeper = Sleeper::spawn(Command::new(&path).arg("1000"));
     sleeper.wait_for_name("Xorg");
     let before = program(sleeper.pid());
@@ -97,4 +97,11 @@ fn terminal_is_told_by_the_session() {
     let outside = Sleeper::spawn(command.args(["sleep", "1000"]));
     outside.wait_for_name("sleep");
     assert_eq!(host().process(outside.pid()).unwrap().has_terminal, Ok(false));
+}
+
+/// Copies a program by another process: a copy that this one has open for writing cannot be started
+/// while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
+fn copy_program(from: &std::path::Path, to: &std::path::Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp can be run");
+    assert!(copied.success());
 }
