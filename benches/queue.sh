@@ -60,9 +60,9 @@ for n in "$@"; do
         "$gpuws" run -- sh -c 'echo "$1" >> "$2"' sh "$i" "$folder/order" >/dev/null 2>>"$folder/errors" &
         fronts+=($!)
         # The first is to be the first.
-        while ((i == 0)) && ! compgen -G "$folder/claims/u*/queue-*" >/dev/null; do sleep 0.05; done
+        while ((i == 0)) && ! compgen -G "$folder/claims/u*/queue/place-*" >/dev/null; do sleep 0.05; done
     done
-    until (("$(ls "$folder"/claims/u*/ | grep -c '^queue-')" == n)); do sleep 0.2; done
+    until (("$(ls "$folder"/claims/u*/queue | grep -c '^place-')" == n)); do sleep 0.2; done
     sleep 3
     readarray -t all < <(both "${fronts[@]}" | tr ' ' '\n' | grep .)
     memory="$(pss_kib "${all[@]}")"

@@ -164,16 +164,18 @@ impl Attacker {
         shared.join(format!("{prefix}u{victim}{tail}"))
     }
 
-    /// Returns the name of a folder of its own or of an honest user.
+    /// Returns the name of a folder of its own or of an honest user, or of a queue in one.
     pub(crate) fn any_folder(&mut self) -> PathBuf {
-        if self.chance.one_in(2) { self.own_folder() } else { self.victims_folder() }
+        let folder = if self.chance.one_in(2) { self.own_folder() } else { self.victims_folder() };
+        if self.chance.one_in(4) { folder.join("queue") } else { folder }
     }
 
     /// Returns a name for an entry, after a folder.
     pub(crate) fn name(&mut self) -> String {
         let kinds = ["lease-", "lease-", "try-", "try-", "kept-", "past-", "wait-", "new-"];
         let kind = *self.chance.of(&kinds);
-        format!("{kind}{}", self.id())
+        let queue = if kind == "wait-" { "queue/" } else { "" };
+        format!("{queue}{kind}{}", self.id())
     }
 
     /// Returns a name for an entry: in its own folder, in an honest user's, or in the folder that
@@ -192,6 +194,8 @@ impl Attacker {
 
     /// Returns a file in a folder; a name that is none where the folder is empty.
     pub(crate) fn file_in(&mut self, folder: &Path) -> PathBuf {
+        let queue = folder.join("queue");
+        let folder = if self.chance.one_in(4) { &queue } else { folder };
         let files = fs::read_dir(folder).into_iter().flatten().flatten();
         let names: Vec<PathBuf> = files.take(200).map(|file| file.path()).collect();
         if names.is_empty() {
@@ -222,12 +226,13 @@ impl Attacker {
         known.is_ok_and(|known| self.canaries.contains(&known))
     }
 
-    /// Makes its folder.
+    /// Makes its folder, and that of its queue.
     pub(crate) fn make_own_folder(&mut self) -> PathBuf {
         let folder = self.own_folder();
         // It is there already, or another step has put something else in its place.
         let _ = fs::create_dir(&folder);
         let _ = steps::set_mode(&folder, 0o755);
+        let _ = fs::create_dir(folder.join("queue"));
         folder
     }
 }

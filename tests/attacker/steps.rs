@@ -202,10 +202,10 @@ fn release(attacker: &mut Attacker) -> Outcome {
 fn forge_file(attacker: &mut Attacker) -> Outcome {
     let folder = attacker.make_own_folder();
     let id = attacker.id();
-    let kind = *attacker.chance.of(&["lease-", "try-", "kept-", "past-", "queue-"]);
+    let kind = *attacker.chance.of(&["lease-", "try-", "kept-", "past-", "place-"]);
     let (how, text) = forge::text(attacker, &id);
     let name = match kind {
-        "queue-" => format!("{kind}{:016x}-{:016x}-{id}", attacker.chance.below(1 << 60), 7),
+        "place-" => format!("queue/{kind}{:016x}-{:016x}-{id}", attacker.chance.below(1 << 60), 7),
         _ => format!("{kind}{id}"),
     };
     let path = folder.join(&name);

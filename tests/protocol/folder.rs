@@ -30,7 +30,7 @@ pub(crate) enum Dir {
 /// The name of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Name {
-    /// `queue-ID`
+    /// `queue/place-…-ID`
     Queue(Id),
     /// `try-ID`
     Try(Id),

@@ -20,6 +20,7 @@ use gpu_core::{
     DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, QueuePlace,
     Result, Timestamp, Waiter,
 };
+use names::PLACE;
 use published::{InQueue, Published};
 use reading::{Fifo, Known};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -98,7 +99,7 @@ impl FileLocks {
         shared.iter().try_for_each(|shared| UserFolder::each(shared, &mut |user| visit(&user)))
     }
 
-    /// Calls with the folder that a place in the queue lies in; `None` where there is none.
+    /// Calls with the folder of the queue that a place lies in; `None` where there is none.
     fn at_place<T>(
         &self,
         place: &QueuePlace,
@@ -109,7 +110,8 @@ impl FileLocks {
             let user = folders.shared.get(*shared).map(|shared| UserFolder::open(shared, name));
             let user = user.transpose()?.flatten().filter(|user| user.owner == place.owner);
             if let Some(user) = user
-                && let Some(result) = act(&user)?
+                && let Some(queue) = user.queue()?
+                && let Some(result) = act(&queue)?
             {
                 return Ok(Some(result));
             }
@@ -143,7 +145,14 @@ impl Locks for FileLocks {
         let mut places = Vec::new();
         for (number, shared) in folders.shared.iter().enumerate() {
             UserFolder::each(shared, &mut |user| {
-                let of_user = reading::places(&user)?;
+                let Some(queue) = user.queue()? else { return Ok(()) };
+                let names = queue.names("")?;
+                let place = |name: &String| names::place(user.owner, name.strip_prefix(PLACE)?);
+                let of_user: Vec<QueuePlace> = names.iter().filter_map(place).collect();
+                // A place has two names. Any other is of a claim that comes, goes, or was killed.
+                if user.owner == self.owner() && names.len() > 2 * of_user.len() {
+                    past::clear_queue(&queue, &names, &of_user);
+                }
                 if !of_user.is_empty() {
                     places.extend(of_user);
                     folders.users.push((user.owner, number, user.name));
@@ -157,10 +166,10 @@ impl Locks for FileLocks {
     }
 
     fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
-        let waiter = self.at_place(place, |user| reading::waiter(user, place))?;
+        let waiter = self.at_place(place, |queue| reading::waiter(queue, place))?;
         if waiter.is_none() && place.owner == self.owner() {
-            self.at_place(place, |user| {
-                past::clear_place(user, place);
+            self.at_place(place, |queue| {
+                past::clear_place(queue, place);
                 Ok(None::<()>)
             })?;
         }
@@ -173,7 +182,7 @@ impl Locks for FileLocks {
             let user = UserFolder::own(&self.place.first()?)?;
             let chance = chance()?;
             Ok(match kind {
-                EntryKind::Waiter => Box::new(InQueue::new(user, entry, &chance)?),
+                EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &chance)?),
                 EntryKind::Attempt | EntryKind::Lease => {
                     Box::new(Published::new(user, kind, entry, &chance)?)
                 }
@@ -225,8 +234,8 @@ impl Locks for FileLocks {
     }
 
     fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
-        let fifo = self.at_place(place, |user| {
-            Fifo::open(user, place).or_else(|errno| match is_local_failure(errno) {
+        let fifo = self.at_place(place, |queue| {
+            Fifo::open(queue, place).or_else(|errno| match is_local_failure(errno) {
                 true => Err(fault::file(format!("wait for claim '{}'", place.id), errno)),
                 false => Ok(None),
             })

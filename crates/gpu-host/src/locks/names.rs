@@ -1,4 +1,4 @@
-//! The names of the files in a user's folder.
+//! The names of the files in a user's folder, and in the folder of that user's claims that wait.
 
 use gpu_core::{EntryKind, LeaseId, QueuePlace};
 
@@ -12,8 +12,10 @@ pub(super) const LEASE: &str = "lease-";
 pub(super) const KEPT: &str = "kept-";
 /// What is left of a lease that has ended.
 pub(super) const PAST: &str = "past-";
+/// The folder of places in the queue: only those who read the queue list it, however long it is.
+pub(super) const QUEUE: &str = "queue";
 /// A place in the queue.
-pub(super) const QUEUE: &str = "queue-";
+pub(super) const PLACE: &str = "place-";
 /// The FIFO of a place in the queue, which hangs up when its claim leaves.
 pub(super) const WAIT: &str = "wait-";
 
@@ -22,17 +24,17 @@ pub(super) fn beginning(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::Attempt => TRY,
         EntryKind::Lease => LEASE,
-        EntryKind::Waiter => QUEUE,
+        EntryKind::Waiter => PLACE,
     }
 }
 
-/// Returns the name of a place in the queue after [`QUEUE`]: all that decides its order is in it,
+/// Returns the name of a place in the queue after [`PLACE`]: all that decides its order is in it,
 /// so that a listing tells the order and no file has to be opened for that.
 pub(super) fn of_place(place: &QueuePlace) -> String {
     format!("{:016x}-{:016x}-{}", place.ticket, place.class, place.id)
 }
 
-/// Returns the place that a name tells of, after [`QUEUE`].
+/// Returns the place that a name tells of, after [`PLACE`].
 pub(super) fn place(owner: u32, name: &str) -> Option<QueuePlace> {
     let (ticket, rest) = name.split_at_checked(16)?;
     let (class, id) = rest.strip_prefix('-')?.split_at_checked(16)?;

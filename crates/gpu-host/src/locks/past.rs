@@ -1,7 +1,7 @@
 //! Leases that have ended, by the files that they left: when a device was last used, and what is
 //! to be cleared away.
 
-use super::names::{KEPT, LEASE, NEW, PAST, QUEUE, TRY, WAIT, of_place};
+use super::names::{KEPT, LEASE, NEW, PAST, PLACE, TRY, WAIT, of_place};
 use super::ofd;
 use super::reading::{Fifo, is_kept, read};
 use super::user_folder::UserFolder;
@@ -33,39 +33,25 @@ pub(super) fn keep(user: &UserFolder, name: &str, id: &LeaseId, file: &Stat) {
     }
 }
 
-/// Clears away what ended leases of the caller left. Places in the queue are passed over, however
-/// many there are: who finds a dead one removes it ([`clear_place`]).
+/// Clears away what ended leases of the caller left.
 ///
 /// Nothing rests on it, and what is alive is locked: it does what it can and reports nothing.
 pub(super) fn clear(user: &UserFolder) {
     let folder = &user.folder;
-    let is_dead = |name: &str| {
-        let file = folder.open_file(name, OFlags::RDONLY).ok();
-        file.and_then(|file| ofd::is_write_locked(&file).ok()) == Some(false)
-    };
     let mut past = Vec::new();
-    let names = user.names("").unwrap_or_default();
-    clear_fifos(user, &names);
-    for name in names {
-        if name.starts_with(QUEUE) || name.starts_with(WAIT) {
-            continue;
-        }
+    for name in user.names("").unwrap_or_default() {
         let stat = rustix::fs::statat(&folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
         let Ok(stat) = stat else { continue };
-        // A place in the queue that is still written has a modification time that is no time of day.
-        let age = wall_seconds().saturating_sub(stat.st_ctime);
         if name.starts_with(PAST) {
             past.push((name, stat));
         } else if name.starts_with(KEPT) || name.starts_with(TRY) {
-            if is_dead(&name) {
+            if is_unlocked(user, &name) {
                 folder.remove(&name, &stat);
             }
         } else if name.starts_with(NEW) {
-            if age > UNFINISHED_SECONDS && is_dead(&name) {
-                folder.remove(&name, &stat);
-            }
+            clear_unfinished(user, &name, &stat);
         } else if let Some(id) = name.strip_prefix(LEASE)
-            && let Some(id) = LeaseId::parse(id).filter(|_| is_dead(&name))
+            && let Some(id) = LeaseId::parse(id).filter(|_| is_unlocked(user, &name))
             && matches!(is_kept(user, id.as_str()), Ok(false))
         {
             keep(user, &name, &id, &stat);
@@ -77,30 +63,51 @@ pub(super) fn clear(user: &UserFolder) {
     }
 }
 
+fn is_unlocked(user: &UserFolder, name: &str) -> bool {
+    let file = user.folder.open_file(name, OFlags::RDONLY).ok();
+    file.and_then(|file| ofd::is_write_locked(&file).ok()) == Some(false)
+}
+
+/// Removes a file that was never given its name. Its modification time may be no time of day: that
+/// of a place in the queue is a beat.
+fn clear_unfinished(user: &UserFolder, name: &str, stat: &Stat) {
+    let age = wall_seconds().saturating_sub(stat.st_ctime);
+    if age > UNFINISHED_SECONDS && is_unlocked(user, name) {
+        user.folder.remove(name, stat);
+    }
+}
+
 /// Removes what a dead claim of the caller left of its place in the queue.
-pub(super) fn clear_place(user: &UserFolder, place: &QueuePlace) {
-    let folder = &user.folder;
-    let has_ended = match Fifo::open(user, place) {
+pub(super) fn clear_place(queue: &UserFolder, place: &QueuePlace) {
+    let folder = &queue.folder;
+    let has_ended = match Fifo::open(queue, place) {
         Ok(Some(fifo)) => matches!(fifo.has_writer(), Ok(false)),
         Ok(None) => true,
         Err(_) => false,
     };
     // An id is never used again, so what is dead stays dead.
     if has_ended {
-        for name in [format!("{QUEUE}{}", of_place(place)), format!("{WAIT}{}", place.id)] {
+        for name in [format!("{PLACE}{}", of_place(place)), format!("{WAIT}{}", place.id)] {
             let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
         }
     }
 }
 
-/// Removes the FIFOs of claims that were killed before they had a place, or after.
-fn clear_fifos(user: &UserFolder, names: &[String]) {
-    let place = |name: &String| super::names::place(user.owner, name.strip_prefix(QUEUE)?);
-    let queued: HashSet<LeaseId> = names.iter().filter_map(place).map(|place| place.id).collect();
-    for id in names.iter().filter_map(|name| LeaseId::parse(name.strip_prefix(WAIT)?)) {
-        if !queued.contains(&id) {
-            // One that is just being published has a writer.
-            clear_place(user, &QueuePlace { ticket: 0, id, owner: user.owner, class: 0 });
+/// Clears away what claims of the caller left that were killed on their way into the queue or out
+/// of it: FIFOs without a place, and files without a name. Places are left to those who find them
+/// dead ([`clear_place`]).
+pub(super) fn clear_queue(queue: &UserFolder, names: &[String], places: &[QueuePlace]) {
+    let queued: HashSet<&LeaseId> = places.iter().map(|place| &place.id).collect();
+    for name in names {
+        if let Some(id) = name.strip_prefix(WAIT).and_then(LeaseId::parse) {
+            if !queued.contains(&id) {
+                // One that is just being published has a writer.
+                clear_place(queue, &QueuePlace { ticket: 0, id, owner: queue.owner, class: 0 });
+            }
+        } else if name.starts_with(NEW)
+            && let Ok(stat) = rustix::fs::statat(&queue.folder.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            clear_unfinished(queue, name, &stat);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Entries of the caller: how they come and go.
 
-use super::names::{KEPT, NEW, QUEUE, WAIT, beginning, of_place};
+use super::names::{KEPT, NEW, PLACE, WAIT, beginning, of_place};
 use super::ofd::{self, Lock};
 use super::text::{place_of, write};
 use super::user_folder::UserFolder;
@@ -237,7 +237,7 @@ impl Drop for Published {
 /// It is alive while its FIFO has a writer. Whoever waits for it waits for the FIFO to hang up,
 /// which costs one descriptor and wakes nobody else.
 pub(super) struct InQueue {
-    user: UserFolder,
+    queue: UserFolder,
     name: String,
     stat: Stat,
     wait: String,
@@ -247,16 +247,17 @@ pub(super) struct InQueue {
 
 impl InQueue {
     /// Publishes a place in the queue.
-    pub(super) fn new(user: UserFolder, entry: &Entry, chance: &str) -> Result<Self> {
+    pub(super) fn new(user: &UserFolder, entry: &Entry, chance: &str) -> Result<Self> {
         let text = write(entry)?;
-        let place = place_of(&Entry { owner: user.owner, ..entry.clone() });
-        let name = format!("{QUEUE}{}", of_place(&place));
+        let queue = user.own_queue()?;
+        let place = place_of(&Entry { owner: queue.owner, ..entry.clone() });
+        let name = format!("{PLACE}{}", of_place(&place));
         let wait = format!("{WAIT}{}", entry.id);
-        let (fifo, fifo_stat) = make_fifo(&user, &wait, chance)?;
-        match make(&user, &name, &text, chance, |file| rustix::fs::futimens(file, &beat())) {
-            Ok((_, stat)) => Ok(InQueue { user, name, stat, wait, fifo, fifo_stat }),
+        let (fifo, fifo_stat) = make_fifo(&queue, &wait, chance)?;
+        match make(&queue, &name, &text, chance, |file| rustix::fs::futimens(file, &beat())) {
+            Ok((_, stat)) => Ok(InQueue { queue, name, stat, wait, fifo, fifo_stat }),
             Err(error) => {
-                user.folder.remove(&wait, &fifo_stat);
+                queue.folder.remove(&wait, &fifo_stat);
                 Err(error)
             }
         }
@@ -264,8 +265,8 @@ impl InQueue {
 }
 
 /// Makes a FIFO that everybody may read, and that has a writer when it gets its name.
-fn make_fifo(user: &UserFolder, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
-    let folder = &user.folder;
+fn make_fifo(queue: &UserFolder, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
+    let folder = &queue.folder;
     let new = format!("{NEW}{}-{chance}-fifo", std::process::id());
     let failed = |errno| fault::file(format!("make '{}'", folder.show(name)), errno);
     let mode = Mode::RUSR | Mode::WUSR;
@@ -295,7 +296,7 @@ impl Held for InQueue {
     }
 
     fn renew(&self) -> Result<bool> {
-        let folder = &self.user.folder;
+        let folder = &self.queue.folder;
         let failed = |errno| fault::file(format!("renew '{}'", folder.show(&self.name)), errno);
         if !folder.is_at(&self.name, &self.stat).map_err(failed)? {
             return Ok(false);
@@ -314,7 +315,7 @@ impl Held for InQueue {
 impl Drop for InQueue {
     fn drop(&mut self) {
         // First the name, so that nobody finds a place that is about to hang up.
-        self.user.folder.remove(&self.name, &self.stat);
-        self.user.folder.remove(&self.wait, &self.fifo_stat);
+        self.queue.folder.remove(&self.name, &self.stat);
+        self.queue.folder.remove(&self.wait, &self.fifo_stat);
     }
 }

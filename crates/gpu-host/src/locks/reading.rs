@@ -1,7 +1,7 @@
 //! Which entries are alive, and what is in them.
 
 use super::folder::is_local_failure;
-use super::names::{KEPT, LEASE, QUEUE, WAIT, beginning, of_place};
+use super::names::{KEPT, LEASE, PLACE, WAIT, beginning, of_place};
 use super::ofd;
 use super::text::{READ_LIMIT, parse};
 use super::user_folder::UserFolder;
@@ -166,29 +166,20 @@ pub(super) fn read(
     Ok(parse(kind, name, stat.st_uid, &text[..filled]))
 }
 
-/// Returns the places in the queue that a user's files tell of.
-///
-/// # Errors
-/// Those of [`UserFolder::names`].
-pub(super) fn places(user: &UserFolder) -> Result<Vec<QueuePlace>> {
-    let names = user.names(QUEUE)?;
-    Ok(names.iter().filter_map(|name| super::names::place(user.owner, name)).collect())
-}
-
 /// Returns the claim at a place in the queue of a user; `None` when it is dead.
 ///
 /// # Errors
 /// `Io` where the caller or the machine is at fault.
-pub(super) fn waiter(user: &UserFolder, place: &QueuePlace) -> Result<Option<Waiter>> {
+pub(super) fn waiter(queue: &UserFolder, place: &QueuePlace) -> Result<Option<Waiter>> {
     let name = of_place(place);
     let asked = || {
-        let Some(fifo) = Fifo::open(user, place)? else { return Ok(None) };
+        let Some(fifo) = Fifo::open(queue, place)? else { return Ok(None) };
         if !fifo.has_writer()? {
             return Ok(None);
         }
-        let file = user.folder.open_file(&format!("{QUEUE}{name}"), OFlags::RDONLY)?;
+        let file = queue.folder.open_file(&format!("{PLACE}{name}"), OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&file)?;
-        if !user.is_own(&stat) {
+        if !queue.is_own(&stat) {
             return Ok(None);
         }
         let entry = read(&file, &stat, EntryKind::Waiter, &name)?;
@@ -215,15 +206,15 @@ impl Fifo {
     ///
     /// # Errors
     /// The kernel's, where the caller or the machine is at fault.
-    pub(super) fn open(user: &UserFolder, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
-        let fd = match user.folder.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
+    pub(super) fn open(queue: &UserFolder, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
+        let fd = match queue.folder.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
             Err(errno) if is_local_failure(errno) => return Err(errno),
             Err(_) => return Ok(None),
             Ok(fd) => fd,
         };
         let stat = rustix::fs::fstat(&fd)?;
         let is_fifo = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-        Ok((is_fifo && user.is_own(&stat)).then_some(Fifo(fd)))
+        Ok((is_fifo && queue.is_own(&stat)).then_some(Fifo(fd)))
     }
 
     /// Tells whether somebody has it open for writing: only then is there nothing to read *yet*

@@ -6,6 +6,7 @@
 
 use super::chance;
 use super::folder::{Folder, is_local_failure};
+use super::names::QUEUE;
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, Stat};
@@ -21,12 +22,12 @@ const SHARED_NAMES: usize = 1 << 20;
 /// What a user has beyond so many files counts for nobody: that harms nobody but that user.
 const USER_NAMES: usize = 1 << 16;
 
-/// The folder of a user, held open.
+/// The folder of a user, held open, or the folder of that user's places in the queue in it.
 #[derive(Debug)]
 pub(super) struct UserFolder {
     pub(super) folder: Folder,
     pub(super) owner: u32,
-    /// Its name in the shared folder.
+    /// Its name in the folder around it.
     pub(super) name: String,
 }
 
@@ -128,6 +129,32 @@ impl UserFolder {
     fn open_own(shared: &Folder, name: &str, caller: u32) -> Result<Option<Self>> {
         let own = Self::open(shared, name)?.filter(|user| user.owner == caller);
         own.map(|user| user.open_to_readers().map(|()| user)).transpose()
+    }
+
+    /// Returns the folder of the user's places in the queue; `None` where there is none.
+    ///
+    /// # Errors
+    /// `Io` where the caller or the machine is at fault.
+    pub(super) fn queue(&self) -> Result<Option<Self>> {
+        Ok(Self::open(&self.folder, QUEUE)?.filter(|queue| queue.owner == self.owner))
+    }
+
+    /// Returns the folder of the caller's own places in the queue, and makes it where it is missing.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be made or opened.
+    pub(super) fn own_queue(&self) -> Result<Self> {
+        if let Some(queue) = Self::open_own(&self.folder, QUEUE, self.owner)? {
+            return Ok(queue);
+        }
+        make(&self.folder, QUEUE)?;
+        Self::open_own(&self.folder, QUEUE, self.owner)?.ok_or_else(|| {
+            let path = self.folder.show(QUEUE);
+            Error::new(
+                ErrorKind::Io,
+                format!("use '{path}', which is no folder of the caller's own"),
+            )
+        })
     }
 
     /// Lets everybody read the caller's own folder, whatever the umask was when it was made: a

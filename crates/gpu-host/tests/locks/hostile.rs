@@ -56,7 +56,7 @@ fn what_is_no_entry_is_passed_by() {
         locked(&at("lease-other"), &text),
         locked(&at("lease-Upper"), &text),
         locked(&at("lease-"), &text),
-        locked(&at("queue-lease"), &text),
+        locked(&at("place-lease"), &text),
         locked(&writable, named.as_bytes()),
         // Beside the folders of users nothing is an entry.
         locked(&folder.path().join(format!("lease-{}", entry.id)), &text),

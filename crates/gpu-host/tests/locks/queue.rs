@@ -1,13 +1,14 @@
 //! Places in the queue.
 
-use crate::stranger::Stranger;
-use crate::{LEASE, WAITER, entry, eventually, locks, own};
+use crate::stranger::{NOBODY, Stranger};
+use crate::{WAITER, entry, eventually, locks, own};
 use gpu_core::{Claim, Clock, Entry, Locks, QUEUE_STALL, QueuePlace};
 use gpu_host::{FileLocks, SystemClock};
-use rustix::fs::{AtFlags, CWD, Timestamps};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timestamps};
 use rustix::time::Timespec;
-use std::fs;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::tempdir;
 
@@ -18,8 +19,12 @@ fn place(locks: &FileLocks, entry: &Entry) -> QueuePlace {
     places.into_iter().find(|place| place.is_of(entry)).expect("it is in the queue")
 }
 
+fn queue(folder: &Path) -> PathBuf {
+    own(folder).join("queue")
+}
+
 fn files(folder: &Path) -> usize {
-    fs::read_dir(own(folder)).unwrap().count()
+    fs::read_dir(queue(folder)).unwrap().count()
 }
 
 #[test]
@@ -76,12 +81,44 @@ fn dead_place_is_removed_by_its_user() {
     assert_eq!(files(folder.path()), 0);
     assert_eq!(locks.entries(WAITER).unwrap(), []);
     // A FIFO without a place, as one leaves that is killed in between.
-    let fifo = own(folder.path()).join("wait-abc");
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    drop(crate::lease(&locks, &["GPU-1"]));
+    let fifo = queue(folder.path()).join("wait-abc");
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
+    let _held = locks.publish(WAITER, &entry(&locks, &[])).unwrap();
+    assert_eq!(locks.queue().unwrap().len(), 1);
     assert!(!fifo.exists());
-    assert_eq!(locks.entries(LEASE).unwrap(), []);
+    assert_eq!(files(folder.path()), 2);
+}
+
+#[test]
+fn queue_of_another_owner_or_that_others_may_write_is_not_read() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    let waiting = entry(&locks, &[]);
+    let _held = locks.publish(WAITER, &waiting).unwrap();
+    let queue = queue(folder.path());
+    let place = place(&locks, &waiting);
+    fs::set_permissions(&queue, Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(locks.queue().unwrap(), []);
+    assert!(locks.publish(WAITER, &entry(&locks, &[])).is_err());
+    fs::set_permissions(&queue, Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(locks.queue().unwrap().len(), 1);
+    if rustix::process::geteuid().is_root() {
+        chown(&queue, Some(NOBODY), None).unwrap();
+        assert_eq!(locks.queue().unwrap(), []);
+        assert!(locks.waiter(&place).unwrap().is_none());
+    }
+}
+
+#[test]
+fn what_lies_in_place_of_the_queue_is_named() {
+    let folder = tempdir().unwrap();
+    let locks = locks(folder.path());
+    drop(crate::lease(&locks, &["GPU-1"]));
+    symlink("/tmp", queue(folder.path())).unwrap();
+    let error = locks.publish(WAITER, &entry(&locks, &[])).err().expect("it is a link");
+    assert!(error.to_string().contains("/queue'"), "{error}");
+    assert_eq!(locks.queue().unwrap(), []);
 }
 
 #[test]
@@ -93,8 +130,8 @@ fn place_that_is_not_renewed_is_stalled_until_it_is() {
     let place = place(&locks, &waiting);
     let is_stalled = || locks.waiter(&place).unwrap().expect("it is alive").is_stalled;
     assert!(!is_stalled());
-    let name = fs::read_dir(own(folder.path())).unwrap().flatten().map(|file| file.path());
-    let name = name.into_iter().find(|path| path.to_string_lossy().contains("queue-")).unwrap();
+    let name = fs::read_dir(queue(folder.path())).unwrap().flatten().map(|file| file.path());
+    let name = name.into_iter().find(|path| path.to_string_lossy().contains("place-")).unwrap();
     let beat = |at: Duration| {
         let at = Timespec { tv_sec: at.as_secs().try_into().unwrap(), tv_nsec: 0 };
         let times = Timestamps { last_access: at, last_modification: at };

@@ -64,9 +64,12 @@ pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
         assert_eq!(locks.entries(LEASE).unwrap().len(), 1, "{limit}");
         let names = fs::read_dir(own(folder)).unwrap().flatten();
         let names: Vec<_> = names.map(|file| file.file_name().into_string().unwrap()).collect();
-        let of_leases = |name: &&String| !name.starts_with("past-") && !name.starts_with("lease-");
-        let left: Vec<_> = names.iter().filter(of_leases).collect();
+        let stays =
+            |name: &str| name == "queue" || name.starts_with("past-") || name.starts_with("lease-");
+        let left: Vec<_> = names.iter().filter(|name| !stays(name)).collect();
         assert_eq!(left, [&format!("kept-{other}")], "{limit}");
+        let places = fs::read_dir(own(folder).join("queue"));
+        assert!(places.map_or(0, Iterator::count) == 0, "{limit}: a place is left");
     }
     assert!(failures > 20 && successes > 20, "{failures} and {successes}");
     setrlimit(Resource::Nofile, usual).unwrap();
