@@ -2,7 +2,7 @@
 
 use gpu_core::{
     Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, OuterLease, Pid, ProcessKey, Result,
-    Share, Timestamp,
+    Share, Timestamp, Waiter,
 };
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -39,6 +39,8 @@ pub struct Ledger {
     pub leases: Vec<Entry>,
     /// Those that wait, the earliest first.
     pub waiters: Vec<Entry>,
+    /// Those of which others pass the place, because they are stopped; the earliest first.
+    pub stalled: Vec<Entry>,
 }
 
 impl Ledger {
@@ -48,11 +50,20 @@ impl Ledger {
     /// and counts as a lease.
     ///
     /// # Errors
-    /// Those of [`Locks::entries`].
+    /// Those of [`Locks::entries`], [`Locks::queue`] and [`Locks::waiter`].
     pub fn read(locks: &dyn Locks) -> Result<Self> {
-        let waiters = locks.entries(EntryKind::Waiter)?;
+        let (mut waiters, mut stalled) = (Vec::new(), Vec::new());
+        for place in locks.queue()? {
+            match locks.waiter(&place)? {
+                Some(Waiter { entry, is_stalled: false }) => waiters.push(entry),
+                Some(Waiter { entry, is_stalled: true }) => stalled.push(entry),
+                None => {}
+            }
+        }
         let Leases { confirmed, attempts } = Leases::read(locks)?;
-        Ok(Ledger::new([confirmed, attempts].concat(), waiters))
+        let leases = [confirmed, attempts].concat();
+        let Ledger { waiters: stalled, .. } = Ledger::new(leases.clone(), stalled);
+        Ok(Ledger { stalled, ..Ledger::new(leases, waiters) })
     }
 
     /// Returns those who have devices, and those of the others who wait.
@@ -68,7 +79,7 @@ impl Ledger {
         drop(split_off_late(&mut waiters, WAITERS_OF_ONE));
         let late = split_off_late(&mut leases, LEASES_OF_ONE);
         leases.extend(late.iter().filter_map(|(owner, late)| as_one(*owner, late)));
-        Ledger { leases, waiters }
+        Ledger { leases, waiters, stalled: Vec::new() }
     }
 
     /// Returns the lease that an entry counts within: of those that it was taken out of, one out
@@ -106,6 +117,7 @@ impl Ledger {
         Ledger {
             leases: self.leases.iter().filter(belongs).cloned().collect(),
             waiters: self.waiters.iter().filter(belongs).cloned().collect(),
+            stalled: self.stalled.iter().filter(belongs).cloned().collect(),
         }
     }
 

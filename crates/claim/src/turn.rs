@@ -232,6 +232,7 @@ mod tests {
             let mut pool = Ledger {
                 leases: Vec::new(),
                 waiters: waiters.map(|(number, claim)| entry(number, claim, Vec::new())).collect(),
+                ..Ledger::default()
             };
             for who in order {
                 let Some(asking) = pool.waiters.get(who).cloned() else { continue };
@@ -283,7 +284,7 @@ mod tests {
                 entry(100 + usize::from(*number), Claim::whole(1), vec![device(*number)])
             };
             let leases: Vec<Entry> = leased.iter().map(lease).collect();
-            let pool = Ledger { leases, waiters };
+            let pool = Ledger::new(leases, waiters);
             let class = |entry: &Entry| {
                 kinds.iter().position(|kind| *kind == entry.claim).unwrap_or(0) as u64
             };
@@ -319,6 +320,7 @@ mod tests {
         let pool = Ledger {
             leases: vec![entry(0, share(2), vec![device(0)])],
             waiters: vec![entry(1, wide, Vec::new()), entry(3, share(2), Vec::new())],
+            ..Ledger::default()
         };
         let turn = |number: usize| turn(&pool.waiters[number], &pool, &choose);
         assert_eq!((turn(0), turn(1)), (Turn::Wait, Turn::Wait), "there is room beside the first");

@@ -60,6 +60,8 @@ pub struct Queued {
     pub within: Option<Entry>,
     /// How many of those who wait for the same devices came earlier.
     pub ahead: usize,
+    /// It does not run, and later claims pass it until it does.
+    pub is_stopped: bool,
     /// The process that waits, as for a lease.
     pub root: Option<Box<ProcessInfo>>,
     /// What it lacks at this moment, those ahead left out; `None` when it is only behind them.
@@ -73,7 +75,8 @@ pub struct Queued {
 /// failure here.
 pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     let ledger = Ledger::read(ports.locks)?;
-    let capability = ledger.waiters.iter().any(|e| e.claim.compute_capability.is_some());
+    let capability =
+        ledger.waiters.iter().chain(&ledger.stalled).any(|e| e.claim.compute_capability.is_some());
     let scene = Scene::look(ports, Wants { topology: false, capability });
     let root = |entry: &Entry| {
         let info = ask(|| ports.host.process(entry.root.pid)).ok()?;
@@ -96,13 +99,16 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
         })
         .collect();
     leases.sort_by(|a, b| (a.entry.ticket, &a.entry.id).cmp(&(b.entry.ticket, &b.entry.id)));
-    let queue = ledger.waiters.iter().map(|entry| {
+    let running = ledger.waiters.iter().map(|entry| (entry, false));
+    let stopped = ledger.stalled.iter().map(|entry| (entry, true));
+    let queue = running.chain(stopped).map(|(entry, is_stopped)| {
         let within = ledger.parent_of(entry);
         let pool = ledger.pool(within);
         let beside = Beside { parent: within, leases: &pool.leases, waiting: &[] };
         let blind = scene.silence().is_some();
         Queued {
             ahead: pool.ahead_of(entry).count(),
+            is_stopped,
             root: root(entry),
             lacks: (!blind).then(|| decide(&scene, &entry.claim, beside).err()).flatten(),
             within: within.cloned(),

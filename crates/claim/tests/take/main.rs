@@ -254,6 +254,18 @@ fn stopped_claim_is_passed_at_once_and_named() {
     assert!(named.is_empty() || named == [entry("stopped", 1, 4, &[])], "{named:?}");
 }
 
+#[test]
+fn stopped_claim_is_ahead_of_nobody_in_a_listing() {
+    let made = Made::default();
+    let (stopped, waits) = (entry("stopped", 1, 4, &[]), entry("waits", 2, 1, &[]));
+    made.add(EntryKind::Waiter, stopped.clone());
+    made.add(EntryKind::Waiter, waits.clone());
+    made.with(|world| world.stalled = vec![id("stopped")]);
+    let ledger = Ledger::read(&made).unwrap();
+    assert_eq!((&ledger.waiters[..], &ledger.stalled[..]), (&[waits.clone()][..], &[stopped][..]));
+    assert_eq!(ledger.ahead_of(&waits).count(), 0);
+}
+
 /// Any later claim that fits may go ahead of one that cannot be served, within a minute.
 #[test]
 fn claim_passes_a_blocked_one_that_came_up_to_a_minute_before() {

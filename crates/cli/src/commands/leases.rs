@@ -174,11 +174,16 @@ fn command(entry: &Entry) -> Line {
     }
 }
 
-/// `1st  bob  2 GPUs  40 s  python train.py`, and under it what it lacks.
+/// `1st  bob  2 GPUs  40 s  python train.py`, and under it what it lacks. A claim that is stopped
+/// has no number: others pass it.
 fn waits(screen: &mut Screen, queued: &Queued, now: Timestamp) -> Result<(), Failure> {
     let entry = &queued.entry;
+    let place = match queued.is_stopped {
+        true => "stopped".to_owned(),
+        false => ordinal(queued.ahead + 1),
+    };
     let line = Line::new()
-        .plain(format_args!("  {}  ", ordinal(queued.ahead + 1)))
+        .plain(format_args!("  {place}  "))
         .plain(owner(entry))
         .plain(format_args!("  {}  ", asked(&entry.claim)))
         .dim(words::age(now.since(entry.since)))

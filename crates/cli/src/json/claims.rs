@@ -283,6 +283,7 @@ struct Waiting {
     #[serde(flatten)]
     entry: Named,
     ahead_count: usize,
+    is_stopped: bool,
     lacks: Vec<PassedOver>,
 }
 
@@ -312,6 +313,7 @@ impl Leases {
         let waiting = |queued: &Queued| Waiting {
             entry: Named::of(&queued.entry, queued.root.is_some()),
             ahead_count: queued.ahead,
+            is_stopped: queued.is_stopped,
             lacks: queued
                 .lacks
                 .as_ref()
