@@ -1,0 +1,176 @@
+//! One attempt: whether it is this claim's turn, and what keeps it from being served.
+
+use super::{Attempt, Seen, Taking, look_again};
+use crate::ask::{HeldUp, NotTaken, Standing, Wait};
+use crate::ledger::{Ledger, is_same};
+use crate::queue::Queue;
+use crate::turn::{Turn, judge};
+use gpu_core::{Claim, Entry, Error, ErrorKind, HeldBack, QueuePlace, Result};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A safe-gpu that is at work tells nobody when it is done.
+pub(super) const SAFE_GPU_PAUSE: Duration = Duration::from_millis(250);
+
+/// Who could take devices for so long and did not is passed. An honest claim looks at least every
+/// ten seconds ([`LOOK_AGAIN_AT_MOST`]), and a look takes some time where the driver is slow.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A claim that sleeps looks for itself after so long, times its place among its equals: those
+/// before it may see other devices, in another container, or wait for something of their own. It
+/// stays awake for long enough to find them idle.
+const OWN_LOOK: Duration = Duration::from_secs(120);
+pub(super) const AWAKE: Duration = Duration::from_secs(60);
+
+/// A safe-gpu that keeps its lock for so long is stuck, or means harm: then devices are granted all
+/// the same, and whoever asked is told.
+const SAFE_GPU_AT_MOST: Duration = Duration::from_secs(60);
+
+/// A driver that fails to answer a claim which has waited is asked again for so long: otherwise one
+/// that is loaded anew would end all claims of a queue.
+const SILENT_AT_MOST: Duration = Duration::from_secs(600);
+
+impl<S> Taking<'_, S> {
+    pub(super) fn attempt(&mut self) -> Result<Attempt<S>, NotTaken> {
+        self.keep_place()?;
+        let mut queue = Queue::read(self.locks, &self.entry)?;
+        self.attempted = self.clock.monotonic();
+        if self.place.is_some()
+            && !self.made_last_attempt
+            && self.attempted >= self.awake_until
+            && let Some(before) = queue.before(&self.entry)?
+        {
+            let leases = self.pool(&self.leases()?)?.leases;
+            let standing = Standing { ahead: queue.ahead(), leases, held_up: None };
+            let own_look = OWN_LOOK * queue.rank().max(1);
+            self.own_look.get_or_insert(self.attempted.saturating_add(own_look));
+            self.has_waited = true;
+            return Ok(Attempt::Asleep(before, standing));
+        }
+        let before = self.leases()?;
+        if self.is_still_behind(&before, &mut queue)? {
+            return Ok(Attempt::Behind(self.standing(&before, &queue, None)?));
+        }
+        let held_back = self.hold_back();
+        let held_up = self.held_up(held_back.as_ref());
+        let is_new = held_up.is_none() || !self.has_seen_lately(&queue);
+        if is_new {
+            let scene = match (self.look)() {
+                Err(error) => return self.silent(error, &before, &queue),
+                Ok(scene) => scene,
+            };
+            let at = self.clock.monotonic();
+            self.seen = Some(Seen { scene, at, before: self.pool(&before)?.leases });
+        }
+        // The look may have taken its time: who got devices meanwhile is to be seen.
+        let leases = self.leases()?;
+        let turn = self.judge(&leases, &mut queue)?;
+        if held_up.is_some() {
+            // The others are held up by the same lock: none of them is idle.
+            self.servable.clear();
+            return Ok(Attempt::Behind(self.standing(&leases, &queue, held_up)?));
+        }
+        match turn {
+            Some(Turn::Take(devices)) => {
+                self.silent_since = None;
+                let standing = self.standing(&leases, &queue, None)?;
+                self.grant(devices, held_back, standing)
+            }
+            // What was there may be back when the driver has been loaded anew.
+            Some(Turn::Never) if !self.may_go_on() => Err(NotTaken::Never),
+            Some(Turn::Never) => Ok(Attempt::Behind(self.standing(&leases, &queue, None)?)),
+            _ => {
+                self.silent_since = None;
+                Ok(Attempt::Behind(self.standing(&leases, &queue, None)?))
+            }
+        }
+    }
+
+    fn has_seen_lately(&self, queue: &Queue<'_>) -> bool {
+        let until = self.seen.as_ref().map(|seen| seen.at + look_again(&queue.ahead()));
+        until.is_some_and(|until| self.clock.monotonic() < until)
+    }
+
+    /// Waits on where the driver fails to answer a claim that has waited already.
+    fn silent(
+        &mut self,
+        error: Error,
+        leases: &Ledger,
+        queue: &Queue<'_>,
+    ) -> Result<Attempt<S>, NotTaken> {
+        if !self.may_go_on() {
+            return Err(error.into());
+        }
+        self.seen = None;
+        let held_up = Some(HeldUp::Driver(error.fault()));
+        Ok(Attempt::Behind(self.standing(leases, queue, held_up)?))
+    }
+
+    /// Tells whether it may wait on although the driver does not answer, or not with all devices.
+    fn may_go_on(&mut self) -> bool {
+        let now = self.clock.monotonic();
+        let since = *self.silent_since.get_or_insert(now);
+        self.ask.wait != Wait::No && self.has_waited && now.saturating_sub(since) < SILENT_AT_MOST
+    }
+
+    /// Returns what keeps it from being served: a safe-gpu that is at work, for a time.
+    fn held_up(&mut self, held_back: Option<&Result<Box<dyn HeldBack>>>) -> Option<HeldUp> {
+        let Some(Err(error)) = held_back.filter(|held_back| is_timed_out(held_back)) else {
+            self.held_up_since = None;
+            return None;
+        };
+        let now = self.clock.monotonic();
+        let since = *self.held_up_since.get_or_insert(now);
+        let is_patient = now.saturating_sub(since) < SAFE_GPU_AT_MOST;
+        is_patient.then(|| HeldUp::SafeGpu(error.fault()))
+    }
+
+    /// Tells whether it is sure without another look that it has to wait: what was looked at a
+    /// moment ago still holds as long as no lease of then has ended.
+    fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
+        let Some(Seen { at, before, .. }) = &self.seen else { return Ok(false) };
+        let lives = |lease: &Entry| leases.leases.iter().any(|other| is_same(other, lease));
+        let is_known = self.clock.monotonic() < *at + look_again(&queue.ahead());
+        let is_known = is_known && before.iter().all(lives);
+        Ok(is_known && self.judge(leases, queue)? == Some(Turn::Wait))
+    }
+
+    fn hold_back(&self) -> Option<Result<Box<dyn HeldBack>>> {
+        let patience = if self.ask.wait == Wait::No { Duration::ZERO } else { SAFE_GPU_PAUSE };
+        self.ask.beside_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
+    }
+
+    /// Returns what it may do by the last look; `None` where there was none.
+    fn judge(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<Option<Turn>> {
+        let pool = self.pool(leases)?.leases;
+        let Some(seen) = &self.seen else { return Ok(None) };
+        let now = self.clock.monotonic();
+        let since = &self.servable;
+        let is_idle = |place: &QueuePlace| {
+            since.get(place).is_some_and(|since| now.saturating_sub(*since) >= IDLE)
+        };
+        let choose = |claim: &Claim, beside: &[Entry]| (self.choose)(&seen.scene, claim, beside);
+        let places = queue.earlier();
+        let within = self.ask.within.as_ref();
+        let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
+        let judged = judge(&self.entry, &pool, &places, &mut read, &is_idle, &choose)?;
+        // Where this claim itself lacks devices, nobody was found to be servable.
+        let servable = judged.servable.unwrap_or_default();
+        let mut kept: BTreeMap<QueuePlace, Duration> = since
+            .iter()
+            .filter(|(place, _)| {
+                servable.contains(place) || is_idle(place) && places.contains(place)
+            })
+            .map(|(place, since)| (place.clone(), *since))
+            .collect();
+        for place in servable {
+            kept.entry(place).or_insert(now);
+        }
+        self.servable = kept;
+        Ok(Some(judged.turn))
+    }
+}
+
+fn is_timed_out(held_back: &Result<Box<dyn HeldBack>>) -> bool {
+    held_back.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+}

@@ -1,0 +1,105 @@
+//! Publishes an attempt and confirms it, or withdraws it.
+
+use super::{Attempt, Taking};
+use crate::ask::{Chosen, NotTaken, Standing, Taken};
+use crate::ledger::{LEASES_OF_ONE, Leases, Ledger, is_same};
+use gpu_core::{Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, HeldBack, Result};
+use std::time::Duration;
+
+/// Of attempts that conflict, the earliest waits so long at most for the others to withdraw, twice
+/// as long after each time in vain up to the limit, and reads so often.
+const RIVALS_WITHDRAW: Duration = Duration::from_millis(100);
+const RIVALS_WITHDRAW_AT_MOST: Duration = Duration::from_secs(5);
+const RIVALS_READ: Duration = Duration::from_millis(2);
+
+/// So many readings in a row must find an attempt in conflict with nobody: what was taken out of a
+/// lease that ends during one of them may be missed by that one, and is seen by the next.
+const READINGS_ALONE: u32 = 2;
+
+impl<S> Taking<'_, S> {
+    /// Publishes an attempt, looks whether somebody else did at the same moment, and confirms it.
+    ///
+    /// Each publishes before it reads. Of leases that are confirmed and conflict, let one be the
+    /// last to have begun its last reading: all others were published before, so it saw all of
+    /// them, and did not confirm. Of attempts that conflict the earliest stays and the others withdraw,
+    /// so that one of them is confirmed.
+    pub(super) fn grant(
+        &mut self,
+        devices: Vec<DeviceUuid>,
+        held_back: Option<Result<Box<dyn HeldBack>>>,
+        standing: Standing,
+    ) -> Result<Attempt<S>, NotTaken> {
+        let entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
+        let mut held = self.locks.publish(EntryKind::Attempt, &entry)?;
+        let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(standing)) };
+        let fits = |beside: &[Entry]| {
+            is_alone((self.choose)(&seen.scene, &exactly(&entry), beside), &entry)
+        };
+        let patience = RIVALS_WITHDRAW * 2u32.saturating_pow(self.withdrawals.min(10));
+        let end = self.clock.monotonic() + patience.min(RIVALS_WITHDRAW_AT_MOST);
+        let mut alone = 0;
+        loop {
+            let Leases { confirmed, attempts } = Leases::read(self.locks)?;
+            let (earlier, later): (Vec<Entry>, Vec<Entry>) =
+                attempts.into_iter().partition(|other| !entry.is_before(other));
+            let first = self.beside(&entry, [&confirmed[..], &earlier].concat())?;
+            if !fits(&first) {
+                return Ok(Attempt::Withdrawn(standing));
+            }
+            let beside = self.beside(&entry, [confirmed, earlier, later].concat())?;
+            alone = if fits(&beside) { alone + 1 } else { 0 };
+            if alone == READINGS_ALONE {
+                held.confirm()?;
+                self.place = None;
+                let scene = seen.scene;
+                return Ok(Attempt::Taken(Box::new(Taken {
+                    entry,
+                    held,
+                    held_back,
+                    scene,
+                    beside,
+                })));
+            }
+            if alone > 0 {
+                continue;
+            }
+            // Those who came later see this attempt and withdraw.
+            if self.clock.monotonic() >= end {
+                return Ok(Attempt::Withdrawn(standing));
+            }
+            self.clock.sleep(RIVALS_READ);
+        }
+    }
+
+    /// Returns what competes with an attempt of its own, without that attempt.
+    fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, NotTaken> {
+        let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
+        if of_owner > LEASES_OF_ONE {
+            let what = format!("take devices for a user who has {LEASES_OF_ONE} leases already");
+            return Err(Error::new(ErrorKind::Invalid, what).into());
+        }
+        let mut beside = self.pool(&Ledger::new(leases, Vec::new()))?.leases;
+        let all = beside.len();
+        beside.retain(|lease| !is_same(lease, entry));
+        if beside.len() < all {
+            return Ok(beside);
+        }
+        let what = format!("publish lease {}, which nobody sees", entry.id);
+        Err(Error::new(ErrorKind::Io, what).into())
+    }
+}
+
+/// Returns a claim on what a lease has and nothing else.
+fn exactly(lease: &Entry) -> Claim {
+    let devices = lease.devices.clone();
+    Claim { among: devices.clone(), required: devices, ..lease.claim.clone() }
+}
+
+/// Tells whether a lease got again what it has.
+fn is_alone(chosen: Chosen, lease: &Entry) -> bool {
+    let Chosen::Devices(mut again) = chosen else { return false };
+    let mut devices = lease.devices.clone();
+    again.sort();
+    devices.sort();
+    again == devices
+}

@@ -1,0 +1,206 @@
+//! Takes devices: queue, look, decide, publish, look again; or wait.
+
+mod attempt;
+mod grant;
+mod wait;
+
+use crate::ask::{Ahead, Ask, Chosen, HeldUp, NotTaken, Standing, Taken, Wait, Waiting};
+use crate::ledger::{Leases, Ledger, is_same};
+use crate::queue::Queue;
+use gpu_core::{
+    Claim, Clock, Entry, EntryKind, Error, ErrorKind, Held, Locks, QUEUE_BEAT, QueuePlace, Result,
+};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+use wait::ATTEMPTS_APART;
+
+/// How long a look at the devices counts: those outside of the scheme come and go unseen. It grows
+/// with those who are ahead.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const LOOK_AGAIN_PER_PLACE: Duration = Duration::from_millis(250);
+const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(10);
+
+/// Takes devices, waiting for them as the ask says.
+///
+/// `look` tells what only the machine knows, and is called without any lock but safe-gpu's.
+/// `choose` is a function of what was looked at, a claim, and the leases beside it, where others'
+/// claims that come first stand as leases too. `watch` is called while it waits, as often as
+/// [`Ask::pace`] says, and after each signal.
+///
+/// # Errors
+/// [`NotTaken`]; nothing is left of the claim then.
+pub fn take<S>(
+    locks: &dyn Locks,
+    clock: &dyn Clock,
+    ask: &Ask,
+    look: &mut dyn FnMut() -> Result<S>,
+    choose: &dyn Fn(&S, &Claim, &[Entry]) -> Chosen,
+    watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
+) -> Result<Taken<S>, NotTaken> {
+    let start = clock.monotonic();
+    let entry = Entry {
+        id: locks.new_id()?,
+        ticket: locks.ticket()?,
+        owner: locks.owner(),
+        root: ask.root,
+        within: ask.within.as_ref().map(Entry::nested).unwrap_or_default(),
+        claim: ask.claim.clone(),
+        devices: Vec::new(),
+        parts_of: ask.parts_of.clone(),
+        command: ask.command.clone(),
+        since: clock.wall(),
+    };
+    let deadline = match ask.wait {
+        Wait::No => Some(start),
+        Wait::For(patience) => start.checked_add(patience),
+        Wait::Ever => None,
+    };
+    let mut taking = Taking {
+        locks,
+        clock,
+        ask,
+        look,
+        choose,
+        watch,
+        start,
+        deadline,
+        entry,
+        place: None,
+        beat: start,
+        seen: None,
+        servable: BTreeMap::new(),
+        own_look: None,
+        awake_until: start,
+        attempted: start,
+        apart: ATTEMPTS_APART,
+        held_up_since: None,
+        silent_since: None,
+        has_waited: false,
+        withdrawals: 0,
+        settling: false,
+        made_last_attempt: false,
+    };
+    loop {
+        match taking.attempt()? {
+            Attempt::Taken(taken) => return Ok(*taken),
+            Attempt::Withdrawn(standing) => taking.pause(standing)?,
+            Attempt::Asleep(place, standing) => taking.sleep(&place, standing)?,
+            Attempt::Behind(standing) => taking.wait(standing)?,
+        }
+    }
+}
+
+enum Attempt<S> {
+    Taken(Box<Taken<S>>),
+    /// Somebody else got one of the devices at the same moment.
+    Withdrawn(Standing),
+    /// An earlier claim of the same user asks for the same: nothing is to be done until it leaves.
+    Asleep(QueuePlace, Standing),
+    /// It is the first of its kind, and has to wait for devices.
+    Behind(Standing),
+}
+
+/// What a look told.
+struct Seen<S> {
+    scene: S,
+    at: Duration,
+    /// The leases before it.
+    before: Vec<Entry>,
+}
+
+struct Taking<'a, S> {
+    locks: &'a dyn Locks,
+    clock: &'a dyn Clock,
+    ask: &'a Ask,
+    look: &'a mut dyn FnMut() -> Result<S>,
+    choose: &'a dyn Fn(&S, &Claim, &[Entry]) -> Chosen,
+    watch: &'a mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
+    start: Duration,
+    deadline: Option<Duration>,
+    /// What is published of it.
+    entry: Entry,
+    /// Its place in the queue.
+    place: Option<Box<dyn Held>>,
+    /// When that was renewed.
+    beat: Duration,
+    seen: Option<Seen<S>>,
+    /// Since when who came earlier could have taken devices.
+    servable: BTreeMap<QueuePlace, Duration>,
+    /// When it looks for itself although an equal claim is before it.
+    own_look: Option<Duration>,
+    /// Until when it does so.
+    awake_until: Duration,
+    /// When the last attempt began.
+    attempted: Duration,
+    /// How long after that one at least the next one begins that a change causes.
+    apart: Duration,
+    /// Since when a safe-gpu keeps its lock.
+    held_up_since: Option<Duration>,
+    /// Since when the driver fails to answer.
+    silent_since: Option<Duration>,
+    /// It was in the queue behind others, or had looked before.
+    has_waited: bool,
+    withdrawals: u32,
+    /// A change was told, and is to be looked for once more.
+    settling: bool,
+    /// The attempt that is made when its time is over was made.
+    made_last_attempt: bool,
+}
+
+impl<S> Taking<'_, S> {
+    /// Publishes its place in the queue, or renews it where that is due.
+    fn keep_place(&mut self) -> Result<(), NotTaken> {
+        if self.ask.wait == Wait::No {
+            return Ok(());
+        }
+        let now = self.clock.monotonic();
+        let is_there = match &self.place {
+            Some(_) if now.saturating_sub(self.beat) < QUEUE_BEAT => return Ok(()),
+            Some(place) => place.renew()?,
+            None => false,
+        };
+        if !is_there {
+            self.place = None;
+            self.place = Some(self.locks.publish(EntryKind::Waiter, &self.entry)?);
+        }
+        self.beat = now;
+        Ok(())
+    }
+
+    fn leases(&self) -> Result<Ledger> {
+        let Leases { confirmed, attempts } = Leases::read(self.locks)?;
+        Ok(Ledger::new([confirmed, attempts].concat(), Vec::new()))
+    }
+
+    /// Returns the leases that compete with it.
+    fn pool(&self, ledger: &Ledger) -> Result<Ledger> {
+        let Some(within) = &self.ask.within else { return Ok(ledger.pool(None)) };
+        let refused = |why| {
+            let what = format!("take devices out of lease {}, which {why}", within.id);
+            Error::new(ErrorKind::Invalid, what)
+        };
+        if !ledger.leases.iter().any(|lease| is_same(lease, within)) {
+            return Err(refused("has ended"));
+        }
+        if !ledger.parent_of(&self.entry).is_some_and(|parent| is_same(parent, within)) {
+            return Err(refused("belongs to another user"));
+        }
+        Ok(ledger.pool(Some(within)))
+    }
+
+    /// Returns where it stands.
+    fn standing(
+        &self,
+        leases: &Ledger,
+        queue: &Queue<'_>,
+        held_up: Option<HeldUp>,
+    ) -> Result<Standing> {
+        Ok(Standing { ahead: queue.ahead(), leases: self.pool(leases)?.leases, held_up })
+    }
+}
+
+fn look_again(ahead: &Ahead) -> Duration {
+    let places = u32::try_from(ahead.count).unwrap_or(1000).min(1000);
+    (LOOK_AGAIN + LOOK_AGAIN_PER_PLACE * places).min(LOOK_AGAIN_AT_MOST)
+}

@@ -1,0 +1,153 @@
+//! Lets time pass between attempts: after a conflict, behind an equal claim, or until something
+//! changes.
+
+use super::attempt::{AWAKE, SAFE_GPU_PAUSE};
+use super::{Taking, look_again};
+use crate::ask::{NotTaken, Standing, Wait, Waiting};
+use crate::queue::Queue;
+use gpu_core::{QUEUE_BEAT, QueuePlace, Result};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A change may be told an instant before it is there: it is looked for once more after this.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// After a change, at least so long since the last attempt, and twice as long after each that
+/// brought nothing, up to the limit: anybody can cause changes.
+pub(super) const ATTEMPTS_APART: Duration = Duration::from_millis(20);
+const ATTEMPTS_APART_AT_MOST: Duration = Duration::from_millis(320);
+
+/// After a conflict, 1 to 20 ms, by chance.
+const WITHDRAWN_AT_MOST_MS: u64 = 20;
+/// Who does not wait gives up after so many of them.
+const WITHDRAWALS: u32 = 10;
+
+impl<S> Taking<'_, S> {
+    /// Lets time pass after a conflict, so that those who were in it do not meet again.
+    pub(super) fn pause(&mut self, standing: Standing) -> Result<(), NotTaken> {
+        self.withdrawals += 1;
+        if self.withdrawals >= WITHDRAWALS && self.ask.wait == Wait::No {
+            return Err(self.ended(standing));
+        }
+        let now = self.watched(&standing)?;
+        if self.ask.wait != Wait::No && self.is_over(now) {
+            return Err(self.ended(standing));
+        }
+        let chance =
+            self.entry.id.as_str().bytes().fold(u64::from(self.withdrawals), |sum, byte| {
+                sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+            });
+        self.clock.sleep(Duration::from_millis(1 + chance % WITHDRAWN_AT_MOST_MS));
+        Ok(())
+    }
+
+    /// Sleeps until the claim before it has left the queue, or has stopped moving.
+    pub(super) fn sleep(
+        &mut self,
+        before: &QueuePlace,
+        mut standing: Standing,
+    ) -> Result<(), NotTaken> {
+        loop {
+            let now = self.watched(&standing)?;
+            if self.is_over(now) {
+                return Err(self.ended(standing));
+            }
+            if self.made_last_attempt {
+                return Ok(());
+            }
+            if self.own_look.is_some_and(|at| now >= at) {
+                self.own_look = None;
+                self.awake_until = now + AWAKE;
+                return Ok(());
+            }
+            let beat = self.beat + QUEUE_BEAT;
+            if now >= beat {
+                self.keep_place()?;
+                let waiter = self.locks.waiter(before)?;
+                if waiter.is_none_or(|waiter| waiter.is_stalled) {
+                    return Ok(());
+                }
+                // Somebody reads along: then the places are counted anew.
+                if self.ask.pace < QUEUE_BEAT / 5 {
+                    let mut queue = Queue::read(self.locks, &self.entry)?;
+                    queue.before(&self.entry)?;
+                    standing.ahead = queue.ahead();
+                }
+                continue;
+            }
+            let slice = self.slice(now, beat);
+            if self.locks.wait_for(before, slice)? {
+                self.own_look = None;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until something changed that may matter.
+    pub(super) fn wait(&mut self, standing: Standing) -> Result<(), NotTaken> {
+        if self.ask.wait == Wait::No {
+            return Err(self.ended(standing));
+        }
+        self.has_waited |= self.seen.is_some();
+        let now = self.clock.monotonic();
+        let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
+        let mut until = seen + look_again(&standing.ahead);
+        if standing.held_up.is_some() {
+            until = until.min(now + SAFE_GPU_PAUSE);
+        }
+        if std::mem::take(&mut self.settling) {
+            until = until.min(now + SETTLED);
+        }
+        loop {
+            let now = self.watched(&standing)?;
+            if self.is_over(now) {
+                return Err(self.ended(standing));
+            }
+            if self.made_last_attempt || now >= until {
+                self.apart = ATTEMPTS_APART;
+                return Ok(());
+            }
+            self.keep_place()?;
+            let slice = self.slice(now, until.min(self.beat + QUEUE_BEAT));
+            if self.locks.wait(slice)? {
+                let next = self.attempted + self.apart;
+                self.clock.sleep(next.saturating_sub(self.clock.monotonic()));
+                self.apart = (self.apart * 2).min(ATTEMPTS_APART_AT_MOST);
+                self.settling = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long it may wait before something is to be done again.
+    fn slice(&self, now: Duration, until: Duration) -> Duration {
+        let end = self.deadline.map_or(until, |deadline| deadline.min(until));
+        self.ask.pace.min(end.saturating_sub(now))
+    }
+
+    /// Asks whoever watches whether to go on, and returns what time it is.
+    fn watched(&mut self, standing: &Standing) -> Result<Duration, NotTaken> {
+        let now = self.clock.monotonic();
+        let Standing { ahead, leases, held_up } = standing;
+        let waited = now.saturating_sub(self.start);
+        match (self.watch)(&Waiting { ahead, leases, waited, held_up: held_up.as_ref() }) {
+            ControlFlow::Continue(()) => Ok(now),
+            ControlFlow::Break(()) => Err(NotTaken::Stopped),
+        }
+    }
+
+    /// Tells whether its time is over. Once that is so it is tried once more: those who were ahead
+    /// may have given up meanwhile.
+    fn is_over(&mut self, now: Duration) -> bool {
+        let over = self.deadline.is_some_and(|deadline| now >= deadline);
+        over && std::mem::replace(&mut self.made_last_attempt, true)
+    }
+
+    /// Returns how it ends when there is no time left.
+    fn ended(&self, standing: Standing) -> NotTaken {
+        match self.ask.wait {
+            Wait::No => NotTaken::NotNow(Box::new(standing)),
+            Wait::For(_) | Wait::Ever => NotTaken::TimedOut(Box::new(standing)),
+        }
+    }
+}
