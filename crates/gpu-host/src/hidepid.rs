@@ -5,9 +5,9 @@
 
 use crate::handle::has_ended;
 use crate::host::shows_own_namespace;
-use crate::proc_dir::{ProcRoot, number};
+use crate::proc_dir::ProcRoot;
 use crate::process;
-use crate::supervise::CHILDREN_LIMIT;
+use crate::supervise::children_of;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::path::Path;
@@ -39,11 +39,8 @@ pub(crate) fn hides(root: &ProcRoot, pid: u32, errno: Errno) -> bool {
 pub(crate) fn parent(root: &ProcRoot, pid: u32) -> Option<u32> {
     let has = |other: &u32| {
         let Ok(dir) = root.process(*other) else { return false };
-        dir.threads().unwrap_or_default().into_iter().any(|thread| {
-            let list = dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT);
-            let list = list.unwrap_or_default();
-            list.split(|byte| *byte == b' ').filter_map(number).any(|child| child == pid)
-        })
+        let mut threads = dir.threads().unwrap_or_default().into_iter();
+        threads.any(|thread| children_of(&dir, thread).unwrap_or_default().contains(&pid))
     };
     root.pids().ok()?.into_iter().find(has)
 }

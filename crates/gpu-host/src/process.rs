@@ -108,6 +108,14 @@ pub(crate) struct Place {
     pub(crate) has_ended: bool,
 }
 
+impl Place {
+    /// Returns what must not change while a tree is read: who it is, whose child, and whether it
+    /// could have children.
+    pub(crate) fn bond(&self) -> (ProcessKey, u32, bool) {
+        (self.key, self.parent, self.has_ended)
+    }
+}
+
 /// Reads where a process stands.
 pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
     let stat = read_stat(dir)?;

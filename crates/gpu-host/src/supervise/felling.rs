@@ -4,11 +4,11 @@
 //! a child of this process. So nothing has to be found out of anybody before it is killed, and what
 //! forks and ends is killed as soon as the kernel lists it.
 
-use super::tree::{CHILDREN_LIMIT, place};
+use super::tree::{children_of, place};
 use super::{moment, pause};
 use crate::fault;
 use crate::host;
-use crate::proc_dir::{ProcRoot, number};
+use crate::proc_dir::ProcRoot;
 use crate::process::{booted_at, read_known};
 use crate::users::Users;
 use gpu_core::{Error, ErrorKind, Felled, Pid, ProcessKey, Result};
@@ -109,8 +109,7 @@ pub(super) fn listed(root: &ProcRoot) -> rustix::io::Result<Vec<u32>> {
     let dir = root.process(std::process::id())?;
     let mut children = Vec::new();
     for thread in dir.threads()? {
-        let list = dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT)?;
-        children.extend(list.split(|byte| *byte == b' ').filter_map(number));
+        children.extend(children_of(&dir, thread)?);
     }
     Ok(children)
 }

@@ -1,7 +1,7 @@
 //! Who is of a job.
 
 use super::felling::listed;
-use super::tree::{Places, listed_below};
+use super::tree::{Places, listed_below, settled_below};
 use crate::proc_dir::ProcRoot;
 use crate::process::{Place, booted_at, read_known};
 use crate::users::Users;
@@ -62,7 +62,7 @@ fn read(
     let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
     let booted_at = text.and_then(|text| booted_at(&text));
     let mut members = Vec::new();
-    let below = match quiet(root, own) {
+    let below = match settled_below(root, own) {
         Some(below) => below,
         None => all_below(root, own).map_err(failed)?,
     };
@@ -81,23 +81,8 @@ fn read(
     Ok(members)
 }
 
-/// Returns the descendants by the kernel's lists of children alone, where two readings agree and
-/// nobody has ended: while a child ends, a list may leave out others (proc(5)). A machine may have
-/// thousands of other processes, and the tree of a job that has ended has none. `None` where all
-/// processes have to be read.
-fn quiet(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
-    // Where the kernel keeps no such lists, they are not empty.
-    listed(root).ok()?;
-    let read = || {
-        let below = listed_below(root, own);
-        (!below.iter().any(|place| place.has_ended)).then_some(below)
-    };
-    let keys = |below: &[Place]| below.iter().map(|place| place.key).collect::<HashSet<_>>();
-    let (first, second) = (read()?, read()?);
-    (keys(&first) == keys(&second)).then_some(second)
-}
-
-/// Returns the descendants from a reading of all processes, and those that only the lists have.
+/// Returns the descendants from a reading of all processes, and those that only the lists have:
+/// where the kernel keeps no lists, or the tree changes too fast for them.
 fn all_below(root: &ProcRoot, own: u32) -> rustix::io::Result<Vec<Place>> {
     let places = Places::settled(root, own)?;
     let mut below: Vec<_> = places.below(own).into_iter().cloned().collect();

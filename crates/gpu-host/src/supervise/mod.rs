@@ -41,7 +41,7 @@ pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::find_program;
 pub(crate) use signals::{ignored, is_in};
-pub(crate) use tree::CHILDREN_LIMIT;
+pub(crate) use tree::children_of;
 
 use crate::handle::has_ended;
 use crate::timer::{now as moment, pause};

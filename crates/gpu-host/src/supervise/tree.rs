@@ -1,14 +1,14 @@
 //! Who descends from whom.
 
-use crate::proc_dir::{ProcRoot, number};
+use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::process::{Place, read_place};
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 
 /// How much is read of a list of children.
-pub(crate) const CHILDREN_LIMIT: usize = 1 << 20;
+const CHILDREN_LIMIT: usize = 1 << 20;
 
-/// How often the processes are read at most, until two readings agree.
+/// How often all processes, or the lists of children, are read at most, until two readings agree.
 const READINGS: usize = 5;
 
 /// The places of all processes at one moment, as far as a moment can be caught.
@@ -111,11 +111,8 @@ pub(crate) fn children(root: &ProcRoot, own: &Place) -> Result<Vec<Place>> {
     let dir = root.process(own.key.pid.0)?;
     let mut children = Vec::new();
     for thread in dir.threads()? {
-        match dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT) {
-            Ok(text) => {
-                let pids = text.split(|byte| *byte == b' ').filter_map(number);
-                children.extend(pids.filter_map(|pid| place(root, pid).ok()));
-            }
+        match children_of(&dir, thread) {
+            Ok(pids) => children.extend(pids.into_iter().filter_map(|pid| place(root, pid).ok())),
             Err(Errno::NOENT) => {
                 let below = Places::read(root)?.into_all();
                 return Ok(below.filter(|place| place.parent == own.key.pid.0).collect());
@@ -134,9 +131,7 @@ pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
     while let Some(parent) = parents.pop() {
         let Ok(dir) = root.process(parent) else { continue };
         for thread in dir.threads().unwrap_or_default() {
-            let list = dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT);
-            let list = list.unwrap_or_default();
-            for pid in list.split(|byte| *byte == b' ').filter_map(number) {
+            for pid in children_of(&dir, thread).unwrap_or_default() {
                 // One whose parent has ended meanwhile has come to this process.
                 let is_below = |place: &Place| [parent, own].contains(&place.parent);
                 let Some(place) = place(root, pid).ok().filter(is_below) else { continue };
@@ -148,6 +143,83 @@ pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
         }
     }
     below
+}
+
+/// Returns the descendants of this process, those that have ended and were not waited for too, by
+/// the kernel's lists of children alone: a machine may have thousands of other processes. Whoever
+/// loses the parent below this process comes to it, or to a process between them, so nobody leaves
+/// these lists. `None` where the kernel keeps none, and where they do not settle.
+///
+/// Two readings in a row must agree, and nobody may have ended during the second. Then nobody is
+/// missed who is there all the time:
+///
+/// - A list is whole unless one that it named is not a child of that parent any more (proc(5)), or
+///   a thread has ended with its list. There is no reading then.
+/// - Whoever loses the parent during a reading may be looked for too late at the old parent and too
+///   early at the new one. Where the old parent was seen alive, the next reading sees it ended.
+///   Where it was not, the new parent has in the next reading whom the first one lacks, unless that
+///   has ended as well, and was seen alive.
+///
+/// Where new processes come, it is left to a reading of all: to try again takes its time with each
+/// process that has ended and was not waited for.
+pub(crate) fn settled_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
+    let mut before: Option<HashSet<_>> = None;
+    for _ in 0..READINGS {
+        let Some(below) = lists_below(root, own) else {
+            before = None;
+            continue;
+        };
+        let now: HashSet<_> = below.iter().map(Place::bond).collect();
+        if let Some(before) = before {
+            if now == before {
+                let lives = |seen: &Place| {
+                    place(root, seen.key.pid.0).is_ok_and(|now| now.bond() == seen.bond())
+                };
+                if below.iter().filter(|place| !place.has_ended).all(lives) {
+                    return Some(below);
+                }
+            }
+            let known: HashSet<_> = before.iter().map(|(key, ..)| key).collect();
+            if below.iter().any(|place| !known.contains(&place.key)) {
+                return None;
+            }
+        }
+        before = Some(now);
+    }
+    None
+}
+
+/// Reads the lists once; `None` when one may not be whole, or there are none.
+fn lists_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
+    let mut below: Vec<Place> = Vec::new();
+    let (mut known, mut parents) = (HashSet::from([own]), vec![own]);
+    while let Some(parent) = parents.pop() {
+        for pid in whole_list(root, parent)? {
+            let child = place(root, pid).ok().filter(|child| child.parent == parent)?;
+            // Nobody is below two processes, nor below itself.
+            known.insert(pid).then_some(())?;
+            // One that has ended has handed its children on.
+            parents.extend((!child.has_ended).then_some(pid));
+            below.push(child);
+        }
+    }
+    Some(below)
+}
+
+/// Returns the children of all threads of a process; `None` when a thread ended meanwhile.
+fn whole_list(root: &ProcRoot, parent: u32) -> Option<Vec<u32>> {
+    let dir = root.process(parent).ok()?;
+    let threads = dir.threads().ok()?;
+    let lists = threads.iter().map(|thread| children_of(&dir, *thread).ok());
+    let lists = lists.collect::<Option<Vec<_>>>()?;
+    let after = dir.threads().ok()?;
+    threads.iter().all(|thread| after.contains(thread)).then(|| lists.concat())
+}
+
+/// Returns the kernel's list of the children of one thread.
+pub(crate) fn children_of(dir: &ProcDir, thread: u32) -> Result<Vec<u32>> {
+    let list = dir.read(&format!("task/{thread}/children"), CHILDREN_LIMIT)?;
+    Ok(list.split(|byte| *byte == b' ').filter_map(number).collect())
 }
 
 #[cfg(test)]
@@ -181,6 +253,63 @@ mod tests {
         assert_eq!(below(&places, 5), [0; 0]);
         assert_eq!(below(&places, 30), [30, 31]);
         assert_eq!(below(&places, 1), [5, 10, 20]);
+    }
+
+    /// A folder made to look like `/proc`: number, parent, state and list of children of each.
+    fn made(processes: &[(u32, u32, char, &str)]) -> (tempfile::TempDir, ProcRoot) {
+        let folder = tempfile::tempdir().unwrap();
+        for (pid, parent, state, children) in processes {
+            put(&folder, *pid, *parent, *state);
+            let list = folder.path().join(format!("{pid}/task/{pid}"));
+            std::fs::create_dir_all(&list).unwrap();
+            std::fs::write(list.join("children"), children).unwrap();
+        }
+        let root = ProcRoot::open(folder.path()).unwrap();
+        (folder, root)
+    }
+
+    fn put(folder: &tempfile::TempDir, pid: u32, parent: u32, state: char) {
+        let dir = folder.path().join(pid.to_string());
+        std::fs::create_dir_all(&dir).unwrap();
+        let rest = "0 -1 0 1 0 0 0 200 50 0 0 20 0 1 0 4711 2301952 217 18446744073709551615 1 1 0 \
+                    0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        let stat = format!("{pid} (x) {state} {parent} {pid} 77 {rest}\n");
+        std::fs::write(dir.join("stat"), stat).unwrap();
+    }
+
+    fn listed_pids(root: &ProcRoot) -> Option<Vec<(u32, bool)>> {
+        let below = settled_below(root, 10)?;
+        let mut pids: Vec<_> =
+            below.iter().map(|place| (place.key.pid.0, place.has_ended)).collect();
+        pids.sort_unstable();
+        Some(pids)
+    }
+
+    #[test]
+    fn lists_of_children_lead_to_the_whole_tree_and_to_nobody_else() {
+        // 13 has ended and is waited for by nobody; 40 and its list are of another tree.
+        let (_folder, root) = made(&[
+            (10, 1, 'S', "11 13 "),
+            (11, 10, 'S', "12 "),
+            (12, 11, 'S', ""),
+            (13, 10, 'Z', ""),
+            (40, 1, 'S', "41 "),
+        ]);
+        assert_eq!(listed_pids(&root), Some(vec![(11, false), (12, false), (13, true)]));
+    }
+
+    #[test]
+    fn lists_that_cannot_be_whole_are_not_believed() {
+        let gone = made(&[(10, 1, 'S', "11 12 "), (11, 10, 'S', "")]);
+        let given_away = made(&[(10, 1, 'S', "11 "), (11, 1, 'S', "")]);
+        let circle = made(&[(10, 11, 'S', "11 "), (11, 10, 'S', "10 ")]);
+        for (_folder, root) in [gone, given_away, circle] {
+            assert_eq!(listed_pids(&root), None);
+        }
+        let (folder, root) = made(&[(10, 1, 'S', "11 "), (11, 10, 'S', "")]);
+        assert_eq!(listed_pids(&root), Some(vec![(11, false)]));
+        std::fs::remove_file(folder.path().join("11/task/11/children")).unwrap();
+        assert_eq!(listed_pids(&root), None, "not every kernel has lists");
     }
 
     #[test]

@@ -6,9 +6,10 @@
 //! gives it up at the deadline; the child streams a look part by part, so that what was learned
 //! before the call that hangs is kept.
 //!
-//! A child that cannot be ended is harmless because it holds nothing: no descriptor but the ends
-//! of the conversation (no lock, no lease, no terminal), no current directory but `/`. It takes the name
-//! `gpuws-stuck`, and whoever finds a process of that name that hangs asks the driver nothing: a
+//! A child that cannot be ended is harmless because it holds nothing of anybody's: no descriptor but
+//! the ends of the conversation and files of its own (no lease, no terminal), no current directory
+//! but `/`. It takes the name `gpuws-stuck`, and locks a byte of its program's file; who finds that
+//! byte locked looks for such a process, and who finds one that hangs asks the driver nothing: a
 //! child that was started meanwhile has only loaded the library, and is ended.
 //!
 //! No wait is without a bound. What cannot be bounded is the start of another program as the child,
@@ -17,6 +18,7 @@
 mod backend;
 mod fork;
 mod look;
+mod mark;
 mod process;
 mod serve;
 mod stuck;

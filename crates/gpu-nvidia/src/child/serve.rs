@@ -6,6 +6,7 @@
 //! `_exit`: `exit` would run what C libraries have registered, NVML's among them, and that may
 //! wait for the driver again.
 
+use super::mark::Mark;
 use super::stuck::NAME;
 use super::wire::{
     self, Greeting, Lines, ORDER_LIMIT, Order, PROTOCOL, Question, Said, Simulated, Then,
@@ -45,6 +46,8 @@ struct Shared {
     /// The file that holds the name of this process: opened beforehand, since in the end there
     /// may be no memory to open anything.
     name: Option<OwnedFd>,
+    /// Opened beforehand for the same reason.
+    mark: Option<Mark>,
 }
 
 fn run(library: Option<&Path>) -> ! {
@@ -57,6 +60,7 @@ fn run(library: Option<&Path>) -> ! {
         output: Mutex::new(()),
         listens: Barrier::new(2),
         name,
+        mark: Mark::on(Path::new("/proc/self/exe")).ok(),
     }));
     let (hand_over, questions) = channel();
     if Builder::new().spawn(move || listen(shared, &hand_over)).is_err() {
@@ -194,12 +198,16 @@ impl Shared {
         }
     }
 
-    /// Takes the name by which others know that this process hangs, if it does. Linux lets any
-    /// thread write the name of the first one, which is what `ps` shows of a process.
+    /// Takes the mark and the name by which others know that this process hangs, if it does. Linux
+    /// lets any thread write the name of the first one, which is what `ps` shows of a process.
     fn rename(&self) {
-        if self.pending.load(Ordering::Acquire) > 0
-            && let Some(name) = &self.name
-        {
+        if self.pending.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        if let Some(mark) = &self.mark {
+            mark.set();
+        }
+        if let Some(name) = &self.name {
             // Nothing is left to do where it fails.
             let _ = rustix::io::write(name, NAME.as_bytes());
         }
@@ -255,6 +263,33 @@ fn close_inherited() {
         if let Ok(number) = c_int::try_from(number) {
             // SAFETY: as above.
             unsafe { rustix::io::close(number) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::mark::may_be_set;
+    use tempfile::NamedTempFile;
+
+    #[test]
+    fn child_that_still_has_something_to_do_is_marked_and_named() {
+        for (pending, is_told) in [(0, false), (1, true), (2, true)] {
+            let (name, program) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            let shared = Shared {
+                library: OnceLock::new(),
+                pending: AtomicUsize::new(pending),
+                output: Mutex::new(()),
+                listens: Barrier::new(2),
+                name: Some(rustix::fs::open(name.path(), flags, Mode::empty()).unwrap()),
+                mark: Some(Mark::on(program.path()).unwrap()),
+            };
+            shared.rename();
+            assert_eq!(may_be_set(program.path()), is_told, "{pending}");
+            let expected = if is_told { NAME } else { "" };
+            assert_eq!(std::fs::read_to_string(name.path()).unwrap(), expected, "{pending}");
         }
     }
 }

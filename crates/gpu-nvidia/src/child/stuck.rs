@@ -1,8 +1,8 @@
 //! A child of an earlier look that hangs in the driver and cannot be ended.
 //!
-//! It says so by its name, since that is the one thing that it can still change and that others
-//! can see. Anybody can give a process that name, so the name alone means nothing. A process is
-//! taken for such a child only if
+//! It says so by its name, which it can still change and which others can see, and sets a
+//! [mark](super::mark): without one no process is looked at. Anybody can give a process that name,
+//! so the name alone means nothing. A process is taken for such a child only if
 //!
 //! - its real, effective and saved user are the caller's, root's own for root: another user's
 //!   child costs the caller one child of its own at most, which bars the looks that follow;
@@ -19,6 +19,7 @@
 //! that nobody looks at the devices.
 
 use super::Helper;
+use super::mark::may_be_set;
 use rustix::event::{Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, Stat, openat, readlinkat, stat, statat};
@@ -57,8 +58,12 @@ impl Programs {
     /// Returns the caller's own, of which a child may be a copy, and the one that is started as a
     /// child where a path names it.
     fn of(helper: &Helper) -> Self {
-        let files = [Path::new("/proc/self/exe"), &helper.program];
-        Programs(files.into_iter().filter_map(|path| stat(path).ok()).map(identity).collect())
+        let files = Programs::paths(helper).into_iter().filter_map(|path| stat(path).ok());
+        Programs(files.map(identity).collect())
+    }
+
+    fn paths(helper: &Helper) -> [&Path; 2] {
+        [Path::new("/proc/self/exe"), &helper.program]
     }
 
     /// Tells whether a process runs one of them; not where the kernel does not tell.
@@ -99,9 +104,15 @@ impl Stuck {
 
 /// Returns a child of an earlier look that hangs; none where `/proc` cannot be read.
 ///
-/// Costs three system calls per process that is not the kernel's own, and 100 ms where one has
-/// the name.
+/// Costs some ten system calls. Where a mark is set, it costs three more per process that is not
+/// the kernel's own, and 100 ms where one has the name.
 pub(crate) fn find(helper: &Helper) -> Option<Stuck> {
+    let is_marked = Programs::paths(helper).into_iter().any(may_be_set);
+    if is_marked { search(helper) } else { None }
+}
+
+/// Looks at the names of all processes.
+fn search(helper: &Helper) -> Option<Stuck> {
     let proc = &helper.proc;
     let root = open(rustix::fs::CWD, proc, OFlags::DIRECTORY).ok()?;
     let kernel = kernel_threads(root.as_fd(), proc);
@@ -230,6 +241,7 @@ fn read_once(file: &OwnedFd, text: &mut [u8]) -> rustix::io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::child::mark::Mark;
     use std::fs;
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
@@ -272,7 +284,23 @@ mod tests {
     }
 
     fn found(proc: &Path) -> Option<Stuck> {
-        find(&helper(proc))
+        search(&helper(proc))
+    }
+
+    #[test]
+    fn processes_are_looked_through_only_where_a_mark_is_set() {
+        let made = made(NAME, "D (disk sleep)", &own());
+        let program = tempfile::NamedTempFile::new().unwrap();
+        let link = made.path().join("4711/exe");
+        fs::remove_file(&link).unwrap();
+        symlink(program.path(), &link).unwrap();
+        let helper = Helper { proc: made.path().to_owned(), ..Helper::new(program.path()) };
+        assert_eq!(find(&helper), None);
+        let mark = Mark::on(program.path()).unwrap();
+        mark.set();
+        assert_eq!(find(&helper).map(|stuck| stuck.pid), Some(4711));
+        drop(mark);
+        assert_eq!(find(&helper), None);
     }
 
     #[test]
@@ -295,7 +323,7 @@ mod tests {
         symlink("/bin/sh", &link).unwrap();
         assert_eq!(found(made.path()), None);
         let helper = Helper { proc: made.path().to_owned(), ..Helper::new("/bin/sh") };
-        assert!(find(&helper).is_some());
+        assert!(search(&helper).is_some());
     }
 
     #[test]

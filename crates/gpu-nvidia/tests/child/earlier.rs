@@ -2,7 +2,9 @@
 
 use super::stage::*;
 use gpu_core::{ErrorKind, GpuBackend, Groups, Origin};
-use std::fs;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, SEEK_SET, flock};
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
@@ -27,6 +29,16 @@ impl Child {
     }
 }
 
+/// Sets the mark of a child that hangs, as one that runs the program of this test would.
+fn set_mark() -> File {
+    let program = File::open("/proc/self/exe").unwrap();
+    let l_start = rustix::process::getuid().as_raw().into();
+    let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
+    let lock = flock { l_type, l_whence, l_start, l_len: 1, l_pid: 0 };
+    fcntl(&program, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    program
+}
+
 #[test]
 fn nothing_is_asked_while_a_child_of_an_earlier_look_hangs() {
     let own = rustix::process::getuid().as_raw();
@@ -34,6 +46,7 @@ fn nothing_is_asked_while_a_child_of_an_earlier_look_hangs() {
     let child = Child::script(&format!("{GREETING}; {told}; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(own);
+    let _mark = set_mark();
     let backend = child.backend(LONG);
     for _ in 0..2 {
         let fault = failed(backend.look(Groups::NONE));
@@ -58,6 +71,7 @@ fn a_process_of_somebody_else_stops_nobody() {
     let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(rustix::process::getuid().as_raw() + 1);
+    let _mark = set_mark();
     assert_eq!(child.backend(LONG).look(Groups::NONE).driver, Ok(driver()));
 }
 
@@ -79,6 +93,7 @@ fn a_busy_program_that_takes_the_name_stops_nobody() {
     };
     let comm = format!("/proc/{}/comm", busy.0.id());
     eventually(|| fs::read_to_string(&comm).is_ok_and(|name| name == "gpuws-stuck\n"));
+    let _mark = set_mark();
     let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     let look = child.backend_beside("/proc".into(), LONG).look(Groups::NONE);

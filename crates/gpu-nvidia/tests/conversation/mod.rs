@@ -13,8 +13,8 @@ pub(crate) fn inheritable() -> File {
     file
 }
 
-/// Holds that a child has its conversation and its name open and nothing more, stands in the root
-/// and is in a process group of its own.
+/// Holds that a child has its conversation, its name and its program open and nothing more, stands
+/// in the root and is in a process group of its own.
 pub(crate) fn has_nothing_else(pid: u32) {
     let mut open: Vec<(u32, String)> = fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
@@ -25,12 +25,14 @@ pub(crate) fn has_nothing_else(pid: u32) {
         })
         .collect();
     open.sort_unstable();
-    let [(0, input), (1, output), (2, errors), (3, name)] = &open[..] else {
+    let [(0, input), (1, output), (2, errors), (3, name), (4, program)] = &open[..] else {
         panic!("it has more or less than its conversation: {open:?}");
     };
     assert!(input.starts_with("socket:") && output.starts_with("pipe:"), "{open:?}");
     assert_eq!(errors, "/dev/null");
     assert_eq!(*name, format!("/proc/{pid}/comm"), "its own name");
+    let own = fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    assert_eq!(Path::new(program), own, "its own program");
     assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), Path::new("/"));
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let group = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(2).unwrap();
