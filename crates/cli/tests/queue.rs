@@ -10,7 +10,7 @@ use live::{out, script, told};
 const STOPPED: &str = r#"
 own_group() { exec python3 -c 'import os, sys
 os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])' "$@"; }
-place() { ls "$GPUWS_SIM_SESSION"/claims/u*/queue-* 2> /dev/null; }
+place() { ls "$GPUWS_SIM_SESSION"/claims/u*/queue/place-* 2> /dev/null; }
 one_waits() { [ "$(place | wc -l)" = 1 ]; }
 none_waits() { ! place > /dev/null; }
 none_leased() { leases | grep -q '"leases":\[\]'; }
