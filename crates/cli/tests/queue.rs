@@ -65,7 +65,7 @@ until_so grep -q '{end}' wide; kill $wide 2> /dev/null; wait $wide; echo $?; non
 }
 
 /// Runs that are started at once, on eight devices.
-const CROWD: usize = 240;
+const CROWD: usize = 200;
 
 #[test]
 fn crowd_of_runs_is_served_without_a_time_limit() {
