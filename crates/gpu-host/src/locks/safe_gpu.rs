@@ -11,14 +11,17 @@ use crate::timer::{now, sleep};
 use gpu_core::{Access, Error, ErrorKind, HeldBack, Holder, Host, Pid, Result};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, SEEK_SET, flock};
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const NAME: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
+
+/// What the name of one begins with that is not ready yet.
+const NEW: &str = ".gpuws-safe-gpu-";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -253,18 +256,25 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     };
     let (folder, name) =
         path.parent().zip(path.file_name()).ok_or_else(|| refused("is no file"))?;
-    let folder = open_or_make_folder(folder).map_err(failed)?;
+    let chance = super::chance()?;
+    let folder = open_or_make_folder(folder, &chance).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let open = || rustix::fs::openat(&folder, name, flags | OFlags::CLOEXEC, Mode::empty());
     // Not with O_CREAT alone, which the kernel refuses for another's file in a sticky folder.
     let file = match open() {
         Err(Errno::NOENT) => {
+            let new = format!("{NEW}{chance}");
             let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            match rustix::fs::openat(&folder, name, create, Mode::RUSR | Mode::WUSR) {
-                Err(Errno::EXIST) => open(),
-                made => made.and_then(|file| {
-                    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o666)).map(|()| file)
-                }),
+            let file = rustix::fs::openat(&folder, &new, create, Mode::RUSR | Mode::WUSR);
+            let file = file.map_err(failed)?;
+            let made = rustix::fs::fchmod(&file, Mode::from_raw_mode(0o666))
+                .and_then(|()| rename(&folder, Path::new(&new), Path::new(name)));
+            match made {
+                Ok(()) => Ok(file),
+                Err(errno) => {
+                    let _ = rustix::fs::unlinkat(&folder, &new, AtFlags::empty());
+                    if errno == Errno::EXIST { open() } else { Err(errno) }
+                }
             }
         }
         file => file,
@@ -277,21 +287,30 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     Ok(file)
 }
 
-fn open_or_make_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
+fn open_or_make_folder(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || rustix::fs::open(path, flags, Mode::empty());
-    match open() {
+    let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
+    match open(path) {
         Err(Errno::NOENT) => {
-            match rustix::fs::mkdir(path, Mode::RWXU) {
-                Err(Errno::EXIST) => return open(),
-                made => made?,
-            }
-            let folder = open()?;
-            rustix::fs::fchmod(&folder, Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX)?;
-            Ok(folder)
+            let new = path.with_file_name(format!("{NEW}{chance}"));
+            rustix::fs::mkdir(&new, Mode::RWXU)?;
+            let made = open(&new).and_then(|folder| {
+                rustix::fs::fchmod(&folder, Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX)?;
+                rename(CWD, &new, path).map(|()| folder)
+            });
+            made.or_else(|errno| {
+                let _ = rustix::fs::unlinkat(CWD, &new, AtFlags::REMOVEDIR);
+                if errno == Errno::EXIST { open(path) } else { Err(errno) }
+            })
         }
         folder => folder,
     }
+}
+
+/// Gives what is ready its name, unless somebody else was faster: a program that dies before that
+/// leaves nothing that is closed to others where they look for it.
+fn rename(folder: impl AsFd, new: &Path, name: &Path) -> rustix::io::Result<()> {
+    rustix::fs::renameat_with(&folder, new, &folder, name, RenameFlags::NOREPLACE)
 }
 
 fn failed(errno: Errno) -> Error {

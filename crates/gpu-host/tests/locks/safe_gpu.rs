@@ -2,6 +2,7 @@
 
 use crate::{eventually, locks, skip};
 use gpu_core::{ErrorKind, Locks, Pid};
+use rustix::fs::inotify;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -169,6 +170,35 @@ fn missing_files_are_made_for_everybody() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(files(tmp.path()).map(|file| mode(&file)), [0o666, 0o666]);
     assert_eq!(mode(&tmp.path().join("safe_gpu")), 0o1777);
+}
+
+#[test]
+fn missing_files_get_their_names_when_they_are_open_to_everybody() {
+    let tmp = tempdir().unwrap();
+    let [first, second] = files(tmp.path());
+    let folder = second.parent().unwrap();
+    let appeared_in = |folder: &Path| {
+        let inotify = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        let how = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
+        inotify::add_watch(&inotify, folder, how).unwrap();
+        drop(locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).unwrap());
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&inotify, &mut buffer);
+        let mut renamed = Vec::new();
+        while let Ok(event) = events.next() {
+            let name = event.file_name().unwrap().to_string_lossy().into_owned();
+            let is_ready = event.events().contains(inotify::ReadFlags::MOVED_TO);
+            let is_looked_for = [NAME, "safe_gpu"].contains(&name.as_str());
+            assert!(is_ready || !is_looked_for, "{name} is there before others may open it");
+            renamed.extend(is_ready.then_some(name));
+        }
+        renamed
+    };
+    assert_eq!(appeared_in(tmp.path()), [NAME, "safe_gpu"]);
+    fs::remove_file(&second).unwrap();
+    assert_eq!(appeared_in(folder), [NAME]);
+    assert!(first.exists() && second.exists());
+    assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 2, "nothing else is left");
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! Its devices, as the driver shows them.
+
+use super::{State, World};
+use gpu_core::*;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) total: u64,
+    /// Used by nobody who is listed, in MiB.
+    pub(crate) unlisted: u64,
+    /// Process and MiB.
+    pub(crate) listed: Vec<(u32, u64)>,
+    /// Who has the device open and is not listed.
+    pub(crate) open: Vec<u32>,
+    pub(crate) fault: Option<ErrorKind>,
+    pub(crate) capability: (u32, u32),
+    pub(crate) uuid: Option<DeviceUuid>,
+    /// GPU instance, MiB of it, and those of its processes.
+    pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
+    pub(crate) mig_enabled: Reading<bool>,
+}
+
+pub(crate) fn uuid(index: u32) -> DeviceUuid {
+    DeviceUuid(format!("GPU-{index}"))
+}
+
+pub(crate) fn mig_uuid(gpu_instance: u32) -> DeviceUuid {
+    DeviceUuid(format!("MIG-{gpu_instance}"))
+}
+
+impl State {
+    /// Uses so much memory of a device.
+    pub(crate) fn uses(&mut self, pid: u32, device: usize, mib: u64) {
+        self.devices[device].listed.retain(|(other, _)| *other != pid);
+        self.devices[device].listed.push((pid, mib));
+    }
+
+    pub(super) fn files(&self) -> Vec<DeviceFile> {
+        let file = |minor: usize| DeviceFile {
+            path: format!("/dev/nvidia{minor}").into(),
+            kind: DeviceFileKind::Gpu(minor as u32),
+            id: Ok(FileId::Device { major: 195, minor: minor as u32 }),
+        };
+        (0..self.devices.len()).map(file).collect()
+    }
+
+    pub(super) fn device(&self, id: &DeviceId) -> Result<&Device> {
+        let device = &self.devices[id.index as usize];
+        match device.fault {
+            Some(kind) => Err(Error::new(kind, format!("ask {id}"))),
+            None => Ok(device),
+        }
+    }
+}
+
+impl GpuBackend for World {
+    fn origin(&self) -> Origin {
+        Origin::Simulated("world".into())
+    }
+
+    fn driver(&self) -> Result<Driver> {
+        match self.state().driver_fault {
+            Some(kind) => Err(Error::new(kind, "initialise NVML")),
+            None => Ok(Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) }),
+        }
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let info = |(index, device): (usize, &Device)| {
+            let mut id = DeviceId::from_index(index as u32);
+            id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
+            id.minor = Ok(index as u32);
+            let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);
+            DeviceInfo { name, mig_enabled, ..DeviceInfo::unknown(id) }
+        };
+        Ok(self.state().devices.iter().enumerate().map(info).collect())
+    }
+
+    fn sample(&self, id: &DeviceId) -> Result<DeviceSample> {
+        let state = self.state();
+        let device = state.device(id)?;
+        let listed: u64 = device.listed.iter().map(|(_, mib)| mib).sum();
+        let mut sample = DeviceSample::absent(Absent::NotSupported);
+        sample.memory.total = Ok(Bytes::from_mib(device.total));
+        sample.memory.used = Ok(Bytes::from_mib(device.unlisted + listed));
+        Ok(sample)
+    }
+
+    fn processes(&self, id: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        let state = self.state();
+        let device = state.device(id)?;
+        let process = |(pid, mib): &(u32, u64)| DeviceProcess {
+            pid: Pid(*pid),
+            kind: DeviceProcessKind::Compute,
+            memory: Ok(Bytes::from_mib(*mib)),
+            utilization: Err(Absent::NotSupported),
+            name: Err(Absent::NotRecorded),
+            gpu_instance: device.mig.iter().find(|mig| mig.2.contains(pid)).map(|mig| mig.0),
+            compute_instance: None,
+        };
+        Ok(device.listed.iter().map(process).collect())
+    }
+
+    fn mig_instances(&self, id: &DeviceId) -> Result<Vec<MigInstance>> {
+        let state = self.state();
+        let device = state.device(id)?;
+        let mib = |users: &[u32]| {
+            let listed = device.listed.iter().filter(|(pid, _)| users.contains(pid));
+            listed.map(|(_, mib)| mib).sum::<u64>()
+        };
+        let instance = |(index, (number, total, users)): (usize, &(u32, u64, Vec<u32>))| {
+            let mut memory = DeviceSample::absent(Absent::NotSupported).memory;
+            memory.total = Ok(Bytes::from_mib(*total));
+            memory.used = Ok(Bytes::from_mib(10 + mib(users)));
+            MigInstance {
+                index: index as u32,
+                uuid: Ok(mig_uuid(*number)),
+                gpu_instance: Some(*number),
+                compute_instance: Some(0),
+                memory,
+            }
+        };
+        Ok(device.mig.iter().enumerate().map(instance).collect())
+    }
+
+    fn details(&self, id: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        let state = self.state();
+        let capability = Ok(state.device(id)?.capability);
+        let product = Product { compute_capability: capability, ..Product::default() };
+        let product = groups.has(Group::Product).then_some(product);
+        let modes = Modes { compute_mode: Ok(state.compute_mode), ..Modes::default() };
+        let modes = groups.has(Group::Modes).then_some(modes);
+        Ok(DeviceDetails { product, modes, ..DeviceDetails::default() })
+    }
+
+    fn topology(&self) -> Result<Topology> {
+        Ok(self.state().topology.clone())
+    }
+
+    fn events(&self, _wait: Duration) -> Result<Vec<DeviceEvent>> {
+        Err(Error::new(ErrorKind::Unsupported, "wait for events"))
+    }
+
+    fn reset(&self, id: &DeviceId, _token: &ActToken) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
+    }
+
+    fn helpers(&self) -> Vec<Pid> {
+        self.state().helpers.iter().map(|pid| Pid(*pid)).collect()
+    }
+}
