@@ -6,7 +6,7 @@ use crate::report::Doubt;
 use gpu_core::{
     Absent, Bytes, GpuBackend, Holder, HolderScan, Host, MemoryInfo, Pid, ProcessKey, Reading,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The memory of a device at one moment, and how much of it others are listed with.
 #[derive(Clone, Debug)]
@@ -20,45 +20,52 @@ pub(crate) struct Sight {
     pub(crate) others: Reading<Others>,
 }
 
-/// What the driver lists of processes that are no targets.
+/// What the driver lists of processes that are no targets, in a list before the samples and one
+/// after them.
 #[derive(Clone, Debug)]
 pub(crate) struct Others {
+    /// Who is in either list.
     pids: BTreeSet<Pid>,
-    memory: Bytes,
+    /// What those have who are in both lists, and so had it in between.
+    least: Bytes,
+    /// What those have who are in either list.
+    most: Bytes,
 }
 
 impl Sight {
-    /// Looks at a device. The list is read between two samples: a process that ends or starts in
-    /// between is in one of them as it is in the list.
+    /// Looks at a device. Whoever has memory while both samples are taken is in the list before
+    /// them or in the one after them, also where one process hands on to another; and whoever is in
+    /// both lists has it all the time.
     pub(crate) fn of(
         backend: &dyn GpuBackend,
         host: &dyn Host,
         plan: &Plan,
         expected: &Expected,
     ) -> Self {
-        let first = memory(backend, expected);
-        let others = others(backend, host, plan, expected);
-        let last = memory(backend, expected);
+        let earlier = others(backend, host, plan, expected);
+        let (first, last) = (memory(backend, expected), memory(backend, expected));
+        let later = others(backend, host, plan, expected);
         let used = |memory: Reading<MemoryInfo>| memory.and_then(|memory| memory.used);
         let both = |pick: fn(Bytes, Bytes) -> Bytes| Ok(pick(used(first)?, used(last)?));
         Sight {
             least: both(Bytes::min),
             most: both(Bytes::max),
             total: last.and_then(|memory| memory.total),
-            others,
+            others: earlier.and_then(|earlier| Ok(Others::of(&earlier, &later?))),
         }
     }
 
-    /// Returns what others are listed with less than before; absent where the driver does not tell.
+    /// Returns the most that others can have less than before; absent where the driver does not
+    /// tell.
     pub(crate) fn given_back(&self, before: &Sight) -> Reading<Bytes> {
         let now = self.listed()?;
-        Ok(before.listed()?.memory.saturating_sub(now.memory))
+        Ok(before.listed()?.most.saturating_sub(now.least))
     }
 
-    /// Returns what others are listed with more than before.
+    /// Returns the least that others have more than before.
     pub(crate) fn taken(&self, before: &Sight) -> Reading<Bytes> {
         let before = before.listed()?;
-        Ok(self.listed()?.memory.saturating_sub(before.memory))
+        Ok(self.listed()?.least.saturating_sub(before.most))
     }
 
     fn listed(&self) -> Reading<&Others> {
@@ -70,21 +77,45 @@ fn memory(backend: &dyn GpuBackend, expected: &Expected) -> Reading<MemoryInfo> 
     Ok(backend.sample(&expected.device).map_err(|error| error.kind().absent())?.memory)
 }
 
+impl Others {
+    fn of(earlier: &Listed, later: &Listed) -> Self {
+        let pids: BTreeSet<Pid> = earlier.keys().chain(later.keys()).copied().collect();
+        let in_list = |list: &Listed, pid: &Pid| list.get(pid).copied().unwrap_or_default();
+        let sum = |pick: fn(Bytes, Bytes) -> Bytes| {
+            pids.iter().map(|pid| pick(in_list(earlier, pid), in_list(later, pid))).sum()
+        };
+        Others { least: sum(Bytes::min), most: sum(Bytes::max), pids }
+    }
+}
+
+/// Processes that the driver lists, and the memory of each.
+type Listed = BTreeMap<Pid, Bytes>;
+
+/// Returns the processes on a device's list that are no targets. The number of a target that has
+/// ended may be that of another process.
 fn others(
     backend: &dyn GpuBackend,
     host: &dyn Host,
     plan: &Plan,
     expected: &Expected,
-) -> Reading<Others> {
+) -> Reading<Listed> {
     // The driver's numbers name nobody here: targets cannot be told from others.
     if host.sees_host_pids() == Ok(false) {
         return Err(Absent::NotSupported);
     }
     let listed = backend.processes(&expected.device).map_err(|error| error.kind().absent())?;
-    let is_target = |pid: Pid| plan.targets.iter().any(|target| target.key.pid == pid);
-    let others = || listed.iter().filter(|process| !is_target(process.pid));
-    let memory = others().map(|process| process.memory).sum::<Reading<Bytes>>()?;
-    Ok(Others { pids: others().map(|process| process.pid).collect(), memory })
+    let is_target = |pid: Pid| {
+        let mut targets = plan.targets.iter().map(|target| &target.key);
+        targets.find(|key| key.pid == pid).is_some_and(|key| {
+            // One that has just ended may be listed still.
+            host.process(pid).map_or(true, |now| now.key.surely_same(key))
+        })
+    };
+    let mut others = Listed::new();
+    for process in listed.iter().filter(|process| !is_target(process.pid)) {
+        *others.entry(process.pid).or_default() += process.memory?;
+    }
+    Ok(others)
 }
 
 /// Who held the devices before the first signal and holds them now.

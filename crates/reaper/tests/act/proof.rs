@@ -3,6 +3,7 @@
 use crate::stage::*;
 use gpu_core::*;
 use gpu_reaper::*;
+use mockall::predicate::eq;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -40,10 +41,21 @@ fn end(
     let signalled = Arc::new(AtomicBool::new(false));
     let backend = showing(&signalled, before, after);
     let mut host = bare_host();
-    let asked = signalled.clone();
-    host.expect_holders().returning(move |_| Ok(scan(asked.load(Ordering::Relaxed))));
     host.expect_process().returning(|pid| Ok(process(pid.0, "python")));
-    host.expect_open().returning(move |_| {
+    end_on(plan, host, &backend, &signalled, scan)
+}
+
+/// Ends process 100 on a device that knows by `signalled` when that obeyed.
+fn end_on(
+    plan: &Plan,
+    mut host: MockHost,
+    backend: &MockGpuBackend,
+    signalled: &Arc<AtomicBool>,
+    scan: impl Fn(bool) -> HolderScan + Send + Sync + 'static,
+) -> Report {
+    let (asked, signalled) = (signalled.clone(), signalled.clone());
+    host.expect_holders().returning(move |_| Ok(scan(asked.load(Ordering::Relaxed))));
+    host.expect_open().with(eq(Pid(100))).returning(move |_| {
         let mut handle = MockProcessHandle::new();
         still_holding(&mut handle);
         let signal = signalled.clone();
@@ -55,7 +67,7 @@ fn end(
         Ok(Box::new(handle))
     });
     let guard = Guard::new(&host, vec![]).unwrap();
-    carry_out(plan, &guard, &host, &backend, &journal().0)
+    carry_out(plan, &guard, &host, backend, &journal().0)
 }
 
 fn nobody(_: bool) -> HolderScan {
@@ -101,6 +113,57 @@ fn process_that_ends_while_the_list_is_read_counts_as_another() {
     backend.expect_processes().returning(|_| Ok(vec![]));
     let report = run(&host(obedient), &backend, &journal().0, vec![]);
     assert_eq!(report.memory[0].freed, Some(Bytes(0)));
+}
+
+#[test]
+fn process_that_hands_on_while_the_list_is_read_hides_nothing() {
+    // The target leaks its 9,000 MiB. Process 300 gives back as much, while 200 hands its memory on
+    // to 201: both have some for a moment.
+    let signalled = Arc::new(AtomicBool::new(false));
+    let moment = Arc::new(AtomicU64::new(0));
+    let asked = signalled.clone();
+    let listed = move || -> &'static [u32] {
+        match asked.load(Ordering::Relaxed).then(|| moment.fetch_add(1, Ordering::Relaxed)) {
+            None => &[200, 300],
+            Some(0) => &[200],
+            Some(1) => &[200, 201],
+            Some(_) => &[201],
+        }
+    };
+    let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(origin);
+    let users = listed.clone();
+    backend.expect_sample().returning(move |_| {
+        let mib = 9000 * (1 + users().len() as u64);
+        device(0, mib, 81_920).sample.map_err(|_| unreachable!())
+    });
+    backend.expect_processes().returning(move |_| {
+        let list = listed().iter();
+        let listed = list.fold(device(0, 0, 0), |device, pid| listing(device, *pid, 9000));
+        Ok(listed.processes.unwrap())
+    });
+    let report = end_on(&ghost_plan(), bare_host(), &backend, &signalled, nobody);
+    assert_eq!(report.memory[0].freed, Some(Bytes(0)));
+    assert!(!report.is_complete(), "{report:?}");
+}
+
+#[test]
+fn process_with_the_number_of_a_target_that_has_ended_counts_as_another() {
+    // Process 105 has ended before its turn, and another one has got its number and 6,000 MiB.
+    let mut plan = one_of_two();
+    let key = ProcessKey { pid: Pid(105), start: Some(StartTime(1)) };
+    plan.targets.push(Target { key, on_account_of: Pid(105), ..plan.targets[0].clone() });
+    let signalled = Arc::new(AtomicBool::new(false));
+    let backend = showing(&signalled, (15_000, &[(105, 6000)]), (9000, &[]));
+    let mut host = bare_host();
+    host.expect_process().with(eq(Pid(105))).returning(|pid| Ok(process(pid.0, "python")));
+    host.expect_open()
+        .with(eq(Pid(105)))
+        .returning(|_| Err(Error::new(ProcessFault::Gone, "open process 105")));
+    let report = end_on(&plan, host, &backend, &signalled, nobody);
+    let freed = &report.memory[0];
+    assert_eq!((freed.freed, freed.by_others), (Some(Bytes(0)), Some(Bytes::from_mib(6000))));
+    assert!(!report.is_complete(), "{report:?}");
 }
 
 /// Two ghosts, of which one is to be ended.

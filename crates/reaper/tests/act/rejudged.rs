@@ -40,7 +40,7 @@ fn ended_by(
     files: fn() -> Vec<HeldFile>,
 ) -> Action {
     let now = planned.clone();
-    let host = host(move |handle| {
+    let mut host = host(move |handle| {
         let asked = Arc::new(AtomicBool::new(false));
         let (look, held, signal) = (asked.clone(), asked.clone(), asked);
         handle.expect_look().returning(move || {
@@ -55,6 +55,7 @@ fn ended_by(
         });
         handle.expect_has_exited().returning(|| Ok(false));
     });
+    host.expect_process().returning(|pid| Ok(process(pid.0, "python")));
     let guard = Guard::new(&host, vec![]).unwrap();
     let mut report = carry_out(&plan_for(planned), &guard, &host, backend, &journal().0);
     report.actions.remove(0)
