@@ -6,6 +6,7 @@ use crate::oracle::Oracle;
 use crate::scene::{DEVICES, choose, devices, look};
 use crate::stage::{ATTACKER, HANGS, HONEST, ONLOOKER, Stage};
 use crate::status::Counts;
+use crate::verdict::Verdict;
 use gpu_claim::{Ask, Wait, take};
 use gpu_core::{Claim, Clock, Pid, ProcessKey};
 use rustix::process::Signal;
@@ -37,30 +38,6 @@ pub(crate) struct Plan {
     /// The rule of the readers, and of the honest claims.
     pub(crate) reader: &'static str,
     pub(crate) honest: &'static str,
-}
-
-/// What came out of it.
-pub(crate) struct Verdict {
-    pub(crate) figures: String,
-    pub(crate) violations: Vec<String>,
-    pub(crate) grants: u64,
-    pub(crate) foreign: u64,
-    last_steps: String,
-    seed: u64,
-}
-
-impl Verdict {
-    /// Tells whether one of the violations is of this kind.
-    pub(crate) fn has(&self, words: &str) -> bool {
-        self.violations.iter().any(|violation| violation.contains(words))
-    }
-
-    /// Returns the violations, and what the attacker did before.
-    pub(crate) fn report(&self) -> String {
-        let violations: Vec<&str> = self.violations.iter().take(20).map(String::as_str).collect();
-        let violations = violations.join("\n");
-        format!("seed {}:\n{violations}\n{}", self.seed, self.last_steps)
-    }
 }
 
 /// Returns a number out of the environment.
@@ -318,8 +295,7 @@ impl Run<'_> {
         Verdict {
             figures,
             violations: oracle.violations.clone(),
-            grants: oracle.grants,
-            foreign: oracle.foreign,
+            met: oracle.grants > 0 && oracle.foreign > 0,
             last_steps: self.stage.last_steps(),
             seed: self.plan.seed,
         }

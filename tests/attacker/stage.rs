@@ -53,6 +53,13 @@ pub(crate) fn enter(test: &str) -> Option<PathBuf> {
     None
 }
 
+/// Mounts an empty file system.
+pub(crate) fn mount(folder: &Path, options: &str) {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder);
+    assert!(mount.status().unwrap().success(), "no file system can be mounted");
+}
+
 /// A process of the run.
 pub(crate) struct Party {
     pub(crate) name: String,
@@ -104,10 +111,7 @@ impl Stage {
     /// Makes the folders. `has_run` says whether there is a `/run` in which root can make a folder
     /// for leases.
     pub(crate) fn new(folder: &Path, has_run: bool) -> Self {
-        let options = "mode=0755,size=512m,nr_inodes=200k";
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder);
-        assert!(mount.status().unwrap().success(), "no file system can be mounted");
+        mount(folder, "mode=0755,size=512m,nr_inodes=200k");
         let scene = Scene { root: folder.to_owned(), run: folder.join("run") };
         let make = |path: &str, mode| {
             let path = folder.join(path);

@@ -1,0 +1,349 @@
+//! A process of the world. One that attacks does anything that its user may do with a process of
+//! its own; the others stay as they are.
+
+use crate::chance::Chance;
+use crate::driver;
+use crate::scene::{PROGRAM_NAMES, PROGRAMS, Part, Scene};
+use crate::truth::{Truth, descriptors};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, getpid, getppid, kill_process, set_dumpable_behavior, setpgid,
+    setsid,
+};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The longest time between two steps of an attacker.
+const PAUSE_MS: u64 = 150;
+
+/// Names that a process takes.
+const NAMES: [&[u8]; 14] = [
+    b"Xorg",
+    b"nvidia-cuda-mps-server",
+    b"nvidia-persistenced",
+    b"gpuws-stuck",
+    b"gpuws",
+    b"sshd",
+    b") S 1 1",
+    b") Z 1 1 1 1 1 1",
+    b"((((",
+    b"a\nUid:\t0\t0\t0\t0",
+    b"\x1b[2J\x1b]0;x\x07",
+    b"\xff\xfe\x80",
+    b"",
+    b"train",
+];
+
+/// What woke an attacker.
+#[derive(Clone, Copy, PartialEq)]
+enum Call {
+    /// SIGTERM.
+    Term,
+    /// The reaper's recorder lets it act at a moment that it could not have found by itself.
+    Cue,
+    /// As before, and what it does is end.
+    End,
+    Nobody,
+}
+
+struct Actor {
+    scene: Scene,
+    part: Part,
+    chance: Chance,
+    started: u64,
+    /// It has let go of the memory for good.
+    released: bool,
+}
+
+fn files(scene: &Scene) -> [PathBuf; 2] {
+    ["nvidia0", "nvidia-uvm"].map(|name| scene.dev().join(name))
+}
+
+/// Opens the device, for the programs too that this process starts.
+fn take(scene: &Scene) -> io::Result<()> {
+    for path in files(scene) {
+        if descriptors("self", &path).is_empty() {
+            let file = File::options().read(true).write(true).open(path)?;
+            fcntl_setfd(&file, FdFlags::empty())?;
+            std::mem::forget(file);
+        }
+    }
+    Ok(())
+}
+
+/// Opens the device for as long as this process lives.
+pub(crate) fn hold(scene: &Scene) {
+    take(scene).expect("everybody may open the device");
+}
+
+/// Plays a part until it is over.
+pub(crate) fn play(part: Part, scene: Scene) {
+    let chance = Chance::new(part.seed);
+    let mut actor = Actor { scene, chance, part, started: 0, released: false };
+    match actor.part.kind.as_str() {
+        "attack" => actor.attack(),
+        // It lets somebody log in and ends with the shell.
+        "sshd" => actor.keep("login"),
+        "login" => {
+            let _ = setsid();
+            loop {
+                actor.keep("attack");
+            }
+        }
+        "driver" => driver::serve(&actor.scene),
+        kind => {
+            hold(&actor.scene);
+            if kind == "monitor" {
+                actor.close(false);
+            }
+            loop {
+                actor.wait(&mut []);
+            }
+        }
+    }
+}
+
+impl Actor {
+    fn say(&self, step: &str) {
+        let line = json!({ "step": step, "token": self.part.token });
+        // The stage may have ended.
+        let _ = io::stdout().write_all(format!("{line}\n").as_bytes());
+    }
+
+    /// Closes the memory, and the device as well or not.
+    fn close(&self, device_too: bool) {
+        let [device, uvm] = files(&self.scene);
+        let mut closed = descriptors("self", &uvm);
+        if device_too {
+            closed.extend(descriptors("self", &device));
+        }
+        for descriptor in closed {
+            let _ = nix::unistd::close(descriptor);
+        }
+    }
+
+    /// Starts a process of another part and waits until it ends. A login that is ended by a signal
+    /// is told of.
+    fn keep(&mut self, kind: &str) {
+        let (uid, program) = match kind {
+            "login" => (Some(crate::scene::ATTACKER), self.scene.bin().join("shell")),
+            _ => (None, self.scene.program(0, "train")),
+        };
+        let mut command = self.another(kind).command(&self.scene, program);
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid);
+        }
+        let status = command.spawn().and_then(|mut child| child.wait());
+        let signal = status.as_ref().ok().and_then(|status| status.signal());
+        if let (Some(signal), "login") = (signal, kind) {
+            self.say(&format!("violation: a login shell got signal {signal}"));
+        }
+    }
+
+    /// Returns the part of a process that this one starts, with half of what it may start.
+    fn another(&mut self, kind: &str) -> Part {
+        self.started += 1;
+        self.part.budget = self.part.budget.saturating_sub(1);
+        let budget = self.part.budget / 2;
+        self.part.budget -= budget;
+        Part {
+            kind: kind.to_owned(),
+            // It counts anew as another program.
+            token: format!("{}.{}-{}", self.part.token, self.part.program, self.started),
+            seed: self.chance.below(u64::MAX),
+            budget: if kind == "login" { 3 } else { budget },
+            program: 0,
+        }
+    }
+
+    fn attack(&mut self) {
+        let (term, cue, end) = (Signal::TERM, Signal::USR1, Signal::USR2);
+        let mut streams: Vec<UnixStream> = [term, cue, end]
+            .map(|signal| {
+                let (reader, writer) = UnixStream::pair().expect("a descriptor is left");
+                reader.set_nonblocking(true).expect("it is a socket");
+                signal_hook::low_level::pipe::register(signal.as_raw(), writer)
+                    .expect("the signal can be caught");
+                reader
+            })
+            .into();
+        if !self.chance.one_in(6) {
+            let _ = take(&self.scene);
+        }
+        if self.chance.one_in(3) {
+            self.rename();
+        }
+        loop {
+            let call = self.wait(&mut streams);
+            let which = match call {
+                Call::End => 0,
+                Call::Term if self.chance.one_in(2) => 0,
+                Call::Term | Call::Cue => self.chance.below(12),
+                Call::Nobody if self.released => self.chance.below(8),
+                Call::Nobody => 1 + self.chance.below(30),
+            };
+            self.step(which);
+        }
+    }
+
+    /// Waits until somebody calls, or for a while.
+    fn wait(&mut self, streams: &mut [UnixStream]) -> Call {
+        let pause = i64::try_from(self.chance.below(PAUSE_MS) * 1_000_000).unwrap_or(0);
+        let pause = Timespec { tv_sec: i64::from(streams.is_empty()), tv_nsec: pause };
+        let mut waited: Vec<PollFd<'_>> =
+            streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+        let _ = poll(&mut waited, Some(&pause));
+        let calls = [Call::Term, Call::Cue, Call::End];
+        let called = |stream: &mut UnixStream| stream.read(&mut [0; 64]).is_ok_and(|read| read > 0);
+        let called = streams.iter_mut().zip(calls).find_map(|(stream, call)| {
+            let called = called(stream);
+            called.then_some(call)
+        });
+        called.unwrap_or(Call::Nobody)
+    }
+
+    fn step(&mut self, which: u64) {
+        match which {
+            0 | 30 => {
+                self.say("exit");
+                std::process::exit(0)
+            }
+            1 | 2 => self.execute(),
+            3 => self.release(true),
+            4 => self.release(false),
+            5 => self.hand_on(),
+            6..=8 => self.rename(),
+            9 => self.stop(),
+            10 | 11 => self.say("nothing"),
+            12..=14 => self.start(),
+            15 => self.storm(),
+            16 => {
+                self.say("setsid");
+                let _ = setsid();
+            }
+            17 => {
+                self.say("hide");
+                let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            }
+            18 | 19 => {
+                self.say("close");
+                self.close(self.part.seed.is_multiple_of(2));
+            }
+            20 => self.join(),
+            _ if !self.released => {
+                self.say("open");
+                let _ = take(&self.scene);
+            }
+            _ => self.say("nothing"),
+        }
+    }
+
+    fn rename(&mut self) {
+        self.say("rename");
+        let _ = fs::write("/proc/self/comm", self.chance.of(&NAMES));
+    }
+
+    /// Lets go of the memory for good: what says so is there after that.
+    fn release(&mut self, device_too: bool) {
+        // What it has mapped it has until it runs another program.
+        if std::env::var_os("LD_PRELOAD").is_some() {
+            return self.say("nothing");
+        }
+        self.close(device_too);
+        self.released = true;
+        let _ = File::create(self.scene.released(&self.part.token));
+        self.say(if device_too { "release" } else { "become-monitor" });
+    }
+
+    /// Becomes the next program, which no earlier one is, by any of its names.
+    fn execute(&mut self) {
+        let program = self.part.program + 1;
+        // What has let go for good stays so; the next program would not know.
+        if program > PROGRAMS || self.released {
+            return self.say("nothing");
+        }
+        self.say("execute");
+        let name = *self.chance.of(&PROGRAM_NAMES);
+        let part = Part { program, seed: self.chance.below(u64::MAX), ..self.part.clone() };
+        let mut command = part.command(&self.scene, self.scene.program(program, name));
+        self.dress(&mut command);
+        let _ = command.exec();
+    }
+
+    /// Lets a program map the device, at times.
+    fn dress(&mut self, command: &mut Command) {
+        if self.chance.one_in(2) {
+            command.env("LD_PRELOAD", self.scene.dev().join("nvidia0"));
+        }
+    }
+
+    /// Starts a process that inherits the device.
+    fn start(&mut self) {
+        if self.part.budget == 0 {
+            return self.say("nothing");
+        }
+        self.say("fork");
+        let part = self.another("attack");
+        let name = *self.chance.of(&PROGRAM_NAMES);
+        let mut command = part.command(&self.scene, self.scene.program(0, name));
+        self.dress(&mut command);
+        if self.chance.one_in(3) {
+            command.process_group(0);
+        }
+        // Nobody waits for it before this process has ended.
+        let _ = command.spawn();
+    }
+
+    /// Hands the device on to a process that it starts, and ends.
+    fn hand_on(&mut self) {
+        let (budget, seed) = (self.part.budget, self.chance.below(u64::MAX));
+        let part = Part {
+            token: format!("{}.h", self.part.token),
+            seed,
+            budget,
+            program: 0,
+            kind: self.part.kind.clone(),
+        };
+        // A chain of these has an end.
+        if part.token.len() > 60 {
+            return self.step(0);
+        }
+        self.say("hand-on");
+        let mut command = part.command(&self.scene, self.scene.program(0, "train"));
+        self.dress(&mut command);
+        let _ = command.spawn();
+        std::process::exit(0);
+    }
+
+    /// Starts many processes that end at once, so that numbers go round.
+    fn storm(&mut self) {
+        self.say("storm");
+        let count = self.chance.below(12);
+        let storm: Vec<_> = (0..count)
+            .filter_map(|_| Command::new("/bin/true").stdout(Stdio::null()).spawn().ok())
+            .collect();
+        for mut child in storm {
+            let _ = child.wait();
+        }
+    }
+
+    fn stop(&self) {
+        self.say("stop");
+        let _ = kill_process(getpid(), Signal::STOP);
+    }
+
+    /// Joins the process group of its parent, or leads one of its own.
+    fn join(&mut self) {
+        self.say("join");
+        let parent = getppid().filter(|_| self.chance.one_in(2));
+        let parent = parent.and_then(|parent| u32::try_from(parent.as_raw_nonzero().get()).ok());
+        let group = parent.and_then(Truth::of).and_then(|parent| Pid::from_raw(parent.group));
+        let _ = setpgid(None, Some(group.unwrap_or(getpid())));
+    }
+}

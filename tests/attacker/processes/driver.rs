@@ -1,0 +1,139 @@
+//! The driver of the device that stands in: it counts the memory of whoever has the uvm file open,
+//! and lists them, all or some.
+
+use crate::scene::Scene;
+use crate::truth::{Truth, descriptors, everybody};
+use gpu_core::*;
+use serde_json::json;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const BASE: Bytes = Bytes::from_mib(25);
+const TOTAL: Bytes = Bytes::from_mib(512_000);
+
+/// So many looks at most until two in a row agree.
+const LOOKS: usize = 50;
+
+/// Who has memory: its number, its start, and what it plays.
+type User = (u32, u64, String);
+
+/// Returns the memory that a process takes while it has the device.
+pub(crate) fn memory_of(pid: u32, start: u64) -> Bytes {
+    Bytes::from_mib(2000 + (u64::from(pid) * 31 + start * 7) % 3000)
+}
+
+/// Answers on standard input who has memory now.
+pub(crate) fn serve(scene: &Scene) {
+    let uvm = scene.dev().join("nvidia-uvm");
+    let socket = standard_input();
+    let mut answer = socket.try_clone().expect("a descriptor is left");
+    for _ in BufReader::new(socket).lines().map_while(Result::ok) {
+        // A driver knows all of it at one moment: what two looks in a row agree on was so.
+        let mut users = users(&uvm);
+        for _ in 0..LOOKS {
+            let again = self::users(&uvm);
+            let settled = again == users;
+            users = again;
+            if settled {
+                break;
+            }
+        }
+        if writeln!(answer, "{}", json!(users)).is_err() {
+            return;
+        }
+    }
+}
+
+fn users(uvm: &Path) -> Vec<User> {
+    let users = everybody().into_iter().filter_map(|pid| {
+        let has_memory = !descriptors(&pid.to_string(), uvm).is_empty();
+        let truth = has_memory.then(|| Truth::of(pid)).flatten()?;
+        Some((pid, truth.start, truth.kind().to_owned()))
+    });
+    users.collect()
+}
+
+fn standard_input() -> UnixStream {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    UnixStream::from(socket.expect("a descriptor is left"))
+}
+
+/// The device, as the driver at the other end of standard input tells it.
+pub(crate) struct Device {
+    socket: Mutex<(UnixStream, BufReader<UnixStream>)>,
+    /// Of the attacked users it lists nobody: ghosts.
+    pub(crate) hides: AtomicBool,
+}
+
+impl Device {
+    pub(crate) fn new() -> Self {
+        let socket = standard_input();
+        let reader = BufReader::new(socket.try_clone().expect("a descriptor is left"));
+        Device { socket: Mutex::new((socket, reader)), hides: AtomicBool::new(false) }
+    }
+
+    /// Returns who has memory.
+    pub(crate) fn users(&self) -> Vec<User> {
+        let mut socket = self.socket.lock().expect("nobody panicked");
+        let mut line = String::new();
+        socket.0.write_all(b"look\n").expect("the driver lives");
+        socket.1.read_line(&mut line).expect("the driver lives");
+        serde_json::from_str(&line).expect("it answers in JSON")
+    }
+}
+
+impl GpuBackend for Device {
+    fn origin(&self) -> Origin {
+        Origin::Live
+    }
+    fn driver(&self) -> Result<Driver> {
+        Ok(Driver { version: Err(Absent::NotRecorded), cuda: Err(Absent::NotRecorded) })
+    }
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let mut id = DeviceId::from_index(0);
+        id.minor = Ok(0);
+        Ok(vec![DeviceInfo::unknown(id)])
+    }
+    fn sample(&self, _: &DeviceId) -> Result<DeviceSample> {
+        let users = self.users();
+        let taken: Bytes = users.iter().map(|(pid, start, _)| memory_of(*pid, *start)).sum();
+        let mut sample = DeviceSample::absent(Absent::NotSupported);
+        sample.memory.used = Ok(BASE + taken);
+        sample.memory.total = Ok(TOTAL);
+        Ok(sample)
+    }
+    fn processes(&self, _: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        let hides = self.hides.load(Ordering::Relaxed);
+        let users = self.users().into_iter().filter(|user| !hides || user.2 != "attack");
+        let listed = users.map(|(pid, start, _)| DeviceProcess {
+            pid: Pid(pid),
+            kind: DeviceProcessKind::Compute,
+            memory: Ok(memory_of(pid, start)),
+            utilization: Err(Absent::NotSupported),
+            name: Err(Absent::NotRecorded),
+            gpu_instance: None,
+            compute_instance: None,
+        });
+        Ok(listed.collect())
+    }
+    fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
+        Ok(Vec::new())
+    }
+    fn details(&self, _: &DeviceId, _: Groups) -> Result<DeviceDetails> {
+        Ok(DeviceDetails::default())
+    }
+    fn events(&self, _: Duration) -> Result<Vec<DeviceEvent>> {
+        Ok(Vec::new())
+    }
+    fn topology(&self) -> Result<Topology> {
+        Err(Error::new(Absent::NotSupported, "read the topology"))
+    }
+    fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {device}")))
+    }
+}

@@ -1,0 +1,57 @@
+//! The folders, device files and programs of the world.
+
+use super::scene::{ATTACKER, HONEST, INSTALLED, PROGRAM_NAMES, PROGRAMS, Scene};
+use crate::stage::mount;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+/// Mounts the file systems of the world and makes what is in them.
+pub(crate) fn make(scene: &Scene) {
+    mount(&scene.root, "mode=0755,size=512m");
+    mount(Path::new(INSTALLED), "mode=0755,size=64m");
+    let folder = |path: &Path, mode, user| {
+        fs::create_dir_all(path).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        chown(path, Some(user), Some(user)).unwrap();
+    };
+    let copy = |from: &Path, to: &Path, user| {
+        // Another process writes it, so that no process of this one has it open.
+        assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+        fs::set_permissions(to, Permissions::from_mode(0o755)).unwrap();
+        chown(to, Some(user), Some(user)).unwrap();
+    };
+    folder(&scene.dev(), 0o755, 0);
+    folder(&scene.bin(), 0o755, 0);
+    folder(scene.released("x").parent().unwrap(), 0o1777, 0);
+    for user in [0, HONEST] {
+        folder(scene.audit(user).parent().unwrap(), 0o700, user);
+    }
+    let party = Path::new(env!("CARGO_BIN_EXE_process-party"));
+    copy(party, &scene.bin().join("party"), 0);
+    for name in ["Xorg", "nvidia-persistenced", "sshd", "shell"] {
+        fs::hard_link(scene.bin().join("party"), scene.bin().join(name)).unwrap();
+    }
+    copy(party, &scene.program(PROGRAMS, ""), 0);
+    for number in 0..PROGRAMS {
+        let [first, others @ ..] = PROGRAM_NAMES;
+        let first = scene.program(number, first);
+        folder(first.parent().unwrap(), 0o755, ATTACKER);
+        copy(party, &first, ATTACKER);
+        for name in others {
+            fs::hard_link(&first, scene.program(number, name)).unwrap();
+        }
+    }
+    // What is mapped by LD_PRELOAD has to be a library: this program's own.
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let library = paths.find(|path| path.contains("libgcc_s")).expect("Rust programs map libgcc_s");
+    copy(Path::new(library), &scene.dev().join("nvidia0"), 0);
+    for name in ["nvidiactl", "nvidia-uvm"] {
+        fs::write(scene.dev().join(name), "").unwrap();
+    }
+    for name in ["nvidia0", "nvidiactl", "nvidia-uvm"] {
+        fs::set_permissions(scene.dev().join(name), Permissions::from_mode(0o666)).unwrap();
+    }
+}

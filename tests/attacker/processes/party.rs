@@ -1,0 +1,41 @@
+//! One process of the world of processes, whatever it plays there.
+//!
+//! `actor` is a process that may be a target or must not be one, `ancestor` one above a reaper, and
+//! `reaper` asks the product to end processes and checks what it does.
+
+mod actor;
+#[path = "../chance.rs"]
+mod chance;
+mod driver;
+mod reaper;
+mod recorder;
+#[allow(dead_code, reason = "the stage uses the rest")]
+mod scene;
+mod truth;
+
+use scene::{Part, Scene};
+use std::process::Command;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some((part, scene)) = Part::read(&arguments) {
+        return actor::play(part, scene);
+    }
+    let [_, role, root, user, seed, rule] = arguments.as_slice() else {
+        panic!("{arguments:?} play no part");
+    };
+    let scene = Scene { root: root.into() };
+    let (user, seed) = (user.parse().expect("a user"), seed.parse().expect("a seed"));
+    match role.as_str() {
+        // What it starts inherits the device: neither is to be ended.
+        "ancestor" => {
+            actor::hold(&scene);
+            let mut reaper = Command::new(std::env::current_exe().expect("it has a path"));
+            reaper.args(["reaper", root, &arguments[3], &arguments[4], rule]);
+            let status = reaper.status().expect("it can be started");
+            std::process::exit(status.code().unwrap_or(1));
+        }
+        "reaper" => reaper::reap(&scene, user, seed, rule),
+        other => panic!("'{other}' is no role"),
+    }
+}

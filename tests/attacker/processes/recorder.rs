@@ -1,0 +1,359 @@
+//! The kernel's ports with a recorder before them. It lets targets act at the worst moments, and
+//! checks each signal that was delivered against what was true when the audit line was written:
+//! all that is true by then has to count.
+
+use crate::chance::Chance;
+use crate::scene::Scene;
+use crate::truth::{Truth, line};
+use gpu_core::*;
+use gpu_host::{FileJournal, LinuxHost};
+use gpu_reaper::{Membership, Plan};
+use rustix::process::{Pid as Number, Signal as Call, kill_process};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A target is given at most so much time to act after it was called.
+const ACT_US: u64 = 3000;
+/// A number is given at most so many milliseconds to belong to another process.
+const REUSE_MS: u64 = 25;
+
+/// A target is called one in so many times, and ends one in so many times of these: while it is
+/// looked at, and between the look and the signal.
+const BEFORE: (u64, u64) = (10, 8);
+const AT_THE_SIGNAL: (u64, u64) = (3, 3);
+
+/// How a rule is broken on purpose, by ports that lie to the reaper.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    Not,
+    /// What was true of a process once is told for ever, and signals go to numbers.
+    Identity,
+    /// Which program a process runs is not told: its name decides.
+    Name,
+    /// The program that a process ran first is told for ever.
+    Program,
+    /// Nothing is written.
+    Audit,
+}
+
+impl Broken {
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "product" => Broken::Not,
+            "identity" => Broken::Identity,
+            "name" => Broken::Name,
+            "program" => Broken::Program,
+            "audit" => Broken::Audit,
+            other => panic!("'{other}' is no rule"),
+        }
+    }
+}
+
+/// What was planned for one process.
+struct Planned {
+    uid: Option<u32>,
+    program: Option<FileId>,
+    holds: bool,
+}
+
+/// An audit line that says of a signal, and what was true when it was written.
+struct Intent {
+    pid: u32,
+    start: u64,
+    signal: String,
+    truth: Option<Truth>,
+    /// It said that it has let go of its memory for good.
+    released: bool,
+}
+
+/// What is known of the plan that is being carried out.
+pub(crate) struct Ledger {
+    scene: Scene,
+    pub(crate) chance: Chance,
+    broken: Broken,
+    planned: BTreeMap<(u32, u64), Planned>,
+    /// What changed of whom since the plan was made.
+    changed: BTreeSet<(u32, &'static str)>,
+    /// The last audit line, if it was a signal's: for whom, which, and what was true then.
+    intent: Option<Intent>,
+    own_line: Vec<u32>,
+    pub(crate) sent: Vec<Value>,
+    pub(crate) violations: Vec<String>,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+}
+
+impl Ledger {
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Calls a target, one in so many times: it acts now, or ends, one in so many times of these.
+    fn meddle(&mut self, pid: u32, clock: &dyn Clock, (called, ended): (u64, u64)) {
+        if !self.chance.one_in(called) || !self.planned.keys().any(|key| key.0 == pid) {
+            return;
+        }
+        let Some(before) = Truth::of(pid).filter(|truth| truth.kind() == "attack") else { return };
+        let Some(number) = i32::try_from(pid).ok().and_then(Number::from_raw) else { return };
+        let ends = self.chance.one_in(ended);
+        // It may have ended, or belong to another user.
+        let _ = kill_process(number, if ends { Call::USR2 } else { Call::USR1 });
+        clock.sleep(Duration::from_micros(self.chance.below(ACT_US)));
+        let mut waited = 0;
+        while ends && waited < REUSE_MS && Truth::of(pid).is_none_or(|t| t.start == before.start) {
+            clock.sleep(Duration::from_millis(1));
+            waited += 1;
+        }
+    }
+
+    /// Notes what changed since the plan was made.
+    fn compare(&mut self, pid: u32, now: Option<&Truth>) {
+        let Some(now) = now else { return };
+        let planned = self.planned.iter().find(|(key, _)| key.0 == pid);
+        let Some(((_, start), planned)) = planned else { return };
+        let reused = *start != now.start;
+        let executed = now.program.as_ref().is_some_and(|(file, _)| planned.program != Some(*file));
+        let what = match (reused, executed) {
+            (true, _) => "reused between look and signal",
+            (_, true) => "executed between look and signal",
+            _ => return,
+        };
+        if self.changed.insert((pid, what)) {
+            self.count(what);
+        }
+    }
+
+    /// Checks a signal that was delivered.
+    fn check(&mut self, pid: u32, signal: Signal) {
+        self.count("signals");
+        let mut wrong = Vec::new();
+        let intent = self.intent.take();
+        let intent = intent.filter(|of| of.pid == pid && of.signal == signal.to_string());
+        match &intent {
+            None => wrong.push("no audit line says so"),
+            Some(intent) => {
+                self.sent.push(json!([pid, intent.start, intent.signal]));
+                wrong.extend(self.objection(intent));
+            }
+        }
+        if pid <= 1 || self.own_line.contains(&pid) {
+            wrong.push("it is process 1, the reaper or an ancestor of it");
+        }
+        for wrong in wrong {
+            let truth = intent.as_ref().and_then(|intent| intent.truth.as_ref());
+            self.violations.push(format!("{signal} reached {pid}, but {wrong}: {truth:?}"));
+        }
+    }
+
+    fn objection(&self, intent: &Intent) -> Option<&'static str> {
+        let Some(planned) = self.planned.get(&(intent.pid, intent.start)) else {
+            return Some("it is in no plan");
+        };
+        let Some(truth) = &intent.truth else { return Some("it had ended") };
+        if truth.start != intent.start {
+            return Some("another process had its number");
+        }
+        // One that has ended has nothing left to be judged by, and takes no harm.
+        if truth.is_zombie {
+            return None;
+        }
+        let program = truth.program.as_ref().map(|(file, _)| *file);
+        match () {
+            () if truth.kind() != "attack" => Some("it is nobody's to end"),
+            () if planned.uid != Some(truth.uid) => Some("it is another user's"),
+            () if program != planned.program => {
+                Some("it runs another program, or does not tell which")
+            }
+            () if planned.holds && intent.released => Some("it had let go of the memory"),
+            () => None,
+        }
+    }
+}
+
+/// The ports of the kernel.
+pub(crate) struct Recorder {
+    host: LinuxHost,
+    journal: FileJournal,
+    clock: Arc<dyn Clock>,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(
+        host: LinuxHost,
+        journal: FileJournal,
+        clock: Arc<dyn Clock>,
+        (scene, chance, broken): (Scene, Chance, Broken),
+    ) -> Self {
+        let ledger = Ledger {
+            scene,
+            chance,
+            broken,
+            planned: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            intent: None,
+            own_line: line(std::process::id()),
+            sent: Vec::new(),
+            violations: Vec::new(),
+            counts: BTreeMap::new(),
+        };
+        Recorder { host, journal, clock, ledger: Arc::new(Mutex::new(ledger)) }
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what is about to be carried out.
+    pub(crate) fn expect(&self, plan: &Plan) {
+        let planned = plan.targets.iter().filter_map(|target| {
+            let program = target.process.executable.as_ref().ok().map(|program| program.file);
+            let holds = matches!(target.membership, Membership::Holds(_));
+            let planned = Planned { uid: target.process.uid.ok(), program, holds };
+            Some(((target.key.pid.0, target.key.start?.0), planned))
+        });
+        let mut ledger = self.ledger();
+        ledger.planned = planned.collect();
+        ledger.changed.clear();
+    }
+}
+
+impl Journal for Recorder {
+    fn append(&self, text: &str) -> Result<()> {
+        let mut ledger = self.ledger();
+        if ledger.broken == Broken::Audit {
+            return Ok(());
+        }
+        ledger.intent = None;
+        self.journal.append(text)?;
+        let line: Value = serde_json::from_str(text).expect("each line is one object");
+        if line["event"] == "signal" {
+            let number = |name: &str| line[name].as_u64().expect("it is known");
+            let pid = u32::try_from(number("pid")).expect("it is a number of a process");
+            ledger.meddle(pid, &*self.clock, AT_THE_SIGNAL);
+            let truth = Truth::of(pid);
+            ledger.compare(pid, truth.as_ref());
+            let token = truth.as_ref().and_then(|truth| Some(&truth.part.as_ref()?.token));
+            let released = token.is_some_and(|token| ledger.scene.released(token).exists());
+            let signal = line["signal"].as_str().unwrap_or_default().to_owned();
+            let start = number("start_ticks");
+            ledger.intent = Some(Intent { pid, start, signal, truth, released });
+        }
+        Ok(())
+    }
+}
+
+impl Host for Recorder {
+    fn origin(&self) -> Origin {
+        self.host.origin()
+    }
+    fn hostname(&self) -> Reading<String> {
+        self.host.hostname()
+    }
+    fn sees_host_pids(&self) -> Reading<bool> {
+        // The device that stands in knows the numbers of these namespaces.
+        Ok(true)
+    }
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
+    }
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.host.device_files()
+    }
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.host.holders(files)
+    }
+    fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        let info = self.host.process(pid)?;
+        Ok(match self.ledger().broken {
+            Broken::Name => ProcessInfo { executable: Err(Absent::NotRecorded), ..info },
+            _ => info,
+        })
+    }
+    fn processes(&self) -> Result<ProcessList> {
+        self.host.processes()
+    }
+    fn own_line(&self) -> Result<Vec<ProcessKey>> {
+        self.host.own_line()
+    }
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.host.inherited_leases()
+    }
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
+        self.ledger().meddle(pid.0, &*self.clock, BEFORE);
+        let (handle, clock) = (self.host.open(pid)?, self.clock.clone());
+        let (seen, held) = (Mutex::default(), Mutex::default());
+        Ok(Box::new(Handle { handle, clock, pid, seen, held, ledger: self.ledger.clone() }))
+    }
+}
+
+/// An opened process.
+struct Handle {
+    handle: Box<dyn ProcessHandle>,
+    clock: Arc<dyn Clock>,
+    pid: Pid,
+    ledger: Arc<Mutex<Ledger>>,
+    /// What was true at first, for the broken rules.
+    seen: Mutex<Option<ProcessInfo>>,
+    held: Mutex<Option<Vec<HeldFile>>>,
+}
+
+impl Handle {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meddle(&self, how_often: (u64, u64)) -> Broken {
+        let mut ledger = self.ledger();
+        ledger.meddle(self.pid.0, &*self.clock, how_often);
+        ledger.compare(self.pid.0, Truth::of(self.pid.0).as_ref());
+        ledger.broken
+    }
+}
+
+impl ProcessHandle for Handle {
+    fn look(&self) -> Result<ProcessInfo> {
+        let broken = self.meddle(BEFORE);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*seen, broken) {
+            (Some(seen), Broken::Identity) => return Ok(seen.clone()),
+            (Some(seen), Broken::Program) => {
+                return Ok(ProcessInfo {
+                    executable: seen.executable.clone(),
+                    ..self.handle.look()?
+                });
+            }
+            _ => {}
+        }
+        let info = self.handle.look()?;
+        *seen = Some(info.clone());
+        Ok(info)
+    }
+
+    fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
+        let broken = self.meddle(BEFORE);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*held {
+            Some(held) if broken == Broken::Identity => Ok(held.clone()),
+            _ => Ok(held.insert(self.handle.held(files)?).clone()),
+        }
+    }
+
+    fn has_exited(&self) -> Result<bool> {
+        self.handle.has_exited()
+    }
+
+    fn signal(&self, signal: Signal, token: &ActToken) -> Result<()> {
+        if self.meddle(AT_THE_SIGNAL) == Broken::Identity {
+            let number = i32::try_from(self.pid.0).ok().and_then(Number::from_raw);
+            let call = if signal == Signal::Term { Call::TERM } else { Call::KILL };
+            let gone = |_| Error::new(ProcessFault::Gone, "signal a number");
+            kill_process(number.expect("it is above zero"), call).map_err(gone)?;
+        } else {
+            self.handle.signal(signal, token)?;
+        }
+        self.ledger().check(self.pid.0, signal);
+        Ok(())
+    }
+}

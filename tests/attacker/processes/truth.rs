@@ -1,0 +1,120 @@
+//! What is true of a process, read without the product's code.
+
+use super::scene::Part;
+use gpu_core::FileId;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A process that starts another program shows no arguments for a moment.
+const TRIES: usize = 200;
+
+/// What is true of the process that has a number now.
+#[derive(Clone, Debug)]
+pub(crate) struct Truth {
+    pub(crate) start: u64,
+    /// Its process group; zero where that is of another PID namespace.
+    pub(crate) group: i32,
+    pub(crate) is_zombie: bool,
+    pub(crate) uid: u32,
+    /// What it plays; `None` for a process that is none of the world's actors.
+    pub(crate) part: Option<Part>,
+    /// The file that it executes.
+    pub(crate) program: Option<(FileId, PathBuf)>,
+}
+
+impl Truth {
+    /// Reads what is true of a process; `None` where the number is nobody's.
+    pub(crate) fn of(pid: u32) -> Option<Truth> {
+        for _ in 0..TRIES {
+            let Stat { start, group, is_zombie, .. } = stat(pid)?;
+            let truth = Truth {
+                start,
+                group,
+                is_zombie,
+                uid: uid(pid)?,
+                part: part(pid),
+                program: program(pid),
+            };
+            // All of it is of one process.
+            let settled = truth.part.is_some() || is_zombie || !arguments(pid)?.is_empty();
+            if settled && stat(pid)?.start == start {
+                return Some(truth);
+            }
+        }
+        None
+    }
+
+    /// Returns what it plays, in a word.
+    pub(crate) fn kind(&self) -> &str {
+        self.part.as_ref().map_or("stranger", |part| part.kind.as_str())
+    }
+}
+
+struct Stat {
+    start: u64,
+    parent: u32,
+    group: i32,
+    is_zombie: bool,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // The name may have parentheses of its own.
+    let fields: Vec<&str> = text.get(text.rfind(')')? + 2..)?.split(' ').collect();
+    Some(Stat {
+        start: fields.get(19)?.parse().ok()?,
+        parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
+        is_zombie: *fields.first()? == "Z",
+    })
+}
+
+fn uid(pid: u32) -> Option<u32> {
+    let text = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn arguments(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = text.strip_suffix(b"\0").unwrap_or(&text).split(|byte| *byte == 0);
+    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+    Some(if text.is_empty() { Vec::new() } else { words.collect() })
+}
+
+fn part(pid: u32) -> Option<Part> {
+    Some(Part::read(&arguments(pid)?)?.0)
+}
+
+fn program(pid: u32) -> Option<(FileId, PathBuf)> {
+    let link = format!("/proc/{pid}/exe");
+    let file = fs::metadata(&link).ok()?;
+    Some((FileId::Inode { dev: file.dev(), ino: file.ino() }, fs::read_link(link).ok()?))
+}
+
+/// Returns the numbers of all processes.
+pub(crate) fn everybody() -> Vec<u32> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Returns the descriptors of a process that lead to a file.
+pub(crate) fn descriptors(process: &str, file: &Path) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let leads = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to == file);
+    entries.filter(leads).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Returns a process and its ancestors.
+pub(crate) fn line(pid: u32) -> Vec<u32> {
+    let mut line = vec![pid];
+    while let Some(Stat { parent, .. }) = stat(line[line.len() - 1])
+        && parent > 0
+    {
+        line.push(parent);
+    }
+    line
+}
