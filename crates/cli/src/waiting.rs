@@ -33,7 +33,7 @@ const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '�
 pub(crate) struct Teller {
     claim: String,
     /// The process group for which it speaks.
-    group: Pid,
+    group: Option<Pid>,
     /// What was told last stands in the line that changes.
     is_terminal: bool,
     columns: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Teller {
 
 impl Teller {
     /// Returns one for a claim, which speaks for a process group; `quiet` tells nothing.
-    pub(crate) fn new(claim: &Claim, group: Pid, quiet: bool) -> Self {
+    pub(crate) fn new(claim: &Claim, group: Option<Pid>, quiet: bool) -> Self {
         let size = terminal_size::terminal_size_of(std::io::stderr());
         Teller {
             claim: asked(claim),
@@ -63,8 +63,8 @@ impl Teller {
         let how = how(&self.claim, waiting);
         // In the background it would write over what is typed.
         let front = tcgetpgrp(std::io::stderr());
-        let group = i32::try_from(self.group.0);
-        self.is_terminal = front.is_ok_and(|front| Ok(front.as_raw_nonzero().get()) == group);
+        let front = front.ok().map(|front| Pid(front.as_raw_nonzero().get().unsigned_abs()));
+        self.is_terminal = front.is_some() && front == self.group;
         let is_new = self
             .told
             .as_ref()

@@ -177,6 +177,24 @@ fn a_run_within_a_run_in_another_pid_or_time_namespace_has_its_devices_from_ther
     }
 }
 
+/// In a new PID namespace the kernel calls the process group of those outside 0.
+#[test]
+fn process_group_without_a_number_is_no_failure() {
+    let namespace = "--pid --mount-proc";
+    if !may_unshare(namespace) {
+        return;
+    }
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "unshare {namespace} --fork sh -c '\n\
+             \"$0\" run -- sh -c \"kill -INT \\$\\$\"; echo $?\n\
+             sleep 60 & \"$0\" claim --export --for $! >/dev/null; echo $?; kill $!' \"$0\""
+        ),
+    );
+    assert_eq!(out(&output), "130\n0\n", "{output:?}");
+}
+
 #[test]
 fn who_cannot_be_served_now_waits_or_is_told() {
     let output = script(

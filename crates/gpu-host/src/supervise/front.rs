@@ -4,7 +4,7 @@ use super::dismissal::Dismissal;
 use super::launcher::Watched;
 use super::orphans::Orphans;
 use super::signals::{ASKING, FREE, ignored, is_in};
-use super::terminal::Terminal;
+use super::terminal::{Terminal, own_group};
 use super::tree::{children, place};
 use super::{end_as, has_ended, pause};
 use crate::host::Roots;
@@ -18,8 +18,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{
-    PidfdFlags, getpgrp, getpid, kill_current_process_group, kill_process, pidfd_open,
-    pidfd_send_signal, set_child_subreaper,
+    PidfdFlags, getpid, kill_current_process_group, kill_process, pidfd_open, pidfd_send_signal,
+    set_child_subreaper,
 };
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use std::collections::HashSet;
@@ -310,7 +310,7 @@ impl Front {
     /// hears of it now: a shell script stops only if the interrupt reached it too.
     pub fn end_as(&self, ending: Ending) -> i32 {
         let job_alone = ending == Ending::Signal(SIGINT) && !self.interrupted;
-        if job_alone && Terminal::open(getpgrp()).is_some_and(|own| own.is_ours()) {
+        if job_alone && Terminal::open(own_group()).is_some_and(|own| own.is_ours()) {
             // This process is one of the group: there is no failure but that it is gone.
             let _ = kill_current_process_group(rustix::process::Signal::INT);
         }

@@ -171,7 +171,7 @@ impl LinuxJob {
     fn take_terminal(&mut self, for_good: bool) {
         let Some(terminal) = self.terminal.as_ref().filter(|_| self.lent) else { return };
         let Some(group) = terminal.foreground() else { return };
-        if group != self.shared.group && !self.is_of_tree(group) {
+        if Some(group) != self.shared.group && !self.is_of_tree(group) {
             return;
         }
         // What fails here is a terminal that is gone.
@@ -195,9 +195,10 @@ impl LinuxJob {
     /// Does what a shell does when its job has stopped, and what the kernel does where there is no
     /// shell to make it go on.
     fn stop(&mut self, signal: i32) -> rustix::io::Result<()> {
-        let Some(terminal) = &self.terminal else { return Ok(()) };
+        let (Some(terminal), Some(group)) = (&self.terminal, self.shared.group) else {
+            return Ok(());
+        };
         let places = Places::read(&self.shared.root)?;
-        let group = self.shared.group;
         let number = u32::try_from(group.as_raw_nonzero().get()).unwrap_or_default();
         let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
         // Last: a shell may give the terminal to the front's process group at any time.

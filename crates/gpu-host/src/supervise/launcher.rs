@@ -4,6 +4,7 @@ use super::companion::LinuxCompanion;
 use super::has_ended;
 use super::job::LinuxJob;
 use super::signals::Signals;
+use super::terminal::own_group;
 use super::tree::{children, place};
 use crate::fault;
 use crate::host::{Roots, shows_own_namespace};
@@ -15,7 +16,7 @@ use gpu_core::{Companion, Error, ErrorKind, Job, Launch, Launcher, ProcessKey, R
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpgrp, getpid, pidfd_open, set_child_subreaper};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
 use std::io;
@@ -41,8 +42,9 @@ pub(crate) struct Shared {
     pub(crate) users: Users,
     pub(crate) signals: RefCell<Signals>,
     pub(crate) front: Watched,
-    /// The front's process group, this process's own without one.
-    pub(crate) group: Pid,
+    /// The front's process group, this process's own without one; none that is outside of this PID
+    /// namespace.
+    pub(crate) group: Option<Pid>,
     /// What this thread blocked before, and a job is to block.
     mask: SigSet,
     /// What this process may have open, and a job is to.
@@ -157,7 +159,7 @@ impl LinuxLauncher {
         Signals::let_through().map_err(|errno| failed(errno.into()))?;
         end_by_panics();
         let front = front.unwrap_or(Watched::Nobody);
-        let group = group.flatten().unwrap_or_else(getpgrp);
+        let group = group.unwrap_or_else(own_group);
         Ok(LinuxLauncher {
             shared: Rc::new(Shared {
                 root,
@@ -183,8 +185,8 @@ impl LinuxLauncher {
 
     /// Returns the process group of the front, this process's own without one: where that has the
     /// terminal, this process may show something on it.
-    pub fn group(&self) -> gpu_core::Pid {
-        gpu_core::Pid(self.shared.group.as_raw_nonzero().get().unsigned_abs())
+    pub fn group(&self) -> Option<gpu_core::Pid> {
+        self.shared.group.map(|group| gpu_core::Pid(group.as_raw_nonzero().get().unsigned_abs()))
     }
 
     /// Tells whether whoever this process works for is gone.

@@ -45,3 +45,9 @@ pub(crate) use tree::children_of;
 
 use crate::handle::has_ended;
 use crate::timer::{now as moment, pause};
+
+/// Returns the process group of the calling process; `None` where its leader is outside of this PID
+/// namespace.
+pub fn process_group() -> Option<gpu_core::Pid> {
+    terminal::own_group().map(|group| gpu_core::Pid(group.as_raw_nonzero().get().unsigned_abs()))
+}

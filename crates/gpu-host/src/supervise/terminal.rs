@@ -18,8 +18,9 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Opens the terminal, to be lent by a group of this session; `None` where there is none
-    /// (tty(4)).
-    pub(crate) fn open(lender: Pid) -> Option<Self> {
+    /// (tty(4)), or where that group has no number here ([`own_group`]).
+    pub(crate) fn open(lender: Option<Pid>) -> Option<Self> {
+        let lender = lender?;
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
         Some(Terminal { file, lender, settings: None })
@@ -64,6 +65,12 @@ impl Terminal {
         // At once: what is still to be shown may wait for ever, for Ctrl-Q.
         unstopped(|| tcsetattr(&self.file, OptionalActions::Now, settings))
     }
+}
+
+/// Returns this process's group; `None` where its leader is outside of this PID namespace, as that
+/// of the first program of `unshare --pid --fork` is: the kernel calls such a group 0.
+pub(super) fn own_group() -> Option<Pid> {
+    Pid::from_raw(nix::unistd::getpgrp().as_raw())
 }
 
 /// Does something to the terminal from the background, for which the kernel stops a process that

@@ -16,11 +16,12 @@ use crate::source::Source;
 use crate::terminal::{Line, Screen, progress};
 use crate::waiting::Teller;
 use gpu_allocator_policy::environment::Advice;
-use gpu_core::{EntryKind, Locks, Origin, Pid, ProcessInfo};
+use gpu_core::{EntryKind, Locks, Origin, ProcessInfo};
 use gpu_host::FileLocks;
+use gpu_host::supervise::process_group;
 use gpu_steward::{Grant, NotGranted, Ports, environment, take};
 use hold::{Signals, hold};
-use rustix::process::{geteuid, getpgrp};
+use rustix::process::geteuid;
 use std::ffi::OsString;
 
 pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -72,7 +73,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         return preview::show(args, global, screen, &wanted, &ports);
     }
     let signals = Signals::watch()?;
-    let group = Pid(getpgrp().as_raw_nonzero().get().unsigned_abs());
+    let group = process_group();
     let mut teller = Teller::new(&wanted.request.claim, group, global.quiet);
     let grant = take(&wanted.request, &ports, &mut |waiting| {
         teller.tell(waiting);
