@@ -5,7 +5,7 @@ use crate::scene::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
 use gpu_claim::{Ask, NotTaken, Taken, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, Held, HeldBack, LeaseId, Locks, Pid,
-    ProcessKey, QueuePlace, Result, Share, Timestamp, Waiter,
+    ProcessKey, QueuePlace, Result, SafeGpuHolder, Share, Timestamp, Waiter,
 };
 use gpu_host::{FileLocks, SystemClock};
 use serde_json::{Value, json};
@@ -206,5 +206,8 @@ impl Locks for Honest {
     }
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
         self.locks.hold_back_safe_gpu(patience)
+    }
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {
+        self.locks.safe_gpu_holder()
     }
 }

@@ -10,7 +10,7 @@
 use gpu_claim::{Ask, Chosen, NotTaken, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, GpuBackend, Held, HeldBack, Host, LeaseId,
-    Locks, Pid, QueuePlace, Result, Share, Timestamp, Waiter,
+    Locks, Pid, QueuePlace, Result, SafeGpuHolder, Share, Timestamp, Waiter,
 };
 use gpu_host::{FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
@@ -280,5 +280,8 @@ impl Locks for LoggedLocks {
     }
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
         self.locks.hold_back_safe_gpu(patience)
+    }
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {
+        self.locks.safe_gpu_holder()
     }
 }

@@ -10,7 +10,7 @@ use crate::rule::chosen;
 use gpu_claim::{Ask, NotTaken, Taken, Wait, Waiting, take};
 use gpu_core::{
     Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
-    Pid, ProcessKey, QueuePlace, Result, Timestamp, Waiter,
+    Pid, ProcessKey, QueuePlace, Result, SafeGpuHolder, Timestamp, Waiter,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -218,6 +218,10 @@ impl Locks for Port {
 
     fn hold_back_safe_gpu(&self, _: Duration) -> Result<Box<dyn HeldBack>> {
         Err(Error::new(ErrorKind::Unsupported, "hold back safe-gpu"))
+    }
+
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {
+        None
     }
 }
 

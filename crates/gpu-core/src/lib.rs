@@ -69,7 +69,9 @@ pub use launch::{
 };
 pub use lease::{Claim, Entry, LeaseId, OuterLease, Share};
 pub use line::{line_now, line_of};
-pub use locks::{EntryKind, Held, HeldBack, Locks, QUEUE_BEAT, QUEUE_STALL, QueuePlace, Waiter};
+pub use locks::{
+    EntryKind, Held, HeldBack, Locks, QUEUE_BEAT, QUEUE_STALL, QueuePlace, SafeGpuHolder, Waiter,
+};
 pub use memory::{DeviceMemory, Region};
 pub use observe::{look_at_devices, look_up_processes, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};

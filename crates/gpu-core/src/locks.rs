@@ -47,6 +47,16 @@ pub struct Waiter {
     pub is_stalled: bool,
 }
 
+/// Who has a lock file of safe-gpu locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SafeGpuHolder {
+    /// The place of the file among all of them.
+    pub file: usize,
+    /// The process; `None` where the kernel does not tell: a lock of an open file description, or a
+    /// process of another PID namespace.
+    pub process: Option<Pid>,
+}
+
 /// A place for leases that all users of the machine share.
 ///
 /// What is alive is what the kernel holds for a process: an entry ends with the last process that
@@ -122,6 +132,10 @@ pub trait Locks: Send + Sync {
     /// # Errors
     /// `TimedOut` when one of them keeps its lock; `Io` when a lock file cannot be opened.
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>>;
+
+    /// Returns who keeps [`hold_back_safe_gpu`](Locks::hold_back_safe_gpu) from its lock now;
+    /// `None` where nobody does, or where that cannot be told. It takes no lock and does not wait.
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder>;
 }
 
 /// Something held until it is dropped.

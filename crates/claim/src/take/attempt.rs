@@ -23,7 +23,7 @@ const OWN_LOOK: Duration = Duration::from_secs(120);
 pub(super) const AWAKE: Duration = Duration::from_secs(60);
 
 /// A safe-gpu that keeps its lock for so long is stuck, or means harm: then devices are granted all
-/// the same, and whoever asked is told.
+/// the same, and whoever asked is told. Claims that wait count together: each notes who has it.
 const SAFE_GPU_AT_MOST: Duration = Duration::from_secs(60);
 
 /// A driver that fails to answer a claim which has waited is asked again for so long: otherwise one
@@ -116,11 +116,12 @@ impl<S> Taking<'_, S> {
     /// Returns what keeps it from being served: a safe-gpu that is at work, for a time.
     fn held_up(&mut self, held_back: Option<&Result<Box<dyn HeldBack>>>) -> Option<HeldUp> {
         let Some(Err(error)) = held_back.filter(|held_back| is_timed_out(held_back)) else {
-            self.held_up_since = None;
+            (self.held_up_since, self.holder) = (None, None);
             return None;
         };
         let now = self.clock.monotonic();
         let since = *self.held_up_since.get_or_insert(now);
+        let since = self.holder.map_or(since, |(_, observed)| observed.min(since));
         let is_patient = now.saturating_sub(since) < SAFE_GPU_AT_MOST;
         is_patient.then(|| HeldUp::SafeGpu(error.fault()))
     }

@@ -9,6 +9,7 @@ use crate::ledger::{Leases, Ledger, is_same};
 use crate::queue::Queue;
 use gpu_core::{
     Claim, Clock, Entry, EntryKind, Error, ErrorKind, Held, Locks, QUEUE_BEAT, QueuePlace, Result,
+    SafeGpuHolder,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -75,6 +76,7 @@ pub fn take<S>(
         attempted: start,
         apart: ATTEMPTS_APART,
         held_up_since: None,
+        holder: None,
         silent_since: None,
         has_waited: false,
         withdrawals: 0,
@@ -135,8 +137,10 @@ struct Taking<'a, S> {
     attempted: Duration,
     /// How long after that one at least the next one begins that a change causes.
     apart: Duration,
-    /// Since when a safe-gpu keeps its lock.
+    /// Since when a safe-gpu keeps its lock from this claim.
     held_up_since: Option<Duration>,
+    /// Who had that lock at each beat so far, and since when.
+    holder: Option<(SafeGpuHolder, Duration)>,
     /// Since when the driver fails to answer.
     silent_since: Option<Duration>,
     /// It was in the queue behind others, or had looked before.
@@ -165,7 +169,19 @@ impl<S> Taking<'_, S> {
             self.place = Some(self.locks.publish(EntryKind::Waiter, &self.entry)?);
         }
         self.beat = now;
+        self.observe_safe_gpu(now);
         Ok(())
+    }
+
+    /// Notes who has safe-gpu's lock while others are served or wait for it: a claim that is next
+    /// need not wait again for one that has kept all of them waiting.
+    fn observe_safe_gpu(&mut self, now: Duration) {
+        let holder = self.ask.beside_safe_gpu.then(|| self.locks.safe_gpu_holder()).flatten();
+        let known = self.holder.take();
+        self.holder = holder.map(|holder| match known {
+            Some((known, since)) if known == holder => (holder, since),
+            _ => (holder, now),
+        });
     }
 
     fn leases(&self) -> Result<Ledger> {

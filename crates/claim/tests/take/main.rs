@@ -232,6 +232,30 @@ fn safe_gpu_that_keeps_its_lock_is_waited_for_a_minute() {
 }
 
 #[test]
+fn claims_that_sleep_count_the_minute_of_one_safe_gpu_together() {
+    for (changes, patience) in [(false, 0), (true, 60)] {
+        let made = Made::default();
+        made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
+        made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
+        let ask = Ask { beside_safe_gpu: true, ..ask(1, Wait::Ever) };
+        let taken = take_while(&made, &ask, |waiting| {
+            let seconds = u32::try_from(waiting.waited.as_secs()).unwrap();
+            made.with(|world| world.holder = Some(Pid(if changes { seconds } else { 7 })));
+            if seconds >= 90 {
+                made.end(&id("first"));
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(
+            taken.ok().unwrap().held_back.unwrap().err().unwrap().kind(),
+            ErrorKind::TimedOut
+        );
+        let now = made.with(|world| world.now.as_secs());
+        assert!((90 + patience..=96 + patience).contains(&now), "{changes}: {now}");
+    }
+}
+
+#[test]
 fn stopped_claim_is_passed_at_once_and_named() {
     let made = Made::default();
     made.add(EntryKind::Waiter, entry("stopped", 1, 4, &[]));

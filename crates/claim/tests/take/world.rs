@@ -18,6 +18,8 @@ pub(crate) struct World {
     /// What others publish at the same moment as the next attempts here.
     pub(crate) met: Vec<(EntryKind, Entry)>,
     pub(crate) safe_gpu: Option<ErrorKind>,
+    /// Who has safe-gpu's lock, while that is [`ErrorKind::TimedOut`].
+    pub(crate) holder: Option<Pid>,
     /// How many readings are to be made before the claims that were met withdraw.
     pub(crate) met_withdraw_after: Option<u32>,
     /// How often leases were read.
@@ -161,6 +163,12 @@ impl Locks for Made {
             None => Ok(Box::new(Nothing)),
             Some(kind) => Err(Error::new(kind, "hold back safe-gpu")),
         }
+    }
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {
+        self.with(|world| {
+            let is_locked = world.safe_gpu == Some(ErrorKind::TimedOut);
+            is_locked.then_some(SafeGpuHolder { file: 0, process: world.holder })
+        })
     }
 }
 

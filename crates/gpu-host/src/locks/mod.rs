@@ -18,7 +18,7 @@ use crate::timer;
 use folder::{Folder, is_local_failure};
 use gpu_core::{
     DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, QueuePlace,
-    Result, Timestamp, Waiter,
+    Result, SafeGpuHolder, Timestamp, Waiter,
 };
 use names::PLACE;
 use published::{InQueue, Published};
@@ -261,6 +261,10 @@ impl Locks for FileLocks {
 
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
         Ok(Box::new(self.safe_gpu.hold(patience)?))
+    }
+
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {
+        self.safe_gpu.holder()
     }
 }
 

@@ -8,7 +8,7 @@ use super::ofd::{self, Lock};
 use crate::fault;
 use crate::host::{LinuxHost, Roots};
 use crate::timer::{now, sleep};
-use gpu_core::{Access, Error, ErrorKind, HeldBack, Holder, Host, Pid, Result};
+use gpu_core::{Access, Error, ErrorKind, HeldBack, Holder, Host, Pid, Result, SafeGpuHolder};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -85,6 +85,17 @@ impl SafeGpu {
         }
     }
 
+    /// Returns who has one of the files locked for writing now; `None` where nobody has, or where
+    /// they cannot be read.
+    pub(super) fn holder(&self) -> Option<SafeGpuHolder> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let locked = |(file, path): (usize, &PathBuf)| {
+            let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            writer(&fd).map(|process| SafeGpuHolder { file, process })
+        };
+        self.files.0.iter().enumerate().find_map(locked)
+    }
+
     /// Locks the files, and returns what keeps this program from holding them.
     fn obstacle(&self, held: &SafeGpuLocks) -> Result<Option<Obstacle>> {
         let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +134,7 @@ impl SafeGpu {
             }
             Obstacle::Locked(place) => {
                 let file = held.files.get(*place).and_then(Option::as_ref);
-                let who = match file.and_then(holder) {
+                let who = match file.and_then(writer).flatten() {
                     Some(pid) => format!("process {pid} has it locked"),
                     None => match self.writers(*place) {
                         Some(who) => format!("it is locked and open for writing in process {who}"),
@@ -157,15 +168,17 @@ enum Obstacle {
     Waits(usize, Vec<Pid>),
 }
 
-/// Returns the process that has a file locked for writing by a POSIX lock, where the kernel tells.
-fn holder(file: &OwnedFd) -> Option<Pid> {
+/// Returns the process that has a file locked for writing, where the kernel tells: that of a POSIX
+/// lock; `None` where nobody has it locked.
+fn writer(file: &OwnedFd) -> Option<Option<Pid>> {
     // The kinds are 0, 1 and 2, the start of a file is 0.
     let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
     let mut answer = flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut answer)).ok()?;
     let is_locked = i32::from(answer.l_type) == F_WRLCK;
     // An open file description lock is -1's, and one of another PID namespace 0's.
-    u32::try_from(answer.l_pid).ok().filter(|pid| is_locked && *pid > 0).map(Pid)
+    let process = u32::try_from(answer.l_pid).ok().filter(|pid| *pid > 0).map(Pid);
+    is_locked.then_some(process)
 }
 
 /// Returns the first few numbers of processes; `None` where there is none that is visible.

@@ -1,7 +1,7 @@
 //! Beside safe-gpu: its locks are taken as it takes them, by Python's `fcntl.lockf`.
 
 use crate::{eventually, locks, skip};
-use gpu_core::{ErrorKind, Locks, Pid};
+use gpu_core::{ErrorKind, Locks, Pid, SafeGpuHolder};
 use rustix::fs::inotify;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -114,7 +114,11 @@ fn one_that_is_at_work_is_waited_for() {
         let (path, pid) = (file.display(), at_work.pid());
         let named = format!("hold back safe-gpu by its '{path}': process {pid} has it locked");
         assert_eq!(error.to_string(), named);
+        let place = files(tmp.path()).iter().position(|other| *other == file).unwrap();
+        let holder = SafeGpuHolder { file: place, process: Some(pid) };
+        assert_eq!(here.safe_gpu_holder(), Some(holder));
         drop(at_work);
+        eventually(|| here.safe_gpu_holder().is_none());
         drop(here.hold_back_safe_gpu(Duration::from_secs(10)).unwrap());
     }
 }
@@ -134,6 +138,7 @@ fn timeout_names_whoever_has_a_file_locked() {
     let holder = Python::start_ofd(&second);
     eventually(|| has_it(&second));
     let error = here.hold_back_safe_gpu(Duration::ZERO).err().unwrap();
+    assert_eq!(here.safe_gpu_holder(), Some(SafeGpuHolder { file: 1, process: None }));
     drop(reader);
     let (path, pid) = (second.display(), holder.pid());
     assert_eq!(

@@ -85,6 +85,11 @@ impl Locks for World {
         self.state().holds_back = true;
         Ok(Box::new(HoldsBack(self.clone())))
     }
+
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {
+        let is_at_work = self.state().is_safe_gpu_at_work;
+        is_at_work.then_some(SafeGpuHolder { file: 0, process: None })
+    }
 }
 
 /// An entry; and whether somebody took its file away.
