@@ -127,6 +127,8 @@ mod tests {
     use super::*;
     use gpu_core::Absent;
     use gpu_nvidia::Helper;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc::{F_RDLCK, SEEK_SET, flock};
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -208,6 +210,12 @@ mod tests {
                 symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
             }
         }
+        // It locks a byte of its program, without which no process is looked at.
+        let program = fs::File::open("/proc/self/exe").unwrap();
+        let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
+        let mark = flock { l_type, l_whence, l_start: user.into(), l_len: 1, l_pid: 0 };
+        fcntl(&program, FcntlArg::F_OFD_SETLK(&mark)).unwrap();
+
         let devices = devices(&greeting("null"), proc.path()).unwrap();
         assert_eq!(devices.driver().unwrap_err().kind(), ErrorKind::TimedOut);
         fs::remove_dir_all(&process).unwrap();
