@@ -24,6 +24,8 @@ fn the_workspace_keeps_its_layers() {
             "{member} was not looked at"
         );
     }
+    let core = packages.iter().find(|package| package.name == "gpu-core").expect("it is a member");
+    assert!(core.depends_on.contains("thiserror"), "its own dependencies are seen: {core:?}");
     let tree = Tree::read(workspace_root()).expect("the repository can be read");
     let violations: Vec<String> =
         layering::check(&packages, &tree).iter().map(ToString::to_string).collect();

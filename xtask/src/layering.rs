@@ -62,13 +62,23 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
 
-/// All that the ports may use of the outside: serialization, errors, mocks; nothing that does I/O.
-pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall"];
+/// All that the ports may use of the outside: serialization, errors, mocks, and proptest in their
+/// tests; nothing that does I/O.
+pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall", "proptest"];
 
 /// Packages that reach the operating system, and who may use them.
 pub const SYSTEM: &[&str] = &["rustix", "nix", "procfs", "libc"];
-const SYSTEM_USERS: &[&str] =
-    &["gpu-host", "gpu-nvidia", "gpu-nvml-sim", "gpuws", "gpuws-tests", "gpuws-benches"];
+const SYSTEM_USERS: &[&str] = &[
+    "gpu-host",
+    "gpu-nvidia",
+    "gpu-nvml-sim",
+    // It reads a session's folder only if its owner is trusted.
+    "gpu-sim",
+    "gpuws",
+    "gpuws-tests",
+    "gpuws-benches",
+    "xtask",
+];
 
 /// Asks `cargo tree` for the packages of the workspace at `root`, with every feature, for every
 /// target.
@@ -81,6 +91,8 @@ pub fn read(root: &Path) -> io::Result<Vec<Package>> {
         .current_dir(root)
         .args(["tree", "--workspace", "--all-features", "--target", "all"])
         .args(["--edges", "normal,build,dev", "--depth", "1", "--prefix", "depth"])
+        // Otherwise a package that stood below another one before is shown without its own.
+        .arg("--no-dedupe")
         .args(["--format", "{p}"])
         .output()?;
     if !output.status.success() {
