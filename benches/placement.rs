@@ -14,7 +14,7 @@ use gpu_placement::{Offer, choose};
 use std::hint::black_box;
 
 /// Divisions that are enumerated at most.
-const MOST_DIVISIONS: u64 = 3_000_000;
+const MAX_DIVISIONS: u64 = 3_000_000;
 
 /// A machine by name.
 struct Machine {
@@ -185,7 +185,7 @@ fn bench(c: &mut Criterion) {
             });
             // It takes as long whatever the links are.
             let is_enumerated = machine.name == "random";
-            if !is_enumerated || divisions(count as u64, size.into()) > MOST_DIVISIONS {
+            if !is_enumerated || divisions(count as u64, size.into()) > MAX_DIVISIONS {
                 continue;
             }
             let enumerated = || Enumeration::total(&machine.topology, size as usize);

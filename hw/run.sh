@@ -95,7 +95,7 @@ if ((has_gpu)); then
     step gpustat-json 60 gpuws status --format gpustat-json
     step query 60 gpuws query --query-gpu=index,uuid,name,memory.used,power.draw --format=csv
     step record 60 gpuws record "$RAW/machine.gpuws"
-    step contract 60 bin/nvml-test --exact contract::this_machine_keeps_the_contract
+    step contract 60 bin/nvml-test --exact contract::real_machine_meets_contract
     GPUWS_BENCH_LIVE=1 step bench 100 bin/status-bench --bench this-machine
 fi
 

@@ -16,7 +16,7 @@ fn allowed(from: &str, to: &str) -> bool {
 }
 
 #[test]
-fn the_workspace_keeps_its_layers() {
+fn workspace_respects_layers() {
     let packages = packages();
     for member in ["gpu-core", "gpu-text", "gpu-sim", "gpu-host", "gpu-reaper", "gpuws"] {
         assert!(
@@ -33,7 +33,7 @@ fn the_workspace_keeps_its_layers() {
 }
 
 #[test]
-fn an_edge_against_the_rule_is_seen_in_the_real_tree() {
+fn forbidden_dependency_is_detected() {
     let tree = Tree::default();
     for (from, to) in [
         ("gpu-core", "gpu-host"),
@@ -55,7 +55,7 @@ fn an_edge_against_the_rule_is_seen_in_the_real_tree() {
 }
 
 #[test]
-fn policies_and_adapters_know_the_core_and_not_each_other() {
+fn policies_and_adapters_depend_only_on_core() {
     for from in POLICIES.iter().chain(ADAPTERS) {
         assert!(allowed(from, "gpu-core"), "{from}");
         for to in POLICIES.iter().chain(ADAPTERS) {
@@ -68,7 +68,7 @@ fn policies_and_adapters_know_the_core_and_not_each_other() {
 }
 
 #[test]
-fn the_steward_combines_policies_and_knows_no_adapter() {
+fn steward_depends_on_policies_but_no_adapter() {
     for policy in POLICIES {
         assert!(allowed("gpu-steward", policy), "{policy}");
     }
@@ -78,7 +78,7 @@ fn the_steward_combines_policies_and_knows_no_adapter() {
 }
 
 #[test]
-fn only_the_program_tests_and_benches_choose_adapters() {
+fn only_program_tests_and_benches_choose_adapters() {
     for package in packages() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
         let chooses = matches!(package.name.as_str(), "gpuws" | "gpuws-tests" | "gpuws-benches");

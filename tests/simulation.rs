@@ -83,7 +83,7 @@ struct Asked {
     faults: usize,
 }
 
-/// How far the end of one process reaches.
+/// What to end together with a target.
 #[derive(Clone, Copy, Debug)]
 enum Reach {
     Process,
@@ -121,7 +121,7 @@ struct Walk {
 fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let seed = Seed(asked.seed);
     let simulation = random(seed);
-    let own = Host::own_line(&simulation).ok()?.iter().map(|key| key.pid).collect();
+    let own = Host::own_ancestry(&simulation).ok()?.iter().map(|key| key.pid).collect();
     let machine = random_machine(seed);
     for (call, nth, fault) in random_faults(seed, &machine, asked.faults) {
         // Between the last check and the signal lies an instant that nobody can close: letting go
@@ -160,7 +160,7 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let witness = Witness::new(&simulation);
     let ports =
         Ports { backend: &witness, host: &simulation, clock: &simulation, journal: &simulation };
-    let report = execute(&plan, &guard, ports, &ActToken::the_user_asked(), &mut |_| {
+    let report = execute(&plan, &guard, ports, &ActToken::user_confirmed(), &mut |_| {
         ControlFlow::Continue(())
     });
     let (signals, journal) = (simulation.signals(), simulation.journal());
@@ -170,7 +170,8 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
 /// What must hold of every walk, whatever happened.
 fn check(walk: &Walk) {
     for sent in &walk.signals {
-        let target = walk.plan.targets.iter().find(|target| target.key.surely_same(&sent.process));
+        let target =
+            walk.plan.targets.iter().find(|target| target.key.definitely_same(&sent.process));
         let target = target.unwrap_or_else(|| panic!("{sent:?} was in no plan"));
         assert!(!walk.own.contains(&sent.process.pid), "{sent:?} is of our own line");
         assert_ne!(Some(sent.process.pid), walk.protected, "{sent:?} is protected");
@@ -179,7 +180,8 @@ fn check(walk: &Walk) {
             assert!(sent.held_device_file, "{sent:?} had let go of the device");
         }
         let daemons = ["nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "Xorg"];
-        let asked_for = target.why.contains("number") && target.on_account_of == sent.process.pid;
+        let asked_for =
+            target.why.contains("requested by PID") && target.on_account_of == sent.process.pid;
         assert!(
             asked_for || !daemons.iter().any(|daemon| sent.name.starts_with(daemon)),
             "{sent:?}"
@@ -224,14 +226,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_reaches_whom_it_must_not(asked in asked()) {
+    fn protected_processes_are_never_signalled(asked in asked()) {
         if let Some(walk) = walk(&asked, |_, _| {}) {
             check(&walk);
         }
     }
 
     #[test]
-    fn a_number_used_again_between_plan_and_act_is_never_signalled(asked in asked()) {
+    fn pid_reused_between_plan_and_act_is_never_signalled(asked in asked()) {
         let simulation_seed = asked.seed;
         let reused = |simulation: &Simulation, plan: &Plan| {
             for target in &plan.targets {
@@ -251,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn who_lets_go_between_plan_and_act_is_never_signalled(mut asked in asked()) {
+    fn process_releasing_device_between_plan_and_act_is_never_signalled(mut asked in asked()) {
         asked.reach = Reach::Process;
         let let_go = |simulation: &Simulation, plan: &Plan| {
             for target in &plan.targets {
@@ -265,7 +267,7 @@ proptest! {
     }
 
     #[test]
-    fn who_leaves_the_scope_is_never_signalled(mut asked in asked()) {
+    fn process_leaving_scope_is_never_signalled(mut asked in asked()) {
         asked.reach = Reach::Group;
         let leave = |simulation: &Simulation, plan: &Plan| {
             for target in &plan.targets {
@@ -282,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn no_log_no_signal(asked in asked(), nth in 1u64..4) {
+    fn no_signal_without_audit_log(asked in asked(), nth in 1u64..4) {
         let failing = |simulation: &Simulation, _: &Plan| {
             simulation.inject_from(gpu_sim::Call::Append, nth, Fault::Error(ErrorKind::Io));
         };
@@ -293,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn looking_never_panics_and_never_blames_the_living_twice(seed in any::<u64>(), faults in 0usize..12) {
+    fn diagnosis_never_panics_and_blames_live_process_once(seed in any::<u64>(), faults in 0usize..12) {
         let machine = random_machine(Seed(seed));
         let mut scripted = machine.clone();
         scripted.events = random_script(Seed(seed), &machine);
@@ -321,7 +323,7 @@ proptest! {
 
 /// The properties above say nothing if nothing ever happens on these machines.
 #[test]
-fn the_walks_do_something() {
+fn random_walks_cover_every_outcome() {
     let (mut ended, mut killed, mut back, mut kept, mut let_go) = (0, 0, 0, 0, 0);
     for seed in 0..800 {
         let reach = Reach::Process;

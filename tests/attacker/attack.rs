@@ -1,7 +1,7 @@
 //! The attacker: an unprivileged user who tries everything, step by step, as a seed says.
 
-use crate::chance::Chance;
-use crate::scene::Scene;
+use crate::layout::Scene;
+use crate::random::Chance;
 use crate::status::Status;
 use crate::steps::{self, STEPS};
 use gpu_core::{Clock, Entry, Held};

@@ -1,6 +1,6 @@
 //! Readers with a broken rule, which the attacker is to defeat: the proof that it attacks.
 
-use crate::scene::Scene;
+use crate::layout::Scene;
 use gpu_core::{Entry, EntryKind, Locks};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};

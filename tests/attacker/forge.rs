@@ -1,7 +1,7 @@
 //! Entries that no honest program would write.
 
 use crate::attack::Attacker;
-use crate::scene::{CONTESTED, DEVICES, device};
+use crate::layout::{CONTESTED, DEVICES, device};
 use gpu_core::{
     Bytes, Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, Pid, ProcessKey, Share, Timestamp,
 };

@@ -1,8 +1,8 @@
 //! An honest user: claims devices, holds them for a moment, and lets go of them.
 
-use crate::chance::Chance;
-use crate::scene::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
-use gpu_claim::{Ask, NotTaken, Taken, Wait, take};
+use crate::layout::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
+use crate::random::Chance;
+use gpu_claim::{Ask, TakeError, Taken, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, Held, HeldBack, LeaseId, Locks, Pid,
     ProcessKey, QueuePlace, Result, SafeGpuHolder, Share, Timestamp, Waiter,
@@ -36,10 +36,10 @@ pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str
                 clock.sleep(Duration::from_millis(chance.below(15)));
                 locks.log.drop(&taken.entry);
             }
-            Err(NotTaken::TimedOut(standing)) if is_free => {
+            Err(TakeError::TimedOut(standing)) if is_free => {
                 locks.log.write("starved", json!({ "standing": short(&standing) }));
             }
-            Err(NotTaken::NotNow(_) | NotTaken::TimedOut(_) | NotTaken::Stopped) => {
+            Err(TakeError::NotNow(_) | TakeError::TimedOut(_) | TakeError::Stopped) => {
                 locks.log.write("refused", Value::Null);
             }
             Err(error) => locks.log.fail(&error),
@@ -69,7 +69,7 @@ fn claim(
     ask: &Ask,
     devices: &[DeviceUuid],
     scene: &Scene,
-) -> Result<Taken<Vec<DeviceUuid>>, NotTaken> {
+) -> Result<Taken<Vec<DeviceUuid>>, TakeError> {
     let mut watch = |_: &gpu_claim::Waiting<'_>| {
         if scene.stop().exists() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -155,7 +155,7 @@ impl Log {
         self.entry("drop", entry);
     }
 
-    fn fail(&self, error: &NotTaken) {
+    fn fail(&self, error: &TakeError) {
         self.write("failed", json!({ "error": short(error) }));
     }
 }

@@ -9,13 +9,13 @@
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 #[allow(dead_code, reason = "the other processes use the rest")]
-mod chance;
+mod layout;
 mod oracle;
 mod processes;
-mod run;
 #[allow(dead_code, reason = "the other processes use the rest")]
-mod scene;
-mod stage;
+mod random;
+mod run;
+mod sandbox;
 mod status;
 mod verdict;
 
@@ -32,7 +32,7 @@ const STEPS: u64 = 50_000;
 /// Runs a test in namespaces of its own, alone; the folder is where its file system belongs.
 fn alone(test: &str) -> Option<PathBuf> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    stage::enter(test)
+    sandbox::enter(test)
 }
 
 fn plan(test: &str) -> Option<Plan> {
@@ -54,24 +54,24 @@ fn holds(plan: &Plan) {
 }
 
 #[test]
-fn attacker_breaks_nothing_while_root_makes_the_shared_folder() {
-    let test = "attacker_breaks_nothing_while_root_makes_the_shared_folder";
+fn attacker_breaks_nothing_while_root_creates_shared_folder() {
+    let test = "attacker_breaks_nothing_while_root_creates_shared_folder";
     if let Some(plan) = plan(test) {
         holds(&plan);
     }
 }
 
 #[test]
-fn attacker_breaks_nothing_in_the_temporary_folder() {
-    if let Some(plan) = plan("attacker_breaks_nothing_in_the_temporary_folder") {
+fn attacker_breaks_nothing_in_temporary_folder() {
+    if let Some(plan) = plan("attacker_breaks_nothing_in_temporary_folder") {
         holds(&Plan { has_run: false, ..plan });
     }
 }
 
 /// The attacks are worth something: the schemes that they were written against do not stand them.
 #[test]
-fn attacker_breaks_a_reader_that_believes_names_in_the_shared_folder() {
-    let test = "attacker_breaks_a_reader_that_believes_names_in_the_shared_folder";
+fn attacker_defeats_reader_trusting_file_names() {
+    let test = "attacker_defeats_reader_trusting_file_names";
     let Some(plan) = plan(test) else { return };
     let verdict = run(&Plan { reader: "shared-folder", ..plan });
     println!("{}", verdict.figures);
@@ -79,8 +79,8 @@ fn attacker_breaks_a_reader_that_believes_names_in_the_shared_folder() {
 }
 
 #[test]
-fn attacker_breaks_a_reader_that_takes_the_owner_of_a_file_for_its_maker() {
-    let test = "attacker_breaks_a_reader_that_takes_the_owner_of_a_file_for_its_maker";
+fn attacker_defeats_reader_trusting_file_owner() {
+    let test = "attacker_defeats_reader_trusting_file_owner";
     let Some(plan) = plan(test) else { return };
     let verdict = run(&Plan { reader: "file-owner", ..plan });
     println!("{}", verdict.figures);
@@ -88,8 +88,8 @@ fn attacker_breaks_a_reader_that_takes_the_owner_of_a_file_for_its_maker() {
 }
 
 #[test]
-fn claims_that_do_not_look_at_each_other_are_found_out() {
-    let Some(plan) = plan("claims_that_do_not_look_at_each_other_are_found_out") else { return };
+fn oracle_detects_claims_ignoring_each_other() {
+    let Some(plan) = plan("oracle_detects_claims_ignoring_each_other") else { return };
     let verdict = run(&Plan { honest: "blind", ..plan });
     println!("{}", verdict.figures);
     assert!(verdict.has("is granted twice"), "{}", verdict.report());

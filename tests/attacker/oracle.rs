@@ -1,7 +1,7 @@
 //! What must hold, whatever the attacker does: judged by what honest processes told of themselves,
 //! with no code of the library.
 
-use crate::scene::TOTAL;
+use crate::layout::TOTAL;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_of_nobody_and_a_hidden_lease_are_violations() {
+    fn unowned_and_hidden_leases_are_violations() {
         let judged = |seen: Value| {
             let mut oracle = Oracle::default();
             oracle.hear(&told("publish", "1", lease("x", None, &["a"])));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_that_failed_or_starved_is_a_violation() {
+    fn failed_or_starved_claim_is_a_violation() {
         assert_eq!(violations(&[told("failed", "1", json!({ "error": "no" }))]), 1);
         assert_eq!(violations(&[told("starved", "1", Value::Null)]), 1);
         assert_eq!(

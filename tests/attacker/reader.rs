@@ -1,7 +1,7 @@
 //! A user who only looks: reads the leases whenever it is asked to.
 
 use crate::broken;
-use crate::scene::Scene;
+use crate::layout::Scene;
 use gpu_core::{Entry, EntryKind, Locks};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};

@@ -1,10 +1,10 @@
 //! A run: attackers and honest processes, whom the stage kills and stops at any moment, and what
 //! the oracle says of it.
 
-use crate::chance::Chance;
+use crate::layout::{DEVICES, choose, devices, look};
 use crate::oracle::Oracle;
-use crate::scene::{DEVICES, choose, devices, look};
-use crate::stage::{ATTACKER, HANGS, HONEST, ONLOOKER, Stage};
+use crate::random::Chance;
+use crate::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Stage};
 use crate::status::Counts;
 use crate::verdict::Verdict;
 use gpu_claim::{Ask, Wait, take};
@@ -187,7 +187,7 @@ impl Run<'_> {
         self.looks += 1;
         self.hear();
         let before = self.oracle.living();
-        self.stage.readers.iter_mut().for_each(crate::stage::Reader::ask);
+        self.stage.readers.iter_mut().for_each(crate::sandbox::Reader::ask);
         let seen: Vec<_> =
             self.stage.readers.iter().map(|reader| (reader.name, reader.answer())).collect();
         self.hear();
@@ -255,7 +255,7 @@ impl Run<'_> {
         self.oracle.violations.extend(left);
     }
 
-    fn check_success(&mut self, party: &mut crate::stage::Party) {
+    fn check_success(&mut self, party: &mut crate::sandbox::Party) {
         let status = party.child.wait().unwrap();
         if !status.success() {
             self.oracle.violations.push(format!("{} ended with {status}", party.name));

@@ -7,7 +7,7 @@
 //! other has, and `queue`, or `meet` for claims that mostly do not wait and decide by an old look, so
 //! that their attempts meet.
 
-use gpu_claim::{Ask, Chosen, NotTaken, Wait, take};
+use gpu_claim::{Ask, Chosen, TakeError, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, GpuBackend, Held, HeldBack, Host, LeaseId,
     Locks, Pid, QueuePlace, Result, SafeGpuHolder, Share, Timestamp, Waiter,
@@ -74,9 +74,9 @@ fn main() {
                 clock.sleep(Duration::from_millis(chance.below(20)));
                 locks.log.write("drop", &taken.entry);
             }
-            Err(NotTaken::NotNow(_) | NotTaken::TimedOut(_) | NotTaken::Stopped) => {}
-            Err(NotTaken::Never) => panic!("the machine has what is asked for"),
-            Err(NotTaken::Failed(error)) => panic!("failed to {}", error.fault()),
+            Err(TakeError::NotNow(_) | TakeError::TimedOut(_) | TakeError::Stopped) => {}
+            Err(TakeError::Never) => panic!("the machine has what is asked for"),
+            Err(TakeError::Failed(error)) => panic!("failed to {}", error.fault()),
         }
     }
 }

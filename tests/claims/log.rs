@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_double_grant_is_seen() {
+    fn double_grant_is_detected() {
         let second = line("hold", "2", 2, None, &["b"]);
         let seen = violations(&[line("hold", "1", 1, None, &["a", "b"]), second.clone()]);
         assert_eq!(seen, ["2 got b, which was not free"]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_above_the_memory_are_seen() {
+    fn shares_exceeding_memory_are_detected() {
         let share = |id, ticket, memory| line("hold", id, ticket, Some(memory), &["a"]);
         assert!(violations(&[share("1", 1, 60), share("2", 2, 40)]).is_empty());
         assert_eq!(violations(&[share("1", 1, 60), share("2", 2, 41)]).len(), 1);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_claim_served_out_of_order_is_seen() {
+    fn equal_claims_served_out_of_order_are_detected() {
         let waits = line("queue", "1", 1, None, &[]);
         let draw = serde_json::json!({"event": "draw", "process": "2"}).to_string();
         let granted = line("lease", "2", 2, None, &["a"]);

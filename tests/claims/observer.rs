@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_on_one_device_are_a_conflict() {
+    fn two_leases_on_one_device_conflict() {
         let machine = BTreeMap::from([("a".to_owned(), 100), ("b".to_owned(), 100)]);
         let observer = Observer::new(Path::new("/"), machine);
         let lease = |name: &str, memory, devices: &[&str]| Seen {

@@ -279,6 +279,6 @@ fn no_device_is_granted_twice_and_equal_claims_are_served_in_order() {
 }
 
 #[test]
-fn no_device_is_granted_twice_where_attempts_meet() {
+fn no_device_is_granted_twice_with_conflicting_attempts() {
     run("meet", &Plan { contenders: 16, grants: 300, kills_ms: 200 });
 }

@@ -213,7 +213,7 @@ fn supervised(asked: Asked) -> ExitCode {
 /// Ends what a killed supervisor has left.
 fn inherited(heir: &Heir) -> ExitCode {
     if let Some(mut orphans) = heir.orphans().expect("they can be looked for") {
-        let own = LinuxHost::new(roots()).own_line().expect("this process is there")[0];
+        let own = LinuxHost::new(roots()).own_ancestry().expect("this process is there")[0];
         with_ports(|ports, token| {
             let Ports { backend, host, clock, journal, .. } = *ports;
             let ports = gpu_reaper::Ports { backend, host, clock, journal };
@@ -234,7 +234,7 @@ fn with_ports<T>(act: impl FnOnce(&Ports<'_>, &ActToken) -> T) -> T {
     let clock = SystemClock::new();
     let ports =
         Ports { backend: &machine, host: &host, clock: &clock, journal: &journal, locks: &locks };
-    act(&ports, &ActToken::the_user_asked())
+    act(&ports, &ActToken::user_confirmed())
 }
 
 fn locks(folder: &Path) -> FileLocks {
@@ -277,8 +277,8 @@ impl Host for HostOfMachine {
     fn processes(&self) -> Result<ProcessList> {
         self.host.processes()
     }
-    fn own_line(&self) -> Result<Vec<ProcessKey>> {
-        self.host.own_line()
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
+        self.host.own_ancestry()
     }
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
         self.host.inherited_leases()

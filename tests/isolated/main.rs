@@ -79,7 +79,7 @@ impl Drop for Left {
 }
 
 #[test]
-fn a_result_comes_back_whole() {
+fn result_is_returned_complete() {
     for (what, said) in [
         ("double", "value '600000', clean true"),
         ("visible", "value 'GPU-0', clean true"),
@@ -111,21 +111,21 @@ fn nothing_is_left_on_return_error_panic_timeout_and_drop() {
 }
 
 #[test]
-fn what_is_too_long_is_said_to_be_and_stops_nobody() {
+fn oversized_result_is_reported_without_blocking() {
     assert_eq!(Stage::new().tries("too-long"), "too long, clean true");
 }
 
 #[test]
-fn what_cannot_be_started_leaves_no_lease() {
+fn failed_start_leaves_no_lease() {
     let stage = Stage::new();
     let said = stage.tries("no-program");
     assert!(said.starts_with("failed to start an isolated job: "), "{said}");
-    assert!(stage.tries("nothing").starts_with("failed 'there is no such entry point' 1"));
+    assert!(stage.tries("nothing").starts_with("failed 'no such entry point' 1"));
     assert_eq!(stage.leases(), 0);
 }
 
 #[test]
-fn one_that_still_waits_for_its_device_can_be_dropped() {
+fn isolation_can_be_dropped_while_queued() {
     let stage = Stage::new();
     let locks = stage.locks();
     let lease = Entry {
@@ -147,7 +147,7 @@ fn one_that_still_waits_for_its_device_can_be_dropped() {
 }
 
 #[test]
-fn when_the_caller_is_killed_nothing_is_left_either() {
+fn killed_caller_leaves_nothing() {
     let stage = Stage::new();
     let mut caller = stage.caller("killed").stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -180,7 +180,7 @@ fn child(pid: u32) -> u32 {
 }
 
 #[test]
-fn when_supervisor_or_guard_is_killed_nothing_is_left_at_the_return() {
+fn killed_supervisor_or_guard_leaves_nothing() {
     for who in ["supervisor", "guard"] {
         let stage = Stage::new();
         let caller = stage.caller("hang-long").stdout(Stdio::piped()).spawn().unwrap();

@@ -1,8 +1,8 @@
 //! The whole walk on the real kernel, without a GPU: real processes hold and map files that stand
 //! in for the device nodes; they are found, ended and verified.
 
-mod rejudged;
-mod strangers;
+mod other_users;
+mod recheck;
 
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
@@ -114,7 +114,7 @@ impl Bench {
         let path = self.folder.path().join("audit.jsonl");
         let (clock, journal) = (SystemClock::new(), FileJournal::open(&path).unwrap());
         let ports = Ports { backend: self, host: &self.host, clock: &clock, journal: &journal };
-        let report = execute(plan, guard, ports, &ActToken::the_user_asked(), &mut |_| {
+        let report = execute(plan, guard, ports, &ActToken::user_confirmed(), &mut |_| {
             ControlFlow::Continue(())
         });
         (report, std::fs::read_to_string(path).unwrap())
@@ -218,8 +218,8 @@ impl Host for Here {
     fn processes(&self) -> Result<ProcessList> {
         self.0.processes()
     }
-    fn own_line(&self) -> Result<Vec<ProcessKey>> {
-        self.0.own_line()
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
+        self.0.own_ancestry()
     }
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
         self.0.inherited_leases()
@@ -243,7 +243,7 @@ fn targets(plan: &Plan) -> Vec<Pid> {
 }
 
 #[test]
-fn a_holder_is_found_ended_and_verified() {
+fn holder_is_found_ended_and_verified() {
     let mut bench = Bench::new();
     let pid = bench.context("");
     let monitor = bench.start("exec 3<>dev/nvidia0; exec sleep 600");
@@ -264,7 +264,7 @@ fn a_holder_is_found_ended_and_verified() {
 }
 
 #[test]
-fn one_that_ignores_sigterm_is_killed_after_its_grace() {
+fn process_ignoring_sigterm_is_killed_after_grace_period() {
     let mut bench = Bench::new();
     let pid = bench.context("trap '' TERM;");
     let (plan, guard) = bench.plan(&ghost(1));
@@ -280,7 +280,7 @@ fn one_that_ignores_sigterm_is_killed_after_its_grace() {
 }
 
 #[test]
-fn one_that_is_stopped_is_ended_too() {
+fn stopped_process_is_ended() {
     let mut bench = Bench::new();
     let pid = bench.context("");
     assert!(Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success());
@@ -292,7 +292,7 @@ fn one_that_is_stopped_is_ended_too() {
 }
 
 #[test]
-fn one_that_forks_is_ended_with_its_group() {
+fn forking_process_is_ended_with_its_group() {
     let mut bench = Bench::new();
     let pid = bench.context("sleep 601 3<>dev/nvidia0 &");
     let (alone, _) = bench.plan(&ghost(5));
@@ -307,7 +307,7 @@ fn one_that_forks_is_ended_with_its_group() {
 }
 
 #[test]
-fn one_that_let_go_between_plan_and_act_is_left_alone() {
+fn process_that_released_device_after_plan_is_spared() {
     let mut bench = Bench::new();
     let pid = bench.start("exec 3<>dev/nvidia0 4<>dev/nvidia-uvm; exec sleep 600");
     let request = Request { pids: vec![pid], ..ghost(5) };
@@ -323,9 +323,9 @@ fn one_that_let_go_between_plan_and_act_is_left_alone() {
 }
 
 #[test]
-fn its_own_line_is_never_a_target() {
+fn own_ancestors_are_never_targets() {
     let bench = Bench::new();
-    let own: Vec<Pid> = bench.host.own_line().unwrap().iter().map(|key| key.pid).collect();
+    let own: Vec<Pid> = bench.host.own_ancestry().unwrap().iter().map(|key| key.pid).collect();
     assert!(own.contains(&Pid(std::process::id())));
     let (plan, _) = bench.plan(&Request { pids: own.clone(), ..ghost(5) });
     assert_eq!(plan.targets, []);

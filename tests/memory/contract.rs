@@ -167,14 +167,14 @@ fn serves_an_allocator(memory: std::sync::Arc<dyn DeviceMemory>, figures: Figure
 }
 
 #[test]
-fn the_modelled_device_keeps_the_contract() {
+fn model_memory_meets_contract() {
     let memory = std::sync::Arc::new(ModelMemory::new(Bytes::from_mib(64)));
     keeps_the_contract(&memory, "the model", Figures::Exact);
     serves_an_allocator(memory, Figures::Exact);
 }
 
 #[test]
-fn the_simulated_machine_keeps_the_contract() {
+fn simulated_memory_meets_contract() {
     for name in ["labbox", "driver-leak"] {
         let simulation = Simulation::embedded(name).unwrap();
         let memory = simulation.device_memory(&DeviceId::from_index(0)).unwrap();
@@ -184,7 +184,7 @@ fn the_simulated_machine_keeps_the_contract() {
 }
 
 #[test]
-fn a_part_of_a_device_keeps_the_contract() {
+fn logical_device_meets_contract() {
     let model = ModelMemory::new(Bytes::from_mib(128));
     let limits = [Bytes::from_mib(64), Bytes::from_mib(48)];
     for part in Logical::split(model, &limits).unwrap() {
@@ -194,7 +194,7 @@ fn a_part_of_a_device_keeps_the_contract() {
 }
 
 #[test]
-fn memory_through_cuda_keeps_the_contract() {
+fn cuda_memory_meets_contract() {
     let driver = Driver::built(&[]);
     let memory = CudaMemory::open(Some(driver.path()), &Driver::device()).unwrap();
     assert_eq!(memory.page().unwrap(), Bytes::from_mib(2));
@@ -203,7 +203,7 @@ fn memory_through_cuda_keeps_the_contract() {
 }
 
 #[test]
-fn memory_through_a_cuda_without_virtual_memory_keeps_the_contract() {
+fn cuda_memory_without_vmm_meets_contract() {
     let driver = Driver::built(&["-DNO_PAGING"]);
     let memory = CudaMemory::open(Some(driver.path()), &Driver::device()).unwrap();
     assert!(memory.page().is_err());
@@ -212,8 +212,8 @@ fn memory_through_a_cuda_without_virtual_memory_keeps_the_contract() {
 }
 
 #[test]
-fn this_machines_gpu_keeps_the_contract() {
-    let Some(memory) = real_gpu("this_machines_gpu_keeps_the_contract") else { return };
+fn real_gpu_memory_meets_contract() {
+    let Some(memory) = real_gpu("real_gpu_memory_meets_contract") else { return };
     keeps_the_contract(&memory, "this machine's GPU", Figures::Moving);
     serves_an_allocator(std::sync::Arc::new(memory), Figures::Moving);
 }

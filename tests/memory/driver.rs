@@ -57,7 +57,7 @@ pub(crate) fn real_gpu(test: &str) -> Option<CudaMemory> {
 }
 
 #[test]
-fn a_device_that_is_not_seen_is_refused() {
+fn invisible_device_is_rejected() {
     let driver = Driver::built(&[]);
     let other = DeviceUuid("GPU-ffffffff-0405-0607-0809-0a0b0c0d0e0f".into());
     let error = CudaMemory::open(Some(driver.path()), &other).unwrap_err();
@@ -68,7 +68,7 @@ fn a_device_that_is_not_seen_is_refused() {
 
 /// The driver ends the process when its context goes and anything is still taken.
 #[test]
-fn what_is_still_taken_goes_back_at_the_end() {
+fn drop_releases_remaining_memory() {
     let driver = Driver::built(&[]);
     let memory = driver.open();
     memory.reserve(Bytes(1000)).unwrap();
@@ -82,7 +82,7 @@ fn what_is_still_taken_goes_back_at_the_end() {
 
 /// Each function fails in turn, in a process of its own: the wish is read from the environment.
 #[test]
-fn a_driver_that_fails_takes_nothing_and_says_why() {
+fn failed_driver_call_has_no_effect_and_is_reported() {
     if let Ok(wish) = std::env::var("STAND_IN_FAIL") {
         return fail_as_wished(&wish);
     }
@@ -102,7 +102,7 @@ fn a_driver_that_fails_takes_nothing_and_says_why() {
         "cuMemUnmap 1 700",
         "cuMemAddressFree 1 700",
     ] {
-        let name = "driver::a_driver_that_fails_takes_nothing_and_says_why";
+        let name = "driver::failed_driver_call_has_no_effect_and_is_reported";
         let mut child = Command::new(std::env::current_exe().unwrap());
         let child = child.args(["--exact", name]).env("STAND_IN_FAIL", wish);
         let output = child.output().unwrap();
@@ -140,7 +140,7 @@ fn fail_as_wished(wish: &str) {
     };
     let [failure] = &failures[..] else { panic!("{wish}: {failures:?}") };
     assert_eq!(failure.kind(), kind, "{wish}");
-    assert!(failure.fault().text.ends_with(&format!("CUDA answers {code}")), "{wish}");
+    assert!(failure.fault().text.ends_with(&format!("CUDA error {code}")), "{wish}");
 }
 
 /// Does something until it goes well, which it does the second time.

@@ -2,7 +2,7 @@
 //! gpu-sim and through the real backend on the simulated NVML, field by field. With the feature
 //! `hw`, what is kept is tested on this machine's own NVML too.
 
-use crate::stage::{MOMENTS, Stage};
+use crate::fixture::{MOMENTS, Stage};
 use gpu_core::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ fn differ(direct: &Value, through: &Value, path: &str, differences: &mut Vec<Str
 }
 
 #[test]
-fn each_machine_is_the_same_through_nvml_field_by_field() {
+fn every_machine_is_identical_through_nvml() {
     let mut all = Vec::new();
     for machine in machines() {
         for moment in MOMENTS {
@@ -177,7 +177,7 @@ fn each_machine_is_the_same_through_nvml_field_by_field() {
 }
 
 #[test]
-fn a_simulated_machine_keeps_the_contract() {
+fn simulated_backend_meets_contract() {
     for machine in machines() {
         for moment in MOMENTS {
             let simulation = Stage::of(&machine, moment).simulation();
@@ -187,7 +187,7 @@ fn a_simulated_machine_keeps_the_contract() {
 }
 
 #[test]
-fn the_real_backend_keeps_the_contract() {
+fn nvml_backend_meets_contract() {
     for machine in machines() {
         let stage = Stage::of(&machine, Duration::ZERO);
         let nvml = stage.nvml(DEADLINE);
@@ -199,7 +199,7 @@ fn the_real_backend_keeps_the_contract() {
 /// On this machine values move while they are compared, so only what stays is.
 #[cfg(feature = "hw")]
 #[test]
-fn this_machine_keeps_the_contract() {
+fn real_machine_meets_contract() {
     use gpu_nvidia::{Helper, NvmlChild};
     // The path is that of another machine where the tests were brought here.
     let program = std::env::var_os("GPUWS_NVML_HELPER");

@@ -1,11 +1,11 @@
 //! What a device reports by itself, through the C interface.
 
-use crate::stage::Stage;
+use crate::fixture::Stage;
 use gpu_core::*;
 use std::time::Duration;
 
 #[test]
-fn a_critical_error_is_told_with_its_number_and_device() {
+fn xid_event_has_number_and_device() {
     let machine = tempfile::tempdir().unwrap();
     let text = "description = \"made: falls off the bus\"\nclock = 2025-01-01T00:00:00Z\n\
                 [[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
@@ -19,7 +19,7 @@ fn a_critical_error_is_told_with_its_number_and_device() {
 }
 
 #[test]
-fn a_quiet_wait_tells_nothing() {
+fn wait_without_events_returns_none() {
     let stage = Stage::of("labbox", Duration::ZERO);
     let nvml = stage.nvml(Duration::from_secs(20));
     assert_eq!(nvml.events(Duration::from_millis(10)).unwrap(), []);

@@ -2,7 +2,7 @@
 //! used, a device lost and a list grown between two calls. What is spoiled is what the code
 //! reaches, nothing absent becomes a value, and nobody waits longer than the deadline allows.
 
-use crate::stage::Stage;
+use crate::fixture::Stage;
 use gpu_core::*;
 use gpu_sim::{CallEffect, CallFault};
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn all_but(look: &Inventory, gpu: u32) -> Vec<&DeviceState> {
 }
 
 #[test]
-fn a_code_spoils_what_it_reaches_and_no_more() {
+fn error_code_affects_only_its_reach() {
     let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
     let healthy = serde_json::to_value(&whole).unwrap();
     let field = [3, 4, 6, 13, 25, 999];
@@ -121,7 +121,7 @@ fn is_at_fault(state: &DeviceState) -> bool {
 }
 
 #[test]
-fn a_machine_that_answers_for_no_device_does_not_answer() {
+fn failure_on_every_device_is_a_machine_failure() {
     for (function, code, kind) in [
         ("nvmlDeviceGetUUID", 9, MachineFault::DriverNotLoaded),
         ("nvmlDeviceGetHandleByIndex_v2", 18, MachineFault::VersionMismatch),
@@ -138,7 +138,7 @@ fn a_machine_that_answers_for_no_device_does_not_answer() {
 }
 
 #[test]
-fn initialisation_that_fails_names_the_case() {
+fn failed_initialisation_names_its_cause() {
     for (code, kind) in [
         (9, MachineFault::DriverNotLoaded),
         (4, MachineFault::NotPermitted),
@@ -155,7 +155,7 @@ fn initialisation_that_fails_names_the_case() {
 }
 
 #[test]
-fn a_hang_in_any_function_ends_with_the_deadline_and_is_named() {
+fn hang_in_any_function_times_out_and_is_named() {
     let deadline = Duration::from_secs(1);
     let functions: Vec<String> = functions().into_iter().collect();
     // Each waits for the deadline and does nothing meanwhile.
@@ -196,14 +196,14 @@ fn hangs(function: &str, deadline: Duration) {
 }
 
 #[test]
-fn a_shutdown_that_hangs_comes_after_the_answer() {
+fn hanging_shutdown_does_not_affect_answer() {
     let fault = fault("nvmlShutdown", None, CallEffect::Hangs);
     let look = look_with(fault, Duration::from_millis(400));
     assert!(look.driver.is_ok() && look.devices.iter().all(|state| state.sample.is_ok()));
 }
 
 #[test]
-fn a_device_lost_between_two_calls_spoils_itself_alone() {
+fn device_lost_between_calls_affects_only_itself() {
     let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
     for function in functions().iter().filter(|function| is_of_a_device(function)) {
         let gpu = victim(function);
@@ -221,7 +221,7 @@ fn kind<T>(answer: &Result<T, Fault>) -> Option<ErrorKind> {
 }
 
 #[test]
-fn a_list_that_grows_between_two_calls_is_read_whole() {
+fn process_list_growing_between_calls_is_read_completely() {
     for function in functions().iter().filter(|function| function.contains("Processes")) {
         let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::NONE);
         let before = whole.devices[GROWING as usize].processes.as_ref().unwrap().len();

@@ -1,6 +1,6 @@
 //! Groups of details that few ask for: what each costs, and what comes of each.
 
-use crate::stage::Stage;
+use crate::fixture::Stage;
 use gpu_core::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn calls(groups: impl IntoIterator<Item = Group>) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_group_costs_the_calls_for_its_own_values_and_no_other() {
+fn group_makes_only_its_own_calls() {
     let plain = calls([]);
     assert!(!plain.is_empty());
     for (group, own) in RARE {
@@ -59,7 +59,7 @@ fn a_group_costs_the_calls_for_its_own_values_and_no_other() {
 }
 
 #[test]
-fn what_few_devices_tell_comes_through_and_what_is_absent_stays_so() {
+fn rare_values_and_absences_are_preserved() {
     let folder = tempfile::tempdir().unwrap();
     let machine = "description = 'made: a device with every choice, and one with none'\n\
         clock = 2025-03-03T10:00:00Z\n\

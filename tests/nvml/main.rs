@@ -3,5 +3,5 @@
 mod contract;
 mod events;
 mod faults;
+mod fixture;
 mod groups;
-mod stage;

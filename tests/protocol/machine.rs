@@ -1,12 +1,12 @@
 //! The machine: its folders, the claims on its devices, and what strangers and the kernel do to
 //! them.
 
-use crate::explore::{Model, PARTIES, Step};
-use crate::folder::{Dir, File, Folders, Inode, Name};
-use crate::party::{
+use crate::claimant::{
     Layout, Party, Phase, RULES, Reader, Reading, Rules, Setup, entry_of, job, kept_of, place_of,
     strangers_words, supervisor,
 };
+use crate::explore::{Model, PARTIES, Step};
+use crate::folder::{Dir, File, Folders, Inode, Name};
 use crate::property;
 use crate::rule::{Seen, Verdict};
 use crate::stranger;
@@ -421,7 +421,7 @@ impl Machine {
                 who,
                 || format!("{me} starts its job, which inherits kept-{me}"),
                 |state| {
-                    state.folders.inherit(kept_of(me), crate::party::job(me));
+                    state.folders.inherit(kept_of(me), crate::claimant::job(me));
                     state.parties[me].phase = Phase::Leased { job: true };
                     true
                 },

@@ -33,12 +33,12 @@
 
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
+mod claimant;
 mod explore;
 mod folder;
-mod holds;
+mod invariants;
 mod machine;
 mod mutants;
-mod party;
 mod property;
 mod rule;
 mod schedules;

@@ -1,9 +1,9 @@
 //! Protocols that differ from ours in one point. Each fails, and the trace says how.
 
+use crate::claimant::{Layout, RULES, Rules};
 use crate::explore::explore;
-use crate::holds::{deciding, nested, queue, two, whole};
+use crate::invariants::{deciding, nested, queue, two, whole};
 use crate::machine::{Machine, Stranger};
-use crate::party::{Layout, RULES, Rules};
 
 /// Asserts that a mutant fails so, and returns the trace.
 fn fails(rules: Rules, machine: Machine, progress: bool, how: &str) -> String {
@@ -23,7 +23,7 @@ fn moving(moves: u8) -> Machine {
 }
 
 #[test]
-fn no_reading_after_the_publication_grants_twice() {
+fn skipping_read_after_publish_grants_twice() {
     let rules = Rules { readings: 0, ..RULES };
     // Each has decided before: what counts is what happens since.
     let trace = fails(rules, deciding(vec![whole(1, 1), whole(2, 2)]), false, "at once");
@@ -31,41 +31,41 @@ fn no_reading_after_the_publication_grants_twice() {
 }
 
 #[test]
-fn one_reading_alone_grants_twice_within_a_lease_that_ends() {
+fn single_read_grants_twice_in_ending_lease() {
     let trace = fails(Rules { readings: 1, ..RULES }, nested(), false, "at once");
     assert!(trace.contains("0 releases its lease"), "{trace}");
 }
 
 #[test]
-fn leases_read_before_tries_are_missed() {
+fn reading_leases_before_attempts_misses_entry() {
     fails(Rules { leases_first: true, ..RULES }, two(), false, "misses the entry");
 }
 
 #[test]
-fn one_listing_for_tries_and_leases_misses_a_confirmation() {
+fn single_listing_misses_confirmation() {
     fails(Rules { one_listing: true, ..RULES }, two(), false, "misses the entry");
 }
 
 #[test]
-fn a_later_try_that_wins_puts_the_first_off() {
+fn winning_later_attempt_starves_first() {
     let rules = Rules { later_wins: true, ..RULES };
     fails(rules, two(), false, "only later tries are in its way");
 }
 
 #[test]
-fn tries_that_never_withdraw_wait_for_each_other() {
+fn attempts_without_withdrawal_deadlock() {
     let rules = Rules { never_withdraws: true, ..RULES };
     fails(rules, deciding(vec![whole(1, 1), whole(2, 2)]), true, "nobody gets anything");
 }
 
 #[test]
-fn a_patience_that_does_not_grow_may_end_in_vain_for_ever() {
+fn constant_timeout_may_livelock() {
     let machine = deciding(vec![whole(1, 1), whole(2, 2)]);
     fails(RULES, Machine { timeouts: None, ..machine }, true, "nobody gets anything");
 }
 
 #[test]
-fn a_linked_writable_file_counts_as_its_owners_in_a_flat_folder() {
+fn linked_writable_file_is_misattributed_in_flat_folder() {
     let rules = Rules { layout: Layout::Flat, accepts_writable: true, ..RULES };
     let trace = fails(rules, moving(2), false, "counts as user 1's, and user 9 wrote it");
     assert!(
@@ -77,7 +77,7 @@ fn a_linked_writable_file_counts_as_its_owners_in_a_flat_folder() {
 }
 
 #[test]
-fn a_second_name_hides_a_lease_where_links_are_free() {
+fn hard_link_hides_lease_without_protected_hardlinks() {
     let rules = Rules { honours_links: true, ..RULES };
     let free = Machine { protected_hardlinks: false, ..moving(1) };
     let trace = fails(rules, free, false, "misses the entry");
@@ -85,26 +85,26 @@ fn a_second_name_hides_a_lease_where_links_are_free() {
 }
 
 #[test]
-fn an_id_alone_lets_a_stranger_replace_an_entry() {
+fn joining_by_id_alone_lets_stranger_replace_entry() {
     fails(Rules { joins_by_id: true, ..RULES }, moving(1), false, "misses the entry");
 }
 
 #[test]
-fn a_job_without_its_kept_file_loses_its_devices_with_the_supervisor() {
+fn job_without_kept_file_loses_devices_with_supervisor() {
     let rules = Rules { ignores_kept: true, ..RULES };
     let trace = fails(rules, dying(two()), false, "misses the entry");
     assert!(trace.contains("its job lives"), "{trace}");
 }
 
 #[test]
-fn a_directory_that_only_its_maker_opens_hides_a_lease() {
+fn private_directory_hides_lease() {
     let setups = vec![whole(1, 1), whole(1, 2), whole(2, 3)];
     let machine = Machine { directories: true, ..Machine::new(setups) };
     fails(Rules { trusts_directory: true, ..RULES }, machine, false, "misses the entry");
 }
 
 #[test]
-fn a_place_that_is_left_before_the_lease_is_there_is_passed() {
+fn leaving_queue_before_lease_lets_others_overtake() {
     let rules = Rules { leaves_queue_early: true, ..RULES };
     fails(rules, queue(&[2]), false, "passes");
 }

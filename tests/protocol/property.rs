@@ -1,8 +1,8 @@
 //! What must hold, judged by what claims did and not by what any file says.
 
+use crate::claimant::Reading;
 use crate::folder::Id;
 use crate::machine::{Machine, State};
-use crate::party::Reading;
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, choose, fits};
 
 /// Confirmed leases whose supervisor or job lives have room beside each other. Those that were

@@ -7,7 +7,7 @@
 //! programs", PLDI 2007: most faults need few preemptions.
 
 use crate::rule::chosen;
-use gpu_claim::{Ask, NotTaken, Taken, Wait, Waiting, take};
+use gpu_claim::{Ask, TakeError, Taken, Wait, Waiting, take};
 use gpu_core::{
     Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
     Pid, ProcessKey, QueuePlace, Result, SafeGpuHolder, Timestamp, Waiter,
@@ -298,7 +298,7 @@ fn claim(port: &Port, count: u32, among: u8, within: Option<Entry>) -> Option<Ta
     match take(port, port, &ask, &mut || Ok(()), &choose, watch) {
         Ok(taken) => Some(taken),
         // Others have them, or the lease that they were to be taken out of has ended.
-        Err(NotTaken::NotNow(_) | NotTaken::Failed(_)) => None,
+        Err(TakeError::NotNow(_) | TakeError::Failed(_)) => None,
         Err(other) => panic!("{other:?}"),
     }
 }
@@ -366,7 +366,7 @@ fn take_grants_no_device_twice_under_any_schedule() {
 
 /// One is granted the device and ends; its job claims it within, another user's beside.
 #[test]
-fn take_sees_what_was_taken_out_of_a_lease_that_ends() {
+fn take_sees_nested_lease_of_ending_lease() {
     let parts = || -> Vec<(u32, Part)> {
         let outer: Arc<Mutex<Option<Entry>>> = Arc::default();
         let (given, got) = (Arc::clone(&outer), outer);

@@ -1,9 +1,9 @@
 //! What a user can do who keeps to nothing: any call on any file, as far as the kernel lets him.
 
+use crate::claimant::Layout;
 use crate::explore::PARTIES;
 use crate::folder::{Dir, File, Name, STRANGER, Text};
 use crate::machine::{Machine, State, Steps};
-use crate::party::Layout;
 use crate::rule::{DEVICES, TOTAL};
 
 /// Adds everything that a user may do to files, his own and others'.

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_and_libraries_are_read_from_messages() {
+    fn artifacts_are_read_from_cargo_messages() {
         let messages = r#"
 {"reason":"compiler-artifact","target":{"kind":["lib"],"name":"gpu_core"},"filenames":["/t/libgpu_core.rlib"],"executable":null}
 {"reason":"compiler-artifact","target":{"kind":["cdylib","rlib"],"name":"nvml_sim"},"filenames":["/t/libnvml_sim.rlib","/t/libnvml_sim.so"],"executable":null}

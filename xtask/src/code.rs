@@ -207,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn words_are_whole() {
+    fn find_word_matches_whole_words() {
         let found = |text, word| find_word(text, word).collect::<Vec<_>>();
         assert_eq!(found("unsafe unsafe_code xunsafe", "unsafe"), [0]);
         assert_eq!(found("dbg!() mydbg!()", "dbg!"), [0]);
     }
 
     #[test]
-    fn items_of_tests_are_found_whole() {
+    fn test_items_are_found_completely() {
         let source = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { {} }\n}\nfn c() {}\n";
         let ranges = test_ranges(source);
         assert_eq!(ranges.len(), 1);

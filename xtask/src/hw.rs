@@ -6,7 +6,7 @@ use std::io::{self, Error, Write};
 use std::path::Path;
 
 /// Bytes that the folder may have at most.
-const MOST: u64 = 60 << 20;
+const MAX: u64 = 60 << 20;
 
 /// What is built, for one folder of programs.
 const BUILDS: &[&[&str]] = &[
@@ -72,8 +72,8 @@ fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>>
     let mut violations: Vec<String> =
         missing.map(|name| format!("cargo built no '{name}'")).collect();
     let size = size(pack)?;
-    if size > MOST {
-        violations.push(format!("the folder has {size} bytes, past {MOST}"));
+    if size > MAX {
+        violations.push(format!("the folder has {size} bytes, past {MAX}"));
     }
     Ok(violations)
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pack_is_whole_and_small_enough() {
+    fn pack_is_complete_and_small() {
         let folder = tempfile::tempdir().unwrap();
         let (pack, scripts) = (folder.path().join("pack"), crate::workspace_root().join("hw"));
         let mut all = vec![
@@ -132,7 +132,7 @@ mod tests {
         let missing = fill(&pack, &all, &scripts).unwrap();
         assert_eq!(missing, ["cargo built no 'plain-loop'"]);
         all.push(built(folder.path(), "plain-loop", "bin"));
-        fs::File::create(&all[0].path).unwrap().set_len(MOST).unwrap();
+        fs::File::create(&all[0].path).unwrap().set_len(MAX).unwrap();
         assert!(fill(&pack, &all, &scripts).unwrap()[0].contains("past 62914560"));
         fs::File::create(&all[0].path).unwrap();
         assert_eq!(fill(&pack, &all, &scripts).unwrap(), Vec::<String>::new());
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-    fn ghosts_are_made_as_they_are_described() {
+    fn ghost_scripts_pass_their_tests() {
         let scripts = crate::workspace_root().join("hw");
         let tests = Command::new("python3")
             .args(["-B", "-W", "error", "-m", "unittest", "test_ghosts"])

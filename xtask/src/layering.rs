@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_read_by_depth() {
+    fn cargo_tree_is_parsed_by_depth() {
         let text = "0gpu-core v0.1.0 (/r/crates/gpu-core) (*)\n1serde v1.0.0\n\n\
                     0gpu-reaper v0.1.0 (/r/crates/reaper)\n1gpu-core v0.1.0 (/r/crates/gpu-core) (*)\n";
         assert_eq!(
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_names_the_line_in_the_manifest() {
+    fn violation_names_manifest_line() {
         let tree = Tree::of(&[(
             "crates/reaper/Cargo.toml",
             "[package]\nname = \"gpu-reaper\"\n[dependencies]\ngpu-sim.workspace = true\n",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_folders_and_every_package_has_a_layer() {
+    fn package_names_follow_folders_and_have_a_layer() {
         let tree = Tree::default();
         assert_eq!(check(&[package("reaper", "crates/reaper", &[])], &tree).len(), 2);
         assert_eq!(check(&[package("gpu-extra", "crates/gpu-extra", &[])], &tree).len(), 1);

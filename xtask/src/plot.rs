@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_drawn_by_policy_and_size() {
+    fn measurements_are_plotted_by_policy_and_size() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         for (events, median) in [("10000", 1e5), ("1000000", 1e7), ("100000", 1e6)] {
             measured(folder.path(), "bfc", events, &format!(r#""point_estimate":{median}"#));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_criterions_is_refused() {
+    fn non_criterion_output_is_rejected() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let nothing = plot(folder.path(), folder.path(), &mut Vec::new());
         assert!(!nothing.expect("there is nothing"));

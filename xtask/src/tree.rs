@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_repository_is_read_without_its_build_output() {
+    fn repository_is_read_without_build_output() {
         let tree = Tree::read(crate::workspace_root()).unwrap();
         assert!(tree.file("xtask/src/tree.rs").is_some());
         assert!(tree.exists("xtask/src"));

@@ -36,7 +36,7 @@ fn trace(functions: &Path, program: &Path, words: &[&str]) -> Output {
 }
 
 #[test]
-fn a_run_tells_which_functions_it_entered_first() {
+fn trace_lists_first_entered_functions() {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("made.rs"), folder.path().join("made"));
     fs::write(&source, PROGRAM).unwrap();

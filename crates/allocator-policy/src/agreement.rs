@@ -1,6 +1,6 @@
 //! A recorded job run under the policy that recorded it, decision by decision.
 
-use crate::caching::{Adopted, Caching, Misfit, Settings};
+use crate::caching::{AdoptError, Adopted, Caching, Settings};
 use crate::policy::Allocation;
 use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable, kind_of_pages, page_of};
 use crate::replay::{Level, Outcome, Replay, Witness};
@@ -49,7 +49,7 @@ impl Agreement {
 pub enum CompareError {
     /// What was held at the start is not in order.
     #[error(transparent)]
-    Misfit(#[from] Misfit),
+    AdoptError(#[from] AdoptError),
     /// It does not tell enough, or the policy failed otherwise than for lack of memory.
     #[error(transparent)]
     Failed(#[from] Error),
@@ -66,18 +66,16 @@ pub fn compare(
     settings: &Settings,
 ) -> Result<Agreement, CompareError> {
     if trace.segments.is_none() {
-        return Err(incomparable("it does not tell which regions were held").into());
+        return Err(incomparable("the recording has no segment list").into());
     }
     let expandable = workload.start.segments.iter().any(|segment| segment.expandable);
     if (expandable || settings.expandable_segments())
         && settings.large_segment_size() != Settings::default().large_segment_size()
     {
-        return Err(incomparable("its expandable segments have pages of another size").into());
+        return Err(incomparable("its expandable segments use another page size").into());
     }
     if settings.per_process_memory_fraction().is_some() && trace.total.is_none() {
-        return Err(
-            incomparable("it does not tell of what its allocator could take a share").into()
-        );
+        return Err(incomparable("the device total for the memory fraction is unknown").into());
     }
     let memory = RecordedMemory::new(trace, workload);
     let mut policy = Caching::new(memory.clone(), settings.clone())?;
@@ -197,10 +195,7 @@ impl Witness for Comparison<'_> {
         self.addresses.count(given == Some(recorded));
         if let Some(given) = given.filter(|given| *given != recorded) {
             self.memory.differ(event, || {
-                format!(
-                    "{} bytes are handed out at {given:#x}, in the recording at {recorded:#x}",
-                    step.size
-                )
+                format!("{} bytes allocated at {given:#x}, recorded at {recorded:#x}", step.size)
             });
         }
     }

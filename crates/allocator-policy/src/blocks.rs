@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn splitting_and_joining_keep_neighbours_linked() {
+    fn split_and_merge_keep_neighbour_links() {
         let mut blocks = Blocks::default();
         let a = blocks.add(Block::whole(1000, 100, 0));
         let c = blocks.split(a, 60);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again() {
+    fn slots_are_reused() {
         let mut blocks = Blocks::default();
         let a = blocks.add(Block::whole(0, 10, 0));
         let b = blocks.split(a, 5);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_block_is_a_neighbour_that_is_not_free_and_the_last_in_order() {
+    fn none_sentinel_is_active_and_sorts_last() {
         let mut blocks = Blocks::default();
         let a = blocks.add(Block::whole(0, 10, 0));
         blocks.split(a, 5);

@@ -39,7 +39,9 @@ pub enum ChoiceError {
     #[error(transparent)]
     Bfc(#[from] bfc::SettingError),
     /// The driver's pool has no such setting.
-    #[error("set '{key}' of the driver's pool to '{value}': it has release_threshold, in bytes")]
+    #[error(
+        "set '{key}' to '{value}': the stream-ordered pool only has release_threshold, in bytes"
+    )]
     Pool {
         /// What was to be set.
         key: String,
@@ -47,7 +49,7 @@ pub enum ChoiceError {
         value: String,
     },
     /// There is nothing to set.
-    #[error("set '{0}': a policy that asks the device for each request has no settings")]
+    #[error("set '{0}': the direct policy has no settings")]
     Nothing(String),
 }
 
@@ -55,7 +57,7 @@ pub enum ChoiceError {
 fn meant(unknown: &str) -> String {
     match caching::nearest(unknown, Choice::NAMES.into_iter()) {
         Some(name) => format!("did you mean '{name}'?"),
-        None => format!("there are {}", Choice::NAMES.join(", ")),
+        None => format!("available: {}", Choice::NAMES.join(", ")),
     }
 }
 

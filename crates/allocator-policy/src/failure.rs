@@ -13,7 +13,7 @@ pub enum Failure {
     #[error(transparent)]
     Device(#[from] Error),
     /// The allocation is not one that this policy handed out and still counts as taken.
-    #[error("free the allocation at {address:#x}: it is not of this policy")]
+    #[error("free the allocation at {address:#x}: it belongs to another policy")]
     Foreign {
         /// Where the allocation begins.
         address: u64,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_still_be_taken_is_free_too() {
+    fn free_includes_memory_still_reservable() {
         let mib = Bytes::from_mib;
         let short = Shortage {
             asked: mib(36),

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_in_the_order_of_sizes() {
+    fn size_classes_are_monotonic() {
         let sizes = (0..64).flat_map(|bit| {
             let size = 1u64 << bit;
             [size - 1, size, size.saturating_add(size / 8), size.saturating_add(size / 2)]
@@ -311,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_answers_as_an_ordered_map_does(
+        fn free_set_matches_ordered_map(
             steps in proptest::collection::vec((0u8..6, 0u64..80, 0u64..64, 0u32..60), 1..600),
         ) {
             let mut both = Both::default();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn many_blocks_of_one_size_are_found_by_address() {
+    fn equal_sized_blocks_are_found_in_address_order() {
         let mut both = Both::default();
         for place in 0..5000 {
             both.insert(512, place * 7 % 5000 * 512);

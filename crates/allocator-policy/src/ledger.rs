@@ -5,7 +5,7 @@ use crate::blocks::{Block, BlockId, Blocks};
 use crate::failure::{Failure, Shortage};
 use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Usage};
-use crate::sums::left;
+use crate::totals::left;
 use gpu_core::{Bytes, DeviceMemory};
 
 /// The pieces of a policy and their sums.

@@ -7,7 +7,7 @@
 //! cannot be checked, and exact rules can: a recorded job must get each block at the address that
 //! it had ([`compare`]). And since a policy sees nothing of a device but the port, the code that
 //! serves a Rust program on a real GPU is the code that replays a job on a modelled one. What a job
-//! would take under another policy or limit ([`trial`]), and how much it needs ([`need`]), is
+//! would take under another policy or limit ([`comparison`]), and how much it needs ([`need`]), is
 //! therefore computed, not estimated. The price is that a framework's next rule must be followed
 //! here; a comparison names the first decision that differs.
 //!
@@ -32,35 +32,37 @@ pub mod bfc;
 mod blocks;
 pub mod caching;
 mod choice;
+mod comparison;
 mod direct;
 pub mod environment;
 pub mod explain;
 mod failure;
 mod free_set;
+mod initial_state;
 mod ledger;
 mod logical;
 mod model;
 mod need;
 mod owner;
 mod policy;
-mod private;
+mod private_pools;
 mod recorded;
 mod replay;
 mod shared;
-mod start;
 pub mod stream_ordered;
-mod sums;
 mod timeline;
+mod totals;
 pub mod trace;
-mod trial;
 mod workload;
 
 pub use agreement::{Agreement, CompareError, compare};
 pub use bfc::Bfc;
 pub use caching::Caching;
 pub use choice::{Choice, ChoiceError};
+pub use comparison::{Trial, helpful_settings, trial};
 pub use direct::Direct;
 pub use failure::{Failure, Shortage};
+pub use initial_state::{Contradiction, Start, start};
 pub use logical::Logical;
 pub use model::ModelMemory;
 pub use need::{Need, need, together};
@@ -68,8 +70,6 @@ pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, 
 pub use recorded::{Divergence, Tally};
 pub use replay::{Level, Outcome, Replay, Stop, Witness};
 pub use shared::{Aside, Buffer, Shared};
-pub use start::{Contradiction, Start, start};
 pub use stream_ordered::StreamOrdered;
 pub use timeline::{Timeline, page};
-pub use trial::{Trial, savers, trial};
 pub use workload::{Held, Step, StepKind, Workload, WorkloadError};

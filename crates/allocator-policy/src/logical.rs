@@ -1,6 +1,6 @@
 //! One device as several, each with a limit of its own.
 
-use crate::sums;
+use crate::totals;
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
 };
@@ -40,7 +40,7 @@ impl<M: DeviceMemory> Logical<M> {
             && sum > total
         {
             let what = format!("split a device of {} bytes", total.0);
-            let why = format!("the limits are {} bytes together", sum.0);
+            let why = format!("the limits add up to {} bytes", sum.0);
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         }
         let memory = Arc::new(memory);
@@ -71,7 +71,8 @@ impl<M: DeviceMemory> Logical<M> {
         if size.0 <= self.limit.saturating_sub(taken.bytes) {
             return Ok(());
         }
-        let why = format!("{} of {} bytes of this part are taken", taken.bytes, self.limit);
+        let why =
+            format!("{} of {} bytes of this logical device are in use", taken.bytes, self.limit);
         Err(Error::new(DeviceFault::OutOfMemory, what()).with_source(why))
     }
 }
@@ -86,7 +87,7 @@ impl Taken {
 }
 
 fn foreign(what: String) -> Error {
-    Error::new(ErrorKind::Invalid, what).with_source("it is not of this part of the device")
+    Error::new(ErrorKind::Invalid, what).with_source("it belongs to another logical device")
 }
 
 impl<M: DeviceMemory> DeviceMemory for Logical<M> {
@@ -94,7 +95,7 @@ impl<M: DeviceMemory> DeviceMemory for Logical<M> {
     /// where the device has less.
     fn info(&self) -> Result<MemoryInfo> {
         let left = self.limit.saturating_sub(self.lock().bytes);
-        let device = sums::left(self.memory.info()?);
+        let device = totals::left(self.memory.info()?);
         let left = device.map_or(left, |device| left.min(device.0));
         let used = Ok(Bytes(self.limit - left));
         Ok(MemoryInfo { total: Ok(self.limit()), used, reserved: Err(Absent::NotSupported) })

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_takes_whole_pages_and_its_addresses_are_used_again() {
+    fn regions_take_whole_pages_and_reuse_addresses() {
         let memory = ModelMemory::new(Bytes::from_mib(10));
         let small = memory.reserve(Bytes(100)).expect("10 MiB are free");
         assert_eq!(memory.used(), Bytes(512));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_gap_that_suffices_is_filled() {
+    fn smallest_sufficient_gap_is_filled() {
         let memory = ModelMemory::new(Bytes::from_mib(64));
         let take = |mib| memory.reserve(Bytes::from_mib(mib)).expect("64 MiB are free");
         let [six, _, four, _, other, _] = [6, 2, 4, 2, 4, 2].map(take);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_granted_though_what_is_free_lies_scattered() {
+    fn reserve_succeeds_with_scattered_free_pages() {
         let memory = ModelMemory::new(Bytes::from_mib(6));
         let taken: Vec<_> =
             (0..3).map(|_| memory.reserve(Bytes::from_mib(2)).expect("6 MiB are free")).collect();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_mapped_once_and_only_within_a_range() {
+    fn pages_map_once_and_only_within_reserved_range() {
         let memory = ModelMemory::new(Bytes::from_mib(6));
         let range = memory.reserve_addresses(Bytes::from_mib(64)).expect("addresses are free");
         let part = |page: u64, pages: u64| Region {

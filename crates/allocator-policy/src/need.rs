@@ -19,7 +19,7 @@ const STEP: u64 = 2 << 20;
 /// How many sizes below the one that was bisected are tried.
 const BELOW: u64 = 16;
 /// How many steps of a job are replayed before the search settles for a bisection.
-const MOST_STEPS: u64 = 100_000_000;
+const MAX_STEPS: u64 = 100_000_000;
 
 /// How much memory of a device a job needs under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -95,7 +95,7 @@ impl Search<'_> {
                 // Only what no device has was refused.
                 None => return Ok((endless.peak, endless.outcome, false)),
             }
-            if self.steps > MOST_STEPS {
+            if self.steps > MAX_STEPS {
                 let (least, tight) = self.bisect(total, endless.peak, Some(endless))?;
                 return Ok((least, tight, false));
             }
@@ -170,7 +170,7 @@ struct Sets<'a> {
 
 impl Sets<'_> {
     /// How many sets are returned at most, and how many are looked at.
-    const MOST: usize = 64;
+    const MAX: usize = 64;
     const LOOKS: usize = 1_000_000;
 
     /// Adds jobs from a number on; `skipped` is the least that a job before it needs that was left
@@ -181,7 +181,7 @@ impl Sets<'_> {
         for job in from..self.needs.len() {
             // Even with all the others, there would be room for one that was left out.
             if skipped <= left.saturating_sub(rest)
-                || self.found.len() >= Self::MOST
+                || self.found.len() >= Self::MAX
                 || self.looks > Self::LOOKS
             {
                 return;
@@ -195,7 +195,7 @@ impl Sets<'_> {
             skipped = skipped.min(need);
             rest = self.needs[job + 1..].iter().map(|need| need.0).fold(0, u64::saturating_add);
         }
-        if skipped > left && !self.set.is_empty() && self.found.len() < Self::MOST {
+        if skipped > left && !self.set.is_empty() && self.found.len() < Self::MAX {
             self.found.push(self.set.clone());
         }
     }

@@ -153,10 +153,10 @@ impl RecordedMemory {
     pub(crate) fn leave(&self) {
         let mut tape = self.lock();
         while let Some((number, event)) = tape.left.pop() {
-            let what = if takes(event.action) { "taken" } else { "given back" };
+            let what = if takes(event.action) { "taken" } else { "released" };
             tape.differ(number, || {
                 format!(
-                    "the recording has {} bytes {what} at {:#x}, the policy has not",
+                    "the recording has {} bytes {what} at {:#x}; the replay does not",
                     event.size, event.address
                 )
             });
@@ -246,7 +246,7 @@ impl Tape {
     fn undecided(&mut self, what: impl FnOnce() -> String) {
         self.found.unrecorded += 1;
         let step = self.step;
-        self.differ(step, || format!("{}, of which the recording says nothing", what()));
+        self.differ(step, || format!("{}, which is not in the recording", what()));
     }
 
     /// Takes what is asked if the recording goes on with it, of pages only where they are asked

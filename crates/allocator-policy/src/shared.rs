@@ -183,6 +183,6 @@ impl<P: Policy> fmt::Debug for Aside<P> {
 fn lock<P>(policy: &Mutex<P>) -> Result<MutexGuard<'_, P>, Failure> {
     policy.lock().map_err(|_| {
         let error = Error::new(ErrorKind::Invalid, "use the memory policy");
-        Failure::Device(error.with_source("it panicked before, so its books are unknown"))
+        Failure::Device(error.with_source("it panicked earlier; its state may be inconsistent"))
     })
 }

@@ -1,15 +1,15 @@
 //! What a job asks of an allocator, whichever that is.
 
+use crate::initial_state::{Contradiction, Start, start};
 use crate::policy::{BlockState, Stream};
-use crate::private::Private;
-use crate::start::{Contradiction, Start, start};
+use crate::private_pools::Private;
 use crate::trace::{Action, DeviceTrace, Stacks};
 use gpu_core::Bytes;
 use std::collections::HashMap;
 
 /// How many streams a job may use, each pool counted apart: an allocator keeps free blocks for each,
 /// and PyTorch's own pools of streams have 96.
-const MOST_STREAMS: usize = 1 << 10;
+const MAX_STREAMS: usize = 1 << 10;
 
 /// Something that a job does, or that its recording shows of its allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub enum WorkloadError {
     #[error(transparent)]
     Contradiction(#[from] Contradiction),
     /// There is more than a replay can number.
-    #[error("number the {what} of the recording: there are more than {most}")]
+    #[error("read the recording: more than {most} {what}")]
     TooMany {
         /// Of what there are too many.
         what: &'static str,
@@ -94,7 +94,7 @@ pub enum WorkloadError {
         most: u64,
     },
     /// Memory is given back that the job does not have.
-    #[error("replay event {event}: memory at {address:#x} is freed that the job does not have")]
+    #[error("replay event {event}: memory at {address:#x} is freed but not allocated")]
     NotHeld {
         /// The event, counted from 0.
         event: usize,
@@ -210,8 +210,8 @@ struct Reading {
 impl Reading {
     fn stream(&mut self, stream: u64, pool: (u64, u64)) -> Result<u16, WorkloadError> {
         let next = self.streams.len();
-        if next == MOST_STREAMS && !self.streams.contains_key(&(stream, pool)) {
-            let most = MOST_STREAMS as u64;
+        if next == MAX_STREAMS && !self.streams.contains_key(&(stream, pool)) {
+            let most = MAX_STREAMS as u64;
             return Err(WorkloadError::TooMany { what: "streams", most });
         }
         Ok(*self.streams.entry((stream, pool)).or_insert_with(|| {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_numbered_and_addresses_are_used_again() {
+    fn allocations_are_numbered_across_address_reuse() {
         use Action::*;
         let workload = of(&trace(&[
             (Alloc, 0, 10),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_at_the_start_has_numbers_too() {
+    fn initial_allocations_are_numbered() {
         let held = |address, requested, state| RecordedBlock {
             address,
             size: 512,
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emptied_cache_is_told_from_a_refusal_of_the_device() {
+    fn explicit_empty_cache_is_distinguished_from_device_oom() {
         use Action::*;
         let by_hand = [(SegmentFree, 0, 9), (SegmentFree, 9, 9), (Alloc, 64, 1)];
         let refused = [(SegmentFree, 0, 9), (SegmentAlloc, 9, 9), (Alloc, 64, 1)];
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_while_waiting_does_not_serve_the_request_that_waited() {
+    fn free_completed_during_wait_does_not_serve_waiting_request() {
         use Action::*;
         let begun =
             [(Alloc, 0, 20), (FreeRequested, 0, 20), (Snapshot, 0, 0), (FreeCompleted, 0, 20)];
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_with_which_a_job_ended_is_granted_and_others_are_left_out() {
+    fn final_oom_request_is_granted_and_earlier_ones_dropped() {
         use Action::*;
         let begun =
             [(Alloc, 0, 20), (OutOfMemory, 99, 5000), (Alloc, 64, 30), (OutOfMemory, 99, 1000)];
@@ -481,8 +481,8 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_streams_is_refused() {
-        let mut flood = trace(&vec![(Action::Alloc, 0, 1); MOST_STREAMS + 1]);
+    fn too_many_streams_are_rejected() {
+        let mut flood = trace(&vec![(Action::Alloc, 0, 1); MAX_STREAMS + 1]);
         for (number, event) in flood.events.iter_mut().enumerate() {
             (event.stream, event.address) = (number as u64, number as u64 * 512);
         }
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_freed_twice_is_refused() {
+    fn double_free_is_rejected() {
         use Action::*;
         let error = of(&trace(&[(FreeRequested, 8, 1), (FreeRequested, 8, 1)]))
             .expect_err("it was freed before");

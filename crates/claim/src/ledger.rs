@@ -7,9 +7,9 @@ use gpu_core::{
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// So many of those of one user who wait are served in turn.
-pub(crate) const WAITERS_OF_ONE: usize = 64;
+pub(crate) const MAX_WAITERS_PER_USER: usize = 64;
 /// So many leases of one user are told apart.
-pub(crate) const LEASES_OF_ONE: usize = 256;
+pub(crate) const MAX_LEASES_PER_USER: usize = 256;
 
 /// The leases of a machine, as one reading told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,8 +76,8 @@ impl Ledger {
             leases.iter().map(|lease| (&lease.id, lease.owner)).collect();
         waiters.retain(|waiter| !had.contains(&(&waiter.id, waiter.owner)));
         drop(had);
-        drop(split_off_late(&mut waiters, WAITERS_OF_ONE));
-        let late = split_off_late(&mut leases, LEASES_OF_ONE);
+        drop(split_off_late(&mut waiters, MAX_WAITERS_PER_USER));
+        let late = split_off_late(&mut leases, MAX_LEASES_PER_USER);
         leases.extend(late.iter().filter_map(|(owner, late)| as_one(*owner, late)));
         Ledger { leases, waiters, stalled: Vec::new() }
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_flood_of_waiters_the_earliest_count_and_nobody_else_is_left_out() {
+    fn flood_of_waiters_keeps_earliest_and_other_users() {
         let flood = (0..2000).rev().map(|number| entry(number, 7, &[]));
         let others = [entry(5000, 8, &[]), entry(1, 8, &[])];
         let ledger = Ledger::new(Vec::new(), flood.chain(others).collect());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_flood_of_leases_no_device_is_forgotten() {
+    fn flood_of_leases_keeps_every_device() {
         let mut leases: Vec<_> = (0..1000).map(|number| entry(number, 7, &["a"])).collect();
         leases.push(Entry { within: entry(3, 7, &[]).nested(), ..entry(1001, 7, &["b"]) });
         leases.push(entry(1002, 8, &["c"]));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_root_took_out_of_anothers_lease_is_not_forgotten_among_many() {
+    fn nested_lease_of_root_survives_flood() {
         let outer = entry(2000, 8, &["a", "b"]);
         let mut leases: Vec<_> = (0..256).map(|number| entry(number, 0, &["c"])).collect();
         leases.extend([Entry { within: outer.nested(), ..entry(1000, 0, &["a"]) }, outer.clone()]);
@@ -244,7 +244,7 @@ mod tests {
 
     /// Ids are public, and root is believed whosever lease it takes devices out of.
     #[test]
-    fn copy_of_a_lease_draws_nothing_of_roots_away_from_it() {
+    fn copied_lease_id_does_not_detach_nested_lease_of_root() {
         let outer = entry(2000, 8, &["a", "b"]);
         let roots = Entry { within: outer.nested(), ..entry(1000, 0, &["a"]) };
         let copy = Entry { ticket: 0, owner: 7, ..outer.clone() };
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_got_devices_waits_no_more() {
+    fn claim_with_devices_is_no_longer_waiting() {
         let (has, waits) = (entry(1, 7, &["a"]), entry(1, 8, &[]));
         let ledger =
             Ledger::new(vec![has.clone()], vec![Entry { devices: vec![], ..has }, waits.clone()]);

@@ -3,9 +3,9 @@
 //! Of the claims of one user that ask for the same, only the first can be next. The others sleep,
 //! each until the one before it has left: a grant wakes one of them, however many there are.
 
-use crate::ask::Ahead;
+use crate::admission::AtPlace;
 use crate::ledger::{Ledger, is_same};
-use crate::turn::AtPlace;
+use crate::request::Ahead;
 use gpu_core::{Entry, Locks, QueuePlace, Result, Waiter};
 use std::collections::HashSet;
 

@@ -1,15 +1,15 @@
 //! The command line, as clap reads it.
 
-mod bounds;
 mod claims;
+mod env;
 mod memory;
 mod parse;
 mod reap;
 mod sim;
 mod views;
 
-pub(crate) use bounds::{EnvArgs, KeepArgs};
 pub(crate) use claims::{ClaimArgs, LeasesArgs, RunArgs, Wanted};
+pub(crate) use env::{EnvArgs, KeepArgs};
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
@@ -40,7 +40,7 @@ use std::time::Duration;
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
-    /// What to do; `status` without a word.
+    /// The command; default: `status`.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -55,16 +55,16 @@ pub(crate) struct Global {
     /// Leave out headings and advice.
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
-    /// When to use colour; `auto` asks the terminal, NO_COLOR and CLICOLOR.
+    /// When to use colour; `auto` honours the terminal, NO_COLOR and CLICOLOR.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
-    /// Look at a simulated machine: a name, a folder, or a file written by `record`.
+    /// Use a simulated machine: its name, a directory, or a file written by `record`.
     #[arg(long, global = true, value_name = "NAME|DIR|FILE")]
     pub(crate) sim: Option<PathBuf>,
-    /// Seconds that the driver is given to answer a look.
+    /// Seconds to wait for the driver to answer.
     #[arg(long, global = true, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) deadline: Duration,
-    /// Ask this NVML instead of the installed libnvidia-ml.so.1.
+    /// Path of the NVML library to use instead of the installed libnvidia-ml.so.1.
     #[arg(long, global = true, value_name = "LIBRARY")]
     pub(crate) nvml: Option<PathBuf>,
 }
@@ -98,39 +98,38 @@ pub(crate) enum Command {
                             gpuws --sim labbox status -i 3 -q\n         \
                             gpuws --sim labbox status --format gpustat-json")]
     Status(StatusArgs),
-    /// Print rows of CSV as nvidia-smi does, for scripts: its words behind this program's name.
+    /// Print CSV like nvidia-smi, with the same options, for scripts.
     #[command(after_help = "Example: gpuws --sim labbox query --query-gpu=index,name,memory.used \
                             --format=csv,noheader,nounits")]
     Query(QueryArgs),
-    /// Explain what is wrong, with evidence and the next command to type.
-    #[command(after_help = "Example: nvidia-smi 2>&1 | gpuws doctor --paste\n\
-                            Ends with 1 when there are findings.")]
+    /// Diagnose problems, with evidence and the next command to run.
+    #[command(after_help = "Example: nvidia-smi 2>&1 | gpuws doctor --paste\nExits with 1 if \
+        there are findings.")]
     Doctor(DoctorArgs),
-    /// Free memory that nobody accounts for; shows the plan unless --yes.
-    #[command(after_help = "Example: gpuws --sim p100-ghost reap --gpu 0 --yes\n\
-                            Ends with 1 when not all of it came back.")]
+    /// Free unaccounted GPU memory; without --yes only prints the plan.
+    #[command(after_help = "Example: gpuws --sim p100-ghost reap --gpu 0 --yes\nExits with 1 if \
+        not all memory was freed.")]
     Reap(ReapArgs),
-    /// Reset a device that nobody uses; shows who is in the way unless --yes.
-    #[command(after_help = "Example: gpuws --sim blocked-reset reset 0\n\
-                            Ends with 1 when something is in the way.")]
+    /// Reset an unused GPU; without --yes only lists what blocks the reset.
+    #[command(after_help = "Example: gpuws --sim blocked-reset reset 0\nExits with 1 if \
+        something blocks the reset.")]
     Reset(ResetArgs),
-    /// Run a command on devices of its own, and leave nothing of it behind.
+    /// Run a command on GPUs reserved for it and clean up after it.
     #[command(after_help = "Examples: gpuws run -n 2 -- python train.py\n          \
-                            gpuws run --mem 6GiB --timeout 10m -- ./job\n\
-                            Ends as the command does.")]
+                            gpuws run --mem 6GiB --timeout 10m -- ./job\nExits with the \
+                                command's exit status.")]
     Run(RunArgs),
-    /// Show which devices would be had now; take them for a script or a shell with --hold or
-    /// --export.
+    /// Show which GPUs a claim would get now; --hold or --export claims them for a script or shell.
     #[command(after_help = "Examples: gpuws claim -n 2\n          \
                             eval \"$(gpuws claim -n 2 --export)\"")]
     Claim(ClaimArgs),
-    /// List the leases and who waits for one.
+    /// List leases and waiting claims.
     #[command(after_help = "Example: gpuws leases --json")]
     Leases(LeasesArgs),
-    /// Show how the devices are connected, as nvidia-smi topo -m does, or draw it.
+    /// Show the GPU topology like nvidia-smi topo -m, or draw it as SVG.
     #[command(after_help = "Example: gpuws --sim dgx1-v100 topo --svg dgx1.svg")]
     Topo(TopoArgs),
-    /// Explain what a job takes of a device's memory, and why that was not enough.
+    /// Analyse a job's GPU memory use and out-of-memory errors.
     #[command(after_help = "Example: gpuws mem explain train.log")]
     Mem(MemArgs),
     /// List the processes that have a file open or mapped.
@@ -139,18 +138,18 @@ pub(crate) enum Command {
     /// Turn what nvidia-smi, fuser or lsof printed into JSON.
     #[command(after_help = "Example: nvidia-smi -q | gpuws parse -")]
     Parse(ParseArgs),
-    /// Keep this machine as one file that --sim replays.
+    /// Save the state of this machine to a file for --sim.
     #[command(
         after_help = "Example: gpuws record machine.gpuws && gpuws --sim machine.gpuws doctor"
     )]
     Record(RecordArgs),
-    /// Tell the whole story on a simulated machine: see, explain, free, prove.
+    /// Walk through status, doctor and reap on a simulated machine.
     #[command(after_help = "Example: gpuws demo p100-ghost")]
     Demo(DemoArgs),
-    /// Run any program on a simulated NVML: gpustat, nvtop, nvidia-smi, gpuws itself.
+    /// Run a program (gpustat, nvtop, nvidia-smi, gpuws) against a simulated NVML.
     #[command(after_help = "Examples: gpuws sim labbox -- gpustat\n          \
-                            gpuws sim p100-ghost --live -- gpuws reap --gpu 0 --yes\n\
-                            Ends as the command does.")]
+                            gpuws sim p100-ghost --live -- gpuws reap --gpu 0 --yes\nExits with \
+                                the command's exit status.")]
     Sim(SimArgs),
     /// Print a completion script for a shell.
     #[command(
@@ -164,11 +163,10 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Only these devices, by index, UUID or PCI address; may be given again.
+    /// Only these GPUs, by index, UUID or PCI bus ID; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
-    /// Explain somebody else's machine: read pasted output of nvidia-smi and fuser from standard
-    /// input.
+    /// Diagnose another machine from nvidia-smi and fuser output on standard input.
     #[arg(long, conflicts_with = "sim")]
     pub(crate) paste: bool,
     #[command(flatten)]
@@ -178,11 +176,11 @@ pub(crate) struct DoctorArgs {
 // How often to look.
 #[derive(Debug, Args)]
 pub(crate) struct Looks {
-    /// How often to look; several looks tell an idle process from one that pauses.
+    /// Number of samples; several tell an idle process from a pausing one.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) looks: u16,
-    /// Seconds between two looks.
+    /// Seconds between samples.
     #[arg(long, value_name = "SECONDS", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) every: u64,
@@ -190,17 +188,17 @@ pub(crate) struct Looks {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopoArgs {
-    /// Show the matrix; this is what happens without a word.
+    /// Print the matrix (default).
     #[arg(short = 'm', long, conflicts_with = "svg")]
     matrix: bool,
-    /// Draw a picture into this file instead; `-` is standard output.
+    /// Write an SVG to this file instead; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HoldersArgs {
-    /// The files; the GPU device files when none is named.
+    /// Files to check; default: the GPU device files.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -209,7 +207,7 @@ pub(crate) struct HoldersArgs {
 pub(crate) struct RecordArgs {
     /// The file to write; it must not exist.
     pub(crate) file: PathBuf,
-    /// Keep the names and command lines of processes too.
+    /// Include process names and command lines.
     #[arg(long)]
     pub(crate) names: bool,
     #[command(flatten)]
@@ -231,7 +229,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command whose page is wanted; gpuws itself when none is named.
+    /// The command to document; default: gpuws itself.
     pub(crate) command: Option<String>,
 }
 
@@ -252,7 +250,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if !time.is_zero() && seconds <= 86_400.0 => Ok(time),
-        _ => Err("more than 0 and at most 86400 seconds".to_owned()),
+        _ => Err("must be positive and at most 86400 seconds".to_owned()),
     }
 }
 
@@ -262,7 +260,7 @@ fn named<T: Copy + Send + Sync + 'static>(
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(names.iter().map(|(name, _)| *name)).try_map(|given| {
         let known = names.iter().find(|(name, _)| *name == given);
-        known.map(|(_, value)| *value).ok_or("not one of the names")
+        known.map(|(_, value)| *value).ok_or("unknown name")
     })
 }
 
@@ -277,7 +275,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent_and_each_help_has_an_example() {
+    fn cli_definition_is_valid_and_every_help_has_an_example() {
         let mut command = Cli::command();
         command.clone().debug_assert();
         assert!(command.render_long_help().to_string().contains("75  try later"));
@@ -288,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_a_span_of_time() {
+    fn deadline_parses_as_positive_seconds() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["0", "-1", "nan", "inf", "1e9", "soon"] {
             assert!(seconds(wrong).is_err(), "{wrong}");

@@ -74,17 +74,17 @@ impl Exit {
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
             Exit::Done => "done",
-            Exit::Remains => "doctor: findings; reap: not all came back; reset: blocked",
-            Exit::Usage => "usage, or an input that is not what it should be",
+            Exit::Remains => "doctor: findings; reap: not all memory freed; reset: blocked",
+            Exit::Usage => "usage error or invalid input",
             Exit::CannotObserve => "cannot observe",
             Exit::NotPermitted => "not permitted",
             Exit::Deadline => "no answer in time",
-            Exit::NotWritten => "standard output cannot be written",
+            Exit::NotWritten => "cannot write to standard output",
             Exit::TryLater => "try later",
-            Exit::LimitHit => "run: ended at its time limit",
+            Exit::LimitHit => "run: time limit reached",
             Exit::Own => "run, sim: gpuws itself failed",
-            Exit::CommandNotRun => "run, sim: the command cannot be run",
-            Exit::CommandNotFound => "run, sim: the command does not exist",
+            Exit::CommandNotRun => "run, sim: command not executable",
+            Exit::CommandNotFound => "run, sim: command not found",
             Exit::Passed(_) => "run, sim: as the command",
         }
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::Exit;
 
     #[test]
-    fn the_document_has_a_row_for_each_code_and_no_other() {
+    fn documented_exit_codes_match_enum() {
         let document = include_str!("../../../docs/exit-codes.md");
         let documented: Vec<u8> = document
             .lines()

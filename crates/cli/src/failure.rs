@@ -104,8 +104,8 @@ fn hidden(kind: ErrorKind) -> Option<&'static str> {
     let of_process =
         matches!(kind, ErrorKind::Process(ProcessFault::Gone | ProcessFault::NotPermitted));
     (of_process && gpu_host::hides_processes(&roots().proc)).then_some(
-        "/proc is mounted with hidepid, which hides the processes of others: run the same command \
-         with sudo, or in a group that may see them (gid=, proc(5))",
+        "/proc is mounted with hidepid, which hides other users' processes: use sudo or join the \
+            group that may see them (gid=, proc(5))",
     )
 }
 
@@ -136,17 +136,17 @@ pub(crate) fn meaning(kind: ErrorKind) -> Option<&'static str> {
             "the NVIDIA kernel module is not loaded"
         }
         ErrorKind::Machine(MachineFault::VersionMismatch) => {
-            "driver library and kernel module are of different versions"
+            "driver library and kernel module versions differ"
         }
         ErrorKind::Machine(MachineFault::Blocked) => {
-            "the devices are blocked for this container or job"
+            "this container or job has no access to the devices"
         }
-        ErrorKind::Machine(MachineFault::NotPermitted) => "the device files may not be opened",
-        ErrorKind::Machine(MachineFault::NoDevices) => "the driver is there and finds no device",
-        ErrorKind::Device(DeviceFault::Lost) => "lost: it does not answer on the bus any more",
-        ErrorKind::Device(DeviceFault::ResetRequired) => "it waits for a reset",
+        ErrorKind::Machine(MachineFault::NotPermitted) => "no permission to open the device files",
+        ErrorKind::Machine(MachineFault::NoDevices) => "the driver finds no device",
+        ErrorKind::Device(DeviceFault::Lost) => "lost: it has fallen off the bus",
+        ErrorKind::Device(DeviceFault::ResetRequired) => "it requires a reset",
         ErrorKind::Device(DeviceFault::InsufficientPower) => "its power cables are not connected",
-        ErrorKind::Device(DeviceFault::Interrupt) => "its interrupts cannot be served",
+        ErrorKind::Device(DeviceFault::Interrupt) => "the kernel cannot service its interrupts",
         ErrorKind::TimedOut => "no answer in time",
         _ => return None,
     })
@@ -172,25 +172,25 @@ pub(crate) fn remedy(kind: ErrorKind) -> Option<&'static str> {
             "install the driver, or try a simulated machine: gpuws demo"
         }
         ErrorKind::Machine(MachineFault::DriverNotLoaded) => {
-            "sudo modprobe nvidia; sudo dmesg tells why it was not loaded"
+            "sudo modprobe nvidia; if that fails, see sudo dmesg"
         }
         ErrorKind::Machine(MachineFault::VersionMismatch) => {
-            "upgraded without a reboot: reboot, or reload the kernel module"
+            "the driver was upgraded without a reboot: reboot or reload the kernel module"
         }
         ErrorKind::Machine(MachineFault::Blocked) => {
-            "give the device to this container (--gpus), or ask outside of it"
+            "pass the GPU to the container (--gpus) or run outside it"
         }
         ErrorKind::Machine(MachineFault::NotPermitted)
         | ErrorKind::Process(ProcessFault::NotPermitted)
         | ErrorKind::Field(Absent::NotPermitted) => "run the same command with sudo",
         ErrorKind::Machine(MachineFault::NoDevices) => {
-            "lspci tells whether there is one, sudo dmesg what the driver says"
+            "check lspci for the card and sudo dmesg for driver messages"
         }
         ErrorKind::Device(DeviceFault::Lost) => {
-            "reboot; when it happens again, check power, seating and cooling of the card"
+            "reboot; if it recurs, check power, seating and cooling of the card"
         }
         ErrorKind::Device(DeviceFault::ResetRequired) => {
-            "reset it as root when nobody uses it (nvidia-smi --gpu-reset), or reboot"
+            "reset it as root while unused (nvidia-smi --gpu-reset), or reboot"
         }
         ErrorKind::Device(DeviceFault::InsufficientPower) => "connect the power cables of the card",
         _ => return None,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_is_one_line_and_the_hint_another() {
+    fn error_chain_and_hint_are_one_line_each() {
         let source = io::Error::from(io::ErrorKind::NotFound);
         let failure = Failure::io("read 'smi\n.txt'", source).with_hint("check the name");
         assert_eq!(
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_a_port_keeps_its_chain_and_gets_its_code() {
+    fn port_error_keeps_chain_and_maps_to_exit_code() {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let error = gpu_core::Error::new(ErrorKind::Io, "append to the log").with_source(denied);
         let failure = Failure::from(error);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_codes() {
+    fn error_kinds_map_to_exit_codes() {
         for (kind, exit) in [
             (MachineFault::NoLibrary.into(), Exit::CannotObserve),
             (MachineFault::Blocked.into(), Exit::NotPermitted),

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_local_and_have_their_fraction() {
+    fn local_times_include_fraction() {
         let at = Timestamp(1_795_235_724_007);
         let nvidia_smi = "%Y/%m/%d %H:%M:%S.%3f";
         assert_eq!(format(at, &TimeZone::UTC, nvidia_smi), "2026/11/21 04:35:24.007");

@@ -6,31 +6,31 @@
 //! alone asks for the token to act.
 
 mod args;
-mod bare;
+mod atomic_file;
 mod blockers;
-mod claiming;
+mod claim_request;
 mod commands;
 mod details;
+mod device_leases;
 mod exit;
 mod failure;
 mod formats;
-mod holder;
 mod json;
-mod keepers;
-mod leased;
+mod keeper_process;
+mod lease_keepers;
 mod local_time;
 mod output;
-mod part;
+mod queue_status;
 mod selector;
 mod session;
 mod source;
 mod terminal;
-mod waiting;
-mod words;
+mod unavailable;
+mod wording;
 
 use args::{Cli, Command, StatusArgs};
 use clap::Parser;
-use commands::front::Part;
+use commands::frontend::Part;
 use exit::Exit;
 use failure::Failure;
 use std::io::Write;
@@ -39,11 +39,11 @@ use terminal::Screen;
 
 fn main() -> ExitCode {
     source::serve_where_asked();
-    let other = holder::serve_where_asked().or_else(commands::shim::run_where_called);
+    let other = keeper_process::serve_where_asked().or_else(commands::shim::run_where_called);
     if let Some(exit) = other {
         return exit.into();
     }
-    let (part, words) = match commands::front::part(std::env::args_os().collect()) {
+    let (part, words) = match commands::frontend::part(std::env::args_os().collect()) {
         Ok(found) => found,
         Err(failure) => return fail(&failure),
     };
@@ -81,31 +81,31 @@ fn fail(failure: &Failure) -> ExitCode {
 /// silence misleads.
 fn fits(cli: &Cli) -> Result<(), Failure> {
     let refused = |option: &str, why: &str| {
-        Err(Failure::new(Exit::Usage, format!("take {option} here")).with_source(why.to_owned()))
+        Err(Failure::new(Exit::Usage, format!("use {option} here")).with_source(why.to_owned()))
     };
     match &cli.command {
         Some(Command::Demo(_)) if cli.global.sim.is_some() => {
-            refused("--sim", "demo takes the name of the machine: gpuws demo NAME")
+            refused("--sim", "demo takes the machine as an argument: gpuws demo NAME")
         }
         Some(Command::Parse(_) | Command::Completions(_) | Command::Man(_))
             if cli.global.sim.is_some() =>
         {
-            refused("--sim", "this command looks at no machine")
+            refused("--sim", "this command queries no machine")
         }
         Some(Command::Sim(_)) if cli.global.sim.is_some() => {
-            refused("--sim", "sim takes the name of the machine: gpuws sim NAME -- COMMAND")
+            refused("--sim", "sim takes the machine as an argument: gpuws sim NAME -- COMMAND")
         }
         Some(Command::Sim(_)) if cli.global.json => {
-            refused("--json", "what is printed is the command's own; say it to gpuws after --")
+            refused("--json", "the output is the command's; pass the option to gpuws after --")
         }
         Some(Command::Query(_)) if cli.global.json => {
             refused("--json", "query prints CSV; gpuws status --json has the same figures")
         }
         Some(Command::Status(args)) if cli.global.json && args.format.is_some() => {
-            refused("--json", "--format names another form")
+            refused("--json", "--format selects another format")
         }
         Some(Command::Demo(_) | Command::Completions(_) | Command::Man(_)) if cli.global.json => {
-            refused("--json", "what this command prints is for people, shells and man")
+            refused("--json", "the output of this command is not data")
         }
         _ => Ok(()),
     }
@@ -123,8 +123,8 @@ fn run(cli: &Cli, part: Part) -> Result<Exit, Failure> {
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
         Some(Command::Run(args)) => match part {
-            Part::Typed => commands::front::run(args, global, None),
-            Part::Beside(first) => commands::front::run(args, global, Some(first)),
+            Part::Typed => commands::frontend::run(args, global, None),
+            Part::Beside(first) => commands::frontend::run(args, global, Some(first)),
             Part::Supervisor(front) => commands::run::supervise(args, global, &front),
         },
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),

@@ -97,7 +97,7 @@ impl Folder {
     pub(crate) fn of(path: &Path) -> Result<(Self, OsString), Failure> {
         let what = || format!("write '{}'", path.display());
         let name = path.file_name().ok_or_else(|| {
-            Failure::new(Exit::Usage, what()).with_source("the path names no file")
+            Failure::new(Exit::Usage, what()).with_source("the path has no file name")
         })?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = TrustedFolder::open(folder.unwrap_or(Path::new(".")), PathTrust::AsGiven);
@@ -107,7 +107,7 @@ impl Folder {
                 Some(errno) => Failure::io(what(), errno.into()),
                 None => Failure::new(Exit::Usage, what())
                     .with_source(error.to_string())
-                    .with_hint("name a file in a folder of your own"),
+                    .with_hint("use a file in a directory that you own"),
             }
         })?;
         Ok((Folder(folder), name.to_owned()))
@@ -195,7 +195,7 @@ impl<'a> Place<'a> {
             self.folder.open(&self.name, OFlags::PATH).map_err(|errno| self.failed(errno))?;
         let stat = rustix::fs::fstat(&link).map_err(|errno| self.failed(errno))?;
         if !is_own(&stat) || stat.st_nlink != 1 {
-            return Err(self.refused("it is another user's link"));
+            return Err(self.refused("it is a symbolic link of another user"));
         }
         // Of what was opened: its name may be another's by now.
         let target = rustix::fs::readlinkat(&link, "", Vec::new());
@@ -216,8 +216,8 @@ impl<'a> Place<'a> {
                 rustix::fs::openat(&self.folder.0, &self.name, flags, Mode::empty())
             }
             FileType::Fifo => return Err(self.refused("it is a pipe")),
-            FileType::Directory => return Err(self.refused("it is a folder")),
-            _ => return Err(self.refused("it is no regular file")),
+            FileType::Directory => return Err(self.refused("it is a directory")),
+            _ => return Err(self.refused("it is not a regular file")),
         };
         // Once it is open, a reader may be slow.
         let opened = opened.and_then(|file| {
@@ -278,10 +278,10 @@ impl<'a> Place<'a> {
                 Err(self.refused(&format!("it belongs to user {}", stat.st_uid)))
             }
             FileType::RegularFile if stat.st_nlink != 1 => {
-                Err(self.refused("it has another name elsewhere"))
+                Err(self.refused("it has several hard links"))
             }
             FileType::RegularFile => Ok(()),
-            _ => Err(self.refused("it is no regular file")),
+            _ => Err(self.refused("it is not a regular file")),
         }
     }
 
@@ -292,7 +292,7 @@ impl<'a> Place<'a> {
     fn refused(&self, why: &str) -> Failure {
         Failure::new(Exit::Usage, format!("write '{}'", self.path.display()))
             .with_source(why)
-            .with_hint("name a regular file, or one that does not exist yet")
+            .with_hint("use a regular file or a new name")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::words;
+use crate::wording;
 use gpu_core::visible::{Numbering, VisibleList};
 use gpu_core::{DeviceId, DeviceState, DeviceUuid, PciBusId};
 use std::fmt;
@@ -32,7 +32,7 @@ impl FromStr for Selector {
             return Ok(Selector::Uuid(text.to_owned()));
         }
         let bus = text.parse().map(Selector::Bus);
-        bus.map_err(|_| "neither an index, nor a UUID (GPU-…), nor a PCI address (04:00.0)".into())
+        bus.map_err(|_| "expected an index, a UUID (GPU-…) or a PCI bus ID (04:00.0)".into())
     }
 }
 
@@ -93,10 +93,10 @@ pub(crate) fn indexes(devices: &[DeviceState], asked: &[Selector]) -> Result<Vec
         let known: Vec<u32> = all().map(|id| id.index).collect();
         match begun[..] {
             [index] => Ok(index),
-            [] => Err(failed().with_hint(words::machine_has(&known))),
+            [] => Err(failed().with_hint(wording::machine_has(&known))),
             _ => Err(failed()
-                .with_source(format!("the UUIDs of GPUs {} begin so", words::ranges(&begun)))
-                .with_hint("write more of it")),
+                .with_source(format!("the prefix matches GPUs {}", wording::ranges(&begun)))
+                .with_hint("use a longer prefix")),
         }
     };
     asked.iter().map(find).collect()
@@ -126,10 +126,10 @@ pub(crate) fn part(
         [] => Ok(None),
         [uuid] => Ok(Some(uuid.clone())),
         _ => {
-            let count = words::count(begun.len(), "MIG device", "MIG devices");
+            let count = wording::count(begun.len(), "MIG device", "MIG devices");
             Err(Failure::new(Exit::Usage, format!("find MIG device {name} on this machine"))
-                .with_source(format!("the UUIDs of {count} begin so"))
-                .with_hint("write more of it"))
+                .with_source(format!("the prefix matches {count}"))
+                .with_hint("use a longer prefix"))
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_has_three_names() {
+    fn device_is_selected_by_index_uuid_or_bus_id() {
         let mut id = DeviceId::from_index(3);
         id.uuid = Ok(DeviceUuid("GPU-8ae3".into()));
         id.bus = "00000000:3B:00.0".parse().map_err(|_| gpu_core::Absent::Failed);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mig_device_has_a_uuid_a_beginning_of_it_and_an_old_name() {
+    fn mig_device_is_selected_by_uuid_prefix_or_legacy_name() {
         let mut info = gpu_core::DeviceInfo::unknown(DeviceId::from_index(0));
         info.id.uuid = Ok(DeviceUuid("GPU-8ae3".into()));
         let fault = gpu_core::Fault { kind: gpu_core::ErrorKind::TimedOut, text: String::new() };

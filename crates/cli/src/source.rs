@@ -3,11 +3,11 @@
 //! session and no others.
 
 use crate::args::{Global, Looks, shell_word};
-use crate::bare::NoDevices;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::session::{self, SessionDevices, SessionHost};
 use crate::terminal::progress;
+use crate::unavailable::NoDevices;
 use gpu_core::{Clock, DeviceFile, ErrorKind, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
 use gpu_host::{
     FileJournal, FileLocks, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
@@ -55,11 +55,11 @@ fn named_claims() -> Option<PathBuf> {
 /// Makes sure that nobody but root and the user can exchange a folder of leases that is named. One
 /// that cannot be opened is the folder's own fault, and told as that.
 fn check_claims(folder: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::io("find the folder of the leases", error);
+    let failed = |error| Failure::io("find the lease directory", error);
     let absolute = std::path::absolute(folder).map_err(failed)?;
     match TrustedFolder::open(&absolute, PathTrust::Protected) {
         Err(error) if error.kind() == ErrorKind::Invalid => Err(Failure::from(error)
-            .with_hint("who can exchange the folder of leases can have a device granted twice")),
+            .with_hint("whoever can replace the lease directory can cause double grants")),
         _ => Ok(()),
     }
 }
@@ -243,7 +243,7 @@ impl Source {
             if done > 0 {
                 if self.simulation.is_none() && pause >= Duration::from_secs(1) {
                     let seconds = pause.as_secs();
-                    progress(&format!("look {done} of {count} taken; the next in {seconds} s"));
+                    progress(&format!("sample {done} of {count} taken; next in {seconds} s"));
                 }
                 self.clock.sleep(pause);
             }
@@ -287,7 +287,7 @@ impl Source {
                 let journal = journal.map_err(|error| {
                     Failure::from(error)
                         .ending(Exit::NotPermitted)
-                        .with_hint("without an audit log that can be trusted nothing is signalled")
+                        .with_hint("no signals are sent without a trusted audit log")
                 })?;
                 Ok(Box::new(journal))
             }
@@ -364,15 +364,15 @@ pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
 fn tell_waiting(waiting: &Waiting) {
     let call = waiting.call.as_ref().map_or(String::new(), |call| format!(" ({call})"));
     let (elapsed, deadline) = (waiting.elapsed.as_secs(), waiting.deadline.as_secs_f64());
-    progress(&format!("the driver has been asked for {elapsed} s{call}; up to {deadline} s"));
+    progress(&format!("waiting for the driver for {elapsed} s{call}; deadline {deadline} s"));
 }
 
 /// Says which machines there are.
 pub(crate) fn unknown_machine(machine: &str) -> Failure {
     let names: Vec<&str> = gpu_sim::machines().iter().map(|machine| machine.name).collect();
     Failure::new(Exit::Usage, format!("find machine '{machine}'"))
-        .with_source("no embedded machine has that name, and no folder or file")
-        .with_hint(format!("there are {}", names.join(", ")))
+        .with_source("no built-in machine, directory or file has this name")
+        .with_hint(format!("available: {}", names.join(", ")))
 }
 
 /// The folder of the audit log: of root for the machine, of anybody else in the own state folder
@@ -388,6 +388,6 @@ fn journal_folder() -> Result<PathBuf, Failure> {
         .map(|state| state.join("gpuws"))
         .ok_or_else(|| {
             Failure::new(Exit::CannotObserve, "find a place for the audit log")
-                .with_hint("set HOME or XDG_STATE_HOME; without an audit log nothing is signalled")
+                .with_hint("set HOME or XDG_STATE_HOME; no signals are sent without an audit log")
         })
 }

@@ -71,7 +71,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_machine_from_a_folder_works_at_all() {
+fn machine_loads_from_folder() {
     let folder = machine(|text| text);
     let seen = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
     assert_eq!(seen.code, 1, "{}", seen.stderr);
@@ -79,7 +79,7 @@ fn a_machine_from_a_folder_works_at_all() {
 }
 
 #[test]
-fn an_unknown_field_is_named_with_file_and_line() {
+fn unknown_field_error_names_file_and_line() {
     let folder = machine(|text| text.replace("on_term", "on_trem"));
     let line = fs::read_to_string(folder.path().join("box/machine.toml")).expect("a file");
     let line = 1 + line.lines().position(|line| line.contains("on_trem")).expect("it is there");
@@ -97,7 +97,7 @@ fn an_unknown_field_is_named_with_file_and_line() {
 }
 
 #[test]
-fn a_recording_outside_of_the_machine_is_refused() {
+fn recording_outside_machine_folder_is_rejected() {
     let folder = machine(|text| text.replace("\"nvidia-smi.txt\"", "\"../../etc/passwd\""));
     let refused = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
@@ -105,7 +105,7 @@ fn a_recording_outside_of_the_machine_is_refused() {
 }
 
 #[test]
-fn a_truncated_recording_is_refused_with_its_line() {
+fn truncated_recording_is_rejected_with_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let recorded = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "a.gpuws", "--names"]);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
@@ -123,7 +123,7 @@ fn a_truncated_recording_is_refused_with_its_line() {
 }
 
 #[test]
-fn noise_and_binary_files_are_refused_as_anything() {
+fn noise_and_binary_input_is_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     // A linear congruential generator: noise that is the same every time.
     let mut state = 1u64;
@@ -160,7 +160,7 @@ fn noise_and_binary_files_are_refused_as_anything() {
 }
 
 #[test]
-fn what_a_paste_shows_is_explained() {
+fn pasted_output_is_diagnosed() {
     let shipped =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");
     let read = |name: &str| fs::read(shipped.join(name)).expect("a recording");
@@ -177,7 +177,7 @@ fn what_a_paste_shows_is_explained() {
 }
 
 #[test]
-fn two_machines_in_one_paste_are_told_apart() {
+fn two_machines_in_one_paste_are_detected() {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
     let read = |name: &str| fs::read(machines.join(name).join("nvidia-smi.txt")).expect("recorded");
     let both = [read("p100-ghost"), read("k80-single")].concat();
@@ -189,7 +189,7 @@ fn two_machines_in_one_paste_are_told_apart() {
 }
 
 #[test]
-fn a_paste_that_tells_nothing_is_no_clean_bill() {
+fn uninformative_paste_is_not_reported_healthy() {
     let list = b"GPU 0: NVIDIA L4 (UUID: GPU-792fe281-9572-edc7-e6f2-4c560560e705)\n";
     let refused = with_input(&["doctor", "--paste"], list);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
@@ -201,7 +201,7 @@ fn a_paste_that_tells_nothing_is_no_clean_bill() {
 }
 
 #[test]
-fn whom_nobody_is_called_cannot_be_protected() {
+fn protect_rejects_unknown_name() {
     let here = Path::new(".");
     let refused = gpuws(here, &["--sim", "labbox", "reap", "--protect", "carol", "--yes"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
@@ -211,7 +211,7 @@ fn whom_nobody_is_called_cannot_be_protected() {
 }
 
 #[test]
-fn for_a_user_whom_nobody_is_called_nothing_can_be_reaped() {
+fn reap_rejects_unknown_user() {
     let here = Path::new(".");
     let refused = gpuws(here, &["--sim", "labbox", "reap", "--user", "carl"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
@@ -222,7 +222,7 @@ fn for_a_user_whom_nobody_is_called_nothing_can_be_reaped() {
 }
 
 #[test]
-fn a_record_never_replaces_a_file() {
+fn record_never_overwrites_file() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("mine"), "mine").expect("written");
     let refused = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "mine"]);
@@ -234,7 +234,7 @@ fn a_record_never_replaces_a_file() {
 }
 
 #[test]
-fn a_record_names_nobody_unless_asked() {
+fn record_anonymizes_by_default() {
     let folder = tempfile::tempdir().expect("a folder");
     let recorded = gpuws(folder.path(), &["--sim", "labbox", "record", "a"]);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
@@ -245,7 +245,7 @@ fn a_record_names_nobody_unless_asked() {
 }
 
 #[test]
-fn wrong_words_are_usage() {
+fn invalid_arguments_exit_with_usage_error() {
     let here = Path::new(".");
     for words in [
         &["no-such-word"][..],
@@ -278,7 +278,7 @@ fn wrong_words_are_usage() {
 /// The tools' forms are for scripts, yet a terminal may be behind them: a name that a process chose
 /// for itself acts on neither.
 #[test]
-fn a_hostile_name_is_harmless_in_every_form() {
+fn hostile_process_name_is_escaped_in_every_format() {
     let folder = machine_from("labbox", |text| {
         let hostile = "command_line = [\"\\u001b]0;x\\u0007\\n, 9\", \"\\u202e\"]";
         let lines = text.lines().map(|line| match line.starts_with("command_line") {
@@ -305,7 +305,7 @@ fn a_hostile_name_is_harmless_in_every_form() {
 }
 
 #[test]
-fn rows_go_to_a_file_when_asked() {
+fn query_writes_rows_to_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = ["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-f", "rows"];
     let written = gpuws(folder.path(), &words);
@@ -318,7 +318,7 @@ fn rows_go_to_a_file_when_asked() {
 
 /// A head, then the same rows again and again, until nobody reads them.
 #[test]
-fn rows_are_repeated_until_the_reader_goes_away() {
+fn query_loops_until_reader_closes() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
     let words = ["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-i", "1"];
     command.args(words).args(["-lms", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -335,7 +335,7 @@ fn rows_are_repeated_until_the_reader_goes_away() {
 }
 
 #[test]
-fn a_file_that_is_not_there_hides_no_other() {
+fn missing_file_does_not_hide_other_holders() {
     let here = Path::new(".");
     for sim in [&[][..], &["--sim", "p100-ghost"]] {
         let none = gpuws(here, &[sim, &["holders", "/dev/nvidia-none"]].concat());
@@ -351,7 +351,7 @@ fn a_file_that_is_not_there_hides_no_other() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn closed_pipe_is_not_an_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
     command.args(["demo"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("gpuws runs");

@@ -6,7 +6,7 @@ use live::{out, script, told};
 use std::process::Command;
 
 #[test]
-fn what_was_taken_for_a_shell_or_held_can_be_given_back() {
+fn exported_and_held_claims_can_be_released() {
     let output = script(
         "twelve-gpus",
         "mkfifo pipe; \"$0\" claim --gpu 6 --hold < pipe > held & holder=$!\n\
@@ -30,7 +30,7 @@ fn what_was_taken_for_a_shell_or_held_can_be_given_back() {
 }
 
 #[test]
-fn a_lease_of_a_run_is_not_given_back_but_by_its_end() {
+fn run_lease_cannot_be_released_early() {
     let output = script(
         "twelve-gpus",
         "id() { leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4; }\n\
@@ -43,12 +43,12 @@ fn a_lease_of_a_run_is_not_given_back_but_by_its_end() {
     );
     assert_eq!(out(&output), "2\n0\nlives\n143\n2\n", "{output:?}");
     let told = told(&output);
-    assert!(told.contains("it is a run's, and ends with that"), "{told}");
-    assert!(told.contains("there is none of that name"), "{told}");
+    assert!(told.contains("it belongs to a gpuws run and ends with it"), "{told}");
+    assert!(told.contains("no lease has this ID"), "{told}");
 }
 
 #[test]
-fn who_keeps_a_lease_that_no_gpuws_holds_is_named_and_nobody_else() {
+fn orphaned_lease_names_only_its_keeper() {
     let output = script(
         "twelve-gpus",
         "GPUWS_CLAIMS=$PWD/claims; export GPUWS_CLAIMS; mkdir claims\n\
@@ -57,21 +57,21 @@ fn who_keeps_a_lease_that_no_gpuws_holds_is_named_and_nobody_else() {
          \"$0\" claim --gpu 6 --export --for $shell > /dev/null; lease=$(id)\n\
          sh -c 'exec 9>> \"claims/u$(command id -u)/lease-$1\"; touch opened; exec sleep 301' sh $lease & other=$!\n\
          until_so test -e opened; \"$0\" claim --release $lease 2> refused; echo $?\n\
-         grep -c \"kept by $other sleep,\" refused; grep -c \"$shell\" refused\n\
+         grep -c \"kept alive by $other sleep,\" refused; grep -c \"$shell\" refused\n\
          kill $other; wait $other; \"$0\" claim --release $lease > /dev/null; echo $?\n\
          kill $shell; wait $shell\n\
          \"$0\" run --gpu 7 --on-death keep -- sh -c 'touch runs; exec sleep 300' & front=$!\n\
          until_so test -e runs; lease=$(id)\n\
          root=$(leases | grep -o '\"pid\":[0-9]*' | head -1 | cut -d: -f2); kill -9 $root\n\
          wait $front; \"$0\" claim --release $lease 2> left; echo $?\n\
-         job=$(sed -n 's/.*kept by \\([0-9]*\\) sleep.*/\\1/p' left); kill $job; echo $?\n\
+         job=$(sed -n 's/.*kept alive by \\([0-9]*\\) sleep.*/\\1/p' left); kill $job; echo $?\n\
          grep -c \"kill $root\" left",
     );
     assert_eq!(out(&output), "2\n1\n0\n0\n2\n0\n0\n", "{output:?}");
 }
 
 #[test]
-fn what_others_were_taken_out_of_is_not_given_back_before_them() {
+fn outer_lease_cannot_be_released_before_nested() {
     let output = script(
         "twelve-gpus",
         "\"$0\" claim -n 2 --export > words; . ./words\n\
@@ -83,11 +83,11 @@ fn what_others_were_taken_out_of_is_not_given_back_before_them() {
          \"$0\" claim --release $outer --hold; echo $?; \"$0\" claim --release A; echo $?",
     );
     assert_eq!(out(&output), "75\n0\n2\n2\n", "{output:?}");
-    assert!(told(&output).contains("was taken out of it"), "{output:?}");
+    assert!(told(&output).contains("is nested in it"), "{output:?}");
 }
 
 #[test]
-fn a_look_ends_with_the_command_that_takes_what_it_shows() {
+fn claim_preview_ends_with_equivalent_run_command() {
     let output = script(
         "twelve-gpus",
         "\"$0\" claim -n 2 --mem 1536MiB --gpu 0,3,4 --not 4 --accept-used --visible index \
@@ -101,7 +101,7 @@ fn a_look_ends_with_the_command_that_takes_what_it_shows() {
 }
 
 #[test]
-fn a_look_at_what_can_never_be_had_ends_as_the_run_would() {
+fn impossible_claim_preview_exits_like_run() {
     let output = script(
         "twelve-gpus",
         "for words in '-n 13' '--mem 30GiB' '-n 1 --with 1,2'; do\n\
@@ -110,12 +110,12 @@ fn a_look_at_what_can_never_be_had_ends_as_the_run_would() {
     );
     assert_eq!(out(&output), "2\n2\n2\n2\n2\n2\n  \"possible\": false,\n0\n", "{output:?}");
     let told = told(&output);
-    assert!(told.contains("this machine could give 12 of that"), "{told}");
-    assert!(told.contains("-n 12 is the most that can be had"), "{told}");
+    assert!(told.contains("this machine can provide only 12"), "{told}");
+    assert!(told.contains("the maximum is -n 12"), "{told}");
 }
 
 #[test]
-fn what_limits_a_claim_is_named() {
+fn limiting_factor_is_named() {
     let output = script(
         "twelve-gpus",
         "\"$0\" claim --gpu 0,1 -n 3\n\
@@ -125,23 +125,26 @@ fn what_limits_a_claim_is_named() {
     let told = told(&output);
     let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("gpuws: ")).collect();
     let [gpu, variable, lease] = lines[..] else { panic!("{output:?}") };
-    assert!(gpu.ends_with(": --gpu could give 2 of that"), "{gpu}");
-    assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES could give 2 of that"), "{variable}");
-    assert!(lease.contains("which this runs within, could give 2 of that"), "{lease}");
+    assert!(gpu.ends_with(": --gpu can provide only 2"), "{gpu}");
+    assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES can provide only 2"), "{variable}");
+    assert!(
+        lease.contains(": the enclosing lease ") && lease.ends_with(" can provide only 2"),
+        "{lease}"
+    );
 }
 
 #[test]
-fn used_devices_that_are_accepted_are_named_and_come_last() {
+fn accepted_used_devices_are_listed_last() {
     let output = script("labbox", "\"$0\" claim --accept-used; \"$0\" claim -n 2 --accept-used");
     let said = out(&output);
-    assert!(said.contains("would take GPU 1\n"), "{said}");
-    assert!(said.contains("used without a lease by"), "{said}");
+    assert!(said.contains("would claim GPU 1\n"), "{said}");
+    assert!(said.contains("in use without a lease by"), "{said}");
     assert!(!said.contains(": free"), "{said}");
-    assert!(said.contains("would take GPUs 0 and 1 ("), "{said}");
+    assert!(said.contains("would claim GPUs 0 and 1 ("), "{said}");
 }
 
 #[test]
-fn where_no_process_is_real_nobody_holds_a_lease() {
+fn simulation_without_live_refuses_to_hold_lease() {
     for (options, out) in [(["--hold", "--no-wait"], ""), (["--export", "--no-wait"], "(exit 2)\n")]
     {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
@@ -154,7 +157,7 @@ fn where_no_process_is_real_nobody_holds_a_lease() {
 }
 
 #[test]
-fn a_folder_of_leases_is_named_in_the_next_command_too() {
+fn next_command_repeats_claims_folder() {
     let output = script(
         "twelve-gpus",
         "mkdir 'a b'; \"$0\" leases --claims 'a b'\n\

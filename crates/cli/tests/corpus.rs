@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn every_record_of_the_corpus_is_read_right() {
+fn every_corpus_record_is_parsed_correctly() {
     // Written past the test harness, which shows nothing of a test that passes.
     let mut stderr = std::io::stderr();
     let Some(corpus) = std::env::var_os("GPUWS_CORPUS") else {

@@ -23,7 +23,7 @@ fn is_traced() -> bool {
 }
 
 #[test]
-fn run_opens_no_process_of_others() {
+fn run_opens_no_foreign_process() {
     if !is_traced() {
         let _ = writeln!(std::io::stderr(), "skipped: no program can be traced here (strace)");
         return;

@@ -57,7 +57,7 @@ fn environment(folder: &Path, packages: &[&str]) {
 }
 
 #[test]
-fn what_is_printed() {
+fn printed_environment_matches_golden_file() {
     let all = ["--framework", "torch,tensorflow,jax", "--torch-version", "2.10"];
     let on = |machine: &'static str, limit: &'static str, more: &[&'static str]| {
         transcript(&[&["--sim", machine, "mem", "env", "--limit", limit], more].concat(), &[])
@@ -87,7 +87,7 @@ fn what_is_printed() {
 }
 
 #[test]
-fn what_is_installed_is_found_without_running_it() {
+fn installed_frameworks_are_detected_without_running_python() {
     let folder = tempfile::tempdir().unwrap();
     environment(folder.path(), &["torch-2.10.0+cu128", "jax-0.7.1", "jaxlib-0.7.1", "numpy-2.0"]);
     let active = [("VIRTUAL_ENV", folder.path().to_str().unwrap())];
@@ -116,7 +116,7 @@ fn what_is_installed_is_found_without_running_it() {
 
 /// Whatever names and values the environment has, a shell takes them as text.
 #[test]
-fn hostile_text_is_quoted_for_a_shell() {
+fn hostile_text_is_shell_quoted() {
     let folder = tempfile::tempdir().unwrap();
     let name = "a'$(touch made)`touch made`\n touch made\n#;\u{1b}[2J";
     let place = folder.path().join(name);
@@ -154,7 +154,7 @@ fn hostile_text_is_quoted_for_a_shell() {
 }
 
 #[test]
-fn eval_fails_where_nothing_could_be_said() {
+fn eval_fails_if_no_limit_can_be_set() {
     let printed = gpuws(&["mem", "env", "--limit", "100MiB", "--device-memory", "8GiB"], &[]);
     assert_eq!((out(&printed).as_str(), printed.status.code()), ("(exit 2)\n", Some(2)));
 }
@@ -175,7 +175,7 @@ const SHOW: &str = "echo \"$PYTORCH_ALLOC_CONF|$XLA_PYTHON_CLIENT_MEM_FRACTION|\
                     $TF_FORCE_GPU_ALLOW_GROWTH\"";
 
 #[test]
-fn a_run_with_a_share_has_it_in_its_environment() {
+fn run_with_memory_share_sets_environment() {
     let output = with_python(
         "torch-2.10.0 jax-0.7.1",
         &format!(
@@ -199,14 +199,14 @@ fn a_run_with_a_share_has_it_in_its_environment() {
     assert!(smaller.starts_with("a:1,per_process_memory_fraction:0.01|"), "{smaller}");
     assert_eq!((kept, whole), ("||", "||"));
     let told = told(&output);
-    let line = "6 GiB at most by PYTORCH_ALLOC_CONF and XLA_PYTHON_CLIENT_MEM_FRACTION; that is \
-                cooperative";
+    let line = "limited to 6 GiB by PYTORCH_ALLOC_CONF and XLA_PYTHON_CLIENT_MEM_FRACTION \
+                (cooperative)";
     assert_eq!(told.matches(line).count(), 2, "{told}");
 }
 
 /// A shell may start any Python: a key that an older PyTorch does not know would end it.
 #[test]
-fn of_a_command_that_is_not_python_the_version_is_not_known() {
+fn non_python_command_has_unknown_framework_version() {
     let output = with_python(
         "torch-2.10.0 tensorflow-2.17.0",
         &format!(
@@ -221,11 +221,14 @@ fn of_a_command_that_is_not_python_the_version_is_not_known() {
     assert_eq!(first, "||true", "{output:?}");
     assert!(second.starts_with("per_process_memory_fraction:0."), "{output:?}");
     let told = told(&output);
-    assert!(told.contains("PyTorch and TensorFlow must be told in the program"), "{told}");
+    assert!(
+        told.contains("set the limit of 6 GiB for PyTorch and TensorFlow in the program itself"),
+        "{told}"
+    );
 }
 
 #[test]
-fn a_claim_of_a_share_prints_its_variables_too() {
+fn claim_of_memory_share_prints_variables() {
     let output = with_python(
         "jax-0.7.1",
         "export VIRTUAL_ENV=$PWD/v\n\

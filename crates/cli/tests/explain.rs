@@ -41,7 +41,7 @@ fn hold(name: &str, transcript: String) {
 }
 
 #[test]
-fn every_log_on_the_screen() {
+fn every_log_matches_golden_file() {
     for log in LOGS {
         let file = format!("{log}.log");
         hold(&format!("{log}.txt"), printed(&["mem", "explain", "--no-live", &file]));
@@ -49,7 +49,7 @@ fn every_log_on_the_screen() {
 }
 
 #[test]
-fn a_log_beside_a_machine_and_as_json() {
+fn log_is_explained_with_machine_and_as_json() {
     let words = ["--sim", "labbox", "mem", "explain", "too-big.log"];
     hold("too-big.labbox.txt", printed(&words));
     let json = ["mem", "explain", "--no-live", "tensorflow.log", "--json"];
@@ -57,7 +57,7 @@ fn a_log_beside_a_machine_and_as_json() {
 }
 
 #[test]
-fn lines_fit_a_terminal_but_for_what_is_typed() {
+fn lines_fit_terminal_except_commands() {
     for log in LOGS {
         let file = format!("{log}.log");
         let output = gpuws(&["mem", "explain", "--no-live", &file], b"");
@@ -69,11 +69,11 @@ fn lines_fit_a_terminal_but_for_what_is_typed() {
 }
 
 #[test]
-fn without_a_message_it_says_so_and_ends_with_1() {
+fn log_without_oom_message_exits_1() {
     for input in [&b""[..], b"all is well\n", &[0xff, 0xfe, 0x00], b"| NVIDIA-SMI 535.54 |\n"] {
         let output = gpuws(&["mem", "explain", "--no-live", "-"], input);
         assert_eq!(output.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&output.stdout).starts_with("no message"));
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("no out-of-memory message"));
         let json = gpuws(&["mem", "explain", "--no-live", "-", "--json"], input);
         assert_eq!(json.status.code(), Some(1));
         let object: serde_json::Value = serde_json::from_slice(&json.stdout).expect("an object");
@@ -87,7 +87,7 @@ fn without_a_message_it_says_so_and_ends_with_1() {
 }
 
 #[test]
-fn hostile_text_stays_text() {
+fn hostile_text_is_escaped() {
     let log = "Process 7 \x1b[2Jhas\nAllocator (GPU_0\x1b]0;x\x07_bfc) ran out of memory trying to allocate \
         1.00GiB (rounded to 1073741824)\nOOM when allocating tensor with shape[99999999999,9,9] and type \
         \x1b[31mfloat on x\n";
@@ -97,7 +97,7 @@ fn hostile_text_stays_text() {
 }
 
 #[test]
-fn parse_names_the_command_for_such_a_log() {
+fn parse_suggests_mem_explain_for_oom_log() {
     let output = gpuws(&["parse", "too-big.log"], b"");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -27,7 +27,7 @@ fn hold(name: &str, transcript: String) {
 }
 
 #[test]
-fn every_machine_under_every_command() {
+fn every_command_on_every_machine_matches_golden_file() {
     let machines = gpu_sim::machines();
     assert!(machines.len() >= 10, "the taxonomy has more machines than {}", machines.len());
     for machine in machines {
@@ -45,7 +45,7 @@ fn every_machine_under_every_command() {
 
 /// Everything that is known of a device: one per shipped machine that has something of its own.
 #[test]
-fn every_detail() {
+fn every_device_detail_matches_golden_file() {
     for (machine, gpu) in [
         ("labbox", "0"),
         ("mig-a100", "0"),
@@ -63,7 +63,7 @@ fn every_detail() {
 
 /// A lost device keeps its row, where nvidia-smi ends; without a driver there are no rows.
 #[test]
-fn drop_ins_of_machines_with_faults() {
+fn drop_in_formats_of_faulty_machines() {
     let query = ["query", "--query-gpu=index,name,memory.used", "--format=csv"];
     let apps = ["query", "--query-compute-apps=pid,process_name,used_memory", "--format=csv"];
     let gpustat = ["status", "--format", "gpustat-json"];
@@ -75,7 +75,7 @@ fn drop_ins_of_machines_with_faults() {
 }
 
 #[test]
-fn the_words_of_status_are_those_of_no_word() {
+fn status_is_default_command() {
     for machine in gpu_sim::machines() {
         let printed = |words: &[&str]| gpuws(words).output().expect("gpuws runs").stdout;
         assert_eq!(printed(&["--sim", machine.name]), printed(&["--sim", machine.name, "status"]));
@@ -83,7 +83,7 @@ fn the_words_of_status_are_those_of_no_word() {
 }
 
 #[test]
-fn every_help() {
+fn every_help_text_matches_golden_file() {
     let words = [
         "status",
         "query",
@@ -106,7 +106,7 @@ fn every_help() {
 }
 
 #[test]
-fn json_of_the_story() {
+fn json_of_ghost_walkthrough() {
     for words in
         [&["status"][..], &["doctor"], &["reap"], &["reap", "--yes"], &["reset", "0"], &["holders"]]
     {
@@ -116,7 +116,7 @@ fn json_of_the_story() {
 }
 
 #[test]
-fn the_readme_shows_what_is_printed() {
+fn readme_shows_actual_output() {
     let readme = include_str!("../../../README.md");
     let printed = |words: &[&str]| {
         String::from_utf8(gpuws(words).output().expect("gpuws runs").stdout).expect("UTF-8")
@@ -130,7 +130,7 @@ fn the_readme_shows_what_is_printed() {
 
 /// Every finding ends with a command to type, and each of those of gpuws itself can be typed.
 #[test]
-fn every_finding_has_a_next_command_that_works() {
+fn suggested_next_commands_work() {
     for machine in gpu_sim::machines() {
         let output = gpuws(&["--sim", machine.name, "--json", "doctor"]).output().expect("it runs");
         let Ok(doctor) = serde_json::from_slice::<serde_json::Value>(&output.stdout) else {
@@ -155,7 +155,7 @@ fn every_finding_has_a_next_command_that_works() {
 
 /// Nobody reads more than 80 columns in a pipe, but for commands to type.
 #[test]
-fn lines_fit_a_terminal() {
+fn lines_fit_80_columns() {
     for machine in gpu_sim::machines() {
         for words in [&["status"][..], &["doctor"], &["reap"], &["reset", "0"]] {
             let words = [&["--sim", machine.name], words].concat();
@@ -169,7 +169,7 @@ fn lines_fit_a_terminal() {
 }
 
 #[test]
-fn colour_is_for_terminals_and_for_who_asks() {
+fn colour_requires_terminal_or_option() {
     let printed = |words: &[&str]| {
         let output = gpuws(words).env("NO_COLOR", "1").output().expect("gpuws runs");
         String::from_utf8(output.stdout).expect("gpuws prints UTF-8")

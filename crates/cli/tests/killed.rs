@@ -38,29 +38,29 @@ const WAYS: [(&str, bool); 5] = [
 ];
 
 #[test]
-fn whoever_is_killed_nothing_of_the_job_is_left() {
+fn killing_any_part_leaves_no_job_process() {
     for (way, says) in WAYS {
         let output =
             script("twelve-gpus", &format!("{START}start end; {way} || echo not killed; ends"));
         assert_eq!(out(&output), "all gone and free\n", "{way}: {output:?}");
-        let said = told(&output).contains("the supervisor was killed; what it ran is ended");
+        let said = told(&output).contains("supervisor was killed; ending the job");
         assert_eq!(said, says, "{way}: {output:?}");
     }
 }
 
 #[test]
-fn whoever_is_killed_the_job_goes_on_with_its_lease_if_it_is_to() {
+fn job_keeps_running_with_lease_if_requested() {
     for (way, says) in &WAYS[..3] {
         let output =
             script("twelve-gpus", &format!("{START}start keep; {way} || echo not killed; stays"));
         assert_eq!(out(&output), "lives\nlives\nlives\n75\nfree\n", "{way}: {output:?}");
-        let said = told(&output).contains("the program goes on with its lease");
+        let said = told(&output).contains("the job continues and keeps its lease");
         assert_eq!(said, *says, "{way}: {output:?}");
     }
 }
 
 #[test]
-fn a_front_whose_supervisor_was_killed_ends_when_the_job_has() {
+fn orphaned_frontend_ends_with_job() {
     let output = script(
         "twelve-gpus",
         &format!(
@@ -72,7 +72,7 @@ fn a_front_whose_supervisor_was_killed_ends_when_the_job_has() {
 }
 
 #[test]
-fn what_ends_all_of_a_name_does_not_reach_the_supervisor() {
+fn killing_by_name_does_not_match_supervisor() {
     let output = script(
         "twelve-gpus",
         &format!(
@@ -86,7 +86,7 @@ fn what_ends_all_of_a_name_does_not_reach_the_supervisor() {
 }
 
 #[test]
-fn time_is_up_for_all_of_it() {
+fn killed_frontend_ends_whole_tree() {
     // All of the group, timeout itself too, and so the shell says 137.
     let output = script(
         "twelve-gpus",
@@ -99,7 +99,7 @@ fn time_is_up_for_all_of_it() {
 }
 
 #[test]
-fn who_was_there_before_is_not_of_the_job() {
+fn preexisting_child_is_not_part_of_job() {
     let output = script(
         "twelve-gpus",
         r#"sh -c 'sleep 60 & echo $! > before
@@ -112,7 +112,7 @@ fn who_was_there_before_is_not_of_the_job() {
 }
 
 #[test]
-fn a_run_within_a_run_goes_with_it() {
+fn nested_run_ends_with_outer_run() {
     let output = script(
         "twelve-gpus",
         r#""$0" run -n 2 --gpu 7,8 -- sh -c '
@@ -125,7 +125,7 @@ fn a_run_within_a_run_goes_with_it() {
 }
 
 #[test]
-fn a_front_that_has_children_already_is_watched_too() {
+fn frontend_with_existing_children_is_watched() {
     let output = script(
         "twelve-gpus",
         r#"sh -c 'sleep 60 & echo $! > before
@@ -141,7 +141,7 @@ fn a_front_that_has_children_already_is_watched_too() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_keeps_nobody_alive() {
+fn unopenable_audit_log_does_not_prevent_cleanup() {
     let output = script(
         "twelve-gpus",
         &format!(
@@ -153,11 +153,11 @@ fn a_log_that_cannot_be_opened_keeps_nobody_alive() {
     assert_eq!(out(&output), "137\ngone\nfree\n", "{output:?}");
     let told = told(&output);
     assert!(told.contains("3 processes ended"), "{told}");
-    assert!(told.contains("the audit log has not all of it: failed to open journal"), "{told}");
+    assert!(told.contains("the audit log is incomplete: failed to open journal"), "{told}");
 }
 
 #[test]
-fn a_machine_that_cannot_be_opened_keeps_nobody_alive() {
+fn unopenable_session_does_not_prevent_cleanup() {
     let output = script(
         "twelve-gpus",
         &format!(
@@ -183,7 +183,7 @@ while time.time() < end:
 ";
 
 #[test]
-fn who_forks_and_ends_again_and_again_comes_to_its_end_too() {
+fn endlessly_forking_job_is_ended() {
     for pause in ["0.002", "0.0003", "0"] {
         for (options, way) in [
             ("--time-limit 2s", ":"),
@@ -210,7 +210,7 @@ fn who_forks_and_ends_again_and_again_comes_to_its_end_too() {
 }
 
 #[test]
-fn what_a_parent_blocked_is_heard_and_stays_blocked_for_the_job() {
+fn inherited_signal_mask_is_restored_for_job() {
     let output = script(
         "twelve-gpus",
         r#"python3 -c 'import os, signal, sys

@@ -80,7 +80,7 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
-fn whole_devices_are_taken_unless_a_part_is_asked_for() {
+fn whole_devices_are_preferred_unless_mig_is_requested() {
     let output = script_divided(
         "visible; visible --mig; visible --mig --not MIG-b; visible --gpu MIG-a\n\
          CUDA_VISIBLE_DEVICES=MIG-a,MIG-b; export CUDA_VISIBLE_DEVICES; visible\n\
@@ -91,7 +91,7 @@ fn whole_devices_are_taken_unless_a_part_is_asked_for() {
 }
 
 #[test]
-fn a_lease_is_on_one_part_alone() {
+fn lease_covers_single_mig_device() {
     let output = script_divided(
         "\"$0\" run --gpu MIG-a -- sh -c '\n\
          \"$0\" leases --json | tr -d \" \\n\" | grep -o \"MIG-[ab]\" | sort -u\n\
@@ -108,11 +108,11 @@ fn a_lease_is_on_one_part_alone() {
     assert_eq!(said, "MIG-a\nwithin: MIG-a\nMIG-b\n75\n2\n", "{output:?}");
     let told = told(&output);
     assert!(told.contains("MIG-a of GPU 0: leased by"), "{told}");
-    assert!(told.contains("GPU 0: is divided by MIG; --mig takes a part of one"), "{told}");
+    assert!(told.contains("GPU 0: has MIG enabled; claim a MIG device with --mig"), "{told}");
 }
 
 #[test]
-fn a_part_is_named_by_a_beginning_of_its_uuid_or_by_its_old_name() {
+fn mig_device_is_selected_by_uuid_prefix_or_legacy_name() {
     let output = script(
         "mig-a100",
         "\"$0\" status --json | tr -d ' \\n' > all\n\
@@ -124,14 +124,14 @@ fn a_part_is_named_by_a_beginning_of_its_uuid_or_by_its_old_name() {
     let [taken, named, several, none] = lines[..] else { panic!("{output:?}") };
     assert!(named.starts_with("MIG-") && taken == named, "{output:?}");
     assert_eq!((several, none), ("2", "2"), "{output:?}");
-    assert!(told(&output).contains("begin so"), "{output:?}");
+    assert!(told(&output).contains("the prefix matches 3 MIG devices"), "{output:?}");
     let old = "MIG-GPU-whole/1/0";
     let output = script_divided(&format!("visible --gpu {old}; echo $?"));
     assert_eq!(out(&output), "2\n", "it has no parts: {output:?}");
 }
 
 #[test]
-fn a_device_whose_mode_is_not_told_is_not_granted_while_a_part_of_it_is_leased() {
+fn device_with_unknown_mig_mode_is_refused_while_instance_is_leased() {
     let folder = tempfile::tempdir().unwrap();
     let machine = folder.path().join("divided");
     std::fs::create_dir(&machine).unwrap();
@@ -150,18 +150,18 @@ fn a_device_whose_mode_is_not_told_is_not_granted_while_a_part_of_it_is_leased()
         ),
     );
     assert_eq!(out(&output), "1\n2\n2\n", "{output:?}");
-    assert!(told(&output).contains("tell whether MIG divides it"), "{output:?}");
+    assert!(told(&output).contains("read its MIG mode"), "{output:?}");
 }
 
 #[test]
-fn several_parts_for_one_job_are_refused_with_the_reason() {
+fn several_mig_devices_for_one_job_are_refused() {
     let output = script_divided("visible --mig -n 2; echo $?");
     assert_eq!(out(&output), "2\n", "{output:?}");
-    assert!(told(&output).contains("a program sees one MIG device"), "{output:?}");
+    assert!(told(&output).contains("CUDA exposes one MIG device"), "{output:?}");
 }
 
 #[test]
-fn a_job_on_a_part_is_seen_there_and_its_memory_comes_back() {
+fn job_on_mig_device_is_listed_and_its_memory_is_freed() {
     let output = script_divided(
         "\"$0\" run --mig -- sh -c '\n\
          \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:3000 --seconds 3'\n\
@@ -173,12 +173,12 @@ fn a_job_on_a_part_is_seen_there_and_its_memory_comes_back() {
     let told = told(&output);
     assert!(told.contains("MIG-b of GPU 0"), "{told}");
     assert!(told.contains("peak 2.9 GiB"), "{told}");
-    assert!(told.contains("1 process left behind was ended, memory back"), "{told}");
+    assert!(told.contains("1 process left behind was ended, memory freed"), "{told}");
     assert_eq!(out(&output), "gone\n", "{output:?}");
 }
 
 #[test]
-fn whoever_uses_a_part_without_a_lease_bars_that_one() {
+fn unleased_use_blocks_only_that_mig_device() {
     let output = script_divided(
         "(CUDA_VISIBLE_DEVICES=MIG-b; export CUDA_VISIBLE_DEVICES; use_gpu 1000) & user=$!\n\
          until_so shows nvml-sim\n\
@@ -186,11 +186,11 @@ fn whoever_uses_a_part_without_a_lease_bars_that_one() {
          kill $user; wait $user",
     );
     assert_eq!(out(&output), "MIG-a\n75\nGPU-whole\n", "{output:?}");
-    assert!(told(&output).contains("MIG-b of GPU 0: used without a lease by"), "{output:?}");
+    assert!(told(&output).contains("MIG-b of GPU 0: in use without a lease by"), "{output:?}");
 }
 
 #[test]
-fn of_a_recorded_machine_the_free_part_is_taken() {
+fn free_mig_device_of_recorded_machine_is_chosen() {
     let output = script(
         "mig-a100",
         "visible --mig; \"$0\" status --json | tr -d ' \\n' | grep -o 'MIG-[0-9a-f-]*' | tail -1",

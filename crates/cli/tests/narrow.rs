@@ -33,7 +33,7 @@ fn words(text: &str) -> String {
 }
 
 #[test]
-fn no_line_is_wider_than_the_terminal_and_no_finding_is_cut() {
+fn output_fits_narrow_terminal_without_cutting_findings() {
     let mut findings = 0;
     for machine in gpu_sim::machines() {
         let whole = in_a_pipe(machine.name);

@@ -104,7 +104,7 @@ fn machines() -> Vec<&'static str> {
 }
 
 #[test]
-fn a_row_per_device_is_that_of_nvidia_smi() {
+fn device_rows_match_nvidia_smi() {
     let fields = compared(|names| &names[..1]);
     for machine in machines() {
         let words = [&*format!("--query-gpu={fields}"), "--format=csv"];
@@ -140,7 +140,7 @@ fn without_doubt(rows: &str) -> String {
 
 /// There is no field of nvidia-smi 535 that gpuws does not have, and none with another name.
 #[test]
-fn the_fields_are_those_of_nvidia_smi() {
+fn field_names_match_nvidia_smi() {
     for (help, kept, later) in [
         ("--help-query-gpu", "query-gpu.names", "remapped_rows."),
         ("--help-query-compute-apps", "query-compute-apps.names", "none"),
@@ -171,7 +171,7 @@ fn each_once(mut names: Vec<String>) -> String {
 
 /// What none of the shipped machines tells, or not twice the same.
 #[test]
-fn what_few_devices_tell_is_in_the_words_of_nvidia_smi() {
+fn rare_field_values_match_nvidia_smi() {
     let folder = tempfile::tempdir().unwrap();
     let places = |first: u32| {
         let places = [
@@ -242,7 +242,7 @@ fn what_few_devices_tell_is_in_the_words_of_nvidia_smi() {
 }
 
 #[test]
-fn the_head_of_processes_is_that_of_nvidia_smi() {
+fn process_header_matches_nvidia_smi() {
     let words = [&*format!("--query-compute-apps={APP_FIELDS}"), "--format=csv", "-i", "0"];
     let kept = tool("GPUWS_NVIDIA_SMI", "labbox", &words, "labbox.query-compute-apps.csv");
     let ours = printed(&mut gpuws(&[&["--sim", "labbox", "query"][..], &words].concat()));
@@ -254,7 +254,7 @@ fn the_head_of_processes_is_that_of_nvidia_smi() {
 
 /// The words around the fields: other names, styles, devices, what is refused.
 #[test]
-fn the_words_of_nvidia_smi_do_the_same() {
+fn nvidia_smi_options_behave_identically() {
     let other_names = format!("--query-gpu={}", compared(|names| &names[1..]));
     for (name, words) in [
         ("other-names", &[other_names.as_str(), "--format=csv"][..]),
@@ -277,7 +277,7 @@ fn the_words_of_nvidia_smi_do_the_same() {
 
 /// Devices in gpustat's JSON, to the byte.
 #[test]
-fn the_json_of_devices_is_that_of_gpustat() {
+fn device_json_matches_gpustat() {
     for machine in machines() {
         let kept = tool("GPUWS_GPUSTAT", machine, &["--json"], &format!("{machine}.gpustat.json"));
         let words = ["--sim", machine, "status", "--format", "gpustat-json"];
@@ -307,7 +307,7 @@ fn steady(printed: &str) -> String {
 
 /// The form of a process, which no tool shows without a real process to show.
 #[test]
-fn a_process_has_the_fields_of_gpustat() {
+fn process_fields_match_gpustat() {
     let text =
         printed(&mut gpuws(&["--sim", "labbox", "status", "--format", "gpustat-json", "-i", "0"]));
     let begin = text.find("                {").expect("a process");
@@ -331,7 +331,7 @@ fn a_process_has_the_fields_of_gpustat() {
 
 /// `2026/11/21 04:35:24.123` and `2026-11-21T04:35:24.123000`.
 #[test]
-fn times_have_the_forms_of_the_tools() {
+fn timestamps_match_tool_formats() {
     let row = printed(&mut gpuws(&[
         "--sim",
         "labbox",

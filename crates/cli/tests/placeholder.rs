@@ -89,7 +89,7 @@ fn kept(driver: &Path, root: [&str; 2], devices: &[&str], refused: &str) -> (Chi
 }
 
 #[test]
-fn a_context_is_on_each_device_until_the_one_it_is_for_ends() {
+fn placeholder_keeps_context_on_each_device_until_owner_ends() {
     let driver = driver();
     let mut root = Root::start();
     let (mut keeper, said) = keeper(driver.path(), &root, &DEVICES, "");
@@ -110,7 +110,7 @@ fn a_context_is_on_each_device_until_the_one_it_is_for_ends() {
 }
 
 #[test]
-fn the_placeholder_of_a_run_holds_the_device_that_it_sees_under_a_name_of_its_own() {
+fn run_placeholder_holds_visible_device_under_own_name() {
     let driver = driver();
     let mut root = Root::start();
     let mut placeholder = Command::new(GPUWS)
@@ -138,17 +138,17 @@ fn the_placeholder_of_a_run_holds_the_device_that_it_sees_under_a_name_of_its_ow
 }
 
 #[test]
-fn what_cuda_refuses_is_told_and_nothing_is_kept() {
+fn cuda_error_is_reported_and_no_context_kept() {
     let driver = driver();
     let root = Root::start();
     let unseen = ["GPU-ffffffff-0405-0607-0809-0a0b0c0d0e28"];
     for (devices, refused, why) in [
-        (&DEVICES[..], "41", "CUDA answers 2"),
-        (&unseen[..], "", "this process sees no such device"),
+        (&DEVICES[..], "41", "CUDA error 2"),
+        (&unseen[..], "", "no such device is visible to this process"),
     ] {
         let (mut keeper, said) = keeper(driver.path(), &root, devices, refused);
         assert_eq!(keeper.wait().unwrap().code(), Some(125), "{said}");
-        assert!(said.starts_with("make a CUDA context on GPU-") && said.contains(why), "{said}");
+        assert!(said.starts_with("create a CUDA context on GPU-") && said.contains(why), "{said}");
     }
     let made = std::fs::read_to_string(driver.path().join("said")).unwrap();
     let words: Vec<_> = made.lines().filter_map(|line| line.split_once(" by ")).collect();
@@ -159,7 +159,7 @@ fn what_cuda_refuses_is_told_and_nothing_is_kept() {
 }
 
 #[test]
-fn one_whose_claimer_is_gone_already_keeps_nothing() {
+fn placeholder_of_ended_owner_keeps_nothing() {
     let driver = driver();
     let mut root = Root::start();
     let words = root.words();
@@ -173,11 +173,11 @@ fn one_whose_claimer_is_gone_already_keeps_nothing() {
 }
 
 #[test]
-fn a_placeholder_that_nobody_would_keep_or_see_is_refused() {
+fn useless_placeholder_is_refused() {
     for (words, why) in [
-        ("--placeholder", "without --hold or --export nothing is taken"),
-        ("--placeholder --hold", "a simulated machine has no CUDA"),
-        ("--placeholder --export", "a simulated machine has no CUDA"),
+        ("--placeholder", "--placeholder requires --hold or --export"),
+        ("--placeholder --hold", "simulated machines have no CUDA"),
+        ("--placeholder --export", "simulated machines have no CUDA"),
     ] {
         let output =
             script("twelve-gpus", &format!("\"$0\" claim {words} < /dev/null; echo $?; leases"));

@@ -39,7 +39,7 @@ const WAYS: [(&str, &str, &str); 2] = [
 ];
 
 #[test]
-fn claim_that_was_stopped_is_named_and_passed_by_each_at_once_and_goes_on() {
+fn stopped_claim_is_reported_skipped_and_resumes() {
     for (stop, wide, end) in WAYS {
         let output = script(
             "twelve-gpus",
@@ -68,7 +68,7 @@ until_so grep -q '{end}' wide; kill $wide 2> /dev/null; wait $wide; echo $?; non
 const CROWD: usize = 200;
 
 #[test]
-fn crowd_of_runs_is_served_without_a_time_limit() {
+fn many_waiting_runs_are_all_served() {
     let output = script(
         "dgx1-v100",
         &format!(

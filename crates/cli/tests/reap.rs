@@ -60,7 +60,7 @@ fn reap(leaks: bool) -> (Output, serde_json::Value) {
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn memory_of_a_neighbour_that_ends_is_not_told_as_freed_where_the_targets_leaks() {
+fn memory_of_exiting_neighbour_does_not_hide_leak_of_target() {
     let (output, report) = reap(true);
     assert!(told(&output).ends_with("1\nneighbour ended\n"), "{output:?}");
     let memory = &report["report"]["memory"][0];
@@ -70,7 +70,7 @@ fn memory_of_a_neighbour_that_ends_is_not_told_as_freed_where_the_targets_leaks(
 }
 
 #[test]
-fn memory_of_the_target_is_told_as_freed_once_though_a_neighbour_ends_too() {
+fn memory_of_target_is_counted_once_if_neighbour_exits() {
     let (output, report) = reap(false);
     assert!(told(&output).ends_with("0\nneighbour ended\n"), "{output:?}");
     let memory = &report["report"]["memory"][0];

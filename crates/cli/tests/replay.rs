@@ -99,7 +99,7 @@ Free  at 7f0000000100 of size 768 next 18446744073709551615
 ";
 
 #[test]
-fn a_job_is_run_again_under_its_allocator_and_others() {
+fn job_is_replayed_under_several_policies() {
     let folder = Folder::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
     let with = |words: &[&str]| folder.transcript(&[&["mem", "replay"], words].concat());
     hold(
@@ -114,7 +114,7 @@ fn a_job_is_run_again_under_its_allocator_and_others() {
 }
 
 #[test]
-fn where_memory_does_not_suffice_the_settings_that_save_the_job_are_named() {
+fn oom_replay_names_settings_that_help() {
     let folder = Folder::with(&[("step.jsonl", STEP)]);
     let with = |words: &[&str]| folder.transcript(&[&["mem", "replay"], words].concat());
     hold(
@@ -127,7 +127,7 @@ fn where_memory_does_not_suffice_the_settings_that_save_the_job_are_named() {
 }
 
 #[test]
-fn what_a_job_needs_is_told_exactly_and_which_jobs_fit_together() {
+fn fit_reports_exact_need_and_fitting_sets() {
     let folder = Folder::with(&[("step.jsonl", STEP), ("other.jsonl", &without_regions())]);
     let with = |words: &[&str]| folder.transcript(&[&["mem", "fit"], words].concat());
     hold(
@@ -142,7 +142,7 @@ fn what_a_job_needs_is_told_exactly_and_which_jobs_fit_together() {
 }
 
 #[test]
-fn the_same_is_told_as_json() {
+fn replay_and_fit_print_json() {
     let folder = Folder::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
     let with = |words: &[&str]| folder.transcript(&[&["--json", "mem"], words].concat());
     let limited = ["replay", "step.jsonl", "--limit", "150MiB", "--policy", "bfc"];
@@ -156,7 +156,7 @@ fn the_same_is_told_as_json() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused_with_what_to_do() {
+fn unreplayable_input_is_rejected_with_hint() {
     let folder = Folder::with(&[
         ("step.jsonl", STEP),
         ("other.jsonl", &without_regions()),
@@ -185,7 +185,7 @@ fn what_cannot_be_replayed_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn lines_fit_a_terminal_and_a_pipe_gets_no_colour() {
+fn output_fits_terminal_and_pipe_gets_no_colour() {
     let long = format!("{}.jsonl", "a-long-name-of-a-recording-".repeat(2));
     let folder = Folder::with(&[(&long, STEP), ("other.jsonl", &without_regions())]);
     for words in [
@@ -219,7 +219,7 @@ fn lines_fit_a_terminal_and_a_pipe_gets_no_colour() {
 }
 
 #[test]
-fn a_picture_is_there_whole_or_not_at_all() {
+fn timeline_file_is_written_atomically() {
     let folder = Folder::with(&[("step.jsonl", STEP)]);
     let replay = |file: &str| folder.run(&["mem", "replay", "step.jsonl", "--timeline", file]);
     let told = replay("step.svg");
@@ -234,7 +234,7 @@ fn a_picture_is_there_whole_or_not_at_all() {
 
     let again = replay("step.svg");
     assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("it exists"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("it already exists"));
     assert_eq!(
         folder.names(),
         ["step.html", "step.jsonl", "step.svg"],
@@ -243,7 +243,7 @@ fn a_picture_is_there_whole_or_not_at_all() {
 }
 
 #[test]
-fn the_documented_picture_is_what_is_drawn() {
+fn documented_timeline_is_current() {
     let folder = Folder::with(&[("step.jsonl", STEP)]);
     let words = ["mem", "replay", "step.jsonl", "--limit", "150MiB", "--timeline", "step.svg"];
     assert!(folder.run(&words).status.success());
@@ -260,7 +260,7 @@ fn the_documented_picture_is_what_is_drawn() {
 }
 
 #[test]
-fn a_picture_shows_one_device_and_a_page_all() {
+fn svg_shows_one_device_and_html_all() {
     let second = STEP.lines().filter(|line| line.contains("\"event\":{"));
     let second = second.filter(|line| !line.contains("segment_"));
     let second = second.map(|line| line.replace("{\"event\":{", "{\"event\":{\"device\":1,"));

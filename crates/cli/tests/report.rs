@@ -10,7 +10,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn the_report_is_a_file_of_its_own_and_its_code_is_that_of_gpuws() {
+fn report_file_contains_exit_code_of_gpuws() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --report report.json -- sh -c 'echo noise >&2; exit 42' 2> noise; echo $?\n\
@@ -42,7 +42,7 @@ fn the_report_is_a_file_of_its_own_and_its_code_is_that_of_gpuws() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_known_before_anything_runs() {
+fn unwritable_report_fails_before_job_starts() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --report /no/such/folder/report -- touch ran; echo $?; test -e ran; echo $?\n\
@@ -53,7 +53,7 @@ fn a_report_that_cannot_be_written_is_known_before_anything_runs() {
 }
 
 #[test]
-fn at_the_time_limit_nothing_was_left_behind() {
+fn time_limit_reports_ended_processes_without_leftovers() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --time-limit 1s --grace 1s -- sh -c 'trap \"\" TERM; sleep 300 & wait; wait'",
@@ -64,7 +64,7 @@ fn at_the_time_limit_nothing_was_left_behind() {
 }
 
 #[test]
-fn who_takes_more_than_its_share_is_told_so() {
+fn exceeding_memory_share_is_reported() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --gpu 2 --mem 1GiB --report report -- sh -c \"$(cat <<'END'\n\
@@ -76,21 +76,21 @@ fn who_takes_more_than_its_share_is_told_so() {
     );
     let told = told(&output);
     assert!(told.contains("peak 2.9 of 1.0 GiB"), "{told}");
-    assert!(told.contains("mind: it took 2.9 of 1.0 GiB of GPU 2;"), "{told}");
+    assert!(told.contains("warning: used 2.9 GiB of its 1.0 GiB share of GPU 2;"), "{told}");
     let report = json(&out(&output));
     assert_eq!(report["gpus"][0]["share_bytes"], 1_u64 << 30, "{report}");
 }
 
 #[test]
-fn a_file_that_is_no_program_is_not_a_case_for_sudo() {
+fn non_executable_file_gets_chmod_hint_not_sudo() {
     let output = script("twelve-gpus", "\"$0\" run -- /etc/passwd; echo $?");
     assert_eq!(out(&output), "126\n", "{output:?}");
-    assert!(told(&output).contains("hint: chmod +x"), "{output:?}");
+    assert!(told(&output).contains("hint: not executable; try: chmod +x"), "{output:?}");
     assert!(!told(&output).contains("sudo"), "{output:?}");
 }
 
 #[test]
-fn the_matrix_is_asked_for_as_of_nvidia_smi_too() {
+fn topo_accepts_nvidia_smi_matrix_option() {
     let output = script(
         "dgx1-v100",
         "\"$0\" topo > plain; \"$0\" topo -m | cmp - plain; echo $?; \"$0\" topo -m --svg -; echo $?",

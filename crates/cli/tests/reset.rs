@@ -19,7 +19,7 @@ fn told(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn a_gpu_whose_links_are_not_told_cannot_be_reset() {
+fn gpu_with_unknown_links_cannot_be_reset() {
     let healthy = reset(&["labbox"], &["1", "--json"]);
     assert_eq!(told(&healthy)["linked_gpus_by_index"], json!([0, 2, 3]), "{healthy:?}");
     for (fault, deadline) in [
@@ -38,7 +38,7 @@ fn a_gpu_whose_links_are_not_told_cannot_be_reset() {
         let output = of(&[]);
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(!said.contains("can be reset"), "{fault}: {said}");
-        assert!(said.contains("not known: with which GPUs it is reset"), "{fault}: {said}");
+        assert!(said.contains("unknown: cannot tell which GPUs share NVLink"), "{fault}: {said}");
         let output = of(&["--json", "--yes"]);
         let told = told(&output);
         assert_eq!(told["possible"], false, "{fault}: {told}");
@@ -51,7 +51,7 @@ fn a_gpu_whose_links_are_not_told_cannot_be_reset() {
 }
 
 #[test]
-fn links_that_one_end_does_not_tell_of_are_told_by_the_other() {
+fn link_reported_by_one_end_suffices() {
     for fault in [
         "nvmlDeviceGetNvLinkState=999,gpu=1",
         "nvmlDeviceGetNvLinkState=3,gpu=1",
@@ -66,7 +66,7 @@ fn links_that_one_end_does_not_tell_of_are_told_by_the_other() {
 }
 
 #[test]
-fn a_peer_that_is_lost_may_be_linked() {
+fn lost_peer_may_be_linked() {
     for fault in ["nvmlDeviceGetMemoryInfo_v2=lose:1", "nvmlDeviceGetMemoryInfo_v2=hang,gpu=1"] {
         let arguments = ["0", "--deadline", "1", "--json"];
         for machine in ["orphan-worker", "gtx1080ti-x8-kill"] {
@@ -78,7 +78,7 @@ fn a_peer_that_is_lost_may_be_linked() {
 }
 
 #[test]
-fn who_is_in_the_way_comes_before_a_reset_that_cannot_be() {
+fn blockers_are_reported_before_unsupported_reset() {
     let output = reset(&["labbox"], &["0", "--yes", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(told(&output)["done"], json!(null));

@@ -1,7 +1,7 @@
 //! `gpuws run`, `claim` and `leases` on real processes, within sessions of the simulated NVML.
 
+mod leftovers;
 mod live;
-mod remains;
 
 use live::{GPUWS, out, script, text, told};
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 #[test]
-fn the_code_and_the_signal_of_the_command_are_passed() {
+fn exit_code_and_signal_of_command_are_propagated() {
     let code =
         |command: &str| script("twelve-gpus", &format!("\"$0\" run -- {command}; echo $?")).stdout;
     assert_eq!(text(&code("true")), "0\n");
@@ -21,7 +21,7 @@ fn the_code_and_the_signal_of_the_command_are_passed() {
 }
 
 #[test]
-fn a_command_that_a_signal_ended_ends_gpuws_so() {
+fn gpuws_dies_by_same_signal_as_command() {
     // A shell says 143 for both a code and a signal; only the parent can tell.
     let output = script(
         "twelve-gpus",
@@ -33,7 +33,7 @@ fn a_command_that_a_signal_ended_ends_gpuws_so() {
 }
 
 #[test]
-fn the_command_sees_its_devices_and_no_others() {
+fn command_sees_only_its_devices() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run -n 12 --visible index -- sh -c 'echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER'\n\
@@ -49,7 +49,7 @@ fn the_command_sees_its_devices_and_no_others() {
 }
 
 #[test]
-fn a_given_list_is_narrowed_and_never_widened() {
+fn inherited_visible_list_is_narrowed_never_widened() {
     let output = script(
         "twelve-gpus",
         "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=5,11\n\
@@ -63,7 +63,7 @@ fn a_given_list_is_narrowed_and_never_widened() {
 }
 
 #[test]
-fn what_is_left_behind_on_a_device_is_ended_and_its_memory_is_seen_back() {
+fn leftover_device_process_is_ended_and_memory_freed() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --gpu 2 -- sh -c \"$(cat <<'END'\n\
@@ -76,13 +76,13 @@ fn what_is_left_behind_on_a_device_is_ended_and_its_memory_is_seen_back() {
     assert!(said.starts_with("7\n"), "{output:?}");
     assert!(said.contains("\"processes\":[]"), "{said}");
     assert!(said.contains("\"leases\":[],\"queue\":[]"), "{said}");
-    assert!(told.contains("SIGTERM to ") && told.contains("which was left behind"), "{told}");
+    assert!(told.contains("SIGTERM to ") && told.contains(" (left behind)"), "{told}");
     assert!(told.contains("peak 2.9 GiB"), "{told}");
-    assert!(told.contains("1 process left behind was ended, memory back"), "{told}");
+    assert!(told.contains("1 process left behind was ended, memory freed"), "{told}");
 }
 
 #[test]
-fn what_is_left_behind_without_a_device_is_left_alone() {
+fn leftover_process_without_device_is_kept() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run -- sh -c 'sleep 300 >/dev/null 2>&1 & echo $!' > pid-$$\n\
@@ -92,7 +92,7 @@ fn what_is_left_behind_without_a_device_is_left_alone() {
 }
 
 #[test]
-fn at_the_time_limit_all_of_it_is_ended() {
+fn time_limit_ends_whole_process_tree() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --time-limit 1s --grace 1s -- \
@@ -100,11 +100,11 @@ fn at_the_time_limit_all_of_it_is_ended() {
          for pid in $(cat pids-$$); do kill -0 $pid 2>/dev/null && echo $pid lives; done; rm pids-$$",
     );
     assert_eq!(out(&output), "124\n", "{output:?}");
-    assert!(told(&output).contains("the time is over"), "{output:?}");
+    assert!(told(&output).contains("time limit reached; ending the job"), "{output:?}");
 }
 
 #[test]
-fn a_job_that_forks_faster_than_it_is_looked_at_ends_at_its_time_limit() {
+fn fast_forking_job_ends_at_time_limit() {
     let output = script(
         "twelve-gpus",
         r#"cat > chain.py <<'END'
@@ -124,11 +124,12 @@ END
            "$0" run --gpu 7 --no-wait -- echo free"#,
     );
     assert_eq!(out(&output), "124\nstill\nfree\n", "{output:?}");
-    assert!(!told(&output).contains("mind: "), "{output:?}");
+    let told = told(&output);
+    assert!(!told.contains("mind: ") && !told.contains("warning: "), "{told}");
 }
 
 #[test]
-fn a_run_within_a_run_has_its_devices_from_there() {
+fn nested_run_uses_devices_of_outer_run() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run -n 2 --gpu 4,9 --visible index -- sh -c '\n\
@@ -159,7 +160,7 @@ fn may_unshare(words: &str) -> bool {
 }
 
 #[test]
-fn a_run_within_a_run_in_another_pid_or_time_namespace_has_its_devices_from_there() {
+fn nested_run_in_other_namespace_uses_devices_of_outer_run() {
     for namespace in ["--time --boottime 1000", "--time --boottime 100000", "--pid --mount-proc"] {
         if !may_unshare(namespace) {
             continue;
@@ -179,7 +180,7 @@ fn a_run_within_a_run_in_another_pid_or_time_namespace_has_its_devices_from_ther
 
 /// In a new PID namespace the kernel calls the process group of those outside 0.
 #[test]
-fn process_group_without_a_number_is_no_failure() {
+fn process_group_without_visible_id_is_not_an_error() {
     let namespace = "--pid --mount-proc";
     if !may_unshare(namespace) {
         return;
@@ -196,7 +197,7 @@ fn process_group_without_a_number_is_no_failure() {
 }
 
 #[test]
-fn who_cannot_be_served_now_waits_or_is_told() {
+fn unavailable_claim_waits_or_fails() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run -n 12 -- sh -c 'echo held; until [ -e go-on ]; do sleep 0.05; done; rm go-on' \
@@ -210,7 +211,10 @@ fn who_cannot_be_served_now_waits_or_is_told() {
     );
     assert_eq!(out(&output), "75\n75\nserved\n0\n", "{output:?}");
     let told = told(&output);
-    assert!(told.contains("not free now") && told.contains("not free within the time"), "{told}");
+    assert!(
+        told.contains("not available now") && told.contains("not available within the timeout"),
+        "{told}"
+    );
 }
 
 /// Runs a command in a terminal of its own until a second picture of the line that turns is there,
@@ -224,11 +228,11 @@ while '⠙'.encode() not in shown and time.monotonic() < end:
 os.kill(pid, signal.SIGTERM)
 os.waitpid(pid, 0)
 lines = shown.decode(errors='replace').split('\\r\\x1b[K')
-print(len(set(line[:-6] for line in lines[1:3])), lines[-1][:13])
+print(len(set(line[:-6] for line in lines[1:3])), lines[-1][:14])
 ";
 
 #[test]
-fn who_waits_at_a_terminal_sees_one_line_that_turns() {
+fn waiting_on_terminal_updates_single_line() {
     let output = script(
         "twelve-gpus",
         &format!(
@@ -239,11 +243,11 @@ fn who_waits_at_a_terminal_sees_one_line_that_turns() {
              python3 at.py \"$0\" $what; done; kill $front; wait $front"
         ),
     );
-    assert_eq!(out(&output), "1 gpuws: 3 GPUs\n".repeat(3), "{output:?}");
+    assert_eq!(out(&output), "1 gpuws: waiting\n".repeat(3), "{output:?}");
 }
 
 #[test]
-fn shares_of_one_device_go_side_by_side_as_far_as_its_memory_goes() {
+fn memory_shares_coexist_up_to_device_memory() {
     let output = script(
         "twelve-gpus",
         "hold() { \"$0\" run --gpu 0 $1 -- sh -c 'echo held; exec sleep 300' > held-$2 & }\n\
@@ -259,7 +263,7 @@ fn shares_of_one_device_go_side_by_side_as_far_as_its_memory_goes() {
 }
 
 #[test]
-fn outsiders_and_unexplained_memory_bar_a_device_unless_they_are_accepted() {
+fn used_device_is_refused_unless_accepted() {
     let output = script(
         "labbox",
         "for gpu in 0 1 2 3; do \"$0\" run --gpu $gpu --no-wait -- true; echo $?; done\n\
@@ -267,19 +271,19 @@ fn outsiders_and_unexplained_memory_bar_a_device_unless_they_are_accepted() {
     );
     assert_eq!(out(&output), "75\n0\n75\n75\n0\n", "{output:?}");
     let told = told(&output);
-    assert!(told.contains("used without a lease by "), "{told}");
-    assert!(told.contains("in use that nobody accounts for"), "{told}");
-    assert!(told.contains("mind: GPU 3 is "), "{told}");
+    assert!(told.contains("in use without a lease by "), "{told}");
+    assert!(told.contains("in use that no process accounts for"), "{told}");
+    assert!(told.contains("warning: GPU 3: "), "{told}");
 }
 
 #[test]
-fn a_device_that_drives_the_only_display_can_be_had() {
+fn only_display_device_can_be_claimed() {
     let output = script("display-single", "\"$0\" run --no-wait -- echo mine; echo $?");
     assert_eq!(out(&output), "mine\n0\n", "{output:?}");
 }
 
 #[test]
-fn a_shell_has_devices_until_it_ends() {
+fn exported_claim_lasts_until_shell_ends() {
     let output = script(
         "twelve-gpus",
         "sh -c 'eval \"$(\"$0\" claim -n 2 --export)\"\n\
@@ -294,7 +298,7 @@ fn a_shell_has_devices_until_it_ends() {
 }
 
 #[test]
-fn a_script_holds_devices_as_long_as_its_pipe_is_open() {
+fn held_claim_lasts_while_pipe_is_open() {
     let output = script(
         "twelve-gpus",
         "mkfifo pipe-$$; \"$0\" claim --gpu 6 --hold < pipe-$$ > held-$$ & holder=$!\n\
@@ -308,7 +312,7 @@ fn a_script_holds_devices_as_long_as_its_pipe_is_open() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_at_once_and_nothing_stays_locked() {
+fn invalid_requests_fail_immediately_without_locks() {
     let output = script(
         "twelve-gpus",
         "for words in '--mem 0GiB' '--mem 6' '-n 0' '-n 13' '--gpu 12' '--mem 30GiB' \
@@ -327,7 +331,7 @@ fn what_makes_no_sense_is_refused_at_once_and_nothing_stays_locked() {
 }
 
 #[test]
-fn a_machine_that_is_only_simulated_runs_nothing() {
+fn simulated_machine_refuses_to_run_jobs() {
     let output =
         Command::new(GPUWS).args(["--sim", "labbox", "run", "--", "true"]).output().unwrap();
     assert_eq!((output.status.code(), output.status.signal()), (Some(2), None), "{output:?}");
@@ -335,7 +339,7 @@ fn a_machine_that_is_only_simulated_runs_nothing() {
 }
 
 #[test]
-fn what_is_held_keeps_no_user_of_safe_gpu_waiting() {
+fn held_claim_does_not_block_safe_gpu() {
     let output = script(
         "twelve-gpus",
         "mkfifo pipe; \"$0\" claim --hold < pipe > held & exec 3> pipe\n\
@@ -347,14 +351,14 @@ fn what_is_held_keeps_no_user_of_safe_gpu_waiting() {
 }
 
 #[test]
-fn nobody_claims_for_a_process_of_another() {
+fn claim_for_process_of_other_user_is_refused() {
     let output = script("twelve-gpus", "\"$0\" claim --export --for 1; echo $?; leases");
     assert!(out(&output).starts_with("(exit 2)\n2\n"), "{output:?}");
     assert!(out(&output).contains("\"leases\":[]"), "{output:?}");
 }
 
 #[test]
-fn who_is_asked_to_end_while_waiting_ends_by_that_signal() {
+fn signal_while_waiting_ends_gpuws_by_that_signal() {
     let output = script(
         "labbox",
         "for what in 'run --gpu 0 -- true' 'claim --gpu 0 --hold'; do\n\
@@ -366,7 +370,7 @@ fn who_is_asked_to_end_while_waiting_ends_by_that_signal() {
 }
 
 #[test]
-fn two_claims_of_one_script_have_different_devices() {
+fn two_claims_of_one_script_get_different_devices() {
     let output = script(
         "twelve-gpus",
         "for n in 1 2; do mkfifo pipe-$n; \"$0\" claim --hold < pipe-$n > held-$n & done\n\
@@ -380,7 +384,7 @@ fn two_claims_of_one_script_have_different_devices() {
 }
 
 #[test]
-fn the_folder_before_all_others_in_the_path_stays_and_is_nobody_elses() {
+fn shim_folder_in_path_persists_and_is_not_writable_by_others() {
     let output = script("twelve-gpus", "\"$0\" run -- sh -c 'echo ${PATH%%:*}'");
     let folder = std::path::PathBuf::from(out(&output).trim());
     assert!(folder.join("nvidia-smi").exists(), "{output:?}");

@@ -125,7 +125,7 @@ fn with_both(machine: &str, body: &str, check: impl Fn(&Output)) {
 }
 
 #[test]
-fn what_safe_gpu_has_is_not_free() {
+fn devices_of_safe_gpu_are_not_free() {
     with_both(
         "rtx8000-x4",
         "safe_gpu 3 done > safe & until_so grep -q safe_gpu safe; cat safe\n\
@@ -136,7 +136,7 @@ fn what_safe_gpu_has_is_not_free() {
 }
 
 #[test]
-fn what_gpuws_has_is_not_free() {
+fn leased_devices_are_not_free_for_safe_gpu() {
     with_both(
         "rtx8000-x4",
         "\"$0\" run -n 3 --gpu 0,1,2 -- sh job 0 1 2 & \n\
@@ -147,7 +147,7 @@ fn what_gpuws_has_is_not_free() {
 }
 
 #[test]
-fn who_comes_while_a_job_starts_waits_until_it_shows() {
+fn safe_gpu_waits_until_starting_job_is_visible() {
     // The job needs two seconds until it uses its device; safe-gpu comes in the meantime.
     with_both(
         "rtx8000-x4",
@@ -159,7 +159,7 @@ fn who_comes_while_a_job_starts_waits_until_it_shows() {
 }
 
 #[test]
-fn a_job_that_calls_safe_gpu_gets_its_own_devices() {
+fn safe_gpu_within_job_gets_leased_devices() {
     with_both(
         "rtx8000-x4",
         "\"$0\" run -n 2 --gpu 1,3 -- python3 user.py 2\n\
@@ -175,7 +175,7 @@ const CALLS_LATER: &str = "cat > calls-later <<'END'\n\
     exec python3 user.py \"$@\"\nEND\n";
 
 #[test]
-fn a_hand_over_gives_no_leased_device_to_an_outsider_who_waited_first() {
+fn handoff_gives_no_leased_device_to_earlier_outsider() {
     for (count, devices, outside) in [(1, "0", "1"), (2, "0,1", "2")] {
         let body = format!(
             "{CALLS_LATER}\"$0\" run -n {count} --gpu {devices} -- \
@@ -193,7 +193,7 @@ fn a_hand_over_gives_no_leased_device_to_an_outsider_who_waited_first() {
 }
 
 #[test]
-fn a_leased_device_that_the_job_did_not_take_goes_to_no_outsider_who_waits_after_it() {
+fn untaken_leased_device_goes_to_no_later_outsider() {
     with_both(
         "rtx8000-x4",
         &format!(
@@ -206,7 +206,7 @@ fn a_leased_device_that_the_job_did_not_take_goes_to_no_outsider_who_waits_after
 }
 
 #[test]
-fn a_job_that_is_slow_to_use_its_device_does_not_lose_it_when_the_time_is_over() {
+fn slow_job_keeps_device_after_handoff_timeout() {
     with_both(
         "rtx8000-x4",
         "\"$0\" run --gpu 0 --handoff-timeout 1s -- sh -c 'touch started; \
@@ -226,7 +226,7 @@ fn a_job_that_is_slow_to_use_its_device_does_not_lose_it_when_the_time_is_over()
 }
 
 #[test]
-fn without_a_placeholder_a_hand_over_waits_until_the_job_alone_waits() {
+fn handoff_without_placeholder_waits_until_only_job_waits() {
     with_both(
         "rtx8000-x4",
         &format!(
@@ -244,7 +244,7 @@ fn without_a_placeholder_a_hand_over_waits_until_the_job_alone_waits() {
 }
 
 #[test]
-fn under_load_no_device_goes_to_both() {
+fn no_device_is_granted_twice_under_load() {
     with_both(
         "twelve-gpus",
         "for n in 1 2 3 4 5 6; do\n\

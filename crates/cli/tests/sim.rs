@@ -34,7 +34,7 @@ fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn the_code_of_the_command_is_passed() {
+fn exit_code_of_command_is_propagated() {
     let code =
         |command: &[&str]| gpuws(&[&["sim", "labbox", "--"], command].concat()).status.code();
     assert_eq!(code(&["true"]), Some(0));
@@ -45,7 +45,7 @@ fn the_code_of_the_command_is_passed() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_runs() {
+fn invalid_arguments_are_rejected_before_command_runs() {
     for (arguments, code) in [
         (vec!["sim", "no-such-machine", "--", "true"], 2),
         (vec!["sim", "labbox", "--library", "/no/such.so", "--", "true"], 2),
@@ -62,7 +62,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn the_folder_is_private_and_gone_in_the_end() {
+fn session_folder_is_private_and_removed() {
     let script = r#"echo "$GPUWS_SIM_SESSION"; stat -c %a "$GPUWS_SIM_SESSION"
                     readlink "$GPUWS_SIM_SESSION/libnvidia-ml.so.1""#;
     let output = gpuws(&["sim", "labbox", "--", "sh", "-c", script]);
@@ -74,7 +74,7 @@ fn the_folder_is_private_and_gone_in_the_end() {
 }
 
 #[test]
-fn a_look_through_nvml_shows_what_a_look_without_it_shows() {
+fn output_through_nvml_matches_direct_simulation() {
     for machine in ["labbox", "p100-ghost", "mig-a100", "lost-gpu", "driver-mismatch"] {
         for view in [&["status", "--json"][..], &["doctor", "--json"]] {
             let through = within(&[machine, "--at", "0"], view);
@@ -113,13 +113,13 @@ fn is_failure(text: &str) -> bool {
 }
 
 #[test]
-fn the_first_line_says_that_it_is_simulated() {
+fn output_is_labelled_as_simulated() {
     let output = within(&["p100-ghost"], &["doctor"]);
     assert!(text(&output.stdout).starts_with("simulated machine p100-ghost"), "{output:?}");
 }
 
 #[test]
-fn calls_are_counted_for_each_program() {
+fn calls_are_counted_per_program() {
     let folder = tempfile::tempdir().unwrap();
     let counts = folder.path().join("calls.jsonl");
     within(&["labbox", "--count-calls", counts.to_str().unwrap()], &["status"]);
@@ -129,7 +129,7 @@ fn calls_are_counted_for_each_program() {
 }
 
 #[test]
-fn a_whole_reap_runs_on_real_processes_through_the_real_backend() {
+fn live_reap_ends_real_placeholders_through_nvml() {
     let output =
         within(&["p100-ghost", "--live"], &["reap", "--gpu", "0", "--grace", "1", "--yes"]);
     let said = text(&output.stdout);
@@ -159,7 +159,7 @@ impl Drop for Stranger {
 }
 
 #[test]
-fn within_a_simulation_no_other_real_process_is_reached() {
+fn simulation_never_reaches_foreign_processes() {
     let mut stranger = Stranger::new();
     let pid = stranger.0.id().to_string();
     for live in [true, false] {
@@ -178,7 +178,7 @@ fn hanging_library(folder: &Path) -> String {
 }
 
 #[test]
-fn what_the_library_does_not_come_to_say_does_not_make_the_machine_a_real_one() {
+fn silent_library_does_not_make_machine_real() {
     let folder = tempfile::tempdir().unwrap();
     let library = hanging_library(folder.path());
     let mut stranger = Stranger::new();
@@ -209,19 +209,19 @@ fn script(sim: &[&str], script: &str) -> Output {
 }
 
 #[test]
-fn a_session_whose_library_is_not_loaded_is_refused() {
+fn session_without_its_library_is_rejected() {
     for view in ["status", "holders", "reap --yes", "status --format gpustat-json"] {
         let output = script(&["labbox"], &format!("unset LD_LIBRARY_PATH; \"$0\" {view}"));
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(said.contains("the NVML that is found here is not a simulated one"), "{said}");
+        assert!(said.contains("the loaded NVML is not simulated"), "{said}");
         assert!(said.contains("start it with 'gpuws sim', or unset GPUWS_SIM_SESSION"), "{said}");
         assert!(output.stdout.is_empty(), "{output:?}");
     }
 }
 
 #[test]
-fn a_simulated_library_without_a_session_named_from_the_root_on_is_refused() {
+fn simulated_library_requires_absolute_session_path() {
     for unnamed in [
         "unset GPUWS_SIM_SESSION",
         "GPUWS_SIM_SESSION=",
@@ -232,24 +232,24 @@ fn a_simulated_library_without_a_session_named_from_the_root_on_is_refused() {
         let output = script(&["labbox"], &format!("{unnamed}; \"$0\" status"));
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{unnamed}: {output:?}");
-        assert!(said.contains("a session is named by a path that begins with /"), "{said}");
+        assert!(said.contains("the session path must be absolute"), "{said}");
     }
 }
 
 #[test]
-fn a_session_that_others_can_change_is_refused() {
+fn session_writable_by_others_is_rejected() {
     for folder in ["", "/session.json"] {
         let open = format!("chmod go+w $GPUWS_SIM_SESSION{folder}; \"$0\" status");
         let output = script(&["labbox"], &open);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(said.contains("gpuws: failed to read session"), "{said}");
-        assert!(said.contains("others may write it"), "{said}");
+        assert!(said.contains("is writable by others"), "{said}");
     }
 }
 
 #[test]
-fn the_folder_is_made_only_where_nobody_else_can_exchange_it() {
+fn session_folder_requires_trusted_parent() {
     let folder = |name: &str, mode| {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().canonicalize().unwrap().join(name);
@@ -278,12 +278,12 @@ fn the_folder_is_made_only_where_nobody_else_can_exchange_it() {
     let output = made(&shared, &shared);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(output.stdout.is_empty() && said.contains("others may write it"), "{output:?}");
-    assert!(said.contains("hint: let TMPDIR name a folder of your own"), "{said}");
+    assert!(output.stdout.is_empty() && said.contains("is writable by others"), "{output:?}");
+    assert!(said.contains("hint: set TMPDIR to a directory that you own"), "{said}");
 }
 
 #[test]
-fn a_library_that_does_not_simulate_is_refused_before_the_command_runs() {
+fn non_simulating_library_is_rejected_before_command_runs() {
     let folder = tempfile::tempdir().unwrap();
     let words = folder.path().join("words.so");
     fs::write(&words, "\0gpuwsSimulatedMachine\0").unwrap();
@@ -300,18 +300,18 @@ fn a_library_that_does_not_simulate_is_refused_before_the_command_runs() {
 }
 
 #[test]
-fn without_placeholders_nothing_can_be_ended() {
+fn reap_without_live_placeholders_does_nothing() {
     let output = within(&["p100-ghost"], &["reap", "--gpu", "0", "--yes"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(said.contains("only simulated"), "{said}");
+    assert!(said.contains("it is simulated"), "{said}");
     assert!(!said.contains("freed 15"), "{said}");
 }
 
 #[test]
-fn the_next_command_is_one_that_can_work() {
+fn suggested_command_depends_on_live_mode() {
     for (sim, next) in [
-        (&["p100-ghost"][..], "real processes stand for them within gpuws sim --live"),
+        (&["p100-ghost"][..], "to act on real placeholder processes, use gpuws sim --live"),
         (&["p100-ghost", "--live"], "gpuws reap --gpu 0 --yes"),
     ] {
         let output = within(sim, &["reap", "--gpu", "0"]);
@@ -322,7 +322,7 @@ fn the_next_command_is_one_that_can_work() {
 }
 
 #[test]
-fn a_machine_cannot_name_files_outside_of_its_folder() {
+fn machine_cannot_create_files_outside_session() {
     let folder = tempfile::tempdir().unwrap();
     let machine = folder.path().join("hostile");
     fs::create_dir(&machine).unwrap();
@@ -343,7 +343,7 @@ fn a_machine_cannot_name_files_outside_of_its_folder() {
 }
 
 #[test]
-fn a_request_to_end_reaches_the_command_and_the_folder_goes() {
+fn sigterm_is_forwarded_and_session_removed() {
     let folder = tempfile::tempdir().unwrap();
     let (started, ended) = (folder.path().join("started"), folder.path().join("ended"));
     let script = format!(
@@ -366,7 +366,7 @@ fn a_request_to_end_reaches_the_command_and_the_folder_goes() {
 }
 
 #[test]
-fn what_a_killed_session_left_is_removed_by_the_next_once_nobody_uses_it() {
+fn unused_killed_session_is_removed_by_next_session() {
     let runtime = tempfile::tempdir().unwrap();
     let command = |arguments: &[&str]| {
         let mut command = command(arguments);
@@ -399,7 +399,7 @@ fn what_a_killed_session_left_is_removed_by_the_next_once_nobody_uses_it() {
 }
 
 #[test]
-fn a_copy_of_a_session_is_left_alone() {
+fn copied_session_is_not_removed() {
     let place = tempfile::tempdir().unwrap();
     let run = |script: &str| {
         let mut command = command(&["sim", "labbox", "--", "sh", "-c", script]);
@@ -414,7 +414,7 @@ fn a_copy_of_a_session_is_left_alone() {
 }
 
 #[test]
-fn a_low_limit_of_open_files_is_no_hindrance() {
+fn sim_works_with_low_fd_limit() {
     let own = env!("CARGO_BIN_EXE_gpuws");
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 90; exec \"$0\" sim labbox -- echo ran", own]);

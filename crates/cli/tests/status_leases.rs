@@ -6,7 +6,7 @@ use live::{out, script, told};
 use serde_json::Value;
 
 #[test]
-fn who_has_claimed_a_device_is_shown_with_it() {
+fn status_shows_lease_owner() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --gpu 3 --mem 6GiB -- sh -c 'touch runs; exec sleep 300' & front=$!\n\
@@ -44,7 +44,7 @@ fn who_has_claimed_a_device_is_shown_with_it() {
 }
 
 #[test]
-fn many_claims_on_one_device_are_counted() {
+fn many_leases_on_one_device_are_summarized() {
     let output = script(
         "twelve-gpus",
         "for n in 1 2 3 4 5 6; do \"$0\" claim --gpu 0 --mem 1GiB --for $$ --export > /dev/null; done\n\
@@ -56,7 +56,7 @@ fn many_claims_on_one_device_are_counted() {
 }
 
 #[test]
-fn leases_that_cannot_be_read_are_a_note_and_no_failure() {
+fn unreadable_leases_are_a_note_not_an_error() {
     let output = script(
         "twelve-gpus",
         "export GPUWS_CLAIMS=/no/such/folder\n\
@@ -65,7 +65,7 @@ fn leases_that_cannot_be_read_are_a_note_and_no_failure() {
     );
     let said = out(&output);
     let (table, json) = said.split_once("\n0\n").unwrap_or_else(|| panic!("{output:?}"));
-    assert!(table.contains("who has claimed what is not known: failed to"), "{said}");
+    assert!(table.contains("leases unknown: failed to"), "{said}");
     let json = json.strip_suffix("0\n").unwrap_or_else(|| panic!("{output:?}"));
     let json: Value = serde_json::from_str(json).expect("it is JSON");
     assert!(json["lease_error"]["what"].as_str().is_some_and(|what| what.contains("/no/such")));
@@ -75,7 +75,7 @@ fn leases_that_cannot_be_read_are_a_note_and_no_failure() {
 }
 
 #[test]
-fn what_others_write_into_a_lease_does_not_reach_the_terminal() {
+fn hostile_lease_text_is_escaped() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --gpu 0 -- sh -c 'touch runs; sleep 300; :' \"$(printf 'a\\033[31mb')\" & front=$!\n\

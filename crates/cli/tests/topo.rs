@@ -25,7 +25,7 @@ fn hold(name: &str, what: String) {
 }
 
 #[test]
-fn a_matrix_and_a_picture() {
+fn matrix_and_svg_match_golden_files() {
     for machine in ["dgx1-v100", "hgx-h100-x8", "rtx8000-x4", "gtx1080ti-x8", "labbox"] {
         let matrix = gpuws(&["--sim", machine, "topo"]);
         assert!(matrix.status.success() && matrix.stderr.is_empty(), "{matrix:?}");
@@ -41,7 +41,7 @@ fn a_matrix_and_a_picture() {
 }
 
 #[test]
-fn a_picture_goes_into_a_file() {
+fn svg_is_written_to_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("topo.svg");
     let name = file.to_str().unwrap();
@@ -56,7 +56,7 @@ fn a_picture_goes_into_a_file() {
 }
 
 #[test]
-fn the_object_has_links_paths_and_scores() {
+fn json_has_links_paths_and_scores() {
     let told: Value =
         serde_json::from_slice(&gpuws(&["--sim", "rtx8000-x4", "topo", "--json"]).stdout).unwrap();
     assert_eq!((&told["schema"], &told["machine"]), (&json!(1), &json!("rtx8000-x4")));
@@ -70,7 +70,7 @@ fn the_object_has_links_paths_and_scores() {
 }
 
 #[test]
-fn a_session_shows_what_the_machine_shows() {
+fn topo_in_session_matches_direct_simulation() {
     let here = text(gpuws(&["--sim", "dgx1-v100", "topo", "--quiet"]).stdout);
     let there = gpuws(&["sim", "dgx1-v100", "--at", "0", "--", OWN, "topo", "--quiet"]);
     assert!(there.status.success(), "{there:?}");
@@ -80,11 +80,11 @@ fn a_session_shows_what_the_machine_shows() {
 }
 
 #[test]
-fn what_is_not_told_has_a_remedy() {
+fn missing_topology_has_hint() {
     for (machine, said) in [
         ("no-driver", "no NVIDIA driver is installed\nhint: install the driver"),
-        ("driver-mismatch", "hint: upgraded without a reboot"),
-        ("gtx1080ti-x8-hoarder", "hint: its recording does not have it"),
+        ("driver-mismatch", "hint: the driver was upgraded without a reboot"),
+        ("gtx1080ti-x8-hoarder", "hint: the recording has no topology"),
     ] {
         let failed = gpuws(&["--sim", machine, "topo"]);
         assert_eq!(failed.status.code(), Some(3), "{failed:?}");

@@ -43,7 +43,7 @@ impl fmt::Display for Absent {
             Absent::NotPermitted => "not permitted",
             Absent::NotFound => "not found",
             Absent::TooOld => "driver too old",
-            Absent::Deprecated => "no longer told",
+            Absent::Deprecated => "deprecated",
             Absent::Failed => "device error",
             Absent::NoAnswer => "no answer",
             Absent::DeviceLost => "device lost",

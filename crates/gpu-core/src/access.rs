@@ -98,7 +98,7 @@ impl From<Access> for String {
 impl TryFrom<String> for Access {
     type Error = String;
     fn try_from(letters: String) -> Result<Self, String> {
-        Access::from_letters(&letters).ok_or_else(|| "no fuser access letters".to_owned())
+        Access::from_letters(&letters).ok_or_else(|| "invalid fuser access letters".to_owned())
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_go_both_ways() {
+    fn access_letters_round_trip() {
         for letters in ["F...m", "f....", ".rce.", "....m", "....."] {
             assert_eq!(Access::from_letters(letters).unwrap().to_string(), letters);
         }

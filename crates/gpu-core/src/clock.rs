@@ -59,7 +59,7 @@ mod tests {
     use super::Timestamp;
 
     #[test]
-    fn dates_of_leap_and_common_years() {
+    fn timestamps_format_across_leap_years() {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_joins_the_chain_and_display_does_not() {
+    fn fault_includes_source_chain_but_display_does_not() {
         let inner = Error::new(ErrorKind::Io, "read '/proc/1/maps'");
         let outer = Error::new(ProcessFault::Gone, "look at process 1").with_source(inner);
         assert_eq!(outer.to_string(), "look at process 1");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reach_has_its_kinds() {
+    fn error_kinds_map_to_reach() {
         assert_eq!(ErrorKind::from(MachineFault::DriverNotLoaded).reach(), Reach::Machine);
         assert_eq!(ErrorKind::from(DeviceFault::Lost).reach(), Reach::Device);
         assert_eq!(ErrorKind::from(Absent::NotSupported).reach(), Reach::Field);

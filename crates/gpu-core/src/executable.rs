@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn installed_program_is_roots_and_where_the_caller_sees_it() {
+    fn installed_executable_is_owned_by_root_and_visible_to_caller() {
         assert!(xorg().is_installed());
         assert_eq!(xorg().name(), "Xorg");
         for other in [

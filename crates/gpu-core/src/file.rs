@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_tell_what_a_file_is_for() {
+    fn device_file_kind_follows_from_path() {
         use DeviceFileKind::*;
         for (path, kind) in [
             ("/dev/nvidia0", Gpu(0)),

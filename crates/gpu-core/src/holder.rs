@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_stop_at_the_largest() {
+    fn unreadable_count_saturates() {
         let mut unreadable = Unreadable::default();
         unreadable.add(Absent::NotPermitted, u32::MAX);
         unreadable.count(Absent::NotPermitted);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_monitor_uses_no_memory() {
+    fn monitor_is_not_a_memory_user() {
         let held = |path: &str, letters: &str| HeldFile {
             path: path.into(),
             kind: DeviceFileKind::of_path(path),

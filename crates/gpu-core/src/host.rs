@@ -92,13 +92,13 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// `Process` when one of them cannot be read: who does not know its own line must not act.
-    fn own_line(&self) -> Result<Vec<ProcessKey>>;
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>>;
 
     /// Returns the leases that the caller was given the file of, each with the user whose file it
     /// is: a job inherits the open file that keeps its lease alive. It says that the caller descends
     /// from the job, or that somebody of the job handed it over.
     ///
-    /// None where [`own_line`](Host::own_line) goes up to the first process of the machine, and so
+    /// None where [`own_ancestry`](Host::own_ancestry) goes up to the first process of the machine, and so
     /// tells better whom the caller descends from.
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)>;
 

@@ -43,7 +43,7 @@ pub struct PciBusId {
 
 /// The text was no PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no PCI address such as 00000000:04:00.0")]
+#[error("'{0}' is not a PCI bus ID, e.g. 00000000:04:00.0")]
 pub struct NoPciBusId(String);
 
 impl FromStr for PciBusId {
@@ -173,7 +173,7 @@ pub struct ProcessKey {
 
 impl ProcessKey {
     /// Tells whether both surely name the same process: a key without a start time never does.
-    pub fn surely_same(&self, other: &Self) -> bool {
+    pub fn definitely_same(&self, other: &Self) -> bool {
         self.pid == other.pid && self.start.is_some() && self.start == other.start
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_in_every_spelling() {
+    fn pci_bus_id_parses_every_spelling() {
         let address: PciBusId = "00000000:04:00.0".parse().unwrap();
         for spelling in ["0000:04:00.0", "04:00.0", "0000:04:00.0", "00000000:04:00.0"] {
             assert_eq!(spelling.parse(), Ok(address), "{spelling}");
@@ -203,18 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn a_key_without_start_time_matches_nothing_surely() {
+    fn process_key_without_start_time_never_matches_surely() {
         let pid = Pid(7);
         let known = ProcessKey { pid, start: Some(StartTime(3)) };
         let reused = ProcessKey { pid, start: Some(StartTime(4)) };
         let unknown = ProcessKey { pid, start: None };
-        assert!(known.surely_same(&known));
-        assert!(!known.surely_same(&reused));
-        assert!(!unknown.surely_same(&unknown));
+        assert!(known.definitely_same(&known));
+        assert!(!known.definitely_same(&reused));
+        assert!(!unknown.definitely_same(&unknown));
     }
 
     #[test]
-    fn devices_are_compared_by_their_strongest_common_name() {
+    fn devices_compare_by_strongest_common_id() {
         let mut a = DeviceId::from_index(0);
         let mut b = DeviceId::from_index(1);
         assert!(!a.same_device(&b));

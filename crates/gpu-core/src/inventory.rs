@@ -30,7 +30,7 @@ impl Inventory {
 /// Asks a backend one question after the other.
 pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inventory {
     let driver = ask(|| backend.driver());
-    if driver.as_ref().is_err_and(|fault| spoils_all(fault.kind)) {
+    if driver.as_ref().is_err_and(|fault| is_machine_wide(fault.kind)) {
         return Inventory { driver, devices: Vec::new() };
     }
     match ask(|| backend.devices()) {
@@ -44,7 +44,7 @@ pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inven
 
 /// Tells whether after such a failure there is no use in asking for anything else: the machine
 /// does not answer, or keeps whoever asks waiting.
-fn spoils_all(kind: ErrorKind) -> bool {
+fn is_machine_wide(kind: ErrorKind) -> bool {
     kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut
 }
 
@@ -94,7 +94,7 @@ fn drop_idle_for_all(busy: bool, processes: &mut [DeviceProcess]) {
 }
 
 fn hanging<T>(answer: &Result<T, Fault>) -> Option<Fault> {
-    answer.as_ref().err().filter(|fault| spoils_all(fault.kind)).cloned()
+    answer.as_ref().err().filter(|fault| is_machine_wide(fault.kind)).cloned()
 }
 
 fn unless<T>(

@@ -22,19 +22,19 @@ pub struct Launch {
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum JobExit {
     /// With this code.
     Code(i32),
     /// By this signal.
     Signal(i32),
 }
 
-impl Ending {
+impl JobExit {
     /// Returns the code that a shell gives to it: 128 and the signal's number.
     pub fn code(self) -> i32 {
         match self {
-            Ending::Code(code) => code,
-            Ending::Signal(signal) => 128 + signal,
+            JobExit::Code(code) => code,
+            JobExit::Signal(signal) => 128 + signal,
         }
     }
 }
@@ -43,7 +43,7 @@ impl Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// It has ended. What it started may live on.
-    Ended(Ending),
+    Ended(JobExit),
     /// Whoever asked for it is gone: nobody waits for it any more.
     Abandoned,
     /// Somebody asks by this signal that it ends.
@@ -123,9 +123,9 @@ pub trait Job {
     ///
     /// # Errors
     /// `Unsupported` where nobody keeps a list of children, `Io` when it cannot be read.
-    fn fell(&self, spared: &[Pid], at_most: Duration, token: &ActToken) -> Result<Felled> {
+    fn fell(&self, spared: &[Pid], at_most: Duration, token: &ActToken) -> Result<KilledTree> {
         let _ = (spared, at_most, token);
-        Err(Error::new(ErrorKind::Unsupported, "kill a job by a list of children"))
+        Err(Error::new(ErrorKind::Unsupported, "kill a job by its child list"))
     }
 
     /// Stops (SIGSTOP) every process of its tree that is neither `known` nor `spared`, as soon as
@@ -142,7 +142,7 @@ pub trait Job {
         spared: &[Pid],
         at_most: Duration,
         token: &ActToken,
-    ) -> Result<Arrested> {
+    ) -> Result<SuspendedProcesses> {
         let _ = (known, spared, at_most, token);
         Err(Error::new(ErrorKind::Unsupported, "stop the new processes of a job"))
     }
@@ -159,7 +159,7 @@ pub trait Job {
 
 /// The processes that [`Job::arrest`] stopped.
 #[derive(Clone, Debug, Default)]
-pub struct Arrested {
+pub struct SuspendedProcesses {
     /// The stopped processes that still live.
     pub stopped: Vec<ProcessInfo>,
     /// New processes kept appearing until the time was over.
@@ -168,7 +168,7 @@ pub struct Arrested {
 
 /// What became of a tree that was killed from its top.
 #[derive(Clone, Debug, Default)]
-pub struct Felled {
+pub struct KilledTree {
     /// Those who were killed, as they were when they had ended, and the time that they took.
     pub killed: Vec<(ProcessInfo, Duration)>,
     /// No child was left.

@@ -93,7 +93,7 @@ impl TryFrom<String> for LeaseId {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        LeaseId::parse(&text).ok_or("it is no id of a lease")
+        LeaseId::parse(&text).ok_or("not a lease ID")
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_plain_file_name() {
+    fn lease_id_is_plain_file_name() {
         for text in ["1-a3f", "0", &"a".repeat(40)] {
             assert_eq!(LeaseId::parse(text).map(|id| id.to_string()).as_deref(), Some(text));
         }

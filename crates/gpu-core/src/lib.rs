@@ -13,6 +13,7 @@
 
 mod absent;
 mod access;
+mod ancestry;
 mod backend;
 mod clock;
 mod details;
@@ -27,13 +28,12 @@ mod inventory;
 mod journal;
 mod launch;
 mod lease;
-mod line;
 mod locks;
 mod memory;
 mod observe;
 pub mod plausible;
 mod process;
-mod servant;
+mod service;
 mod snapshot;
 mod text;
 mod token;
@@ -43,6 +43,7 @@ pub mod visible;
 
 pub use absent::{Absent, Reading};
 pub use access::Access;
+pub use ancestry::{current_ancestry, line_of};
 pub use backend::GpuBackend;
 pub use clock::{Clock, Timestamp};
 pub use details::{
@@ -64,18 +65,18 @@ pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::Journal;
 pub use launch::{
-    Arrested, Companion, Ending, Felled, Job, JobEvent, Launch, Launcher, Sent, Supervised,
-    Supervisors,
+    Companion, Job, JobEvent, JobExit, KilledTree, Launch, Launcher, Sent, Supervised, Supervisors,
+    SuspendedProcesses,
 };
 pub use lease::{Claim, Entry, LeaseId, OuterLease, Share};
-pub use line::{line_now, line_of};
 pub use locks::{
-    EntryKind, Held, HeldBack, Locks, QUEUE_BEAT, QUEUE_STALL, QueuePlace, SafeGpuHolder, Waiter,
+    EntryKind, Held, HeldBack, Locks, QUEUE_HEARTBEAT, QUEUE_STALL_TIMEOUT, QueuePlace,
+    SafeGpuHolder, Waiter,
 };
 pub use memory::{DeviceMemory, Region};
 pub use observe::{look_at_devices, look_up_processes, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
-pub use servant::{Servant, is_login_program, kernel_name};
+pub use service::{SystemService, is_login_program, kernel_name};
 pub use snapshot::{DeviceState, Origin, Process, Snapshot};
 pub use text::acts;
 pub use token::ActToken;

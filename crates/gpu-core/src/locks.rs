@@ -155,7 +155,7 @@ pub trait Held: Send {
 
     /// Shows that it is wanted, and tells whether others still see it; what nobody sees any more
     /// is to be published again. To be called every hour or so for a lease, so that nobody clears
-    /// it away as an old file, and every [`QUEUE_BEAT`] for a place in the queue, which stalls otherwise.
+    /// it away as an old file, and every [`QUEUE_HEARTBEAT`] for a place in the queue, which stalls otherwise.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -166,11 +166,11 @@ pub trait Held: Send {
 }
 
 /// How often a claim that waits renews its place.
-pub const QUEUE_BEAT: Duration = Duration::from_secs(5);
+pub const QUEUE_HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// A place that was not renewed for so long is stalled. Between two beats there may be a look at
 /// the devices, which takes some seconds where the driver is slow.
-pub const QUEUE_STALL: Duration = Duration::from_secs(30);
+pub const QUEUE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The locks of safe-gpu, held.
 #[cfg_attr(feature = "mock", mockall::automock)]

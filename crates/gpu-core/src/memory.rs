@@ -80,7 +80,7 @@ pub trait DeviceMemory: Send + Sync {
     /// # Errors
     /// `Unsupported` where the device has no virtual memory management.
     fn page(&self) -> Result<Bytes> {
-        Err(unsupported("ask for the size of pages".to_owned()))
+        Err(unsupported("query the page size".to_owned()))
     }
 }
 

@@ -72,7 +72,7 @@ fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Gr
     let Inventory { driver, devices } = look_at_devices(backend, host, groups);
     let not_asked = Fault {
         kind: ErrorKind::Unsupported,
-        text: "tell who holds the device files: they were not looked for".to_owned(),
+        text: "list device file holders: not requested".to_owned(),
     };
     Snapshot {
         taken_at,
@@ -93,7 +93,7 @@ fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Gr
 /// kernel module knows it by.
 pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
     let mut inventory = backend.look(groups);
-    disbelieve_shared_names(&mut inventory.devices);
+    clear_duplicate_ids(&mut inventory.devices);
     if inventory.devices.iter().any(|device| device.info.is_unknown()) {
         name(&mut inventory.devices, ask(|| host.driver_devices()).unwrap_or_default());
     }
@@ -102,7 +102,7 @@ pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups
 
 /// Takes from devices the names that another one has too: by such a name the holders of one would
 /// be those of the other.
-fn disbelieve_shared_names(devices: &mut [DeviceState]) {
+fn clear_duplicate_ids(devices: &mut [DeviceState]) {
     let ids: Vec<DeviceId> = devices.iter().map(|device| device.id().clone()).collect();
     for (place, device) in devices.iter_mut().enumerate() {
         let others = || ids.iter().enumerate().filter(move |(at, _)| *at != place);
@@ -155,7 +155,7 @@ fn look_up_all(host: &dyn Host, snapshot: &mut Snapshot, wanted: BTreeSet<Pid>) 
         let answer = ask(|| host.process(pid).map(Box::new));
         let mut answer = answer.map_err(|fault| fault.kind.absent());
         if let (Ok(info), Some(holder)) = (&answer, walked.get(&pid))
-            && !info.key.surely_same(holder)
+            && !info.key.definitely_same(holder)
         {
             // The holder has ended since the walk and its number is another's now.
             answer = Err(Absent::NotFound);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_two_devices_have_is_of_neither() {
+    fn duplicate_device_id_identifies_neither_device() {
         let fault = Fault { kind: ErrorKind::TimedOut, text: String::new() };
         let mut devices: Vec<DeviceState> = [(0, 4), (1, 5), (2, 5)]
             .map(|(index, bus)| DeviceState::unanswered(info(index, bus), Groups::NONE, &fault))
@@ -221,7 +221,7 @@ mod tests {
         devices[0].info.id.minor = Ok(0);
         devices[1].info.id.minor = Ok(0);
         devices[2].info.id.minor = Ok(2);
-        disbelieve_shared_names(&mut devices);
+        clear_duplicate_ids(&mut devices);
         let minors: Vec<_> = devices.iter().map(|device| device.id().minor).collect();
         assert_eq!(minors, [Err(Absent::Implausible), Err(Absent::Implausible), Ok(2)]);
         let known: Vec<bool> = devices.iter().map(|device| device.id().bus.is_ok()).collect();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_names_what_could_not_say_it_where_both_have_the_same_devices() {
+    fn kernel_module_ids_fill_gaps_if_device_lists_match() {
         let module = [info(0, 4), info(1, 5), info(2, 6)];
         assert_eq!(named(&[info(0, 4), lost(1), lost(2)], &module), module);
         for (devices, module) in [

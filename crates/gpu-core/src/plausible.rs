@@ -13,23 +13,23 @@ use crate::units::{Bytes, Celsius, Milliwatts, Percent};
 
 /// The temperatures of a chip, or at which it switches itself off: industrial boards are specified
 /// down to −40 °C, and the junctions of silicon up to 125 °C, of the hardiest parts to 150 °C.
-const DEGREES: std::ops::RangeInclusive<i64> = -60..=150;
+const CELSIUS_RANGE: std::ops::RangeInclusive<i64> = -60..=150;
 
-/// How far a chip may be from a temperature: as far as two of [`DEGREES`] are apart.
-const DEGREES_APART: std::ops::RangeInclusive<i64> = -210..=210;
+/// How far a chip may be from a temperature: as far as two of [`CELSIUS_RANGE`] are apart.
+const CELSIUS_DIFFERENCE_RANGE: std::ops::RangeInclusive<i64> = -210..=210;
 
 /// No device draws more: a module of two of today's largest draws 2.7 kW, a whole rack 130 kW.
-const MOST_MILLIWATTS: u64 = 100_000_000;
+const MAX_MILLIWATTS: u64 = 100_000_000;
 
 /// Percent of the highest speed, which may be more than 100 in certain cases, as NVML's
 /// documentation of `nvmlDeviceGetFanSpeed` says; how much more, it does not.
-const MOST_FAN_PERCENT: u64 = 200;
+const MAX_FAN_PERCENT: u64 = 200;
 
 /// No clock is faster: processors run below 4 GHz, and memory at some 16 GHz.
-const MOST_MEGAHERTZ: u64 = 50_000;
+const MAX_MEGAHERTZ: u64 = 50_000;
 
 /// No device has more memory: 2^48 bytes are a thousand times the largest of today (288 GB).
-const MOST_BYTES: u64 = 1 << 48;
+const MAX_BYTES: u64 = 1 << 48;
 
 fn within<T>(is_possible: bool, value: T) -> Reading<T> {
     if is_possible { Ok(value) } else { Err(Absent::Implausible) }
@@ -38,24 +38,24 @@ fn within<T>(is_possible: bool, value: T) -> Reading<T> {
 /// Returns a temperature, or that it is none.
 pub fn celsius(degrees: i64) -> Reading<Celsius> {
     let value = i32::try_from(degrees).map_err(|_| Absent::Implausible)?;
-    within(DEGREES.contains(&degrees), Celsius(value))
+    within(CELSIUS_RANGE.contains(&degrees), Celsius(value))
 }
 
 /// Returns a difference of temperatures, or that it is none.
 pub fn celsius_apart(degrees: i64) -> Reading<Celsius> {
     let value = i32::try_from(degrees).map_err(|_| Absent::Implausible)?;
-    within(DEGREES_APART.contains(&degrees), Celsius(value))
+    within(CELSIUS_DIFFERENCE_RANGE.contains(&degrees), Celsius(value))
 }
 
 /// Returns power, or a limit of it, or that it is none.
 pub fn milliwatts(power: u64) -> Reading<Milliwatts> {
-    within(power <= MOST_MILLIWATTS, Milliwatts(power))
+    within(power <= MAX_MILLIWATTS, Milliwatts(power))
 }
 
 /// Returns power that is printed in watts, or that it is none.
 pub fn watts(power: f64) -> Reading<Milliwatts> {
     // A number that is none is in no range.
-    let possible = (0.0..=MOST_MILLIWATTS as f64 / 1000.0).contains(&power);
+    let possible = (0.0..=MAX_MILLIWATTS as f64 / 1000.0).contains(&power);
     if possible {
         Ok(Milliwatts((power * 1000.0).round() as u64))
     } else {
@@ -70,17 +70,17 @@ pub fn percent(share: u64) -> Reading<Percent> {
 
 /// Returns the speed of a fan in percent of its highest, or that it is none.
 pub fn fan_percent(speed: u32) -> Reading<u32> {
-    within(u64::from(speed) <= MOST_FAN_PERCENT, speed)
+    within(u64::from(speed) <= MAX_FAN_PERCENT, speed)
 }
 
 /// Returns a clock in MHz, or that it is none.
 pub fn megahertz(clock: u32) -> Reading<u32> {
-    within(u64::from(clock) <= MOST_MEGAHERTZ, clock)
+    within(u64::from(clock) <= MAX_MEGAHERTZ, clock)
 }
 
 /// Returns an amount of device memory, or that it is none.
 pub fn memory(amount: Bytes) -> Reading<Bytes> {
-    within(amount.0 <= MOST_BYTES, amount)
+    within(amount.0 <= MAX_BYTES, amount)
 }
 
 /// Returns the memory of a device without what cannot be: a device that has none, or more used or
@@ -109,7 +109,7 @@ mod tests {
     const NONE: Absent = Absent::Implausible;
 
     #[test]
-    fn values_that_no_device_can_have_are_none() {
+    fn implausible_values_are_rejected() {
         for degrees in [-256, -61, 151, 255, i64::from(i32::MAX), i64::MIN] {
             assert_eq!(celsius(degrees), Err(NONE), "{degrees}");
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn values_at_the_edge_of_what_is_built_stay() {
+    fn extreme_but_real_values_are_kept() {
         assert_eq!(celsius(-40), Ok(Celsius(-40)));
         assert_eq!(celsius(120), Ok(Celsius(120)));
         assert_eq!(celsius_apart(-3), Ok(Celsius(-3)));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn more_used_than_there_is_is_not_known() {
+    fn used_memory_above_total_is_implausible() {
         let gib = |count: u64| Ok(Bytes(count << 30));
         let told = MemoryInfo { total: gib(16), used: gib(17), reserved: gib(1) };
         let known = memory_of(told);

@@ -2,7 +2,7 @@
 
 /// Shows that somebody decided to act: whoever holds one may send signals and reset devices.
 ///
-/// It has no size and no `Default`; the only way to one is [`ActToken::the_user_asked`], which the
+/// It has no size and no `Default`; the only way to one is [`ActToken::user_confirmed`], which the
 /// program on top calls where it has read `--yes` or is to end what it started, and a test where
 /// it means to act. After omdb's token for destructive operations.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub struct ActToken(());
 
 impl ActToken {
     /// Returns a token. To be called only where a person asked for the act in so many words.
-    pub fn the_user_asked() -> Self {
+    pub fn user_confirmed() -> Self {
         ActToken(())
     }
 }

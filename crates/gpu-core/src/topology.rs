@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_score_sums_all_links_of_a_pair() {
+    fn score_sums_all_links_of_pair() {
         let square = |link| vec![vec![Link::Itself, link], vec![link, Link::Itself]];
         let of = |link, paths| Topology { links: square(link), peers: Vec::new(), paths };
         assert_eq!(of(Link::NvLink(2), square(Link::Pix)).score(0, 1), 250);

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_written_with_thousands_apart() {
+    fn mib_display_groups_thousands() {
         assert_eq!(Bytes::from_mib(0).to_string(), "0 MiB");
         assert_eq!(Bytes::from_mib(999).to_string(), "999 MiB");
         assert_eq!(Bytes::from_mib(15_849).to_string(), "15,849 MiB");
@@ -138,21 +138,21 @@ mod tests {
     }
 
     #[test]
-    fn sums_saturate_instead_of_wrapping() {
+    fn byte_sums_saturate() {
         assert_eq!(Bytes(u64::MAX) + Bytes(1), Bytes(u64::MAX));
         assert_eq!([Bytes(u64::MAX), Bytes(7)].into_iter().sum::<Bytes>(), Bytes(u64::MAX));
         assert_eq!(Bytes(1).saturating_sub(Bytes(2)), Bytes(0));
     }
 
     #[test]
-    fn the_largest_values_can_be_written() {
+    fn maximum_values_can_be_formatted() {
         assert_eq!(Milliwatts(u64::MAX).to_string(), "18446744073709551 W");
         assert_eq!(Milliwatts(312_499).to_string(), "312 W");
         assert_eq!(Bytes(u64::MAX).to_string(), "17,592,186,044,415 MiB");
     }
 
     #[test]
-    fn garbage_is_no_percentage() {
+    fn percent_above_100_is_rejected() {
         assert_eq!(Percent::new(37_100), None);
         assert_eq!(Percent::new(100).map(Percent::get), Some(100));
     }

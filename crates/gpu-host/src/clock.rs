@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleeping_passes_time() {
+    fn sleep_advances_monotonic_clock() {
         let clock = SystemClock::new();
         let (wall, monotonic) = (clock.wall(), clock.monotonic());
         clock.sleep(Duration::from_millis(5));

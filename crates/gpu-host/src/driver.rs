@@ -9,7 +9,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 /// More than any `information` has: a dozen short lines.
-const MOST: u64 = 4096;
+const MAX: u64 = 4096;
 
 /// Returns the devices below `proc`, in the order of their PCI addresses, which is NVML's; none
 /// without the module.
@@ -43,7 +43,7 @@ pub(crate) fn devices(proc: &Path) -> Result<Vec<DeviceInfo>> {
 /// Reads what is there to be read; a module that is busy dying may give nothing.
 fn read(path: &Path) -> String {
     let mut text = Vec::new();
-    let _ = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut text));
+    let _ = File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut text));
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_folder_is_a_device_in_the_order_of_addresses() {
+    fn proc_driver_folders_become_devices_in_bus_order() {
         let proc = tempfile::tempdir().unwrap();
         for (bus, text) in [
             ("0000:81:00.0", "Model: \t\t Unknown\nDevice Minor: \t ?\n"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_module_there_are_none() {
+    fn missing_kernel_module_means_no_devices() {
         let proc = tempfile::tempdir().unwrap();
         assert_eq!(devices(proc.path()).unwrap(), []);
     }

@@ -1,9 +1,9 @@
 //! Which program a process runs.
 
 use crate::fault;
+use crate::file_index::file_id;
 use crate::proc_dir::ProcDir;
-use crate::targets::file_id;
-use gpu_core::{Absent, Executable, Reading, Servant, in_system_folder};
+use gpu_core::{Absent, Executable, Reading, SystemService, in_system_folder};
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
 use rustix::path::Arg;
 
@@ -24,7 +24,7 @@ pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     let file = dir.stat("exe").map_err(fault::absent)?;
     let deleted = file.stx_nlink == 0;
     let path = link.strip_suffix(DELETED).filter(|_| deleted).unwrap_or(&link);
-    let seen_by_caller = match Servant::named(name) {
+    let seen_by_caller = match SystemService::named(name) {
         Some(_) if in_system_folder(path) => {
             Ok(shares(dir, "user") && (shares(dir, "mnt") || (!deleted && is_at(path, &file))))
         }

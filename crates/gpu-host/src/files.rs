@@ -1,8 +1,8 @@
 //! The device files of GPUs, and any file that somebody asks about.
 
 use crate::fault;
+use crate::file_index::file_id;
 use crate::proc_dir::identify;
-use crate::targets::file_id;
 use gpu_core::{DeviceFile, DeviceFileKind, FileId, Result};
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -25,7 +25,7 @@ pub fn resolve(path: impl AsRef<Path>) -> Result<DeviceFile> {
     let path = path.as_ref();
     let text = path.to_string_lossy();
     let stat = identify(CWD.as_fd(), path)
-        .map_err(|errno| fault::file(format!("look at '{text}'"), errno))?;
+        .map_err(|errno| fault::file(format!("inspect '{text}'"), errno))?;
     Ok(DeviceFile {
         kind: DeviceFileKind::of_path(&text),
         id: Ok(file_id(&stat)),
@@ -61,7 +61,7 @@ pub(crate) fn device_files(dev: &Path, sys: &Path) -> Result<Vec<DeviceFile>> {
     for path in names_if_any(&dev.join("dri"))? {
         let Some(file) = device_file(&path, DeviceFileKind::Render) else { continue };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("renderD") && is_nvidias(&file, sys) {
+        if name.starts_with("renderD") && is_nvidia_device(&file, sys) {
             files.push(file);
         }
     }
@@ -101,7 +101,7 @@ fn device_file(path: &Path, named: DeviceFileKind) -> Option<DeviceFile> {
     (!is_folder).then_some(DeviceFile { path, kind, id: Ok(id) })
 }
 
-fn is_nvidias(file: &DeviceFile, sys: &Path) -> bool {
+fn is_nvidia_device(file: &DeviceFile, sys: &Path) -> bool {
     let Ok(FileId::Device { major: DRM_MAJOR, minor }) = file.id else { return false };
     let driver = sys.join(format!("dev/char/{DRM_MAJOR}:{minor}/device/driver"));
     fs::read_link(driver)
@@ -130,7 +130,7 @@ mod tests {
     use gpu_core::ErrorKind;
 
     #[test]
-    fn stand_ins_are_listed_by_kind_and_number() {
+    fn device_files_are_listed_by_kind_and_index() {
         let dev = tempfile::tempdir().unwrap();
         let at = |name: &str| dev.path().join(name);
         for folder in ["nvidia-caps", "dri", "nvidia7"] {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn graphics_nodes_go_by_their_driver() {
+    fn render_nodes_are_filtered_by_driver() {
         let sys = tempfile::tempdir().unwrap();
         let node = |minor| DeviceFile {
             path: format!("/dev/dri/renderD{minor}").into(),
@@ -190,13 +190,13 @@ mod tests {
             std::os::unix::fs::symlink(format!("../drivers/{driver}"), device.join("driver"))
                 .unwrap();
         }
-        assert!(is_nvidias(&node(128), sys.path()));
-        assert!(!is_nvidias(&node(129), sys.path()));
-        assert!(!is_nvidias(&node(130), sys.path()));
+        assert!(is_nvidia_device(&node(128), sys.path()));
+        assert!(!is_nvidia_device(&node(129), sys.path()));
+        assert!(!is_nvidia_device(&node(130), sys.path()));
     }
 
     #[test]
-    fn a_nodes_number_goes_before_its_name() {
+    fn device_number_takes_precedence_over_name() {
         use rustix::fs::{FileType, Mode, makedev, mknodat};
         use std::io::Write;
         let folder = tempfile::tempdir().unwrap();
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn devices_go_by_number_and_what_does_not_exist_is_an_error() {
+    fn devices_resolve_to_numbers_and_missing_file_is_an_error() {
         let null = resolve("/dev/null").unwrap();
         assert_eq!(null.id, Ok(FileId::Device { major: 1, minor: 3 }));
         let error = resolve("/nowhere/nvidia0").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
-        assert_eq!(error.to_string(), "look at '/nowhere/nvidia0'");
+        assert_eq!(error.to_string(), "inspect '/nowhere/nvidia0'");
         let error = device_files(Path::new("/nowhere"), Path::new("/sys")).unwrap_err();
         assert_eq!(error.to_string(), "list '/nowhere'");
     }

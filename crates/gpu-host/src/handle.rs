@@ -1,10 +1,10 @@
 //! One opened process: a pidfd, and the directory that surely is the same process's.
 
 use crate::fault;
+use crate::file_index::Targets;
 use crate::host::Context;
 use crate::proc_dir::{ProcDir, ProcRoot};
 use crate::process;
-use crate::targets::Targets;
 use crate::walk::Walker;
 use gpu_core::{
     ActToken, DeviceFile, Error, ErrorKind, HeldFile, Pid, ProcessFault, ProcessHandle,
@@ -75,7 +75,7 @@ impl ProcessHandle for LinuxProcess {
     }
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
-        let act = "look at the files of";
+        let act = "inspect the files of";
         let targets = Targets::new(files);
         let seen = Walker::new(&targets).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
         self.still_lives(act)?;

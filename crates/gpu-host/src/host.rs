@@ -1,11 +1,11 @@
 //! The port [`Host`], answered by this machine.
 
+use crate::file_index::Targets;
 use crate::handle::LinuxProcess;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
-use crate::targets::Targets;
 use crate::users::Users;
 use crate::walk::Walker;
-use crate::{crew, fault, files, hidepid, inherited, process};
+use crate::{fault, files, hidepid, inherited, parallel, process};
 use gpu_core::{
     Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, LeaseId, Origin,
     Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
@@ -111,7 +111,7 @@ impl Host for LinuxHost {
         let root = self.context.root()?;
         let pids = self.context.pids(&root)?;
         let start = || (Walker::new(&targets), HolderScan::default());
-        let shares = crew::over(&pids, start, |(walker, scan), pid| {
+        let shares = parallel::over(&pids, start, |(walker, scan), pid| {
             look_at_holder(walker, &root, pid, &targets, scan);
         });
         let mut all = HolderScan { holders: Vec::new(), unreadable: hidden(&root, &pids) };
@@ -127,14 +127,14 @@ impl Host for LinuxHost {
         let root = self.context.root()?;
         let dir = root.process(pid.0);
         dir.and_then(|dir| process::read(&dir, self.context.booted_at(), &self.context.users))
-            .map_err(|errno| fault::process(format!("look at process {pid}"), errno))
+            .map_err(|errno| fault::process(format!("inspect process {pid}"), errno))
     }
 
     fn processes(&self) -> Result<ProcessList> {
         let root = self.context.root()?;
         let pids = self.context.pids(&root)?;
         let booted_at = self.context.booted_at();
-        let shares = crew::over(&pids, ProcessList::default, |list, pid| {
+        let shares = parallel::over(&pids, ProcessList::default, |list, pid| {
             let dir = root.process(pid);
             match dir.and_then(|dir| process::read(&dir, booted_at, &self.context.users)) {
                 Ok(info) => list.processes.push(info),
@@ -153,9 +153,9 @@ impl Host for LinuxHost {
 
     /// An ancestor that `hidepid` hides (proc(5)) is left out, and so is whoever is above it, unless
     /// the kernel lists it as a child of one that is shown. Nobody can signal what is hidden from him.
-    fn own_line(&self) -> Result<Vec<ProcessKey>> {
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
         let root = self.context.root()?;
-        let failed = |errno| fault::process("look at the caller's own line of processes", errno);
+        let failed = |errno| fault::process("read the caller's process ancestry", errno);
         let own = root.link("self").map_err(failed)?;
         let mut pid = number(&own).ok_or(Errno::INVAL).map_err(failed)?;
         let mut line: Vec<ProcessKey> = Vec::new();
@@ -194,9 +194,7 @@ impl Host for LinuxHost {
         let is_own = shows_own_namespace(&root);
         if !is_own.map_err(|errno| fault::file(format!("open process {pid}"), errno))? {
             let path = self.context.roots.proc.display();
-            let what = format!(
-                "open process {pid}: '{path}' shows other processes than the kernel signals"
-            );
+            let what = format!("open process {pid}: '{path}' belongs to a different PID namespace");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         Ok(Box::new(LinuxProcess::open(&root, pid, Arc::clone(&self.context))?))
@@ -247,7 +245,7 @@ fn is_gone(errno: Errno) -> bool {
 /// process of a namespace lives as long as the namespace: a list without it lacks at least it.
 fn hidden(root: &ProcRoot, pids: &[u32]) -> Unreadable {
     let mut unreadable = Unreadable::default();
-    if root.is_kernels() && pids.first() != Some(&1) {
+    if root.is_real_proc() && pids.first() != Some(&1) {
         unreadable.count(Absent::NotPermitted);
     }
     unreadable
@@ -275,5 +273,5 @@ pub(crate) fn shows_own_namespace(root: &ProcRoot) -> rustix::io::Result<bool> {
     let mut lines = own.split(|byte| *byte == b'\n');
     let pids = lines.find_map(|line| line.strip_prefix(b"NSpid:"));
     let one = pids.and_then(|pids| number(pids.trim_ascii()));
-    Ok(root.is_kernels() && one == Some(std::process::id()))
+    Ok(root.is_real_proc() && one == Some(std::process::id()))
 }

@@ -23,7 +23,7 @@ const KEPT: &str = "kept-";
 const LEASE: &str = "lease-";
 
 /// How many descriptors are looked at; a program has some dozens.
-const MOST: usize = 1 << 16;
+const MAX: usize = 1 << 16;
 
 /// Returns the leases that an open file of the caller's keeps, each with the owner of the file.
 pub(crate) fn leases(proc: &Path) -> Vec<(LeaseId, u32)> {
@@ -53,7 +53,7 @@ struct Kept {
 
 fn kept_files(proc: &Path) -> impl Iterator<Item = Kept> {
     let entries = std::fs::read_dir(proc.join("self/fd")).into_iter().flatten();
-    entries.take(MOST).flatten().filter_map(move |entry| {
+    entries.take(MAX).flatten().filter_map(move |entry| {
         let info = proc.join("self/fdinfo").join(entry.file_name());
         Kept::of(entry.path()).filter(|_| is_locked_by(&info))
     })
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_open_file_that_is_locked_keeps_a_lease() {
+    fn only_locked_open_file_description_keeps_lease() {
         let folder = tempfile::tempdir().unwrap();
         let own = open(&folder, "kept-mine");
         let others = ["kept-unlocked", "lease-other", "kept-No.Id"].map(|name| open(&folder, name));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn renewal_reaches_both_files_of_a_lease_and_no_other() {
+    fn renewal_touches_both_files_of_a_lease_only() {
         let folder = tempfile::tempdir().unwrap();
         let kept = open(&folder, "kept-aged");
         lock(&kept);

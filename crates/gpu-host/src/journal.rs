@@ -58,19 +58,19 @@ impl FileJournal {
             | OFlags::NONBLOCK
             | OFlags::CLOEXEC;
         let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
-        own(&path, &rustix::fs::fstat(folder).map_err(failed)?, "lies in a folder that")?;
-        let name = path.file_name().ok_or_else(|| refused(&path, "names no file"))?;
+        own(&path, &rustix::fs::fstat(folder).map_err(failed)?, "is in a directory that")?;
+        let name = path.file_name().ok_or_else(|| refused(&path, "has no file name"))?;
         let fd = match rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::LOOP) => return Err(refused(&path, "is a symbolic link")),
             fd => fd.map_err(failed)?,
         };
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(refused(&path, "is not a file"));
+            return Err(refused(&path, "is not a regular file"));
         }
         own(&path, &stat, "")?;
         if stat.st_nlink != 1 {
-            return Err(refused(&path, "has another name elsewhere"));
+            return Err(refused(&path, "has several hard links"));
         }
         let torn = ends_inside_a_line(&fd, stat.st_size).map_err(failed)?;
         Ok(FileJournal { path, file: Mutex::new(Opened { fd, torn }) })
@@ -84,7 +84,7 @@ impl FileJournal {
 impl Journal for FileJournal {
     fn append(&self, line: &str) -> Result<()> {
         if line.contains(['\n', '\r']) {
-            return Err(Error::new(ErrorKind::Invalid, "write two lines to the journal as one"));
+            return Err(Error::new(ErrorKind::Invalid, "write a multi-line entry to the journal"));
         }
         let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let start = if opened.torn { "\n" } else { "" };
@@ -109,9 +109,9 @@ fn open_folder(folder: &Path) -> rustix::io::Result<OwnedFd> {
 /// Makes sure that a file or folder is the caller's, and that nobody else can write to it.
 fn own(path: &Path, stat: &Stat, what: &str) -> Result<()> {
     let why = if stat.st_uid != rustix::process::geteuid().as_raw() {
-        "belongs to somebody else"
+        "belongs to another user"
     } else if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-        "can be written by somebody else"
+        "is writable by others"
     } else {
         return Ok(());
     };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_kept_over_runs_and_for_the_owner_alone() {
+    fn journal_appends_across_runs_with_mode_0600() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         FileJournal::open(&path).unwrap().append("{\"act\":1}").unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_can_be_led_elsewhere_is_refused() {
+    fn journal_under_untrusted_path_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("own")).unwrap();
@@ -161,16 +161,16 @@ mod tests {
         assert!(FileJournal::open(at("link/audit.jsonl")).is_err(), "a folder that is a link");
         fs::hard_link(at("own/audit.jsonl"), at("own/twin")).unwrap();
         let twice = FileJournal::open(at("own/audit.jsonl")).unwrap_err().to_string();
-        assert!(twice.contains("another name"), "{twice}");
+        assert!(twice.contains("several hard links"), "{twice}");
         fs::create_dir(at("shared")).unwrap();
         fs::set_permissions(at("shared"), fs::Permissions::from_mode(0o1777)).unwrap();
         let shared = FileJournal::open(at("shared/audit.jsonl")).unwrap_err().to_string();
-        assert!(shared.contains("lies in a folder that can be written"), "{shared}");
+        assert!(shared.contains("is in a directory that is writable"), "{shared}");
         assert!(!at("shared/audit.jsonl").exists());
     }
 
     #[test]
-    fn a_line_that_was_cut_off_spoils_only_itself() {
+    fn torn_line_does_not_corrupt_following_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         drop(FileJournal::open(&path).unwrap());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn two_writers_do_not_mix_their_lines() {
+    fn concurrent_writers_do_not_interleave_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         std::thread::scope(|scope| {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lines_are_not_one() {
+    fn entry_with_newline_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         let journal = FileJournal::open(&path).unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_an_error() {
+    fn full_disk_is_an_error() {
         // Every write to it fails with ENOSPC; it is no regular file, so it is put in place after
         // the checks.
         let fd = rustix::fs::open("/dev/full", OFlags::WRONLY, Mode::empty()).unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_refused() {
+    fn journal_writable_by_others_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("group"), "").unwrap();

@@ -18,10 +18,10 @@
 compile_error!("gpu-host reads Linux's /proc");
 
 mod clock;
-mod crew;
 mod driver;
 mod executable;
 mod fault;
+mod file_index;
 mod files;
 mod handle;
 mod hidepid;
@@ -31,10 +31,10 @@ mod journal;
 mod limits;
 mod locks;
 mod maps;
+mod parallel;
 mod proc_dir;
 mod process;
 pub mod supervise;
-mod targets;
 mod timer;
 mod trusted_folder;
 mod users;

@@ -5,8 +5,8 @@
 //! proves nothing: the file behind it is asked, once per file and walk, since most processes map
 //! the same libraries.
 
+use crate::file_index::{Findings, Targets, file_id};
 use crate::proc_dir::ProcDir;
-use crate::targets::{Findings, Targets, file_id};
 use gpu_core::FileId;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, statx};
 use rustix::io::{Errno, Result};
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 const LINE_LIMIT: usize = 32 << 10;
 
 /// How many files are remembered as not asked about.
-const REMEMBERED: usize = 1 << 16;
+const MAX_IGNORED_FILES: usize = 1 << 16;
 
 /// Reads the mappings of one process after another.
 pub(crate) struct Mappings {
@@ -67,7 +67,7 @@ impl Mappings {
                 let id = known.unwrap_or(line.numbers());
                 if targets.contains(id) {
                     findings.note_mapped(id);
-                } else if known.is_some() && self.others.len() < REMEMBERED {
+                } else if known.is_some() && self.others.len() < MAX_IGNORED_FILES {
                     self.others.insert(line.file);
                 }
             }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_name_files_and_memory_without_file_is_left_out() {
+    fn mapped_files_are_parsed_and_anonymous_memory_is_skipped() {
         let line = b"7f0a5c000000-7f0a5c001000 rw-s 00002000 00:06 1234      /dev/nvidia 0";
         let line = Line::parse(line).unwrap();
         assert_eq!((line.start, line.end), (0x7f0a_5c00_0000, 0x7f0a_5c00_1000));

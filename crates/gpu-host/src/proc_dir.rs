@@ -47,7 +47,7 @@ impl ProcRoot {
     }
 
     /// Tells whether the kernel itself shows processes here, not a folder made to look like it.
-    pub(crate) fn is_kernels(&self) -> bool {
+    pub(crate) fn is_real_proc(&self) -> bool {
         rustix::fs::fstatfs(&self.0).is_ok_and(|stat| stat.f_type as u64 == PROC_SUPER_MAGIC)
     }
 }

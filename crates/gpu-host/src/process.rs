@@ -111,7 +111,7 @@ pub(crate) struct Place {
 impl Place {
     /// Returns what must not change while a tree is read: who it is, whose child, and whether it
     /// could have children.
-    pub(crate) fn bond(&self) -> (ProcessKey, u32, bool) {
+    pub(crate) fn identity(&self) -> (ProcessKey, u32, bool) {
         (self.key, self.parent, self.has_ended)
     }
 }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_offset_of_a_time_namespace_is_read_in_ticks() {
+    fn time_namespace_offset_is_parsed_in_ticks() {
         for (text, ticks) in [
             ("monotonic           0         0\nboottime            0         0\n", 0),
             ("monotonic 7 0\nboottime 1000 0\n", 100_000),

@@ -109,7 +109,7 @@ struct Step {
 impl Walk {
     fn to(&self, path: &Path) -> Result<TrustedFolder> {
         if self.trust != PathTrust::AsGiven && !path.is_absolute() {
-            return Err(refused(path, "does not begin at the root"));
+            return Err(refused(path, "is not absolute"));
         }
         let start = if path.is_absolute() { "/" } else { "." };
         let mut steps = vec![self.start(start)?];
@@ -161,7 +161,7 @@ impl Walk {
             }
         }
         let path = walked(&steps);
-        let last = steps.pop().ok_or_else(|| refused(&path, "names no folder"))?;
+        let last = steps.pop().ok_or_else(|| refused(&path, "is empty"))?;
         Ok(TrustedFolder { fd: last.fd, path })
     }
 
@@ -201,7 +201,7 @@ impl Walk {
         match is_open {
             true => {
                 let bits = mode.bits() & 0o7777;
-                Err(refused(path, &format!("can be written by others (mode {bits:04o})")))
+                Err(refused(path, &format!("is writable by others (mode {bits:04o})")))
             }
             false => Ok(()),
         }
@@ -214,10 +214,13 @@ impl Walk {
         let link = link.map_err(|errno| failed(path, errno))?;
         let stat = rustix::fs::fstat(&link).map_err(|errno| failed(path, errno))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            return Err(refused(path, "is no folder"));
+            return Err(refused(path, "is not a directory"));
         }
         if !self.follows(folder, &stat) {
-            return Err(refused(path, &format!("is another user's link (user {})", stat.st_uid)));
+            return Err(refused(
+                path,
+                &format!("is a symbolic link of another user ({})", stat.st_uid),
+            ));
         }
         // Of what was opened: its name may be another's by now.
         let target = rustix::fs::readlinkat(&link, "", Vec::new());
@@ -263,15 +266,15 @@ fn walked(steps: &[Step]) -> PathBuf {
 }
 
 fn failed(path: &Path, errno: Errno) -> Error {
-    fault::file(format!("open the folder '{}'", path.display()), errno)
+    fault::file(format!("open the directory '{}'", path.display()), errno)
 }
 
 fn made(path: &Path, errno: Errno) -> Error {
-    fault::file(format!("make the folder '{}'", path.display()), errno)
+    fault::file(format!("create the directory '{}'", path.display()), errno)
 }
 
 fn refused(path: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::Invalid, format!("use the folder '{}', which {why}", path.display()))
+    Error::new(ErrorKind::Invalid, format!("use the directory '{}', which {why}", path.display()))
 }
 
 #[cfg(test)]
@@ -283,9 +286,9 @@ mod tests {
     const NOBODY: u32 = 65534;
 
     /// A folder whose parents are root's and closed, and a walk as root or as another user.
-    struct Ground(tempfile::TempDir);
+    struct Fixture(tempfile::TempDir);
 
-    impl Ground {
+    impl Fixture {
         /// Returns `None`, and says so, where this test may not make it.
         fn new(test: &str) -> Option<Self> {
             let made = euid() == 0;
@@ -294,7 +297,7 @@ mod tests {
                 use std::io::Write;
                 let _ = writeln!(std::io::stderr(), "skipped: {test}: needs root and /run");
             }
-            folder.map(Ground)
+            folder.map(Fixture)
         }
 
         fn at(&self, name: &str) -> PathBuf {
@@ -321,8 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_another_user_is_refused_and_nothing_is_made_in_it() {
-        let Some(ground) = Ground::new("a_folder_of_another_user_is_refused") else { return };
+    fn folder_of_another_user_is_rejected_without_creating_anything() {
+        let Some(ground) =
+            Fixture::new("folder_of_another_user_is_rejected_without_creating_anything")
+        else {
+            return;
+        };
         ground.folder("home", 0o755, NOBODY);
         for trust in [PathTrust::Private, PathTrust::Protected] {
             let error = walk(trust, 0, &ground.at("home/.cache/gpuws")).unwrap_err();
@@ -336,8 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sticky_folder_may_be_open_to_others_and_to_a_closed_way_none() {
-        let Some(ground) = Ground::new("only_a_sticky_folder_may_be_open_to_others") else {
+    fn only_sticky_folder_may_be_writable_by_others() {
+        let Some(ground) = Fixture::new("only_sticky_folder_may_be_writable_by_others") else {
             return;
         };
         for (mode, kept, closed) in [
@@ -357,8 +364,8 @@ mod tests {
     }
 
     #[test]
-    fn links_are_walked_and_the_path_has_none() {
-        let Some(ground) = Ground::new("links_are_walked_and_the_path_has_none") else { return };
+    fn symlinks_are_resolved_in_path() {
+        let Some(ground) = Fixture::new("symlinks_are_resolved_in_path") else { return };
         ground.folder("real/deep", 0o755, 0);
         ground.link("link", "real/./deep/../deep", 0);
         ground.link("absolute", ground.at("link").to_str().unwrap(), 0);
@@ -376,8 +383,11 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_another_user_is_followed_only_by_others_in_that_users_own_folder() {
-        let Some(ground) = Ground::new("a_link_of_another_user") else { return };
+    fn symlink_of_another_user_is_followed_only_in_own_folder() {
+        let Some(ground) = Fixture::new("symlink_of_another_user_is_followed_only_in_own_folder")
+        else {
+            return;
+        };
         ground.folder("target", 0o755, 0);
         ground.folder("sticky", 0o1777, 0);
         ground.folder("theirs", 0o755, NOBODY);
@@ -385,7 +395,7 @@ mod tests {
         let theirs = ground.link("theirs/link", "../target", NOBODY);
         for trust in [PathTrust::AsGiven, PathTrust::Protected] {
             let error = walk(trust, 0, &planted).unwrap_err().to_string();
-            assert!(error.contains("is another user's link"), "{error}");
+            assert!(error.contains("is a symbolic link of another user"), "{error}");
         }
         assert!(walk(PathTrust::AsGiven, 1000, &planted).is_err());
         assert!(walk(PathTrust::AsGiven, 0, &theirs).is_err());
@@ -393,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_may_lead_above_where_it_begins() {
+    fn relative_path_may_contain_dot_dot() {
         let here =
             TrustedFolder::open(Path::new("src/../../gpu-host/src"), PathTrust::AsGiven).unwrap();
         let same = rustix::fs::fstat(&here).unwrap();

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_has_a_name_and_most_numbers_have_none() {
+    fn user_name_is_looked_up_by_uid() {
         let users = Users::default();
         assert_eq!(users.name(0).as_deref(), Ok("root"));
         assert_eq!(users.name(4_000_000_007), Err(Absent::NotFound));
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_found_by_name_and_by_number() {
+    fn account_exists_by_name_but_not_by_unknown_uid() {
         let asked = ["root", "0", "4000000007", "no such user", ""];
         assert_eq!(asked.map(has_account), [true, true, false, false, false]);
     }

@@ -4,9 +4,9 @@
 //! directory that follows the link. It is the same price as reading the link, and it tells the
 //! device number, so that a container's own node, a renamed and a deleted file are all found.
 
+use crate::file_index::{Findings, Targets, file_id};
 use crate::maps::Mappings;
 use crate::proc_dir::{ENTRIES, ProcDir, identify, number};
-use crate::targets::{Findings, Targets, file_id};
 use gpu_core::{Access, Pid};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RawDir, StatxFlags};
@@ -62,7 +62,7 @@ impl<'a> Walker<'a> {
             // A thread that ends in between is no longer one of the process.
             let Ok(thread) = process.thread(tid) else { continue };
             let speaker = if first_lives { Some(process) } else { stand_in.as_ref() };
-            if speaker.is_some_and(|speaker| !surely_unshared(speaker, &thread)) {
+            if speaker.is_some_and(|speaker| !has_own_fd_table(speaker, &thread)) {
                 continue;
             }
             match self.look_through(&thread, &mut seen) {
@@ -164,7 +164,7 @@ fn open_access(table: &OwnedFd, name: &CStr) -> Access {
 ///
 /// The number is the size of the `fd` directory since Linux 6.2. Before, it is always zero, and
 /// a table of its own goes unnoticed.
-fn surely_unshared(speaker: &ProcDir, other: &ProcDir) -> bool {
+fn has_own_fd_table(speaker: &ProcDir, other: &ProcDir) -> bool {
     let size = |thread: &ProcDir| {
         let size = rustix::fs::statx(thread, c"fd", AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE);
         size.map(|size| size.stx_size).ok()

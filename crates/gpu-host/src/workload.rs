@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_runtime_is_recognised() {
+    fn every_container_runtime_is_recognised() {
         // The workload's own cgroup ends at '|'.
         for (what, path, kind, id) in [
             ("docker, cgroupfs", "/docker/{A}|", Container, A),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_services_and_runtimes_are_no_workload() {
+    fn sessions_and_services_are_not_workloads() {
         for path in [
             "",
             "/",
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_names_something_goes_before_version_2() {
+    fn named_cgroup_v1_path_takes_precedence_over_v2() {
         let group = |hierarchy, controllers: &[&str], pathname: &str| ProcessCGroup {
             hierarchy,
             controllers: controllers.iter().map(|name| (*name).to_owned()).collect(),

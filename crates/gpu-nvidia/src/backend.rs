@@ -3,10 +3,10 @@
 use crate::call::{Caller, CurrentCall};
 use crate::code::Code;
 use crate::library::{SimulatedNvml, load, simulated};
-use crate::look::inventory;
 use crate::reset::Resetter;
 use crate::sample::sample;
 use crate::session::{Opened, Session};
+use crate::snapshot::inventory;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
     Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Result, Topology,
@@ -101,14 +101,14 @@ impl Nvml {
         let answer = question(Opened { caller: &self.caller, session, simulated });
         drop(reading);
         if answer.as_ref().is_err_and(|error| Code::ends_session(error.kind())) {
-            self.start_afresh();
+            self.reinitialise();
         }
         answer
     }
 
     /// Lets the next question initialise NVML again. Nobody is waited for: where another thread is
     /// still asking, its failure does it.
-    fn start_afresh(&self) {
+    fn reinitialise(&self) {
         if let Ok(mut session) = self.session.try_write()
             && let Some(session) = session.take()
         {

@@ -111,7 +111,8 @@ impl Failure {
     pub(crate) fn error(self, kind: impl FnOnce(Code) -> ErrorKind) -> Error {
         let CurrentCall { function, device } = self.question;
         let whom = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
-        let what = format!("ask {whom} {} ({function})", self.wish);
+        let verb = if self.wish.starts_with("for ") { "query" } else { "ask" };
+        let what = format!("{verb} {whom} {} ({function})", self.wish);
         Error::new(kind(self.code), what).with_source(format!("NVML says: {}", self.code))
     }
 
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_named_while_it_lasts_and_the_oldest_first() {
+    fn current_call_is_oldest_running_call() {
         let caller = caller();
         let (entered, enters) = channel();
         let (let_go, gate) = channel::<()>();
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_is_not_there_is_no_call() {
+    fn missing_function_is_not_counted_as_call() {
         let caller = caller();
         let answer = caller.call(&MISSING, None, |_| unreachable!());
         assert!(answer.unwrap_err().is_too_old());
@@ -193,12 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_the_question() {
+    fn failed_call_names_its_operation() {
         let failed = caller().call(&PRESENT, Some(3), |_| 15).unwrap_err();
         assert_eq!(
             failed.error(Code::of_device).fault().text,
             "ask GPU 3 to be there (getpid): NVML says: the GPU is lost (code 15)"
         );
+        let lacking = Failure::of(Code(15)).error(Code::of_device).fault().text;
+        assert_eq!(lacking, "query NVML for it (f): NVML says: the GPU is lost (code 15)");
         assert_eq!(reading::<()>(Err(failed)).unwrap_err().kind(), Code(15).of_device());
         let absent = caller().call(&PRESENT, Some(3), |_| 3);
         assert_eq!(reading(absent).unwrap(), Err(gpu_core::Absent::NotSupported));

@@ -133,38 +133,38 @@ impl fmt::Display for Code {
     /// Writes what NVML says with the code, in words of our own, and the code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
-            1 => "it was not initialised",
-            2 => "an argument is not valid",
-            3 => "that is not supported",
-            4 => "that is not permitted",
-            5 => "it was initialised already",
-            6 => "there is no such thing",
+            1 => "not initialised",
+            2 => "invalid argument",
+            3 => "not supported",
+            4 => "insufficient permissions",
+            5 => "already initialised",
+            6 => "not found",
             7 => "the buffer is too small",
             8 => "external power is not connected",
             9 => "the driver is not loaded",
-            10 => "nothing came in time",
-            11 => "the kernel cannot serve an interrupt of the GPU",
-            12 => "a library of the driver is not there",
-            13 => "the driver does not know the question",
-            14 => "the infoROM is damaged",
+            10 => "timeout",
+            11 => "the kernel detected an interrupt issue with the GPU",
+            12 => "a driver library was not found",
+            13 => "the driver does not implement the function",
+            14 => "the infoROM is corrupted",
             15 => "the GPU is lost",
             16 => "the GPU requires a reset",
             17 => "the operating system blocks it",
-            18 => "library and driver are of different versions",
+            18 => "library and driver versions differ",
             19 => "the GPU is in use",
-            20 => "there is not enough memory",
-            21 => "there is no data",
-            22 => "a virtual GPU with ECC cannot do that",
-            23 => "something other than memory has run out",
+            20 => "insufficient memory",
+            21 => "no data",
+            22 => "not supported on a vGPU with ECC",
+            23 => "insufficient resources",
             24 => "that frequency is not supported",
-            25 => "the driver does not know this version of the question",
-            26 => "that is no longer done",
-            27 => "it is not ready",
-            28 => "there is no GPU",
-            29 => "the state does not allow that",
+            25 => "argument version mismatch",
+            26 => "deprecated",
+            27 => "not ready",
+            28 => "no GPU found",
+            29 => "invalid state",
             30 => "this kind of reset is not supported",
-            999 => "something went wrong inside",
-            _ => "an error without a known meaning",
+            999 => "internal driver error",
+            _ => "unknown error",
         };
         write!(f, "{words} (code {})", self.0)
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_machine_stays_so_wherever_it_is_said() {
+    fn machine_codes_map_to_machine_faults() {
         for (code, fault) in [
             (1, MachineFault::Unknown(1)),
             (9, MachineFault::DriverNotLoaded),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_a_device_spoils_it_for_one_value_too() {
+    fn device_codes_map_to_device_faults() {
         for (code, fault) in [
             (8, DeviceFault::InsufficientPower),
             (11, DeviceFault::Interrupt),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_a_value_is_its_reason_of_absence() {
+    fn value_codes_map_to_absence_reasons() {
         for (code, absent) in [
             (3, Absent::NotSupported),
             (4, Absent::NotPermitted),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_code_reaches_as_far_as_the_question() {
+    fn ambiguous_code_reach_depends_on_query() {
         assert_eq!(
             kinds(999),
             [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_went_away_ends_the_session_and_a_blocked_device_does_not() {
+    fn only_driver_loss_ends_session() {
         for (code, ends) in [(1, true), (9, true), (18, true), (17, false), (999, false)] {
             assert_eq!(Code::ends_session(Code(code).of_machine()), ends, "{code}");
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_tomorrow_are_kept() {
+    fn unknown_codes_are_kept() {
         for code in [31, 77, u32::MAX] {
             assert_eq!(Code(code).of_machine(), MachineFault::Unknown(code).into());
             assert_eq!(Code(code).of_device(), DeviceFault::Unknown(code).into());

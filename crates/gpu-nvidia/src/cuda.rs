@@ -77,10 +77,10 @@ impl CudaContexts {
         let seen = functions.devices()?;
         let mut contexts = CudaContexts { functions, held: Vec::new(), library };
         for uuid in devices {
-            let what = || format!("make a CUDA context on {uuid}");
+            let what = || format!("create a CUDA context on {uuid}");
             let found = seen.iter().find(|(own, _)| is_named(uuid, own));
             let (_, device) = found.ok_or_else(|| {
-                let why = "this process sees no such device (CUDA_VISIBLE_DEVICES)";
+                let why = "no such device is visible to this process (CUDA_VISIBLE_DEVICES)";
                 Error::new(ErrorKind::Invalid, what()).with_source(why)
             })?;
             let mut context = std::ptr::null_mut();
@@ -137,7 +137,7 @@ impl Functions {
 
     /// Returns the devices that this process sees, each with its UUID.
     fn devices(&self) -> Result<Vec<([u8; 16], c_int)>> {
-        let what = || "ask CUDA for its devices".to_owned();
+        let what = || "list CUDA devices".to_owned();
         let machine = |code: c_int| match code {
             NO_DEVICE => MachineFault::NoDevices.into(),
             OPERATING_SYSTEM => MachineFault::Blocked.into(),
@@ -170,7 +170,7 @@ pub(crate) fn check(
 ) -> Result<()> {
     match code {
         0 => Ok(()),
-        code => Err(Error::new(kind(code), what()).with_source(format!("CUDA answers {code}"))),
+        code => Err(Error::new(kind(code), what()).with_source(format!("CUDA error {code}"))),
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_held_by_name_until_that_is_dropped() {
+    fn contexts_are_held_by_uuid_until_drop() {
         let _turn = TURN.lock().unwrap();
         let both = CudaContexts::with(DRIVER, None, &[named("29"), named("28")]).unwrap();
         let one = CudaContexts::with(DRIVER, None, &[named("29")]).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cuda_refuses_leaves_nothing_held() {
+    fn failed_context_creation_releases_others() {
         let _turn = TURN.lock().unwrap();
         let all = [named("28"), named("29")];
         for (code, kind) in [
@@ -293,7 +293,7 @@ mod tests {
             let error = CudaContexts::with(DRIVER, None, &all).unwrap_err();
             RETAIN_41.store(0, Ordering::SeqCst);
             assert_eq!(error.kind(), kind.into());
-            assert!(error.fault().text.ends_with(&format!("CUDA answers {code}")), "{error:?}");
+            assert!(error.fault().text.ends_with(&format!("CUDA error {code}")), "{error:?}");
             assert_eq!(held(), [0, 0]);
         }
         let unseen = CudaContexts::with(DRIVER, None, &[named("28"), named("77")]).unwrap_err();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cuda_is_said_to_be_none() {
+    fn missing_or_invalid_libcuda_is_reported() {
         let none = CudaContexts::hold(Some(Path::new("/no/such/libcuda.so.1")), &[]).unwrap_err();
         assert_eq!(none.kind(), ErrorKind::Invalid);
         assert!(none.fault().text.starts_with("load /no/such/libcuda.so.1: "), "{none:?}");

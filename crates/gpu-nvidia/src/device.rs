@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_is_enough_for_a_list_that_fits() {
+    fn fitting_list_needs_one_call() {
         for length in [0, 1, 8] {
             let (list, calls) = fetched(8, length, 0);
             assert_eq!(list.unwrap(), vec![7; length]);
@@ -233,21 +233,21 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_list_is_asked_for_again_with_room() {
+    fn longer_list_is_retried_with_larger_buffer() {
         let (list, calls) = fetched(8, 100, 0);
         assert_eq!(list.unwrap().len(), 100);
         assert_eq!(calls, 2);
     }
 
     #[test]
-    fn a_list_that_grows_without_end_is_given_up() {
+    fn endlessly_growing_list_fails() {
         let (list, calls) = fetched(8, 9, usize::MAX);
         assert_eq!(list.unwrap_err().code, Code::INSUFFICIENT_SIZE);
         assert_eq!(calls, TRIES);
     }
 
     #[test]
-    fn a_length_beyond_the_buffer_is_not_believed() {
+    fn length_beyond_buffer_is_clamped() {
         let list = grow(4, |_: &mut [u32], told| {
             *told = u32::MAX;
             Ok(())
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_need_not_end() {
+    fn unterminated_text_is_read() {
         assert_eq!(text_in(b"NVIDIA L4\0rest"), "NVIDIA L4");
         assert_eq!(text_in(b"NVIDIA L4"), "NVIDIA L4");
         assert_eq!(text_in(b"\0"), "");

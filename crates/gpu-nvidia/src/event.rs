@@ -18,7 +18,7 @@ const WANTED: u64 = (nvmlEventTypeSingleBitEccError
     | nvmlEventTypeXidCriticalError) as u64;
 
 /// At most so many are returned at once; the rest waits in the driver.
-const MOST_AT_ONCE: usize = 256;
+const MAX_AT_ONCE: usize = 256;
 
 const WHAT: &str = "wait for events";
 
@@ -73,7 +73,7 @@ impl Opened<'_> {
                 kind(data.eventType, data.eventData)
                     .map(|kind| DeviceEvent { device: self.index_of(&data), kind }),
             );
-            if events.len() >= MOST_AT_ONCE {
+            if events.len() >= MAX_AT_ONCE {
                 break;
             }
             // What has been reported is not lost to a failure after it.
@@ -109,8 +109,9 @@ impl Opened<'_> {
         }
         if registered == 0 {
             set.free(self.caller);
-            return Err(Error::new(ErrorKind::Unsupported, WHAT)
-                .with_source("no GPU reports anything by itself"));
+            return Err(
+                Error::new(ErrorKind::Unsupported, WHAT).with_source("no GPU supports events")
+            );
         }
         Ok(set)
     }
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_by_their_bits() {
+    fn event_kinds_are_decoded() {
         assert_eq!(kind(8, 79), Some(DeviceEventKind::Xid(79)));
         assert_eq!(kind(1, 0), Some(DeviceEventKind::SingleBitEcc));
         assert_eq!(kind(2, 0), Some(DeviceEventKind::DoubleBitEcc));

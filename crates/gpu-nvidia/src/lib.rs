@@ -22,14 +22,14 @@ mod event;
 mod functions;
 mod info;
 mod library;
-mod look;
 mod memory;
 mod mig;
 mod process;
+mod process_utilization;
 mod reset;
 mod sample;
 mod session;
-mod share;
+mod snapshot;
 mod topology;
 mod value;
 

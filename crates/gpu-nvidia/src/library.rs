@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_and_cannot_be_loaded_is_wrong() {
+    fn unloadable_named_library_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libnvidia-ml.so.1");
         std::fs::write(&path, "no library").unwrap();

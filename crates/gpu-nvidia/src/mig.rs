@@ -8,7 +8,7 @@ use crate::session::{Opened, UUID_SIZE, told};
 use gpu_core::{DeviceUuid, MigInstance, Reading, Result};
 
 /// No device can be split into more; a driver that says so is not believed.
-const MOST_INSTANCES: u32 = 64;
+const MAX_INSTANCES: u32 = 64;
 
 impl Opened<'_> {
     /// Returns the MIG instances of a device; none where MIG is off or not known.
@@ -24,7 +24,7 @@ impl Opened<'_> {
         let most = device.get(&functions.nvmlDeviceGetMaxMigDeviceCount);
         let most: u32 = most.map_err(|failure| failure.error(Code::of_value))?;
         let mut instances = Vec::new();
-        for index in 0..most.min(MOST_INSTANCES) {
+        for index in 0..most.min(MAX_INSTANCES) {
             match device.pick(&functions.nvmlDeviceGetMigDeviceHandleByIndex, index) {
                 Ok(handle) => {
                     let handle = Handle(handle);

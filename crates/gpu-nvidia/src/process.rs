@@ -9,8 +9,8 @@ use crate::code::Code;
 use crate::device::Device;
 use crate::functions::{Function, List};
 use crate::mig::instance_id;
+use crate::process_utilization::shares;
 use crate::session::Opened;
-use crate::share::shares;
 use crate::value::bytes;
 use gpu_core::{
     Absent, Bytes, DeviceProcess, DeviceProcessKind, Error, ErrorKind, Pid, Reach, Reading, Result,
@@ -200,7 +200,8 @@ fn all_have_numbers(processes: &[DeviceProcess]) -> Result<()> {
     match processes.iter().find(|process| !plausible::is_pid(process.pid)) {
         None => Ok(()),
         Some(process) => {
-            let what = format!("list the processes: the driver lists process {}", process.pid);
+            let what =
+                format!("list the processes: the driver reports invalid PID {}", process.pid);
             Err(Error::new(ErrorKind::Field(Absent::Implausible), what))
         }
     }
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_listed_once_per_instance() {
+    fn process_is_listed_once_per_mig_instance() {
         let compute = vec![entry(9, 100, NONE), entry(7, 50, 2), entry(7, 30, 1)];
         let graphics = vec![entry(9, 120, NONE), entry(8, 4, NONE)];
         let mps = vec![entry(7, 50, 2)];
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_told_is_not_zero() {
+    fn unreported_memory_is_absent_not_zero() {
         let untold = Listed { memory: u64::MAX, ..entry(7, 0, NONE) };
         let listed = lists(Ok(vec![untold]), Ok(vec![]), Ok(vec![])).unwrap();
         assert_eq!(listed[0].memory, Err(Absent::NotSupported));
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_a_device_does_not_have_is_empty_unless_it_is_that_of_compute() {
+    fn unsupported_list_is_empty_except_compute() {
         for code in [Code::NOT_SUPPORTED, Code::FUNCTION_NOT_FOUND] {
             let some = lists(Ok(vec![entry(7, 1, NONE)]), failure(code), failure(code));
             assert_eq!(some.unwrap().len(), 1);
@@ -305,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_may_not_be_read_is_not_empty() {
+    fn unpermitted_list_is_an_error() {
         let denied = lists(Ok(vec![entry(7, 1, NONE)]), Ok(vec![]), failure(Code::NO_PERMISSION));
         assert_eq!(denied.unwrap_err().code, Code::NO_PERMISSION);
     }
 
     #[test]
-    fn a_number_that_no_process_has_spoils_the_list() {
+    fn invalid_pid_invalidates_list() {
         let listed =
             |pid| lists(Ok(vec![entry(7, 1, NONE), entry(pid, 1, NONE)]), Ok(vec![]), Ok(vec![]));
         assert!(all_have_numbers(&listed(8).unwrap()).is_ok());
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drivers_that_had_larger_entries() {
+    fn drivers_with_larger_process_entries_are_recognised() {
         for version in ["535.43.02", "535.86.10", "535.103", "what is this", ""] {
             assert!(has_larger_entries(version), "{version}");
         }

@@ -28,10 +28,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
 /// More than it says, in bytes; what it says beyond is read and dropped.
-const MOST_OUTPUT: u64 = 16 << 10;
+const MAX_OUTPUT: u64 = 16 << 10;
 
 /// No more of its words are passed on, in characters.
-const MOST_WORDS: usize = 400;
+const MAX_WORDS: usize = 400;
 
 /// The installed nvidia-smi.
 pub(crate) struct Resetter {
@@ -48,7 +48,7 @@ impl Resetter {
         let program = PLACES.iter().map(PathBuf::from).find(|place| place.is_file());
         let program = program.ok_or_else(|| {
             Error::new(MachineFault::NoLibrary, "find nvidia-smi")
-                .with_source(format!("there is none at {}", PLACES.join(", ")))
+                .with_source(format!("not found at {}", PLACES.join(", ")))
         })?;
         Ok(Resetter { program, deadline: DEADLINE })
     }
@@ -67,14 +67,14 @@ impl Resetter {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (status, words) = self.run(command.spawn().map_err(failed)?);
         let Some(status) = status else {
-            let said = format!("nvidia-smi did not end within {} s", self.deadline.as_secs());
+            let said = format!("nvidia-smi did not exit within {} s", self.deadline.as_secs());
             return Err(Error::new(ErrorKind::TimedOut, what).with_source(said));
         };
         if status.success() {
             return Ok(());
         }
         let words = match words.is_empty() {
-            true => format!("nvidia-smi says nothing ({status})"),
+            true => format!("nvidia-smi printed nothing ({status})"),
             false => format!("nvidia-smi says: {words}"),
         };
         Err(Error::new(refusal(status), what).with_source(words))
@@ -115,7 +115,7 @@ fn reader(mut output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        let read = (&mut output).take(MOST_OUTPUT).read_to_end(&mut bytes);
+        let read = (&mut output).take(MAX_OUTPUT).read_to_end(&mut bytes);
         // It must not be kept waiting by a pipe that nobody empties.
         let _ = read.and_then(|_| std::io::copy(&mut output, &mut std::io::sink()));
         // Nobody listens any more when the deadline has passed.
@@ -129,7 +129,7 @@ fn words(said: &str) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     let text: String = said.chars().map(printable).collect();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    text.chars().take(MOST_WORDS).collect()
+    text.chars().take(MAX_WORDS).collect()
 }
 
 /// Reads nvidia-smi's exit code, which is NVML's code where it has one.
@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_for_that_device_alone() {
+    fn reset_targets_single_device() {
         let asked = r#"[ "$*" = "--gpu-reset -i 00000000:04:00.0" ] || exit 1"#;
         assert!(reset(asked, DEADLINE).is_ok());
     }
 
     #[test]
-    fn a_refusal_is_told_in_its_words() {
+    fn reset_refusal_keeps_message() {
         let fault = |script: &str| reset(script, DEADLINE).unwrap_err().fault();
         let used = fault(
             r"printf 'GPU 00000000:04:00.0: In use by\n  another \033[31mclient\n'; exit 255",
@@ -193,9 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_too_much_is_cut_and_one_that_hangs_is_left() {
+    fn long_output_is_truncated_and_hanging_reset_times_out() {
         let much = reset("yes | head -c 1000000; exit 1", DEADLINE).unwrap_err().fault();
-        assert!(much.text.chars().count() < MOST_WORDS + 50, "{}", much.text);
+        assert!(much.text.chars().count() < MAX_WORDS + 50, "{}", much.text);
         let hung = reset("exec sleep 600", Duration::from_millis(200)).unwrap_err();
         assert_eq!(hung.kind(), ErrorKind::TimedOut);
         let endless = reset("exec yes", Duration::from_millis(200)).unwrap_err();

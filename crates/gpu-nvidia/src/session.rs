@@ -14,7 +14,7 @@ use std::ffi::c_uint;
 use std::sync::{Mutex, OnceLock};
 
 /// No machine has more devices; a driver that says so is not believed.
-const MOST_DEVICES: u32 = 4096;
+const MAX_DEVICES: u32 = 4096;
 
 /// `NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE`
 const VERSION_SIZE: usize = 80;
@@ -65,7 +65,7 @@ impl Session {
                 false => Err(newer),
             })
             .map_err(|failure| failure.error(Code::of_machine));
-        let count = count.inspect_err(|_| shut_down(caller))?.min(MOST_DEVICES);
+        let count = count.inspect_err(|_| shut_down(caller))?.min(MAX_DEVICES);
         Ok(Session {
             version: OnceLock::new(),
             entries: (0..count).map(|_| Entry::default()).collect(),
@@ -257,7 +257,7 @@ impl<'a> Opened<'a> {
 }
 
 fn no_such(id: &DeviceId) -> Error {
-    Error::new(ErrorKind::Invalid, format!("find {id}: this machine has no such device"))
+    Error::new(ErrorKind::Invalid, format!("find {id}: no such device"))
 }
 
 /// Returns what is kept, else what `ask` says, and keeps that unless it may be another the next
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_from_what_the_driver_fills_in() {
+    fn bus_id_is_read_from_any_filled_field() {
         let read = |text, legacy, numbers| bus_id(&pci(text, legacy, numbers)).unwrap().to_string();
         assert_eq!(read("00000001:3B:00.1", "0001:3B:00.1", (1, 59, 0)), "00000001:3B:00.1");
         assert_eq!(read("", "0000:3B:00.0", (0, 59, 0)), "00000000:3B:00.0");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_cuda() {
+    fn cuda_version_is_decoded() {
         assert_eq!(cuda_version(12020).unwrap(), "12.2");
         assert_eq!(cuda_version(9000).unwrap(), "9.0");
         assert_eq!(cuda_version(11080).unwrap(), "11.8");

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_counted_by_where_they_end() {
+    fn nvlinks_are_counted_per_remote_end() {
         let ends = Ok(vec![Remote::At(bus(2)), Remote::At(bus(3)), Remote::At(bus(2))]);
         let none = Ok(vec![]);
         assert_eq!(lanes(&ends, &none, Ok(bus(2))), Ok(2));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_told_is_not_one_that_is_missing() {
+    fn unreported_link_is_not_missing() {
         let (lost, failed) = (Absent::DeviceLost, Absent::Failed);
         let (none, switched) = (Ok(vec![]), Ok(vec![Remote::Switch]));
         let straight = Ok(vec![Remote::At(bus(2))]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_no_pair_is_not_told() {
+    fn links_unknown_for_all_pairs_are_absent() {
         let (itself, untold) = (Ok(Link::Itself), Err(Absent::NotSupported));
         let of = |rows: [[Reading<Link>; 2]; 2]| {
             known(&rows.map(Vec::from), Link::Itself, Link::Unknown)
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nvlinks_lie_over_the_tree() {
+    fn nvlinks_override_pcie_paths() {
         let places =
             vec![vec![Ok(Link::Itself), Ok(Link::Sys)], vec![Ok(Link::Sys), Ok(Link::Itself)]];
         let links = joined(places.clone(), |from, to| Ok(if from < to { 4 } else { 0 })).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_which_nothing_is_told_is_no_tree() {
+    fn fully_unreported_tree_is_absent() {
         let untold = Err(Absent::NotSupported);
         let places = vec![vec![Ok(Link::Itself), untold], vec![untold, Ok(Link::Itself)]];
         assert_eq!(joined(places.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_ones_are_no_number() {
+    fn all_ones_value_is_absent() {
         let untold = Absent::NotSupported;
         assert_eq!(number(u32::MAX), Err(untold));
         assert_eq!(number(u64::from(u32::MAX)), Ok(0xffff_ffff));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_value() {
+    fn implausible_values_are_rejected() {
         assert_eq!(percent(100), Ok(Percent::new(100).unwrap()));
         assert_eq!(percent(37_100), Err(Absent::Implausible));
         assert_eq!(celsius(71), Ok(Celsius(71)));

@@ -1,11 +1,11 @@
 //! The child as a copy of the program. That needs a program of one thread, which a test of the
 //! usual kind is not: this is a program of its own, and ends with 0 when all of it holds.
 
-mod conversation;
+mod isolation;
 
-use conversation::{endless_library, has_nothing_else, inheritable, with_last_words};
 use gpu_core::{ErrorKind, Fault, GpuBackend, Groups};
 use gpu_nvidia::{Helper, NvmlChild};
+use isolation::{endless_library, has_nothing_else, inheritable, with_last_words};
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -31,14 +31,14 @@ fn children() -> Vec<u32> {
 fn main() {
     let long = Duration::from_secs(60);
     let nowhere = Path::new("/nowhere/libnvidia-ml.so.1");
-    a_copy_answers(&backend(nowhere, long));
+    forked_child_answers(&backend(nowhere, long));
     assert!(children().is_empty(), "it has ended and was waited for");
-    a_copy_that_hangs_is_ended();
-    a_copy_of_a_thread_of_several_is_never_made(&backend(nowhere, long));
+    hanging_forked_child_is_ended();
+    multithreaded_program_is_never_forked(&backend(nowhere, long));
 }
 
 /// The program that could be started instead does not exist.
-fn a_copy_answers(backend: &NvmlChild) {
+fn forked_child_answers(backend: &NvmlChild) {
     let lease = inheritable();
     assert_eq!(fault(backend).kind, ErrorKind::Invalid);
     assert_eq!(fault(backend).kind, ErrorKind::Invalid);
@@ -47,21 +47,21 @@ fn a_copy_answers(backend: &NvmlChild) {
     drop(lease);
 }
 
-fn a_copy_that_hangs_is_ended() {
+fn hanging_forked_child_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let library = endless_library(folder.path());
     let hangs = || fault(&backend(&library, Duration::from_millis(300)));
-    let text = "get an answer from the driver within 0.3 s: the loading of the library did not \
+    let text = "get an answer from the driver within 0.3 s: loading the library did not \
                 return";
     assert_eq!(with_last_words(hangs).text, text);
     assert!(children().is_empty());
 }
 
-fn a_copy_of_a_thread_of_several_is_never_made(backend: &NvmlChild) {
+fn multithreaded_program_is_never_forked(backend: &NvmlChild) {
     let (end, wait) = channel::<()>();
     let other = std::thread::spawn(move || wait.recv());
     let fault = fault(backend);
-    assert!(fault.text.starts_with("start '/nowhere/helper' to ask NVML: "), "{}", fault.text);
+    assert!(fault.text.starts_with("start the NVML helper '/nowhere/helper': "), "{}", fault.text);
     drop(end);
     assert!(other.join().unwrap().is_err());
 }

@@ -1,6 +1,6 @@
 //! Takes out of a look what tells who works on the machine and on what.
 
-use gpu_core::{Absent, ProcessInfo, Servant, Snapshot};
+use gpu_core::{Absent, ProcessInfo, Snapshot, SystemService};
 use std::collections::BTreeMap;
 
 /// The first number of an ordinary user (`UID_MIN` of login.defs); the system's own stay.
@@ -38,7 +38,7 @@ impl Anonymizer {
 
     fn process(&mut self, info: &mut ProcessInfo) {
         // Who serves everybody is no secret, and what a holder is there for is told by it.
-        if Servant::named(&info.name).is_none() {
+        if SystemService::named(&info.name).is_none() {
             info.name = "process".to_owned();
         }
         info.command_line = Err(Absent::NotRecorded);

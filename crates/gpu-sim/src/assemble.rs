@@ -53,7 +53,7 @@ pub(crate) fn assemble(
     for (i, entry) in file.processes.iter().enumerate() {
         let pid = *entry.pid.get_ref();
         if file.processes.iter().take(i).any(|earlier| *earlier.pid.get_ref() == pid) {
-            return Err(process_entry::error(place, entry, "is described twice"));
+            return Err(process_entry::error(place, entry, "is defined twice"));
         }
         process_entry::overlay(&mut machine, place, entry)?;
     }
@@ -118,8 +118,7 @@ fn viewer(entry: crate::file::ViewerEntry, users: &BTreeMap<String, u32>) -> Vie
 
 pub(crate) fn date(place: Place<'_>, field: &str, written: &Datetime) -> Result<Timestamp> {
     timestamp(written).ok_or_else(|| {
-        let what =
-            format!("{field} '{written}' is no date with a time, such as 2026-11-21T09:00:00Z");
+        let what = format!("{field} '{written}' is not a date-time, e.g. 2026-11-21T09:00:00Z");
         place.error(None, &what)
     })
 }
@@ -153,7 +152,7 @@ fn tell(
         product::overlay(device, &file.products, recorded);
         let entry = file.gpus.iter().find(|entry| *entry.index.get_ref() == index);
         if let Some(entry) = entry {
-            entry.tells().lay_over(device);
+            entry.tells().apply_to(device);
         }
         if !recorded {
             details::complete(device);
@@ -191,14 +190,14 @@ fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
         if process.namespace.is_some()
             && others.into_iter().any(|other| other.namespace == process.namespace)
         {
-            complain("shares its number in its namespace with another")?;
+            complain("shares its namespace PID with another process")?;
         }
         if !process.info.started_at.is_ok_and(|at| at >= machine.booted && at <= machine.clock) {
             complain("starts before the machine or after its clock")?;
         }
         let has = !process.holdings.is_empty() || !process.files.is_empty();
         if has && process.has_ended() && process.hidden.is_none() {
-            complain("is a zombie without live threads, and such a one has nothing")?;
+            complain("is a zombie without live threads and cannot hold anything")?;
         }
     }
     Ok(())
@@ -209,7 +208,7 @@ fn check_files(machine: &Machine, place: Place<'_>) -> Result<()> {
         for held in process.files.iter() {
             if !machine.files.iter().any(|file| file.path == held.path) {
                 let what = format!(
-                    "process {} has '{}', which is no device file of this machine",
+                    "process {} has '{}', which is not a device file of this machine",
                     process.pid(),
                     held.path
                 );

@@ -92,7 +92,7 @@ fn reset(state: &mut State, id: &DeviceId) -> Result<()> {
         Err(Error::new(kind, format!("reset {id}")).with_source(why.to_owned()))
     };
     if !state.machine.viewer.privileged {
-        return refuse(Absent::NotPermitted.into(), "only root may");
+        return refuse(Absent::NotPermitted.into(), "requires root");
     }
     let gpu = device.info.id.minor.map(DeviceFileKind::Gpu);
     let has_it_open =

@@ -23,9 +23,9 @@ const PRODUCT: &str = "NVIDIA A100-SXM4-80GB";
 const TOTAL_MIB: u64 = 81_920;
 const RESERVE_MIB: u64 = 4;
 /// The most memory that one process has.
-const MOST_MIB: u64 = 900;
-const MOST_GPUS: u32 = 64;
-const MOST_PROCESSES: u32 = 256;
+const MAX_MIB: u64 = 900;
+const MAX_GPUS: u32 = 64;
+const MAX_PROCESSES: u32 = 256;
 /// How many devices NVLinks connect with each other.
 const ISLAND: u32 = 8;
 const FIRST_PID: u32 = 4000;
@@ -47,10 +47,10 @@ impl Machine {
     /// `Invalid` when there is no device or more of anything than these.
     pub fn crowd(gpus: u32, processes_each: u32) -> Result<Self> {
         let name = format!("{PREFIX}{gpus}x{processes_each}");
-        if !(1..=MOST_GPUS).contains(&gpus) || processes_each > MOST_PROCESSES {
+        if !(1..=MAX_GPUS).contains(&gpus) || processes_each > MAX_PROCESSES {
             let what = format!("make machine '{name}'");
             let why = format!(
-                "a crowd has 1 to {MOST_GPUS} GPUs and up to {MOST_PROCESSES} processes on each"
+                "a crowd has 1 to {MAX_GPUS} GPUs and up to {MAX_PROCESSES} processes on each"
             );
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         }
@@ -63,12 +63,12 @@ impl Machine {
         machine.driver =
             Ok(Driver { version: Ok("535.261.03".to_owned()), cuda: Ok("12.2".to_owned()) });
         let room = (TOTAL_MIB - RESERVE_MIB) / u64::from(processes_each.max(1));
-        let most = room.min(MOST_MIB);
+        let most = room.min(MAX_MIB);
         let commands = COMMANDS.map(|words| words.iter().map(|&word| word.to_owned()).collect());
         machine.processes.reserve_exact((gpus * processes_each) as usize);
         for index in 0..gpus {
             let mut device = device(index, &name);
-            let first = FIRST_PID + index * MOST_PROCESSES;
+            let first = FIRST_PID + index * MAX_PROCESSES;
             let files = default_files(&[Holding::new(index, Bytes(0))], slice::from_ref(&device));
             let files = Arc::new(files);
             let mut left = 100;
@@ -110,7 +110,7 @@ impl Machine {
         let size = size.and_then(|(gpus, each)| Some((gpus.parse().ok()?, each.parse().ok()?)));
         let Some((gpus, processes)) = size else {
             let what = format!("make machine '{name}'");
-            let why = "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'";
+            let why = "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'";
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         };
         Machine::crowd(gpus, processes)

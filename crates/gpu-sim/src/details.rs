@@ -52,7 +52,7 @@ fn wrong(device: &Device, details: &DeviceDetails) -> Option<&'static str> {
         (above(power.limit_min, power.default_limit), "its first power limit is below the lowest"),
         (above(power.default_limit, power.limit_max), "its first power limit is above the highest"),
         (above(clocks.graphics, clocks.graphics_max), "its graphics clock is above the highest"),
-        (above(clocks.sm, clocks.sm_max), "its clock of the multiprocessors is above the highest"),
+        (above(clocks.sm, clocks.sm_max), "its SM clock is above the highest"),
         (above(clocks.memory, clocks.memory_max), "its memory clock is above the highest"),
         (above(clocks.video, clocks.video_max), "its video clock is above the highest"),
         (above(pcie.generation, pcie.generation_max), "its PCIe generation is above the highest"),

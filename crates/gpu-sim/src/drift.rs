@@ -59,20 +59,20 @@ impl Drift {
     }
 
     /// Draws from `-most` to `most`.
-    fn sway(self, value: &str, most: i64) -> i64 {
+    fn random_offset(self, value: &str, most: i64) -> i64 {
         let span = most.unsigned_abs() * 2 + 1;
         i64::try_from(self.draw(value) % span).unwrap_or(0) - most
     }
 
     /// Moves a value by so many thousandths of itself at most.
     fn scaled(self, name: &str, value: u64, most: i64) -> u64 {
-        let thousandths = u64::try_from(1000 + self.sway(name, most)).unwrap_or(1000);
+        let thousandths = u64::try_from(1000 + self.random_offset(name, most)).unwrap_or(1000);
         value.saturating_mul(thousandths) / 1000
     }
 
     /// Moves a share of a device's time, but neither to nothing nor above the whole.
     fn share(self, name: &str, value: u64, most: i64) -> u64 {
-        let moved = i64::try_from(value).unwrap_or(100) + self.sway(name, most);
+        let moved = i64::try_from(value).unwrap_or(100) + self.random_offset(name, most);
         u64::try_from(moved.clamp(1, 100)).unwrap_or(1)
     }
 
@@ -106,8 +106,8 @@ impl Drift {
     }
 
     fn warmth(self, told: Reading<Celsius>, name: &str) -> Reading<Celsius> {
-        let sway = i32::try_from(self.sway(name, TEMPERATURE)).unwrap_or(0);
-        told.map(|degrees| Celsius(degrees.0.saturating_add(sway)))
+        let random_offset = i32::try_from(self.random_offset(name, TEMPERATURE)).unwrap_or(0);
+        told.map(|degrees| Celsius(degrees.0.saturating_add(random_offset)))
     }
 
     /// Moves what the details of a device tell.

@@ -67,7 +67,7 @@ impl State {
 
     /// Takes a process in, with the start that it has or, where a recording does not tell, one an
     /// hour ago.
-    pub(crate) fn bring_to_life(&mut self, mut process: Process) -> Serial {
+    pub(crate) fn spawn_process(&mut self, mut process: Process) -> Serial {
         let age = Duration::from_secs(3600);
         let uptime = self.machine.clock.since(self.machine.booted);
         let start =
@@ -102,7 +102,7 @@ impl State {
         info.key.start = Some(start);
         info.started_at = Ok(self.wall());
         info.cpu_time = Ok(Duration::ZERO);
-        self.bring_to_life(process);
+        self.spawn_process(process);
     }
 
     fn next_pid(&mut self) -> Pid {
@@ -220,7 +220,7 @@ impl State {
     /// the viewer's own.
     fn become_look(&mut self, mut look: Machine) {
         look.answer_as_a_driver();
-        let own = self.own_line();
+        let own = self.own_ancestry();
         let before = std::mem::take(&mut self.living);
         for process in look.processes {
             let pid = process.pid();
@@ -237,7 +237,7 @@ impl State {
                     self.living.insert(serial, living);
                 }
                 None => {
-                    self.bring_to_life(process);
+                    self.spawn_process(process);
                 }
             }
         }

@@ -41,8 +41,8 @@ pub enum Call {
     Process,
     /// `Host::processes`
     Processes,
-    /// `Host::own_line`
-    OwnLine,
+    /// `Host::own_ancestry`
+    OwnAncestry,
     /// `Host::open`
     Open,
     /// `ProcessHandle::look`
@@ -98,7 +98,7 @@ impl Call {
         Call::Holders,
         Call::Process,
         Call::Processes,
-        Call::OwnLine,
+        Call::OwnAncestry,
         Call::Open,
         Call::Look,
         Call::Held,
@@ -139,7 +139,7 @@ impl fmt::Display for Call {
             Call::Holders => "look for holders",
             Call::Process => "look at a process",
             Call::Processes => "list the processes",
-            Call::OwnLine => "look at the own ancestors",
+            Call::OwnAncestry => "look at the own ancestors",
             Call::Open => "open a process",
             Call::Look => "look at an opened process",
             Call::Held => "look at the files of an opened process",

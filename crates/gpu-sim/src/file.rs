@@ -294,7 +294,7 @@ impl MachineFile {
     /// `Invalid`, naming the line, and for an unknown field the one that was perhaps meant.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
-            let what = crate::complaint::plain(error.message());
+            let what = crate::toml_error::plain(error.message());
             Place(text).error(error.span(), &what)
         })
     }

@@ -50,7 +50,7 @@ impl Host for Simulation {
                 if process.hidden.is_some() {
                     continue;
                 }
-                if !state.may_touch(process) {
+                if !state.may_access(process) {
                     scan.unreadable.count(Absent::NotPermitted);
                     continue;
                 }
@@ -94,9 +94,9 @@ impl Host for Simulation {
         Vec::new()
     }
 
-    fn own_line(&self) -> Result<Vec<ProcessKey>> {
-        self.call(Call::OwnLine, |state| {
-            let line = state.own_line().into_iter();
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
+        self.call(Call::OwnAncestry, |state| {
+            let line = state.own_ancestry().into_iter();
             let line = line.filter_map(|serial| state.living.get(serial));
             let seen = line.filter(|living| state.seen_as(&living.process).is_some());
             Ok(seen.map(|living| state.key(&living.process)).collect())
@@ -131,7 +131,7 @@ impl ProcessHandle for SimulatedProcess {
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
         self.simulation.call(Call::Held, |state| {
             let living = alive(state, self.serial, self.pid)?;
-            if !state.may_touch(&living.process) {
+            if !state.may_access(&living.process) {
                 return Err(not_permitted("look at the files of", self.pid));
             }
             Ok(Wanted::of(state, files).held_by(&living.process))
@@ -147,7 +147,7 @@ impl ProcessHandle for SimulatedProcess {
         self.simulation.call(Call::Signal, |state| {
             let living = alive(state, self.serial, self.pid)?;
             let process = &living.process;
-            if !state.may_touch(process) {
+            if !state.may_access(process) {
                 return Err(not_permitted("signal", self.pid));
             }
             let sent = SentSignal {

@@ -14,30 +14,30 @@
 //! that a [`Session`] needs no server: several processes that open one folder see one machine.
 
 mod anonymize;
-mod answers;
 mod assemble;
 mod backend;
 mod clock;
-mod complaint;
 mod crowd;
 mod date;
+mod defaults;
 mod details;
 mod device_entry;
 mod devices;
 mod drift;
 mod events;
+mod external_process;
 mod faults;
 mod file;
 mod host;
 mod import;
 mod journal;
-mod list;
 mod load;
 mod machine;
 mod memory;
 mod placeholder;
-mod population;
 mod process_entry;
+mod process_list;
+mod process_table;
 mod product;
 #[cfg(feature = "random")]
 mod random;
@@ -47,12 +47,13 @@ mod seed;
 mod session;
 mod simulation;
 mod state;
+mod toml_error;
 mod topology;
 mod trusted;
 mod viewer;
-mod walk_on;
 
 pub use anonymize::Anonymizer;
+pub use external_process::{ExternalProcess, Use};
 pub use faults::{Call, Fault};
 pub use load::{EmbeddedMachine, machines};
 pub use machine::{
@@ -67,4 +68,3 @@ pub use session::{CallEffect, CallFault, Placeholder, Session};
 pub use simulation::Simulation;
 pub use state::SentSignal;
 pub use trusted::trusted;
-pub use walk_on::{Use, WalkOn};

@@ -27,7 +27,7 @@ impl Machine {
     pub fn embedded(name: &str) -> Result<Self> {
         let Some(folder) = EMBEDDED.get_dir(name) else {
             let known: Vec<&str> = names().collect();
-            let meant = crate::complaint::nearest(name, &known);
+            let meant = crate::toml_error::nearest(name, &known);
             let hint = match meant {
                 Some(meant) => format!("; did you mean '{meant}'?"),
                 None => String::new(),
@@ -60,8 +60,8 @@ impl Machine {
             Found::Nowhere => {
                 let known: Vec<&str> = names().collect();
                 let why = format!(
-                    "no embedded machine has that name, and no folder or file; there are {}, and \
-                     'crowd:8x32' of 8 GPUs with 32 processes on each",
+                    "no built-in machine, directory or file has this name; available: {}, and \
+                        e.g. 'crowd:8x32' (8 GPUs with 32 processes each)",
                     known.join(", ")
                 );
                 let what = format!("find machine '{}'", machine.display());
@@ -156,7 +156,7 @@ fn read_file(path: &Path, name: &str) -> Result<Vec<u8>> {
     let failed = |error| Error::new(ErrorKind::Io, format!("read '{name}'")).with_source(error);
     let metadata = std::fs::symlink_metadata(path).map_err(failed)?;
     if !metadata.is_file() {
-        return Err(Error::new(ErrorKind::Invalid, format!("'{name}' is no regular file")));
+        return Err(Error::new(ErrorKind::Invalid, format!("'{name}' is not a regular file")));
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -170,7 +170,8 @@ fn read_file(path: &Path, name: &str) -> Result<Vec<u8>> {
 
 fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
     let text = String::from_utf8(read("machine.toml")?);
-    let text = text.map_err(|_| Error::new(ErrorKind::Invalid, "machine.toml is no UTF-8 text"))?;
+    let text =
+        text.map_err(|_| Error::new(ErrorKind::Invalid, "machine.toml is not valid UTF-8"))?;
     let file = MachineFile::parse(&text)?;
     let place = Place(&text);
 
@@ -216,7 +217,7 @@ fn read_recording(
         return Err(place.error(Some(entry.span()), &what));
     };
     if part != name.as_str() {
-        let what = format!("recording '{name}' is no plain file name");
+        let what = format!("recording '{name}' is not a plain file name");
         return Err(place.error(Some(entry.span()), &what));
     }
     read(name).map_err(|error| {

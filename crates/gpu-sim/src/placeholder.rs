@@ -59,17 +59,20 @@ impl Machine {
         for placeholder in placeholders {
             let (old, new) = (Pid(placeholder.simulated), Pid(placeholder.pid));
             let complain = |what: &str| {
-                let what = format!("let process {new} stand for {old} of '{}': {what}", self.name);
+                let what = format!(
+                    "use process {new} as placeholder for {old} of '{}': {what}",
+                    self.name
+                );
                 Err(Error::new(ErrorKind::Invalid, what))
             };
             if !self.ever_has().any(|process| process.pid() == old) {
                 complain("this machine has no such process")?;
             }
             if new == Pid(0) {
-                complain("numbers begin at 1")?;
+                complain("PIDs start at 1")?;
             }
             if numbers.insert(old, new).is_some() || !real.insert(new) {
-                complain("one of them is named twice")?;
+                complain("a PID is used twice")?;
             }
         }
         let taken = self.numbers();

@@ -38,7 +38,7 @@ pub(crate) fn read(
 ) -> Result<Process> {
     let pid = Pid(*entry.pid.get_ref());
     if pid == Pid(0) {
-        return Err(error(place, entry, "is none: numbers begin at 1"));
+        return Err(error(place, entry, "is invalid: PIDs start at 1"));
     }
     let Some(mut process) = recorded
         .or_else(|| entry.name.as_ref().map(|n| Process::new(ProcessInfo::from_name(pid, n))))
@@ -65,7 +65,7 @@ pub(crate) fn read(
             .iter()
             .map(|(path, letters)| {
                 held_file(path, letters.get_ref()).ok_or_else(|| {
-                    let what = format!("'{}' is no fuser access", letters.get_ref());
+                    let what = format!("'{}' is not a fuser access string", letters.get_ref());
                     place.error(Some(letters.span()), &what)
                 })
             })
@@ -79,7 +79,7 @@ pub(crate) fn read(
 fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
     if let Some(name) = &entry.name {
         if name.len() > 15 {
-            let what = format!("is called '{name}'; the kernel keeps 15 bytes of a name");
+            let what = format!("has the name '{name}', longer than the kernel's 15 bytes");
             return Err(error(place, entry, &what));
         }
         info.name.clone_from(name);
@@ -103,7 +103,7 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
     }
     if let Some(started) = &entry.started {
         let started = timestamp(started);
-        let what = "has a start that is no date with a time, such as 2026-11-21T09:00:00Z";
+        let what = "has an invalid start; expected e.g. 2026-11-21T09:00:00Z";
         let started = started.ok_or_else(|| error(place, entry, what))?;
         info.started_at = Ok(started);
     }
@@ -118,7 +118,7 @@ fn overlay_reactions(process: &mut Process, place: Place<'_>, entry: &ProcessEnt
     if let Some(kill) = entry.on_kill {
         process.on_kill = reaction(kill);
         if process.on_kill == Reaction::Ignores {
-            return Err(error(place, entry, "cannot ignore SIGKILL; it can be 'stuck'"));
+            return Err(error(place, entry, "cannot ignore SIGKILL; use 'stuck'"));
         }
         if let Reaction::Stuck(_) = process.on_kill {
             process.on_term = process.on_kill;
@@ -161,7 +161,7 @@ fn holding(
     };
     let instance = memory.gpu_instance;
     if instance.is_some() && !device.mig.iter().any(|mig| mig.gpu_instance == instance) {
-        return Err(error(place, entry, "has memory in a GPU instance that is not there"));
+        return Err(error(place, entry, "has memory in a GPU instance that does not exist"));
     }
     let load = memory.utilization_percent;
     if load.is_some_and(|load| load > 100) {

@@ -30,10 +30,10 @@ pub(crate) struct Tells {
 pub(crate) fn overlay(device: &mut Device, own: &Products, recorded: bool) {
     let Ok(name) = device.info.name.clone() else { return };
     if !recorded && let Some(tells) = built_in(&name) {
-        tells.lay_over(device);
+        tells.apply_to(device);
     }
     if let Some((_, tells)) = own.iter().find(|(known, _)| *known.get_ref() == name) {
-        tells.lay_over(device);
+        tells.apply_to(device);
     }
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn check(devices: &[Device], own: &Products, place: Place<'_>) -> Res
     let named = |name: &str| devices.iter().any(|d| d.info.name.as_deref() == Ok(name));
     match own.keys().find(|product| !named(product.get_ref())) {
         Some(product) => {
-            let what = format!("no GPU of this machine is a '{}'", product.get_ref());
+            let what = format!("no GPU of this machine is of product '{}'", product.get_ref());
             Err(place.error(Some(product.span()), &what))
         }
         None => Ok(()),
@@ -53,7 +53,7 @@ pub(crate) fn check(devices: &[Device], own: &Products, place: Place<'_>) -> Res
 }
 
 impl Tells {
-    pub(crate) fn lay_over(&self, device: &mut Device) {
+    pub(crate) fn apply_to(&self, device: &mut Device) {
         device.details.overlay(&self.details);
         device.busy.overlay(&self.busy);
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_products_are_well_formed() {
+    fn built_in_products_are_well_formed() {
         let products: Products = toml::from_str(BUILT_IN).unwrap();
         assert!(products.len() >= 3);
         for (name, tells) in products {

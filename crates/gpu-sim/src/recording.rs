@@ -132,30 +132,30 @@ impl Recording {
             Ok(header) if header.gpuws_recording == VERSION => header,
             Ok(header) => {
                 let newer = format!(
-                    "format version {}, and only {VERSION} is known",
+                    "unsupported format version {}; expected {VERSION}",
                     header.gpuws_recording
                 );
                 return Err(lines.wrong(&newer));
             }
             Err(_) => {
-                return Err(lines.wrong("this is no recording: it does not begin with a header"));
+                return Err(lines.wrong("not a recording: header missing"));
             }
         };
         let mut looks: Vec<Look> = Vec::new();
         while let Some(line) = lines.next(MAX_LOOK)? {
             let look: Look = serde_json::from_slice(&line).map_err(|error| {
                 if !line.ends_with(b"\n") {
-                    return lines.wrong("it ends in the middle of a look");
+                    return lines.wrong("truncated snapshot");
                 }
-                lines.wrong("it is no look").with_source(error)
+                lines.wrong("invalid snapshot").with_source(error)
             })?;
             if looks.last().is_some_and(|last| last.offset_ms > look.offset_ms) {
-                return Err(lines.wrong("it was taken before the look above it"));
+                return Err(lines.wrong("snapshot is older than the previous one"));
             }
             looks.push(look);
         }
         if looks.is_empty() {
-            return Err(lines.wrong("it ends before the first look"));
+            return Err(lines.wrong("no snapshot"));
         }
         Ok(Recording { header, looks })
     }
@@ -178,7 +178,7 @@ impl<R: BufRead> Lines<R> {
         self.read = self.read.saturating_add(line.len() as u64);
         if line.len() as u64 > longest {
             return Err(if self.line == 1 {
-                self.wrong("this is no recording: it does not begin with a header")
+                self.wrong("not a recording: header missing")
             } else {
                 self.wrong(&format!("it is longer than {} MiB", longest >> 20))
             });

@@ -33,7 +33,7 @@ mod tests {
     use rand_chacha::rand_core::Rng;
 
     #[test]
-    fn consumers_draw_apart_and_repeatably() {
+    fn child_seeds_are_independent_and_repeatable() {
         let seed = Seed(7);
         assert_eq!(seed.child("pids").next_u64(), seed.child("pids").next_u64());
         assert_ne!(seed.child("pids").next_u64(), seed.child("faults").next_u64());

@@ -43,7 +43,7 @@ pub struct Session {
     #[serde(default)]
     pub faults: Vec<CallFault>,
     /// Its processes are real ones: those that stand for simulated ones, and those that
-    /// [appear](crate::WalkOn) by themselves.
+    /// [appear](crate::ExternalProcess) by themselves.
     #[serde(default)]
     pub live: bool,
     /// The real processes that stand for simulated ones; of a session that is live.
@@ -138,8 +138,10 @@ impl Session {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(Self::FILE);
         let failed = |kind| {
-            let remedy =
-                format!("{} is to name the folder of a 'gpuws sim' of your own", Self::VARIABLE);
+            let remedy = format!(
+                "{} must name the session directory of your own 'gpuws sim'",
+                Self::VARIABLE
+            );
             Error::new(kind, format!("read session '{}' ({remedy})", path.display()))
         };
         let io = |error: std::io::Error| failed(ErrorKind::Io).with_source(error);
@@ -149,12 +151,12 @@ impl Session {
         let path = trusted::private(folder).map_err(untrusted)?.join(Self::FILE);
         let named = std::fs::symlink_metadata(&path).map_err(io)?;
         if !named.is_file() {
-            return Err(invalid("it is a link or no regular file".to_owned()));
+            return Err(invalid("it is a symbolic link or not a regular file".to_owned()));
         }
         let file = File::open(&path).map_err(io)?;
         let opened = file.metadata().map_err(io)?;
         if (named.dev(), named.ino()) != (opened.dev(), opened.ino()) {
-            return Err(invalid("it was exchanged while it was opened".to_owned()));
+            return Err(invalid("it was replaced while being opened".to_owned()));
         }
         trusted::private_file(&path, &opened).map_err(untrusted)?;
         let mut bytes = Vec::new();
@@ -162,7 +164,7 @@ impl Session {
         if bytes.len() as u64 > MAX_FILE {
             return Err(invalid(format!("it is larger than {} MiB", MAX_FILE >> 20)));
         }
-        serde_json::from_slice(&bytes).map_err(|error| invalid(format!("it is none: {error}")))
+        serde_json::from_slice(&bytes).map_err(|error| invalid(format!("invalid session: {error}")))
     }
 
     /// Writes the session into a folder, for its owner only; who reads meanwhile finds the old one

@@ -3,7 +3,7 @@
 use crate::faults::{Call, Fault, Faults, injected};
 use crate::machine::{Event, Machine, Process, When};
 use crate::memory::AddressRange;
-use crate::population::Population;
+use crate::process_table::Population;
 use crate::seed::Seed;
 use gpu_core::{
     Bytes, DeviceEvent, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime, Timestamp,
@@ -127,7 +127,7 @@ impl State {
         // Thousands are not to be there twice.
         processes.reverse();
         while let Some(process) = processes.pop() {
-            state.bring_to_life(process);
+            state.spawn_process(process);
             if processes.len().is_multiple_of(256) {
                 processes.shrink_to_fit();
             }

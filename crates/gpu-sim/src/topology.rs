@@ -17,8 +17,8 @@ pub(crate) fn read(
 ) -> Result<Option<Topology>> {
     let Some(rows) = &file.topology else {
         return match (&file.peers, &file.paths) {
-            (Some(_), _) => Err(place.error(None, "'peers' goes with a 'topology'")),
-            (_, Some(_)) => Err(place.error(None, "'paths' goes with a 'topology'")),
+            (Some(_), _) => Err(place.error(None, "'peers' requires 'topology'")),
+            (_, Some(_)) => Err(place.error(None, "'paths' requires 'topology'")),
             (None, None) => Ok(None),
         };
     };
@@ -133,7 +133,7 @@ fn reach(link: Link) -> PeerAccess {
 }
 
 /// The most NVLinks that a device can have (`NVML_NVLINK_MAX_LINKS`).
-const MOST_LINKS: usize = 18;
+const MAX_LINKS: usize = 18;
 
 /// How many switches links are spread over.
 const SWITCHES: usize = 4;
@@ -146,8 +146,8 @@ fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<Nv
         Link::NvLink(count) => usize::from(*count),
         _ => 0,
     });
-    let most = counts.clone().max().unwrap_or_default().min(MOST_LINKS);
-    let ends: Vec<Reading<PciBusId>> = match counts.clone().sum::<usize>() <= MOST_LINKS {
+    let most = counts.clone().max().unwrap_or_default().min(MAX_LINKS);
+    let ends: Vec<Reading<PciBusId>> = match counts.clone().sum::<usize>() <= MAX_LINKS {
         true => counts.zip(buses).flat_map(|(count, bus)| repeat_n(*bus, count)).collect(),
         false => switches(buses).into_iter().map(Ok).cycle().take(most).collect(),
     };

@@ -61,7 +61,7 @@ fn trusted_by(user: u32, folder: &Path) -> Result<PathBuf> {
         let metadata = place.symlink_metadata().map_err(|error| unread(place, error))?;
         if !metadata.is_dir() {
             let error = Error::new(ErrorKind::Invalid, trust(place));
-            return Err(error.with_source("it is no folder"));
+            return Err(error.with_source("it is not a directory"));
         }
         unshared(user, place, &metadata, STICKY)?;
     }
@@ -80,9 +80,9 @@ fn private_of(user: u32, folder: &Path) -> Result<PathBuf> {
 fn unshared(user: u32, path: &Path, metadata: &Metadata, excuse: u32) -> Result<()> {
     let (owner, mode) = (metadata.uid(), metadata.mode());
     let why = if owner != user && owner != 0 && Some(owner) != outsider() {
-        format!("it belongs to user {owner}, who is neither you (user {user}) nor root")
+        format!("it belongs to user {owner}, neither you (user {user}) nor root")
     } else if mode & SHARED != 0 && mode & excuse == 0 {
-        format!("it belongs to user {owner}, and others may write it (mode {:o})", mode & 0o7777)
+        format!("it belongs to user {owner} and is writable by others (mode {:o})", mode & 0o7777)
     } else {
         return Ok(());
     };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_folder_in_a_shared_one_with_the_sticky_bit_is_trusted() {
+    fn private_folder_below_sticky_folder_is_trusted() {
         let (outer, inner) = nested();
         let without_links = inner.canonicalize().unwrap();
         assert_eq!(trusted(outer.path()).unwrap(), outer.path().canonicalize().unwrap());
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_may_write_nothing_is_trusted() {
+    fn folder_writable_by_others_is_not_trusted() {
         let (outer, inner) = nested();
         for mode in [0o777, 0o770, 0o702] {
             allow(outer.path(), mode);
@@ -147,17 +147,17 @@ mod tests {
             for refused in [trusted(outer.path()), trusted(&inner), private(&inner)] {
                 let why = why(refused);
                 assert!(why.contains(&format!("trust '{}'", shown.display())), "{why}");
-                assert!(why.ends_with(&format!("others may write it (mode {mode:o})")), "{why}");
+                assert!(why.ends_with(&format!("is writable by others (mode {mode:o})")), "{why}");
             }
         }
         allow(outer.path(), 0o1777);
         allow(&inner, 0o1770);
         trusted(&inner).unwrap();
-        assert!(why(private(&inner)).ends_with("others may write it (mode 1770)"));
+        assert!(why(private(&inner)).ends_with("is writable by others (mode 1770)"));
     }
 
     #[test]
-    fn a_folder_of_somebody_else_is_not_trusted_nor_is_what_lies_in_it() {
+    fn folder_of_another_user_and_its_contents_are_not_trusted() {
         let (outer, inner) = nested();
         // Root may give a folder away; anybody else is told apart from somebody else instead.
         let asks = match me() {
@@ -170,7 +170,7 @@ mod tests {
         }
         for refused in [trusted_by(asks, outer.path()), private_of(asks, &inner)] {
             let why = why(refused);
-            let told = format!("belongs to user {owner}, who is neither you (user {asks}) nor");
+            let told = format!("belongs to user {owner}, neither you (user {asks}) nor");
             assert!(why.contains(&told), "{why}");
         }
         let link = tempfile::tempdir().unwrap();
@@ -179,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_folder_or_not_there_is_not_trusted() {
+    fn missing_path_or_regular_file_is_not_trusted() {
         let (_outer, inner) = nested();
         assert_eq!(trusted(&inner.join("none")).unwrap_err().kind(), ErrorKind::Io);
         std::fs::write(inner.join("file"), "").unwrap();
-        assert!(why(trusted(&inner.join("file"))).ends_with("it is no folder"));
+        assert!(why(trusted(&inner.join("file"))).ends_with("it is not a directory"));
     }
 }

@@ -36,7 +36,7 @@ impl State {
         let users = BTreeMap::from([(self.machine.viewer.user.clone(), self.machine.viewer.uid)]);
         let (clock, booted) = (self.machine.clock, self.machine.booted);
         complete(&mut process, &[], &users, clock, booted);
-        self.bring_to_life(process);
+        self.spawn_process(process);
     }
 
     /// Returns the first number from this one on that nobody has on the host.
@@ -59,7 +59,7 @@ impl State {
     }
 
     /// Returns the viewer's own process and its ancestors, nearest first.
-    pub(crate) fn own_line(&self) -> Vec<Serial> {
+    pub(crate) fn own_ancestry(&self) -> Vec<Serial> {
         let mut line = Vec::new();
         let mut next = self.find_on_host(self.machine.viewer.pid);
         while let Some(serial) = next.filter(|serial| !line.contains(serial)) {
@@ -114,7 +114,7 @@ impl State {
     }
 
     /// Tells whether the viewer may see the files of a process and signal it.
-    pub(crate) fn may_touch(&self, process: &Process) -> bool {
+    pub(crate) fn may_access(&self, process: &Process) -> bool {
         let viewer = &self.machine.viewer;
         viewer.privileged || process.info.uid == Ok(viewer.uid)
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 #[test]
-fn a_crowd_is_made_the_same_every_time_and_by_its_name() {
+fn crowd_is_deterministic_by_name() {
     let made = Machine::crowd(64, 32).unwrap();
     assert_eq!(made, Machine::named(Path::new("crowd:64x32")).unwrap());
     assert_eq!((made.devices.len(), made.processes.len()), (64, 2048));
@@ -16,13 +16,10 @@ fn a_crowd_is_made_the_same_every_time_and_by_its_name() {
         ("crowd:0x1", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
         ("crowd:65x1", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
         ("crowd:1x257", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
-        ("crowd:", "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'"),
-        ("crowd:8", "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'"),
-        ("crowd:-8x1", "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'"),
-        (
-            "crowd:99999999999x1",
-            "a crowd is named by its GPUs and the processes on each: 'crowd:8x32'",
-        ),
+        ("crowd:", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
+        ("crowd:8", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
+        ("crowd:-8x1", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
+        ("crowd:99999999999x1", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
     ] {
         let error = Machine::named(Path::new(wrong)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -33,7 +30,7 @@ fn a_crowd_is_made_the_same_every_time_and_by_its_name() {
 }
 
 #[test]
-fn each_of_a_crowd_is_found_by_its_number_and_gone_when_it_ends() {
+fn crowd_process_is_found_by_pid_until_it_exits() {
     let simulation = Simulation::named(Path::new("crowd:4x8")).unwrap();
     let devices = simulation.devices().unwrap();
     for (gpu, device) in devices.iter().enumerate() {
@@ -59,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_crowd_fits_its_machine(gpus in 1u32..=64, each in prop_oneof![0u32..=40, Just(256u32)]) {
+    fn crowd_fits_its_machine(gpus in 1u32..=64, each in prop_oneof![0u32..=40, Just(256u32)]) {
         let machine = Machine::crowd(gpus, each).unwrap();
         let pids: BTreeSet<Pid> = machine.processes.iter().map(|process| process.pid()).collect();
         prop_assert_eq!(pids.len() as u32, gpus * each, "each has a number of its own");

@@ -32,7 +32,7 @@ fn printed(table: &str) -> Vec<[String; 4]> {
 }
 
 #[test]
-fn a_recorded_machine_tells_what_its_recording_prints_and_what_belongs_to_it() {
+fn recorded_machine_matches_its_recording() {
     let mut compared = 0;
     for machine in gpu_sim::machines().iter().filter(|m| m.description.starts_with("recorded")) {
         let recorded = Machine::embedded(machine.name).unwrap();
@@ -98,7 +98,7 @@ fn a_recorded_machine_tells_what_its_recording_prints_and_what_belongs_to_it() {
 }
 
 #[test]
-fn a_product_is_told_once_and_its_devices_differ_where_they_say_so() {
+fn devices_override_product_details() {
     let simulation = start(
         "[product.'G'.details.clocks]\nsm_mhz = 100\nsm_max_mhz = 900\n\
          [product.'G'.details.product]\nserial = '1'\n\
@@ -123,7 +123,7 @@ fn a_product_is_told_once_and_its_devices_differ_where_they_say_so() {
 }
 
 #[test]
-fn what_follows_from_the_rest_is_told_too() {
+fn derived_details_are_reported() {
     let simulation = Simulation::embedded("labbox").unwrap();
     for gpu in 0..4 {
         let details = details(&simulation, gpu);
@@ -144,7 +144,7 @@ fn what_follows_from_the_rest_is_told_too() {
 }
 
 #[test]
-fn nvlinks_lead_where_the_topology_says() {
+fn nvlinks_match_topology() {
     let mut links = 0;
     for machine in gpu_sim::machines() {
         let simulation = Simulation::embedded(machine.name).unwrap();
@@ -186,7 +186,7 @@ fn nvlinks_lead_where_the_topology_says() {
 }
 
 #[test]
-fn who_reaches_whom_follows_from_the_topology_unless_it_is_told() {
+fn peer_access_follows_topology_unless_set() {
     use PeerAccess::{Disabled, Itself, Ok as Reaches, TopologyNotSupported};
     let gpus = "[[gpu]]\nindex = 0\n[[gpu]]\nindex = 1\n[[gpu]]\nindex = 2\n";
     let topology = "topology = ['X PHB SYS', 'PHB X NODE', 'SYS NODE X']\n";
@@ -207,7 +207,7 @@ fn who_reaches_whom_follows_from_the_topology_unless_it_is_told() {
 }
 
 #[test]
-fn where_devices_sit_follows_from_the_topology_unless_it_is_told() {
+fn pcie_paths_follow_topology_unless_set() {
     use Link::{Itself, Node, NvLink, Phb, Pix, Sys};
     let gpus = "[[gpu]]\nindex = 0\n[[gpu]]\nindex = 1\n[[gpu]]\nindex = 2\n";
     let topology = "topology = ['X NV2 NODE', 'NV2 X PHB', 'NODE PHB X']\n";
@@ -222,7 +222,7 @@ fn where_devices_sit_follows_from_the_topology_unless_it_is_told() {
 }
 
 #[test]
-fn accounts_outlive_their_processes() {
+fn accounting_records_outlive_processes() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let accounts = || {
         let kept = details(&simulation, 0).accounting.unwrap().processes.unwrap();

@@ -34,7 +34,7 @@ fn energy(device: &DeviceState) -> Option<u64> {
 }
 
 #[test]
-fn in_the_first_second_all_is_as_described_and_later_constant_within_one() {
+fn readings_match_description_in_first_second_and_change_once_a_second() {
     for machine in gpu_sim::machines() {
         let simulation = start(machine.name, 3);
         for second in [0, 1, 2, 59, 3600] {
@@ -48,7 +48,7 @@ fn in_the_first_second_all_is_as_described_and_later_constant_within_one() {
 }
 
 #[test]
-fn a_device_at_work_moves_and_one_at_rest_does_not() {
+fn readings_drift_only_on_busy_device() {
     let simulation = start("labbox", 0);
     let first = look_at(&simulation, 0);
     let mut seen: [BTreeSet<Option<u64>>; 6] = Default::default();
@@ -84,7 +84,7 @@ fn a_device_at_work_moves_and_one_at_rest_does_not() {
 }
 
 #[test]
-fn another_seed_and_another_device_move_otherwise() {
+fn drift_depends_on_seed_and_device() {
     let course = |seed: u64, device: usize| -> Vec<_> {
         let simulation = start("healthy-box", seed);
         (1..30).map(|s| moving(&look_at(&simulation, s * 1000).devices[device])[0]).collect()
@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_leaves_its_limits(seed: u64, second in 0u64..4_000_000) {
+    fn drifting_readings_stay_within_limits(seed: u64, second in 0u64..4_000_000) {
         for machine in gpu_sim::machines() {
             let simulation = start(machine.name, seed);
             let first = look_at(&simulation, 0);

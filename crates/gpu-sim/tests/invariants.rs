@@ -88,7 +88,7 @@ fn conserves_memory(seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let pid = process.pid();
                 let Ok(handle) = simulation.open(pid) else { continue };
                 let alive = !is_dead_zombie(process);
-                let sent = handle.signal(signal, &ActToken::the_user_asked());
+                let sent = handle.signal(signal, &ActToken::user_confirmed());
                 prop_assert_eq!(sent.is_ok(), alive);
                 if alive {
                     signals.entry(pid).or_default().push((simulation.elapsed(), signal));
@@ -109,7 +109,7 @@ fn conserves_memory(seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
 
 /// The memory of one that ends at once and gives it back at once is back at once.
 #[test]
-fn memory_that_comes_back_at_once_is_back() {
+fn immediately_returned_memory_is_free() {
     let steps = vec![Step::Sleep(2987), Step::Sleep(2097), Step::Signal(0, Signal::Term)];
     conserves_memory(5_686_794_001_364_413_586, steps).unwrap();
 }
@@ -127,7 +127,7 @@ proptest! {
     /// Whatever happens: a handle stays on its process, the clock never goes back, counts are
     /// right, what was signalled is what was opened, and what is used fits the device.
     #[test]
-    fn scripts_and_faults_break_nothing(seed: u64, steps in steps(), faults in 0usize..12) {
+    fn scripts_and_faults_keep_invariants(seed: u64, steps in steps(), faults in 0usize..12) {
         let simulation = random(Seed(seed));
         let machine = random_machine(Seed(seed));
         for (call, nth, fault) in random_faults(Seed(seed), &machine, faults) {
@@ -146,7 +146,7 @@ proptest! {
                     }
                     let Some((handle, key)) = opened.last() else { continue };
                     let sent = simulation.signals().len();
-                    let result = handle.signal(signal, &ActToken::the_user_asked());
+                    let result = handle.signal(signal, &ActToken::user_confirmed());
                     let reached = simulation.signals().split_off(sent);
                     prop_assert_eq!(reached.len(), usize::from(result.is_ok()));
                     if let (Some(reached), Some(key)) = (reached.first(), key) {
@@ -180,7 +180,7 @@ proptest! {
 
     /// One seed, one machine, one course of events.
     #[test]
-    fn a_seed_repeats_to_the_last_detail(seed: u64) {
+    fn same_seed_repeats_exactly(seed: u64) {
         let (a, b) = (random(Seed(seed)), random(Seed(seed)));
         let machine = random_machine(Seed(seed));
         prop_assert_eq!(random_script(Seed(seed), &machine), random_script(Seed(seed), &machine));
@@ -194,7 +194,7 @@ proptest! {
 
     /// No bytes after a header make the reader panic or go on without bound.
     #[test]
-    fn any_bytes_are_read_or_refused(bytes: Vec<u8>, json in "[\\[\\]{}\":,0-9a-z_ \n]{0,200}") {
+    fn arbitrary_bytes_are_read_or_rejected(bytes: Vec<u8>, json in "[\\[\\]{}\":,0-9a-z_ \n]{0,200}") {
         let header = b"{\"gpuws_recording\":1,\"anonymous\":true}\n";
         for text in [&bytes[..], json.as_bytes()] {
             let whole = [header, text].concat();
@@ -205,7 +205,7 @@ proptest! {
 }
 
 #[test]
-fn random_machines_are_of_every_kind() {
+fn random_machines_cover_every_kind() {
     let mut seen = [false; 6];
     for seed in 0..200 {
         let machine = random_machine(Seed(seed));
@@ -232,7 +232,7 @@ proptest! {
 
     /// What devices report by themselves is told once each, in the order of time.
     #[test]
-    fn every_report_is_told_once(seed: u64) {
+    fn every_event_is_delivered_once(seed: u64) {
         let machine = random_machine(Seed(seed));
         let script = random_script(Seed(seed), &machine);
         let mut expected: Vec<_> = script

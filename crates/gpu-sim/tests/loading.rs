@@ -28,7 +28,7 @@ fn refused(text: &str, message: &str) {
 }
 
 #[test]
-fn an_unknown_field_is_named_with_its_line_and_the_one_meant() {
+fn unknown_field_error_has_line_and_suggestion() {
     let gpu = "[[gpu]]\nindex = 0\n";
     for (text, message) in [
         (
@@ -83,13 +83,13 @@ fn an_unknown_field_is_named_with_its_line_and_the_one_meant() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_machine_is_rejected() {
     let gpu = "[[gpu]]\nindex = 0\nmemory_total_mib = 100\n";
     for (more, message) in [
         ("[[process]]\npid = 7\n", "line 4: process 7 has no name and is in no recording"),
         (
             "[[process]]\npid = 7\nname = 'a'\n[[process]]\npid = 7\nname = 'b'\n",
-            "line 7: process 7 is described twice",
+            "line 7: process 7 is defined twice",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nmemory = [{ gpu = 3, mib = 1 }]\n",
@@ -97,29 +97,29 @@ fn what_contradicts_itself_is_refused() {
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\non_kill = 'ignores'\n",
-            "line 4: process 7 cannot ignore SIGKILL; it can be 'stuck'",
+            "line 4: process 7 cannot ignore SIGKILL; use 'stuck'",
         ),
         (
             "[[process]]\npid = 7\nname = 'nvidia-persistenced'\n",
-            "line 4: process 7 is called 'nvidia-persistenced'; the kernel keeps 15 bytes of a name",
+            "line 4: process 7 has the name 'nvidia-persistenced', longer than the kernel's 15 bytes",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvidia0' = 'Fx' }\n",
-            "line 6: 'Fx' is no fuser access",
+            "line 6: 'Fx' is not a fuser access string",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvdia0' = 'F....' }\n",
-            "process 7 has '/dev/nvdia0', which is no device file of this machine",
+            "process 7 has '/dev/nvdia0', which is not a device file of this machine",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nstate = 'zombie'\nthreads = 0\n\
              files = { '/dev/nvidiactl' = 'F....' }\n",
-            "process 7 is a zombie without live threads, and such a one has nothing",
+            "process 7 is a zombie without live threads and cannot hold anything",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nnamespace = { name = 'n', pid = 1 }\n\
              [[process]]\npid = 8\nname = 'a'\nnamespace = { name = 'n', pid = 1 }\n",
-            "process 7 shares its number in its namespace with another",
+            "process 7 shares its namespace PID with another process",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nstarted = 2025-03-03T10:00:01Z\n",
@@ -129,7 +129,7 @@ fn what_contradicts_itself_is_refused() {
             "[[event]]\nat_ms = 1\nstart = { pid = 7, name = 'a', started = 2025-03-03T10:00:01Z }\n",
             "line 4: a process that an event starts has no 'started' of its own",
         ),
-        ("[[process]]\npid = 0\nname = 'a'\n", "line 4: process 0 is none: numbers begin at 1"),
+        ("[[process]]\npid = 0\nname = 'a'\n", "line 4: process 0 is invalid: PIDs start at 1"),
         ("[[event]]\nexit = 7\n", "an event has either 'at_ms' or 'after_exit_of'"),
         ("[[event]]\nat_ms = 5\n", "line 4: an event has one change, such as 'exit' or 'start'"),
         (
@@ -176,17 +176,17 @@ fn what_contradicts_itself_is_refused() {
                        each GPU, that has what 'topology' has where that names no NVLink";
         refused(&text, message);
     }
-    refused(&format!("{HEAD}paths = ['X']\n{gpu}"), "machine.toml: 'paths' goes with a 'topology'");
-    refused(&format!("{HEAD}peers = ['X']\n{gpu}"), "machine.toml: 'peers' goes with a 'topology'");
+    refused(&format!("{HEAD}paths = ['X']\n{gpu}"), "machine.toml: 'paths' requires 'topology'");
+    refused(&format!("{HEAD}peers = ['X']\n{gpu}"), "machine.toml: 'peers' requires 'topology'");
     refused(
         "description = ''\nclock = 2025-03-03\n",
-        "machine.toml: clock '2025-03-03' is no date with a time, such as 2026-11-21T09:00:00Z",
+        "machine.toml: clock '2025-03-03' is not a date-time, e.g. 2026-11-21T09:00:00Z",
     );
     refused("clock = 2025-03-03T10:00:00Z\n", "machine.toml line 1: missing field 'description'");
 }
 
 #[test]
-fn details_that_contradict_each_other_are_refused() {
+fn contradictory_details_are_rejected() {
     let gpu = "[[gpu]]\nindex = 0\nname = 'G'\nmemory_total_mib = 100\n";
     for (details, message) in [
         (
@@ -194,10 +194,7 @@ fn details_that_contradict_each_other_are_refused() {
             "its power limit is below the lowest",
         ),
         ("details.power = { limit_max_mw = 10 }", "its power limit is above the highest"),
-        (
-            "details.clocks = { sm_mhz = 2, sm_max_mhz = 1 }",
-            "its clock of the multiprocessors is above the highest",
-        ),
+        ("details.clocks = { sm_mhz = 2, sm_max_mhz = 1 }", "its SM clock is above the highest"),
         (
             "details.clocks = { graphics_max_mhz = 1 }\nbusy.clocks = { graphics_mhz = 2 }",
             "its graphics clock is above the highest",
@@ -227,7 +224,7 @@ fn details_that_contradict_each_other_are_refused() {
     }
     refused(
         &format!("{HEAD}{gpu}[product.'H'.details.clocks]\nsm_mhz = 1\n"),
-        "machine.toml line 7: no GPU of this machine is a 'H'",
+        "machine.toml line 7: no GPU of this machine is of product 'H'",
     );
     let (_, told) =
         read(&format!("{HEAD}{gpu}[gpu.details.clocks]\nsm_mhz = 'fast'\n")).unwrap_err();
@@ -235,7 +232,7 @@ fn details_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn a_recording_outside_the_folder_is_not_read() {
+fn recording_outside_folder_is_not_read() {
     for name in ["../outside.txt", "/etc/hostname", "a/b.txt", ".", "..", "", "./noise.txt"] {
         let (kind, told) = read(&format!("{HEAD}[recordings]\nother = ['{name}']\n")).unwrap_err();
         assert_eq!(kind, ErrorKind::Invalid, "{name}");
@@ -245,18 +242,20 @@ fn a_recording_outside_the_folder_is_not_read() {
 }
 
 #[test]
-fn a_link_is_no_recording() {
+fn symlinked_recording_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let text = format!("{HEAD}[recordings]\nother = ['link.txt']\n");
     std::fs::write(folder.path().join("machine.toml"), text).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link.txt")).unwrap();
     let (kind, told) = load(folder.path()).unwrap_err();
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(told.ends_with("recording 'link.txt' cannot be read: 'link.txt' is no regular file"));
+    assert!(
+        told.ends_with("recording 'link.txt' cannot be read: 'link.txt' is not a regular file")
+    );
 }
 
 #[test]
-fn missing_unknown_binary_and_large_files_are_refused() {
+fn missing_unknown_binary_and_large_files_are_rejected() {
     let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['a.txt']\n")).unwrap_err();
     assert!(told.contains("machine.toml line 4: recording 'a.txt' cannot be read: read 'a.txt'"));
     let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['noise.txt']\n")).unwrap_err();
@@ -273,7 +272,7 @@ fn missing_unknown_binary_and_large_files_are_refused() {
     std::fs::write(&toml, b"\x7fELF\x02\x01\x01\0\xff\xfe").unwrap();
     let (kind, told) = load(folder.path()).unwrap_err();
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(told.ends_with("machine.toml is no UTF-8 text"), "{told}");
+    assert!(told.ends_with("machine.toml is not valid UTF-8"), "{told}");
 
     std::fs::File::create(&toml).unwrap().set_len(100 << 20).unwrap();
     let (_, told) = load(folder.path()).unwrap_err();
@@ -281,7 +280,7 @@ fn missing_unknown_binary_and_large_files_are_refused() {
 }
 
 #[test]
-fn an_unknown_machine_is_named_with_the_one_meant() {
+fn unknown_machine_error_has_suggestion() {
     let error = Machine::embedded("p100-gost").unwrap_err();
     assert_eq!(error.to_string(), "find machine 'p100-gost'; did you mean 'p100-ghost'?");
     assert!(Machine::embedded("../machines/labbox").is_err());

@@ -21,7 +21,7 @@ fn used_mib(snapshot: &Snapshot) -> Vec<u64> {
 }
 
 #[test]
-fn the_p100_comes_back_after_sigkill() {
+fn p100_ghost_memory_is_freed_after_sigkill() {
     let simulation = start("p100-ghost");
     let before = look(&simulation);
     let device = &before.devices[0];
@@ -37,7 +37,7 @@ fn the_p100_comes_back_after_sigkill() {
         .collect();
     assert_eq!(holders, [("argusagent", false), ("t2t-decoder", true)]);
 
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     assert!(simulation.reset(device.id(), &token).is_err());
     let handle = simulation.open(Pid(100_562)).unwrap();
     handle.signal(Signal::Term, &token).unwrap();
@@ -56,7 +56,7 @@ fn the_p100_comes_back_after_sigkill() {
 }
 
 #[test]
-fn the_hoarder_computes_on_the_first_of_its_eight() {
+fn hoarder_computes_only_on_first_of_eight_gpus() {
     let simulation = start("gtx1080ti-x8-hoarder");
     let before = look(&simulation);
     assert_eq!(used_mib(&before)[..2], [10_803, 10_631]);
@@ -75,14 +75,14 @@ fn the_hoarder_computes_on_the_first_of_its_eight() {
     simulation
         .open(Pid(45_479))
         .unwrap()
-        .signal(Signal::Term, &ActToken::the_user_asked())
+        .signal(Signal::Term, &ActToken::user_confirmed())
         .unwrap();
     simulation.sleep(Duration::from_secs(5));
     assert_eq!(used_mib(&look(&simulation)), [12; 8]);
 }
 
 #[test]
-fn two_jobs_on_eight_and_one_is_ended() {
+fn ending_one_of_two_jobs_frees_its_memory() {
     let simulation = start("gtx1080ti-x8-kill");
     let before = look(&simulation);
     assert_eq!(used_mib(&before), [0, 10_775, 0, 0, 0, 0, 253, 0]);
@@ -91,14 +91,14 @@ fn two_jobs_on_eight_and_one_is_ended() {
     simulation
         .open(Pid(20_187))
         .unwrap()
-        .signal(Signal::Kill, &ActToken::the_user_asked())
+        .signal(Signal::Kill, &ActToken::user_confirmed())
         .unwrap();
     simulation.sleep(Duration::from_secs(5));
     assert_eq!(used_mib(&look(&simulation)), [0, 10_775, 0, 0, 0, 0, 10, 0]);
 }
 
 #[test]
-fn the_k80_has_eleven_mebibytes_of_its_own() {
+fn k80_reserves_eleven_mib() {
     let before = look(&start("k80-single"));
     assert_eq!(used_mib(&before), [2259]);
     assert_eq!(before.devices[0].memory_listed(), Some(Bytes::from_mib(2248)));
@@ -106,7 +106,7 @@ fn the_k80_has_eleven_mebibytes_of_its_own() {
 }
 
 #[test]
-fn the_gb10_tells_of_memory_only_by_process() {
+fn gb10_reports_memory_only_per_process() {
     let before = look(&start("gb10-unified"));
     let device = &before.devices[0];
     assert_eq!(device.memory_total(), Err(Absent::NotSupported));
@@ -116,7 +116,7 @@ fn the_gb10_tells_of_memory_only_by_process() {
 }
 
 #[test]
-fn what_is_embedded_is_what_the_folders_hold() {
+fn embedded_machines_match_fixture_folders() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
     let mut names: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()
@@ -136,7 +136,7 @@ fn what_is_embedded_is_what_the_folders_hold() {
 }
 
 #[test]
-fn a_machine_says_what_is_in_it_and_no_machine_names_a_real_person() {
+fn machines_are_described_and_name_no_real_person() {
     let users = ["root", "admin", "alice", "bob", "carol", "serving", "user1", "user2", "user1000"];
     for machine in gpu_sim::machines() {
         let simulation = start(machine.name);

@@ -9,7 +9,7 @@ use gpu_sim::{Call, Event, Fault, Simulation};
 use std::time::Duration;
 
 fn token() -> ActToken {
-    ActToken::the_user_asked()
+    ActToken::user_confirmed()
 }
 
 fn first() -> DeviceId {
@@ -17,7 +17,7 @@ fn first() -> DeviceId {
 }
 
 #[test]
-fn a_snapshot_of_every_embedded_machine_is_whole() {
+fn snapshot_of_every_embedded_machine_is_complete() {
     for machine in gpu_sim::machines() {
         let simulation = Simulation::embedded(machine.name).unwrap();
         assert!(!machine.description.is_empty(), "{}", machine.name);
@@ -37,7 +37,7 @@ fn a_snapshot_of_every_embedded_machine_is_whole() {
 }
 
 #[test]
-fn a_device_the_machine_lacks_is_an_error_and_not_another_device() {
+fn unknown_device_is_an_error() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let mut unknown = first();
     unknown.uuid = Ok(DeviceUuid("GPU-0".into()));
@@ -53,7 +53,7 @@ fn a_device_the_machine_lacks_is_an_error_and_not_another_device() {
 }
 
 #[test]
-fn the_driver_that_does_not_answer_spoils_the_machine_and_not_proc() {
+fn failed_driver_does_not_affect_proc() {
     let simulation = Simulation::embedded("driver-mismatch").unwrap();
     let snapshot = observe(&simulation, &simulation, &simulation);
     let fault = snapshot.driver.clone().unwrap_err();
@@ -66,7 +66,7 @@ fn the_driver_that_does_not_answer_spoils_the_machine_and_not_proc() {
 }
 
 #[test]
-fn a_lost_device_leaves_the_others_alone() {
+fn lost_device_does_not_affect_others() {
     let simulation = Simulation::embedded("lost-gpu").unwrap();
     let snapshot = observe(&simulation, &simulation, &simulation);
     let kinds: Vec<_> =
@@ -78,7 +78,7 @@ fn a_lost_device_leaves_the_others_alone() {
 }
 
 #[test]
-fn from_inside_a_container_the_listed_numbers_mean_nothing() {
+fn listed_pids_are_foreign_inside_container() {
     let simulation = Simulation::embedded("inside-container").unwrap();
     let snapshot = observe(&simulation, &simulation, &simulation);
     assert_eq!(snapshot.sees_host_pids, Ok(false));
@@ -90,12 +90,12 @@ fn from_inside_a_container_the_listed_numbers_mean_nothing() {
     assert_eq!(snapshot.process(Pid(17)).unwrap().namespace_pids, Ok(vec![Pid(17)]));
     assert_eq!(snapshot.process(Pid(17)).unwrap().parent, Ok(Pid(0)), "it lies outside");
     assert!(simulation.open(Pid(51200)).is_err());
-    let own = simulation.own_line().unwrap();
+    let own = simulation.own_ancestry().unwrap();
     assert_eq!(own.last().unwrap().pid, Pid(1), "the shell is the first of its namespace");
 }
 
 #[test]
-fn from_the_host_a_container_shows_both_numbers() {
+fn container_process_has_both_pids_on_host() {
     let simulation = Simulation::embedded("container-ghost").unwrap();
     let info = Host::process(&simulation, Pid(48210)).unwrap();
     assert_eq!(info.namespace_pids, Ok(vec![Pid(48210), Pid(17)]));
@@ -105,7 +105,7 @@ fn from_the_host_a_container_shows_both_numbers() {
 }
 
 #[test]
-fn who_is_no_root_sees_no_files_of_others_and_cannot_signal_them() {
+fn unprivileged_viewer_cannot_see_files_or_signal_others() {
     let simulation = Simulation::embedded("other-user").unwrap();
     let files = simulation.device_files().unwrap();
     let scan = simulation.holders(&files).unwrap();
@@ -123,7 +123,7 @@ fn who_is_no_root_sees_no_files_of_others_and_cannot_signal_them() {
 }
 
 #[test]
-fn a_listed_process_that_is_gone_does_not_exist() {
+fn listed_but_gone_process_is_not_found() {
     let simulation = Simulation::embedded("listed-but-gone").unwrap();
     let listed = GpuBackend::processes(&simulation, &first()).unwrap();
     assert_eq!(listed[0].pid, Pid(31337));
@@ -135,7 +135,7 @@ fn a_listed_process_that_is_gone_does_not_exist() {
 }
 
 #[test]
-fn a_reset_is_refused_in_the_drivers_words_while_somebody_has_the_device() {
+fn reset_of_used_device_is_refused_with_driver_message() {
     let simulation = Simulation::embedded("blocked-reset").unwrap();
     let refused = simulation.reset(&first(), &token()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Device(DeviceFault::InUse));
@@ -149,7 +149,7 @@ fn a_reset_is_refused_in_the_drivers_words_while_somebody_has_the_device() {
 }
 
 #[test]
-fn mig_instances_sum_what_is_in_them() {
+fn mig_instance_memory_sums_its_processes() {
     let simulation = Simulation::embedded("mig-a100").unwrap();
     let used = |simulation: &Simulation| -> Vec<u64> {
         let instances = simulation.mig_instances(&first()).unwrap();
@@ -166,13 +166,13 @@ fn mig_instances_sum_what_is_in_them() {
 }
 
 #[test]
-fn own_memory_is_seen_as_everybodys_and_given_back_once() {
+fn own_allocation_counts_as_used_and_is_released_once() {
     let simulation = Simulation::embedded("driver-leak").unwrap();
     let memory = simulation.device_memory(&first()).unwrap();
     let before = memory.info().unwrap().used.unwrap();
     let region = memory.reserve(Bytes(1000)).unwrap();
     assert_eq!((region.address % 256, region.size), (0, Bytes(1024)));
-    let own = simulation.own_line().unwrap()[0].pid;
+    let own = simulation.own_ancestry().unwrap()[0].pid;
     assert_eq!(memory.info().unwrap().used, Ok(before + Bytes(1024)));
     let snapshot = observe(&simulation, &simulation, &simulation);
     assert_eq!(snapshot.devices[0].processes.as_ref().unwrap()[0].pid, own);
@@ -193,7 +193,7 @@ fn own_memory_is_seen_as_everybodys_and_given_back_once() {
 }
 
 #[test]
-fn own_pages_are_seen_as_everybodys_and_no_address_comes_twice() {
+fn own_pages_count_as_used_and_addresses_are_unique() {
     let simulation = Simulation::embedded("driver-leak").unwrap();
     let memory = simulation.device_memory(&first()).unwrap();
     let used = || memory.info().unwrap().used.unwrap();
@@ -204,7 +204,7 @@ fn own_pages_are_seen_as_everybodys_and_no_address_comes_twice() {
     let part = Region { size: Bytes(4 << 20), ..range };
     memory.map(part).unwrap();
     assert_eq!(used(), before + Bytes(4 << 20));
-    let own = simulation.own_line().unwrap()[0].pid;
+    let own = simulation.own_ancestry().unwrap()[0].pid;
     let snapshot = observe(&simulation, &simulation, &simulation);
     assert_eq!(snapshot.devices[0].processes.as_ref().unwrap()[0].pid, own);
     memory.unmap(Region { size: Bytes(2 << 20), ..part }).unwrap();
@@ -219,7 +219,7 @@ fn own_pages_are_seen_as_everybodys_and_no_address_comes_twice() {
 }
 
 #[test]
-fn faults_come_at_their_call_and_count() {
+fn faults_fire_at_their_call_number() {
     let simulation = Simulation::embedded("labbox").unwrap();
     simulation.inject(Call::Sample, 2, Fault::Error(ErrorKind::Device(DeviceFault::Lost)));
     simulation.inject(Call::Sample, 3, Fault::Delay(Duration::from_secs(2)));
@@ -239,7 +239,7 @@ fn faults_come_at_their_call_and_count() {
 }
 
 #[test]
-fn a_failed_call_does_nothing() {
+fn failed_call_has_no_effect() {
     let simulation = Simulation::embedded("labbox").unwrap();
     simulation.inject_from(Call::Append, 1, Fault::Error(ErrorKind::Io));
     simulation.inject(Call::Signal, 1, Fault::Hang(Duration::from_secs(1)));
@@ -257,7 +257,7 @@ fn a_failed_call_does_nothing() {
 }
 
 #[test]
-fn every_call_is_counted_once_and_can_fail_but_the_clock() {
+fn every_call_but_the_clock_is_counted_and_can_fail() {
     for call in Call::ALL {
         let simulation = Simulation::embedded("labbox").unwrap();
         let memory = simulation.device_memory(&first()).unwrap();
@@ -287,7 +287,7 @@ fn every_call_is_counted_once_and_can_fail_but_the_clock() {
             Call::Holders => simulation.holders(&[]).is_err(),
             Call::Process => Host::process(&simulation, Pid(1)).is_err(),
             Call::Processes => Host::processes(&simulation).is_err(),
-            Call::OwnLine => simulation.own_line().is_err(),
+            Call::OwnAncestry => simulation.own_ancestry().is_err(),
             Call::Open => simulation.open(Pid(1)).is_err(),
             Call::Look => handle.look().is_err(),
             Call::Held => handle.held(&[]).is_err(),
@@ -316,7 +316,7 @@ fn every_call_is_counted_once_and_can_fail_but_the_clock() {
 }
 
 #[test]
-fn the_machine_can_change_between_two_calls() {
+fn machine_can_change_between_two_calls() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let old = simulation.open(Pid(18250)).unwrap();
     let mut other = old.look().unwrap();
@@ -331,7 +331,7 @@ fn the_machine_can_change_between_two_calls() {
 }
 
 #[test]
-fn clones_are_one_machine_and_a_panic_elsewhere_spoils_nothing() {
+fn clones_share_state_and_survive_panics() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let clone = simulation.clone();
     let panicked = std::thread::spawn(move || {

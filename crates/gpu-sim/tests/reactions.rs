@@ -37,7 +37,7 @@ fn used_mib(simulation: &Simulation) -> u64 {
 
 fn send(simulation: &Simulation, pid: u32, signal: Signal) -> Box<dyn ProcessHandle> {
     let handle = simulation.open(Pid(pid)).unwrap();
-    handle.signal(signal, &ActToken::the_user_asked()).unwrap();
+    handle.signal(signal, &ActToken::user_confirmed()).unwrap();
     handle
 }
 
@@ -46,7 +46,7 @@ fn pass(simulation: &Simulation, millis: u64) {
 }
 
 #[test]
-fn an_obedient_process_ends_and_its_memory_comes_back_later() {
+fn process_exits_on_sigterm_and_memory_returns_later() {
     let simulation = holder("on_term = { exits_after_ms = 300 }");
     let handle = send(&simulation, 4711, Signal::Term);
     pass(&simulation, 299);
@@ -59,34 +59,34 @@ fn an_obedient_process_ends_and_its_memory_comes_back_later() {
     assert_eq!(used_mib(&simulation), 1011);
     pass(&simulation, 1);
     assert_eq!(used_mib(&simulation), 11);
-    let again = handle.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap_err();
+    let again = handle.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Process(ProcessFault::Gone));
     assert_eq!(simulation.signals().len(), 1, "a refused signal reached nobody");
 }
 
 #[test]
-fn who_ignores_sigterm_dies_from_sigkill() {
+fn process_ignoring_sigterm_dies_on_sigkill() {
     let simulation = holder("on_term = 'ignores'\non_kill = { exits_after_ms = 50 }");
     let handle = send(&simulation, 4711, Signal::Term);
     pass(&simulation, 60_000);
     assert!(!handle.has_exited().unwrap());
-    handle.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap();
+    handle.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap();
     pass(&simulation, 50);
     assert!(handle.has_exited().unwrap());
 }
 
 #[test]
-fn who_dies_slowly_is_hastened_by_sigkill() {
+fn sigkill_hastens_slow_exit() {
     let simulation = holder("on_term = { exits_after_ms = 30000 }");
     let handle = send(&simulation, 4711, Signal::Term);
     pass(&simulation, 10_000);
-    handle.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap();
+    handle.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap();
     pass(&simulation, 100);
     assert!(handle.has_exited().unwrap());
 }
 
 #[test]
-fn who_is_stuck_dies_when_the_wait_ends_and_not_before() {
+fn uninterruptible_process_dies_when_its_wait_ends() {
     let simulation = holder("on_kill = { stuck_until_ms = 5000 }");
     let handle = send(&simulation, 4711, Signal::Kill);
     assert_eq!(handle.look().unwrap().state, Ok(ProcessState::Uninterruptible));
@@ -108,7 +108,7 @@ fn who_is_stuck_dies_when_the_wait_ends_and_not_before() {
 }
 
 #[test]
-fn a_zombie_with_live_threads_holds_on_and_is_found_through_them() {
+fn zombie_with_live_threads_holds_device() {
     let simulation = holder("threads = 4\non_term = 'leaves_threads'");
     let handle = send(&simulation, 4711, Signal::Term);
     let info = handle.look().unwrap();
@@ -119,25 +119,25 @@ fn a_zombie_with_live_threads_holds_on_and_is_found_through_them() {
     let found = scan.holders.iter().find(|holder| holder.process.pid == Pid(4711)).unwrap();
     assert_eq!(found.through_thread, Some(Pid(4712)));
     assert_eq!(used_mib(&simulation), 1011);
-    handle.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap();
+    handle.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap();
     pass(&simulation, 1000);
     assert_eq!(used_mib(&simulation), 11);
 }
 
 #[test]
-fn a_zombie_without_threads_has_ended() {
+fn zombie_without_threads_has_exited() {
     let simulation =
         machine("[[process]]\npid = 4711\nname = 'python'\nstate = 'zombie'\nthreads = 0");
     let handle = simulation.open(Pid(4711)).unwrap();
     assert!(handle.has_exited().unwrap());
     assert_eq!(
-        handle.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap_err().kind(),
+        handle.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap_err().kind(),
         ErrorKind::Process(ProcessFault::Gone)
     );
 }
 
 #[test]
-fn a_supervisor_starts_another_while_it_lives() {
+fn live_supervisor_respawns_worker() {
     let supervised = "parent = 900\nrespawns_after_ms = 300\n\
                       [[process]]\npid = 900\nname = 'supervisord'\nuid = 0\n";
     let simulation = holder(supervised);
@@ -161,7 +161,7 @@ fn a_supervisor_starts_another_while_it_lives() {
 }
 
 #[test]
-fn a_reused_number_is_another_process_and_no_handle_reaches_it() {
+fn reused_pid_is_not_reached_by_old_handle() {
     let reused = "[[event]]\nafter_exit_of = 4711\nafter_ms = 20\n\
                   start = { pid = 4711, name = 'sshd', uid = 0 }\n";
     let simulation = holder(reused);
@@ -171,17 +171,17 @@ fn a_reused_number_is_another_process_and_no_handle_reaches_it() {
     let new = simulation.open(Pid(4711)).unwrap();
     let after = new.look().unwrap();
     assert_eq!(after.name, "sshd");
-    assert!(!before.surely_same(&after.key));
+    assert!(!before.definitely_same(&after.key));
     assert!(old.has_exited().unwrap());
     assert_eq!(
-        old.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap_err().kind(),
+        old.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap_err().kind(),
         ErrorKind::Process(ProcessFault::Gone)
     );
     assert!(simulation.signals().iter().all(|sent| sent.name == "python"));
 }
 
 #[test]
-fn a_number_in_use_is_never_given_twice() {
+fn pid_in_use_is_never_reassigned() {
     let simulation =
         holder("[[event]]\nat_ms = 10\nstart = { pid = 4711, name = 'other', uid = 0 }\n");
     pass(&simulation, 10);
@@ -193,7 +193,7 @@ fn a_number_in_use_is_never_given_twice() {
 }
 
 #[test]
-fn a_number_reused_within_one_tick_still_names_another_process() {
+fn pid_reused_within_one_tick_is_another_process() {
     let simulation = holder("");
     let mut keys = vec![Host::process(&simulation, Pid(4711)).unwrap()];
     for _ in 0..3 {
@@ -201,13 +201,13 @@ fn a_number_reused_within_one_tick_still_names_another_process() {
         let next = gpu_sim::Process::new(keys[0].clone());
         simulation.happen(Event::Start(Box::new(next)));
         let new = Host::process(&simulation, Pid(4711)).unwrap();
-        assert!(keys.iter().all(|old| !old.key.surely_same(&new.key)));
+        assert!(keys.iter().all(|old| !old.key.definitely_same(&new.key)));
         keys.push(new);
     }
 }
 
 #[test]
-fn memory_that_came_back_meanwhile_can_be_taken_again_within_one_sleep() {
+fn memory_returned_during_sleep_can_be_reallocated() {
     let simulation = holder(
         "[[process]]\npid = 5000\nname = 'other'\nuid = 0\nmemory = [{ gpu = 0, mib = 23000 }]\n\
          [[event]]\nat_ms = 100\nexit = 4711\n\
@@ -218,7 +218,7 @@ fn memory_that_came_back_meanwhile_can_be_taken_again_within_one_sleep() {
 }
 
 #[test]
-fn who_lets_go_has_no_file_and_no_memory_any_more() {
+fn process_that_releases_device_has_no_files_or_memory() {
     let simulation = holder("[[event]]\nat_ms = 1000\nlet_go = { pid = 4711 }\n");
     let handle = simulation.open(Pid(4711)).unwrap();
     let files = simulation.device_files().unwrap();
@@ -230,18 +230,18 @@ fn who_lets_go_has_no_file_and_no_memory_any_more() {
 }
 
 #[test]
-fn memory_that_the_driver_leaks_stays_until_a_reset() {
+fn leaked_memory_stays_until_reset() {
     let simulation = holder("leaks_memory = true");
     send(&simulation, 4711, Signal::Kill);
     pass(&simulation, 3_600_000);
     assert_eq!(used_mib(&simulation), 1011);
     let device = DeviceId::from_index(0);
-    simulation.reset(&device, &ActToken::the_user_asked()).unwrap();
+    simulation.reset(&device, &ActToken::user_confirmed()).unwrap();
     assert_eq!(used_mib(&simulation), 11);
 }
 
 #[test]
-fn nobody_gets_more_memory_than_there_is() {
+fn memory_is_never_overcommitted() {
     let simulation = holder(
         "respawns_after_ms = 100\nparent = 1\n\
          [[process]]\npid = 5000\nname = 'other'\nuid = 0\nmemory = [{ gpu = 0, mib = 23000 }]\n\
@@ -257,7 +257,7 @@ fn nobody_gets_more_memory_than_there_is() {
 }
 
 #[test]
-fn events_come_in_their_order_within_one_sleep() {
+fn events_fire_in_order_within_one_sleep() {
     let simulation = holder(
         "[[event]]\nat_ms = 20\nuses = { pid = 4711, gpu = 0, mib = 3000, utilization_percent = 5 }\n\
          [[event]]\nat_ms = 10\nuses = { pid = 4711, gpu = 0, mib = 2000, utilization_percent = 9 }\n\
@@ -271,7 +271,7 @@ fn events_come_in_their_order_within_one_sleep() {
 }
 
 #[test]
-fn processor_time_advances_only_where_somebody_computes() {
+fn cpu_time_advances_only_while_computing() {
     let simulation = holder(
         "cpu_percent = 250\ncpu_time_ms = 1000\n\
          [[process]]\npid = 5000\nname = 'idle'\nuid = 0\ncpu_time_ms = 7\n\
@@ -286,14 +286,14 @@ fn processor_time_advances_only_where_somebody_computes() {
 }
 
 #[test]
-fn children_of_the_ended_get_the_first_process_as_parent() {
+fn orphans_are_reparented_to_init() {
     let simulation = holder("parent = 900\n[[process]]\npid = 900\nname = 'launcher'\nuid = 0\n");
     simulation.happen(Event::Exit(Pid(900)));
     assert_eq!(Host::process(&simulation, Pid(4711)).unwrap().parent, Ok(Pid(1)));
 }
 
 #[test]
-fn the_first_process_and_kernel_threads_take_no_signal() {
+fn init_and_kernel_threads_ignore_signals() {
     let simulation =
         machine("[[process]]\npid = 12\nname = 'kthreadd'\nkernel_thread = true\nuid = 0\n");
     for pid in [1, 12] {
@@ -305,7 +305,7 @@ fn the_first_process_and_kernel_threads_take_no_signal() {
 }
 
 #[test]
-fn a_device_has_as_much_memory_as_the_machine_says() {
+fn device_memory_matches_machine() {
     let simulation = machine("");
     let sample = simulation.sample(&DeviceId::from_index(0)).unwrap();
     assert_eq!(sample.memory.total, Ok(Bytes::from_mib(24_576)));
@@ -314,7 +314,7 @@ fn a_device_has_as_much_memory_as_the_machine_says() {
 }
 
 #[test]
-fn a_report_is_waited_for_and_fetched_once() {
+fn device_event_is_awaited_and_fetched_once() {
     let simulation = machine(
         "[[event]]\nat_ms = 500\nreports = { gpu = 0, xid = 79 }\n\
          [[event]]\nat_ms = 500\nreports = { gpu = 0, xid = 13 }\n\

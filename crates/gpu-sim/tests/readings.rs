@@ -6,7 +6,7 @@ use gpu_core::{Absent, Reading};
 struct Line(#[serde(with = "gpu_core::reading")] Reading<Vec<String>>);
 
 #[test]
-fn a_command_line_cannot_pass_for_an_absence() {
+fn command_line_is_not_confused_with_absence() {
     for line in [Line(Ok(vec!["failed".into()])), Line(Ok(vec![])), Line(Err(Absent::Failed))] {
         let json = serde_json::to_string(&line).unwrap();
         assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line, "{json}");

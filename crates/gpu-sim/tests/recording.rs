@@ -38,7 +38,7 @@ fn refused(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_replayed_machine_shows_what_was_recorded() {
+fn replay_shows_recorded_state() {
     for machine in gpu_sim::machines() {
         let simulation = Simulation::embedded(machine.name).unwrap();
         let recorded = look(&simulation);
@@ -55,7 +55,7 @@ fn a_replayed_machine_shows_what_was_recorded() {
 }
 
 #[test]
-fn numbers_of_another_namespace_stay_foreign() {
+fn foreign_namespace_pids_stay_foreign() {
     let simulation = Simulation::embedded("inside-container").unwrap();
     let replayed = replay(&record(&simulation, 1));
     for machine in [&simulation, &replayed] {
@@ -67,7 +67,7 @@ fn numbers_of_another_namespace_stay_foreign() {
 }
 
 #[test]
-fn later_looks_come_in_their_time_until_somebody_acts() {
+fn later_snapshots_replay_in_time_until_an_action() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let uses = |mib| gpu_sim::Event::Uses(Pid(18250), 2, Bytes::from_mib(mib), 50);
     simulation.schedule(Duration::from_millis(500), uses(1000));
@@ -84,10 +84,10 @@ fn later_looks_come_in_their_time_until_somebody_acts() {
     machine.sleep(Duration::from_secs(1));
     assert_eq!(used(&machine), 4);
     assert!(handle.has_exited().unwrap());
-    assert!(machine.own_line().unwrap().len() > 1);
+    assert!(machine.own_ancestry().unwrap().len() > 1);
 
     let machine = replay(&recorded);
-    let token = gpu_core::ActToken::the_user_asked();
+    let token = gpu_core::ActToken::user_confirmed();
     machine.open(Pid(21044)).unwrap().signal(Signal::Term, &token).unwrap();
     machine.sleep(Duration::from_secs(10));
     assert_eq!(used(&machine), 24_580, "what was recorded no longer applies");
@@ -95,7 +95,7 @@ fn later_looks_come_in_their_time_until_somebody_acts() {
 }
 
 #[test]
-fn an_anonymous_look_names_nobody() {
+fn anonymized_snapshot_has_no_names() {
     let mut anonymizer = Anonymizer::default();
     for name in ["container-ghost", "labbox"] {
         let simulation = Simulation::embedded(name).unwrap();
@@ -121,7 +121,7 @@ fn an_anonymous_look_names_nobody() {
 }
 
 #[test]
-fn numbers_in_place_of_names_stay_the_same() {
+fn anonymized_ids_are_stable() {
     let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
     for process in snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok()) {
         process.uid = process.uid.map(|uid| if uid == 0 { 0 } else { uid * 7 });
@@ -135,39 +135,39 @@ fn numbers_in_place_of_names_stay_the_same() {
 }
 
 #[test]
-fn what_is_cut_is_named_by_its_line() {
+fn truncation_error_names_line() {
     let whole = record(&Simulation::embedded("labbox").unwrap(), 2);
     let cut = &whole[..whole.len() - 10];
-    assert_eq!(refused(cut), "line 3: it ends in the middle of a look");
+    assert_eq!(refused(cut), "line 3: truncated snapshot");
     let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap();
-    assert_eq!(refused(&whole[..=first_line]), "line 2: it ends before the first look");
+    assert_eq!(refused(&whole[..=first_line]), "line 2: no snapshot");
     let mut without_end = whole.clone();
     without_end.pop();
     assert!(Recording::read(&without_end[..]).is_ok(), "a last line end is no must");
 }
 
 #[test]
-fn what_is_no_recording_is_refused_at_its_first_line() {
-    let no_header = "line 1: this is no recording: it does not begin with a header";
+fn non_recording_is_rejected_at_first_line() {
+    let no_header = "line 1: not a recording: header missing";
     assert_eq!(refused(b""), no_header);
     assert_eq!(refused(b"{}\n"), no_header);
     assert_eq!(refused(b"\x7fELF\x02\x01\x01\0\0\0\n\xff\xfe"), no_header);
     assert_eq!(
         refused(b"{\"gpuws_recording\":2,\"anonymous\":true}\n"),
-        "line 1: format version 2, and only 1 is known"
+        "line 1: unsupported format version 2; expected 1"
     );
     let header = "{\"gpuws_recording\":1,\"anonymous\":true}\n";
-    assert_eq!(refused(format!("{header}nonsense\n").as_bytes()), "line 2: it is no look");
+    assert_eq!(refused(format!("{header}nonsense\n").as_bytes()), "line 2: invalid snapshot");
 }
 
 #[test]
-fn looks_stand_in_their_order() {
+fn snapshots_must_be_in_time_order() {
     let whole = record(&Simulation::embedded("no-driver").unwrap(), 2);
     let text = String::from_utf8(whole).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.swap(1, 2);
     let swapped = lines.join("\n");
-    assert_eq!(refused(swapped.as_bytes()), "line 3: it was taken before the look above it");
+    assert_eq!(refused(swapped.as_bytes()), "line 3: snapshot is older than the previous one");
 }
 
 /// Gives `left` bytes and counts how many were taken.
@@ -188,20 +188,17 @@ impl Read for Noise {
 }
 
 #[test]
-fn of_a_hundred_megabytes_of_noise_only_the_first_is_read() {
+fn noise_is_rejected_after_first_megabytes() {
     for byte in [b'x', 0, b'{', b'['] {
         let mut noise = Noise { byte, left: 100 << 20, taken: 0 };
         let error = Recording::read(&mut noise).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "line 1: this is no recording: it does not begin with a header"
-        );
+        assert_eq!(error.to_string(), "line 1: not a recording: header missing");
         assert!(noise.taken <= 2 << 20, "{} bytes were read", noise.taken);
     }
 }
 
 #[test]
-fn a_look_without_an_end_is_not_kept() {
+fn endless_snapshot_line_is_rejected() {
     let header = b"{\"gpuws_recording\":1,\"anonymous\":true}\n";
     let mut noise = Noise { byte: b' ', left: 100 << 20, taken: 0 };
     let error = Recording::read(header.chain(&mut noise)).unwrap_err();
@@ -210,7 +207,7 @@ fn a_look_without_an_end_is_not_kept() {
 }
 
 #[test]
-fn a_file_is_named_in_the_error_and_a_folder_is_none() {
+fn error_names_file_and_folder_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.jsonl");
     let error = Simulation::from_recording(&path).unwrap_err();

@@ -31,7 +31,7 @@ fn refused(folder: &Path) -> (ErrorKind, String) {
 }
 
 #[test]
-fn a_session_is_read_as_it_was_written_and_its_owners_only() {
+fn session_round_trips_with_private_permissions() {
     let folder = tempfile::tempdir().unwrap();
     let mut written = session("labbox");
     for (effect, gpu) in [(CallEffect::Returns(15), Some(1)), (CallEffect::Hangs, None)] {
@@ -53,14 +53,14 @@ fn a_session_is_read_as_it_was_written_and_its_owners_only() {
 }
 
 #[test]
-fn what_is_no_session_is_refused_with_its_name_and_the_remedy() {
+fn invalid_session_is_rejected_with_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(Session::FILE);
     let (kind, told) = refused(folder.path());
     assert_eq!(kind, ErrorKind::Io);
     assert!(told.contains(&format!("read session '{}'", file.display())), "{told}");
     assert!(
-        told.contains("GPUWS_SIM_SESSION is to name the folder of a 'gpuws sim' of your own"),
+        told.contains("GPUWS_SIM_SESSION must name the session directory of your own 'gpuws sim'"),
         "{told}"
     );
 
@@ -73,7 +73,7 @@ fn what_is_no_session_is_refused_with_its_name_and_the_remedy() {
     std::os::unix::fs::symlink(elsewhere.path().join(Session::FILE), &file).unwrap();
     let (kind, told) = refused(folder.path());
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(told.ends_with("it is a link or no regular file"), "{told}");
+    assert!(told.ends_with("it is a symbolic link or not a regular file"), "{told}");
     session("p100-ghost").write(folder.path()).unwrap();
     assert_eq!(Session::read(elsewhere.path()).unwrap(), session("labbox"), "the link is replaced");
 
@@ -81,7 +81,7 @@ fn what_is_no_session_is_refused_with_its_name_and_the_remedy() {
         std::fs::write(&file, text).unwrap();
         let (kind, told) = refused(folder.path());
         assert_eq!(kind, ErrorKind::Invalid);
-        assert!(told.contains("it is none: "), "{told}");
+        assert!(told.contains("invalid session: "), "{told}");
     }
     std::fs::File::create(&file).unwrap().set_len(100 << 20).unwrap();
     let (kind, told) = refused(folder.path());
@@ -96,7 +96,7 @@ fn what_is_no_session_is_refused_with_its_name_and_the_remedy() {
 }
 
 #[test]
-fn a_session_that_somebody_else_can_change_is_refused_with_the_owner_and_the_remedy() {
+fn session_writable_by_others_is_rejected_with_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(Session::FILE);
     session("labbox").write(folder.path()).unwrap();
@@ -108,8 +108,8 @@ fn a_session_that_somebody_else_can_change_is_refused_with_the_owner_and_the_rem
         allow(path, wrong);
         let (kind, told) = refused(folder.path());
         assert_eq!(kind, ErrorKind::Invalid);
-        assert!(told.contains("the folder of a 'gpuws sim' of your own"), "{told}");
-        let why = format!("belongs to user {owner}, and others may write it (mode {wrong:o})");
+        assert!(told.contains("session directory of your own 'gpuws sim'"), "{told}");
+        let why = format!("belongs to user {owner} and is writable by others (mode {wrong:o})");
         assert!(told.ends_with(&why), "{told}");
         allow(path, right);
     }
@@ -121,7 +121,7 @@ fn a_session_that_somebody_else_can_change_is_refused_with_the_owner_and_the_rem
             }
             let (kind, told) = refused(folder.path());
             assert_eq!(kind, ErrorKind::Invalid);
-            assert!(told.ends_with("belongs to user 54321, who is neither you (user 0) nor root"));
+            assert!(told.ends_with("belongs to user 54321, neither you (user 0) nor root"));
             std::os::unix::fs::chown(path, Some(0), None).unwrap();
         }
     }
@@ -129,7 +129,7 @@ fn a_session_that_somebody_else_can_change_is_refused_with_the_owner_and_the_rem
 }
 
 #[test]
-fn a_machine_is_named_by_name_folder_file_or_recording() {
+fn machine_loads_by_name_folder_file_or_recording() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/labbox");
     let embedded = Machine::embedded("labbox").unwrap();
     for path in [Path::new("labbox"), &folder, &folder.join("machine.toml")] {
@@ -140,17 +140,22 @@ fn a_machine_is_named_by_name_folder_file_or_recording() {
         (error.kind(), error.fault().text)
     };
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(told.starts_with("find machine 'labbx': no embedded machine has that name"), "{told}");
+    assert!(
+        told.starts_with(
+            "find machine 'labbx': no built-in machine, directory or file has this name"
+        ),
+        "{told}"
+    );
     for machine in gpu_sim::machines() {
         assert!(told.contains(machine.name), "{told}");
     }
     let no_recording = folder.join("../p100-ghost/fuser.txt");
     let error = Machine::named(&no_recording).unwrap_err();
-    assert!(error.fault().text.contains("this is no recording"), "{}", error.fault().text);
+    assert!(error.fault().text.contains("not a recording"), "{}", error.fault().text);
 }
 
 #[test]
-fn time_goes_on_to_a_moment_and_never_back() {
+fn advance_to_never_goes_back() {
     let simulation = session("labbox").open().unwrap();
     for (to, now) in [(1500, 1500), (700, 1500), (1500, 1500), (60_000, 60_000)] {
         simulation.advance_to(Duration::from_millis(to));
@@ -160,7 +165,7 @@ fn time_goes_on_to_a_moment_and_never_back() {
 }
 
 #[test]
-fn a_placeholder_lends_its_number_wherever_the_process_is_named() {
+fn placeholder_pid_replaces_simulated_pid_everywhere() {
     let mut session = session("respawning-worker");
     session.placeholders = vec![
         Placeholder { simulated: 900, pid: 30_900, start_ticks: 1 },
@@ -183,7 +188,7 @@ fn a_placeholder_lends_its_number_wherever_the_process_is_named() {
 }
 
 #[test]
-fn a_process_whose_number_is_taken_gets_another() {
+fn process_with_taken_pid_gets_another() {
     let mut session = session("labbox");
     session.placeholders = vec![Placeholder { simulated: 21_044, pid: 18_250, start_ticks: 1 }];
     let simulation = session.open().unwrap();
@@ -202,7 +207,7 @@ fn a_process_whose_number_is_taken_gets_another() {
 }
 
 #[test]
-fn placeholders_that_stand_for_nobody_are_refused() {
+fn placeholders_for_unknown_processes_are_rejected() {
     let one = Placeholder { simulated: 21_044, pid: 7000, start_ticks: 1 };
     for wrong in [
         vec![Placeholder { simulated: 1234, ..one }],
@@ -214,12 +219,12 @@ fn placeholders_that_stand_for_nobody_are_refused() {
         session.placeholders = wrong;
         let error = session.open().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().starts_with("let process "), "{error}");
+        assert!(error.to_string().starts_with("use process "), "{error}");
     }
 }
 
 #[test]
-fn what_happens_by_itself_happens_to_placeholders_but_for_their_end() {
+fn scheduled_events_apply_to_placeholders_except_exit() {
     let folder = tempfile::tempdir().unwrap();
     let text = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
         [[gpu]]\nindex = 0\nname = 'G'\nmemory_total_mib = 1000\n\
@@ -254,7 +259,7 @@ proptest! {
 
     /// Who opens a session early and looks often sees what another sees that opens it late.
     #[test]
-    fn a_session_is_a_function_of_time(seed: u64, times in prop::collection::vec(0u64..90_000, 1..6)) {
+    fn session_state_depends_only_on_time(seed: u64, times in prop::collection::vec(0u64..90_000, 1..6)) {
         let end = Duration::from_millis(times.iter().copied().max().unwrap());
         for machine in gpu_sim::machines() {
             let mut session = session(machine.name);

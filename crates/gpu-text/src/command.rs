@@ -133,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn prompts_of_many_shells() {
+    fn shell_prompts_are_recognised() {
         for (line, kind) in [
             ("$ nvidia-smi", Some(Kind::Table)),
             ("ann@box:~/work$ sudo fuser -v /dev/nvidia*", Some(Kind::Fuser)),
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_query_tells_its_fields() {
+    fn query_fields_are_read_from_command() {
         let command = read("$ nvidia-smi --query-gpu=index,memory.used --format=csv,noheader");
         assert_eq!(command.unwrap().fields.unwrap(), ["index", "memory.used"]);
     }
 
     #[test]
-    fn sentences_rows_and_failures_are_no_commands() {
+    fn prose_rows_and_errors_are_not_commands() {
         for line in [
             "nvidia-smi has failed",
             "nvidia-smi: command not found",
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_is_read(line in "(nvidia-smi|fuser|\\$|#|>|@|~|C:\\\\|-q|--query-gpu=|,| |\\PC){0,30}") {
+        fn arbitrary_line_never_panics(line in "(nvidia-smi|fuser|\\$|#|>|@|~|C:\\\\|-q|--query-gpu=|,| |\\PC){0,30}") {
             read(&line);
             is_between(&line);
         }

@@ -8,7 +8,7 @@ use crate::document::{Document, ErrorCode, Gpu, Kind, Process};
 use crate::failure;
 use crate::field;
 use crate::text::Text;
-use crate::work;
+use crate::work_meter;
 use gpu_core::Reading;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -209,7 +209,7 @@ struct Places {
 
 impl Places {
     fn of(columns: &[String]) -> Self {
-        work::add(columns.len());
+        work_meter::add(columns.len());
         let mut by_name = BTreeMap::new();
         for (at, name) in columns.iter().enumerate() {
             by_name.entry(name.to_ascii_lowercase()).or_insert(at);
@@ -218,7 +218,7 @@ impl Places {
     }
 
     fn find(&self, name: &str) -> Option<usize> {
-        work::add(1);
+        work_meter::add(1);
         self.by_name.get(name).copied()
     }
 }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_in_any_order_with_units() {
+    fn columns_may_be_in_any_order_with_units() {
         let document = of(
             Kind::QueryGpu,
             "memory.used [MiB], name, index, power.draw [W], driver_version\n\
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_told_and_failures_between() {
+    fn given_fields_replace_header_and_errors_are_kept() {
         let fields = ["index", "memory.used", "utilization.gpu [%]"].map(str::to_owned);
         let text = "0, 11, 7   # the first\n\
                     Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n\
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_in_a_name_is_part_of_it() {
+    fn comma_in_name_is_kept() {
         let document = of(
             Kind::QueryApps,
             "gpu_name, pid, process_name, used_gpu_memory [MiB]\n\
@@ -357,20 +357,20 @@ mod tests {
     }
 
     #[test]
-    fn too_many_cells_without_free_text_are_unread() {
+    fn surplus_cells_without_free_text_are_unread() {
         let document = of(Kind::QueryGpu, "index, memory.used [MiB]\n0, 1 MiB, 2\n");
         assert_eq!((document.gpus.len(), document.unread.len()), (0, 1));
     }
 
     #[test]
-    fn a_query_of_one_field() {
+    fn single_field_query_is_parsed() {
         let document = of(Kind::QueryGpu, "name\nTest K80\nNo devices were found\n");
         assert_eq!(document.gpus[0].name.as_deref(), Some("Test K80"));
         assert_eq!((document.gpus.len(), document.errors.len()), (1, 1));
     }
 
     #[test]
-    fn headers_are_told_from_rows_and_prose() {
+    fn headers_are_distinguished_from_rows_and_prose() {
         for (line, kind) in [
             ("index, name", Some(Kind::QueryGpu)),
             ("pid,used_memory", Some(Kind::QueryApps)),
@@ -388,7 +388,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_is_a_row_a_header_or_unread(rows in "([0-9]|, ?|\\[N/A\\]| |x|MiB|\n){0,120}") {
+        fn every_line_is_row_header_or_unread(rows in "([0-9]|, ?|\\[N/A\\]| |x|MiB|\n){0,120}") {
             let text = clean(format!("index, name, memory.used [MiB]\n{rows}").as_bytes());
             let document = parse(&text, Kind::QueryGpu, None);
             let filled = text.lines().skip(1).filter(|(_, line)| !line.trim().is_empty()).count();
@@ -396,7 +396,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(
+        fn arbitrary_bytes_never_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..500),
             fields in prop::collection::vec("[a-z._]{0,8}", 0..4),
         ) {

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_by_a_line_of_its_own() {
+    fn each_kind_is_detected_by_one_line() {
         for (text, want) in [
             ("Tue\n+-----------------------------+--------------+\n| NVIDIA-SMI 1", Kind::Table),
             ("|   0  Test K80           On   | 00000000:00:1E.0 Off |", Kind::Table),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_is_nothing() {
+    fn unrelated_text_has_no_kind() {
         for text in [
             "",
             "\n \n",
@@ -241,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_answer_is_always_the_same(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+        fn detection_is_deterministic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
             let text = clean(&bytes);
             prop_assert_eq!(recognize(&text), recognize(&text));
         }

@@ -7,7 +7,7 @@
 use crate::command;
 use crate::document::{Document, ErrorCode, Kind};
 use crate::text::Text;
-use crate::work;
+use crate::work_meter;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -167,7 +167,7 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
 impl Vocabulary {
     /// Returns the set of the texts that a passage in small letters contains.
     fn said(&self, passage: &[u8]) -> u128 {
-        work::add(passage.len());
+        work_meter::add(passage.len());
         let mut said = 0;
         for (at, byte) in passage.iter().enumerate() {
             for (text, place) in self.by_first.get(usize::from(*byte)).into_iter().flatten() {
@@ -263,7 +263,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_set_has_room_for_the_vocabulary_and_no_passage_is_too_short_for_it() {
+    fn vocabulary_fits_bit_set_and_shortest_passage() {
         let texts = VOCABULARY.by_first.iter().flatten().count();
         assert!(texts <= u128::BITS as usize, "{texts}");
         let shortest = |texts: &[&str]| texts.iter().map(|text| text.len()).min().unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_every_version_have_their_code() {
+    fn error_messages_of_every_version_map_to_code() {
         for (message, want) in [
             (
                 "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_failure_has_no_code() {
+    fn other_text_has_no_error_code() {
         for line in [
             "",
             "0, Tesla K80, 83",
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_wrapped_anywhere_is_one_message() {
+    fn wrapped_message_is_one_message() {
         let words = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.";
         for (at, _) in words.match_indices(' ') {
             let (head, tail) = words.split_at(at);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_can_tell_of_several() {
+    fn one_text_may_contain_several_errors() {
         let text = "Unable to determine the device handle for GPU0: 0000:02:00.0: Unknown Error\n\
                     No devices were found\n\nsome prose\n";
         let document = parse(&clean(text.as_bytes()));
@@ -357,7 +357,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             let text = clean(&bytes);
             let document = parse(&text);
             let filled = text.lines().filter(|(_, line)| !line.trim().is_empty()).count();

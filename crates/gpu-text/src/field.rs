@@ -195,7 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn each_way_to_say_nothing_has_its_reason() {
+    fn each_absence_text_has_its_reason() {
         for (cell, reason) in [
             ("", Absent::NotRecorded),
             ("  ", Absent::NotRecorded),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_carry_their_units_glued_or_apart() {
+    fn units_may_be_attached_or_separate() {
         assert_eq!(mib("15849MiB"), Ok(15_849));
         assert_eq!(mib(" 2248 MiB "), Ok(2248));
         assert_eq!(mib("4095MB"), Ok(4095));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn remarks_are_taken_off() {
+    fn trailing_remarks_are_stripped() {
         for (line, bare) in [
             ("0, 100 %, 117.40 W    # busy", "0, 100 %, 117.40 W"),
             ("0 1 2 \u{2190} here", "0 1 2"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_and_texts() {
+    fn switches_and_texts_are_parsed() {
         assert_eq!(switch("Enabled"), Ok(true));
         assert_eq!(switch("Off"), Ok(false));
         assert_eq!(switch("Disabled*"), Ok(false));
@@ -265,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_cell_panics_and_nothing_is_zero_by_mistake(cell in "\\PC{0,24}") {
+        fn arbitrary_cell_never_panics_or_defaults_to_zero(cell in "\\PC{0,24}") {
             let (memory, share) = (mib(&cell), percent(&cell));
             let _ = (celsius(&cell), watts(&cell), number(&cell), switch(&cell), text(&cell));
             if !cell.contains(|c: char| c.is_ascii_digit()) {
@@ -274,7 +274,7 @@ mod tests {
         }
 
         #[test]
-        fn whole_mebibytes_survive(value in 0u64..1 << 40, glue in prop::sample::select(vec!["", " "])) {
+        fn whole_mebibytes_round_trip(value in 0u64..1 << 40, glue in prop::sample::select(vec!["", " "])) {
             prop_assert_eq!(mib(&format!("{value}{glue}MiB")), Ok(value));
         }
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_with_mounts_and_several_rows() {
+    fn verbose_table_with_mounts_is_parsed() {
         let document = of("                     USER        PID ACCESS COMMAND\n\
              /dev/nvidia0:        root     kernel mount /dev/nvidia0\n\
              \x20                    ann         7 F...m (ann)my tool\n\n\
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapped_name_a_cut_user_and_no_command() {
+    fn wrapped_name_and_missing_columns_are_parsed() {
         let document = of("/some/long name: x:\n    7 ....m tool\n    ann 8 .rce.\n");
         assert_eq!(
             rows(&document),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_form() {
+    fn plain_form_is_parsed() {
         let document = of("/dev/nvidia0:        51m  52\n22/tcp: 53(root) 54ce(ann)\n");
         assert_eq!(
             rows(&document),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_counted_or_told() {
+    fn warnings_are_counted_or_kept() {
         let document = of("Cannot stat file /proc/77/fd/5: Permission denied\n\
              Kill process 77 ? (y/N) n\nSpecified filename /dev/nvidia9 does not exist.\n");
         assert_eq!(Vec::from_iter(document.unreadable_pids), [77]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_other_tools_are_no_rows() {
+    fn lines_of_other_tools_are_not_rows() {
         for line in ["0: GPU", "GPU 0: x (UUID: y)", "/usr/bin/x 1 2", "http://x: 1", "7 F...m"] {
             assert_eq!(is_row(line), line == "7 F...m", "{line}");
         }
@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_is_read_or_unread(text in "(/dev/nvidia0:|[0-9]{1,3}|F\\.\\.\\.m|ann| |m|kernel|mount|x|\n){0,100}") {
+        fn every_line_is_parsed_or_unread(text in "(/dev/nvidia0:|[0-9]{1,3}|F\\.\\.\\.m|ann| |m|kernel|mount|x|\n){0,100}") {
             let document = of(&text);
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
             let words: usize = text.lines().map(|line| line.split_whitespace().count()).sum();
@@ -233,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_printed_is_read(
+        fn printed_rows_round_trip(
             user in "[a-z]{1,9}", pid in 1u32..4_000_000, command in "[a-z(][a-zA-Z0-9_/.-]{0,14}",
             letters in "[.fF][.r][.c][.e][.m]",
         ) {
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
             parse(&clean(&bytes));
         }
     }

@@ -26,7 +26,7 @@ mod table;
 mod tensorflow;
 mod text;
 mod topology;
-mod work;
+mod work_meter;
 mod xml;
 
 pub use document::{

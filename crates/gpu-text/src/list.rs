@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_their_mig_devices() {
+    fn devices_and_mig_devices_are_parsed() {
         let document = of("GPU 0: Test A100 (SXM) (UUID: GPU-aa)\n\
                            \x20 MIG 1c.3g.20gb  Device  4: (UUID: MIG-bb)\n\
                            GPU 1: Test A100 (UUID: GPU-cc)   # the second\n\
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn old_serial_numbers_cut_lines_and_failures() {
+    fn serial_numbers_truncated_lines_and_errors_are_parsed() {
         let document = of("GPU 0: Test C2050 (S/N: 0123)\n\
                            Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.\n\
                            GPU 2: Test C2050 (UUID: GPU-123\n");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_and_other_tools_are_no_listing() {
+    fn prose_and_other_tools_are_not_a_listing() {
         for line in ["GPU 0: Test A100", "GPU 0000:01:00.0 (UUID: x)", "CPU 0: x (UUID: y)", "("] {
             assert!(!is_row(line), "{line}");
         }
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_line_by_line(text in "(GPU|MIG| |[0-9]|:|\\(UUID|\\)|[a-z]|\n){0,200}") {
+        fn every_line_is_parsed_or_unread(text in "(GPU|MIG| |[0-9]|:|\\(UUID|\\)|[a-z]|\n){0,200}") {
             let text = clean(text.as_bytes());
             let filled = text.lines().filter(|(_, line)| !line.trim().is_empty()).count();
             let document = parse(&text);
@@ -148,7 +148,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(index in 0u32..64, name in "[A-Z][A-Za-z0-9 ()-]{0,20}[a-z]") {
+        fn printed_devices_round_trip(index in 0u32..64, name in "[A-Z][A-Za-z0-9 ()-]{0,20}[a-z]") {
             prop_assume!(field::absent(&name).is_none());
             let document = of(&format!("GPU {index}: {name} (UUID: GPU-{index})"));
             prop_assert_eq!(document.gpus[0].index, Some(index));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_with_and_without_size_and_header() {
+    fn rows_with_and_without_size_or_header_are_parsed() {
         let rows = "tool  7 ann  mem    CHR   195,0           506 /dev/nvidia0\n\
                     tool  7 ann   12uW  CHR 195,255      0t0  505 /dev/nvidiactl\n";
         let head = "COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME\n";
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_have_columns_of_their_own() {
+    fn thread_columns_are_parsed() {
         let document = of("COMMAND PID TID TASKCMD USER FD TYPE DEVICE SIZE/OFF NODE NAME\n\
              tool 7        ann 3u CHR 195,0 0t0 5 /dev/nvidia0\n\
              tool 7 8 work ann 3u CHR 195,0 0t0 5 /dev/nvidia0\n");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_of_whole_processes_is_narrowed() {
+    fn full_process_listing_is_reduced_to_device_files() {
         let other = "tool 7 ann 1w REG 8,1 49 93 /var/log/x\n\
                      tool 7 ann 3u unix 0xffff880133d6a100 0t0 56 /tmp/x type=STREAM\n";
         let document = of(&format!("{other}tool 7 ann 4u CHR 195,0 0t0 5 /dev/nvidia0\n"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_told_and_denials_counted() {
+    fn warnings_are_kept_and_denials_counted() {
         let document = of("lsof: WARNING: can't stat() fuse.portal file system /run/user/1/doc\n\
              \x20     Output information may be incomplete.\n\
              init  1 root cwd unknown            /proc/1/cwd (readlink: Permission denied)\n\
@@ -196,14 +196,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_is_a_row_or_unread(text in "(tool|[0-9]{1,3}|ann|mem|3u|CHR|195,0|/dev/nvidia0| |NOFD|\n){0,100}") {
+        fn every_line_is_row_or_unread(text in "(tool|[0-9]{1,3}|ann|mem|3u|CHR|195,0|/dev/nvidia0| |NOFD|\n){0,100}") {
             let document = of(&text);
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
             prop_assert_eq!(document.holders.len() + document.unread.len(), filled);
         }
 
         #[test]
-        fn what_is_printed_is_read(
+        fn printed_rows_round_trip(
             command in "[a-z]{1,9}", pid in 1u32..4_000_000, user in "[a-z]{1,12}", fd in 0u32..4096,
             mode in "[rwu][RWU]?", minor in 0u32..16,
         ) {
@@ -217,7 +217,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
             parse(&clean(&bytes));
         }
     }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_typed_and_a_dash_is_nothing() {
+    fn row_values_are_typed_and_dash_is_null() {
         let document = pmon("    0   4242     C    83     -   my tool.exe   \n");
         assert_eq!(document.columns, ["gpu", "pid", "type", "sm", "fb", "command"]);
         let row = &document.rows[0];
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_row_keeps_what_it_has() {
+    fn truncated_row_keeps_its_cells() {
         let document = pmon("    0   4242     C\n");
         assert_eq!(document.rows[0]["type"], Value::Text("C".into()));
         assert_eq!(document.rows[0]["command"], Value::Null);
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_digits_stays_a_name() {
+    fn numeric_command_stays_text() {
         assert_eq!(pmon("0 1 C 2 3 007\n").rows[0]["command"], Value::Text("007".into()));
     }
 
     #[test]
-    fn times_before_and_headers_again() {
+    fn timestamps_and_repeated_headers_are_parsed() {
         let head = "#Date       Time        gpu    pwr  gtemp\n#YYYYMMDD   HH:MM:SS    Idx      W      C\n";
         let row = " 20260101   10:00:00      1   12.5   ERR!\n";
         let text = clean(format!("{head}{row}{head}{row}").as_bytes());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_rows_are_told() {
+    fn other_lines_are_unread() {
         let document = pmon("Process monitoring goes on\n0 1 C 2 3 x\n");
         assert_eq!((document.rows.len(), document.unread.len()), (1, 1));
         let text = clean(b"# gpu  pwr\n0 1 2 3\n");
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_is_a_row_or_unread(rows in "([0-9]| |-|C|\t|x\\.y|\n){0,200}") {
+        fn every_line_is_row_or_unread(rows in "([0-9]| |-|C|\t|x\\.y|\n){0,200}") {
             let text = clean(format!("{PMON}{rows}").as_bytes());
             let document = parse(&text, Kind::Pmon, None);
             let filled = text.lines().skip(2).filter(|(_, line)| !line.trim().is_empty()).count();
@@ -204,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..500), told in any::<bool>()) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500), told in any::<bool>()) {
             let names = ["gpu".to_owned(), "command".to_owned()];
             parse(&clean(&bytes), Kind::Dmon, told.then_some(&names));
         }

@@ -18,8 +18,7 @@ pub struct Hint {
 /// The text is of no kind that this crate knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{what} is no output of a known kind ({}); name its kind if it is one, and the fields \
-     if it is CSV without a header line",
+    "{what} is not recognised ({}); set --kind, and --fields for CSV without a header",
     known()
 )]
 pub struct Unrecognized {
@@ -97,7 +96,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
     document.unread.retain(|unread| !command::is_between(&unread.text));
     if text.is_cut() {
         let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
-        document.note_unread(last, "", "the text goes on beyond what is read");
+        document.note_unread(last, "", "the text exceeds the size limit");
     }
     if says_nothing(&document) {
         for (number, line) in text.lines().filter(|(_, line)| !line.trim().is_empty()) {
@@ -131,17 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_named_with_what_to_try() {
-        assert!(unknown(b"").starts_with("an empty text is no output"));
-        assert!(unknown(b" \n\n").starts_with("an empty text is no output"));
-        assert!(unknown(b"\x7fELF\0\0\0\0").starts_with("a binary file is no output"));
+    fn unknown_text_error_suggests_options() {
+        assert!(unknown(b"").starts_with("an empty text is not recognised"));
+        assert!(unknown(b" \n\n").starts_with("an empty text is not recognised"));
+        assert!(unknown(b"\x7fELF\0\0\0\0").starts_with("a binary file is not recognised"));
         let message = unknown(b"0, 7 MiB\n");
-        assert!(message.starts_with("the text is no output"), "{message}");
-        assert!(message.contains("query_apps") && message.contains("the fields"), "{message}");
+        assert!(message.starts_with("the text is not recognised"), "{message}");
+        assert!(message.contains("query_apps") && message.contains("--fields"), "{message}");
     }
 
     #[test]
-    fn fields_without_a_kind_tell_which_query_it_was() {
+    fn query_kind_is_inferred_from_fields() {
         for (fields, kind) in
             [(["index", "memory.used"], Kind::QueryGpu), (["pid", "used_memory"], Kind::QueryApps)]
         {
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_shell_printed_is_not_unread() {
+    fn shell_prompts_are_not_unread() {
         let text = "ann@box:~$ nvidia-smi -L\nGPU 0: Test K80 (UUID: GPU-1)\nann@box:~$\nwhat\n";
         let document = parse(text.as_bytes(), &Hint::default()).unwrap();
         let unread: Vec<_> = document.unread.iter().map(|unread| unread.text.as_str()).collect();
@@ -164,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_of_any_kind_give_the_same_bounded_document(
+        fn arbitrary_bytes_give_deterministic_bounded_document(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             kind in prop::sample::select(Kind::ALL.to_vec()),
         ) {

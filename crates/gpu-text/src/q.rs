@@ -244,7 +244,7 @@ GPU 00000000:0B:00.0
 ";
 
     #[test]
-    fn a_device_in_full() {
+    fn full_device_is_parsed() {
         let document = read(LOG);
         assert_eq!(document.driver_version.as_deref(), Some("610.1"));
         assert_eq!(document.cuda_version.as_deref(), Some("13.3"));
@@ -273,7 +273,7 @@ GPU 00000000:0B:00.0
     }
 
     #[test]
-    fn mig_devices_and_processes() {
+    fn mig_devices_and_processes_are_parsed() {
         let document = read(LOG);
         let [mig] = document.mig_devices.as_slice() else { panic!("one MIG device") };
         assert_eq!(
@@ -292,7 +292,7 @@ GPU 00000000:0B:00.0
     }
 
     #[test]
-    fn no_processes_and_no_list_of_them_differ() {
+    fn empty_and_missing_process_lists_differ() {
         let log =
             |value: &str| read(&format!("GPU 0000:01:00.0\n    Compute Processes : {value}\n"));
         assert_eq!(log("None").processes, Some(Vec::new()));
@@ -302,7 +302,7 @@ GPU 00000000:0B:00.0
     }
 
     #[test]
-    fn lost_indentation_and_lost_beginning() {
+    fn log_without_indentation_or_beginning_is_parsed() {
         let flat: String = LOG.lines().map(|line| format!("{}\n", line.trim())).collect();
         let (flat, log) = (read(&flat), read(LOG));
         assert_eq!(flat.gpus, log.gpus);
@@ -324,7 +324,7 @@ GPU 00000000:0B:00.0
     }
 
     #[test]
-    fn the_prefix_of_another_log_is_passed_over() {
+    fn log_prefix_is_skipped() {
         for prefix in ["# ", "job-1 | ", "2024-01-01T00:00:00Z host x[1]: ", "\t"] {
             let log: String = LOG.lines().map(|line| format!("{prefix}{line}\n")).collect();
             assert_eq!(read(&log), read(LOG), "{prefix}");
@@ -332,7 +332,7 @@ GPU 00000000:0B:00.0
     }
 
     #[test]
-    fn a_cut_within_a_value_gives_none() {
+    fn truncated_value_is_absent() {
         for cut in ["Total : 8", "Total : 81", "Total : 81559 Mi", "Total"] {
             let log = read(&format!("GPU 0000:01:00.0\n    FB Memory Usage\n        {cut}"));
             assert!(log.gpus[0].memory_total_mib.is_err(), "{cut}");

@@ -6,7 +6,7 @@
 
 use crate::document::{Document, Gpu, Kind, MigDevice, Process, keep};
 use crate::field;
-use crate::work;
+use crate::work_meter;
 use gpu_core::{Absent, Reading};
 
 /// A document as it is filled from leaves.
@@ -181,7 +181,7 @@ impl Report {
                     compute_instance_id,
                     ..Process::default()
                 };
-                work::add(
+                work_meter::add(
                     [&process.gpu_uuid, &process.gpu_bus_id]
                         .into_iter()
                         .flatten()

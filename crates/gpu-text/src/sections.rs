@@ -107,7 +107,7 @@ mod tests {
     const LIST: &str = "GPU 0: Test K80 (UUID: GPU-1)\n";
 
     #[test]
-    fn outputs_without_prompts() {
+    fn outputs_without_prompts_are_split() {
         let table = format!("Tue Nov 21\n{BORDER}{TABLE}{BORDER}");
         assert_eq!(kinds(&format!("{table}{FUSER}")), [Kind::Table, Kind::Fuser]);
         assert_eq!(
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_between_prompts() {
+    fn outputs_between_prompts_are_split() {
         let paste = format!(
             "ann@box:~$ nvidia-smi -L\n{LIST}ann@box:~$ nvidia-smi --query-gpu=index,memory.used \
              --format=csv,noheader\n0, 7 MiB\nann@box:~$ sudo nvidia-smi --gpu-reset\n\
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn xml_is_whole_whatever_it_holds() {
+    fn xml_is_one_section() {
         let xml = "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n<gpu id=\"0:1:2.0\">\n$ x\n\n\
                    No devices were found\n</gpu>\n</nvidia_smi_log>\n";
         assert_eq!(kinds(&format!("{xml}{LIST}{xml}")), [Kind::Xml, Kind::List, Kind::Xml]);
     }
 
     #[test]
-    fn prose_is_left_out_and_complaints_are_kept() {
+    fn prose_is_dropped_and_error_messages_are_kept() {
         let prose = "Hello, I have a problem with my GPU, an error.\n\n";
         let failed = "\nNo devices were found\n\n";
         assert_eq!(
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_their_numbers() {
+    fn line_numbers_are_kept() {
         let documents = sections(format!("{LIST}\n{FUSER}what is this\n").as_bytes());
         assert_eq!(documents[1].unread[0].line, 4);
     }
 
     proptest! {
         #[test]
-        fn any_paste_is_taken_apart(
+        fn arbitrary_paste_is_split(
             parts in prop::collection::vec(
                 prop::sample::select(vec![BORDER, TABLE, FUSER, LIST, "$ nvidia-smi\n", "x\n", "\n",
                     "# gpu  pwr\n", "0 1\n", "index, name\n", "0, x\n", "No devices were found\n",

@@ -185,7 +185,7 @@ mod tests {
         (device: 0, name: Test 980, pci bus id: 0000:04:00.0, compute capability: 5.2)\n";
 
     #[test]
-    fn devices_and_matrix_of_version_1() {
+    fn version_1_devices_and_matrix_are_parsed() {
         let document = of(LOG);
         let gpus: Vec<_> =
             document.gpus.iter().map(|gpu| (gpu.index, gpu.name.as_deref())).collect();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn older_and_newer_versions() {
+    fn older_and_newer_versions_are_parsed() {
         let document = of("Found device 0 with properties: \nname: Test K80\n\
             major: 3 minor: 7 memoryClockRate (GHz) 0.8\npciBusID 0000:06:00.0\n\
             Total memory: 11.17GiB\nFree memory: 11.1GiB\n\
@@ -218,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(Found device |with properties|name: |x\\.cc:1\\] |DMA:|[0-9]| |Y|N|:|totalMemory: |edge matrix|\n){0,100}") {
+        fn arbitrary_text_never_panics(text in "(Found device |with properties|name: |x\\.cc:1\\] |DMA:|[0-9]| |Y|N|:|totalMemory: |edge matrix|\n){0,100}") {
             let document = of(&text);
             let filled = text.lines().filter(|line| !message(line).is_empty()).count();
             prop_assert!(document.unread.len() <= filled);

@@ -5,7 +5,7 @@
 //! `watch` saves blanks with are carried out), carriage returns, `<br>` and `<p>`, quote marks,
 //! control characters. XML stays XML: no other tag and no entity but `&nbsp;` is touched.
 
-use crate::work;
+use crate::work_meter;
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -70,7 +70,7 @@ impl Text {
         let mut number = self.first_line;
         self.clean.split_inclusive(['\n', '\r']).map(move |line| {
             let mine = number;
-            work::add(line.len());
+            work_meter::add(line.len());
             number += usize::from(line.ends_with('\n'));
             (mine, line.trim_end_matches(['\n', '\r']))
         })
@@ -260,7 +260,7 @@ impl Cleaner {
             _ => (self.line, 0),
         };
         let new = self.out.get(to..).unwrap_or_default();
-        work::add(new.len());
+        work_meter::add(new.len());
         let length = before + new.chars().count();
         self.counted = (self.out.len(), length);
         self.repeat(' ', column.saturating_sub(1).saturating_sub(length));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_every_system() {
+    fn all_line_endings_are_accepted() {
         let want = [(1, "a".to_owned()), (2, String::new()), (3, "b".to_owned())];
         assert_eq!(lines(b"a\n\nb\n"), want);
         assert_eq!(lines(b"a\r\n\r\nb"), want);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_keep_the_numbers_of_their_lines() {
+    fn split_parts_keep_line_numbers() {
         let whole = clean(b"a\n\nb\rc\nd");
         let parts = split(&whole, &[0, 2, 4]);
         let lines: Vec<Vec<_>> = parts.iter().map(|part| part.lines().collect()).collect();
@@ -330,13 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn overwritten_progress_keeps_the_number_of_its_line() {
+    fn carriage_return_progress_keeps_line_number() {
         let want = [(1, "10%"), (1, "20%"), (2, "end")].map(|(n, l)| (n, l.to_owned()));
         assert_eq!(lines(b"10%\r20%\nend"), want);
     }
 
     #[test]
-    fn colours_titles_and_charsets_vanish() {
+    fn escape_sequences_are_removed() {
         assert_eq!(only(b"\x1b[01;31m\x1b[KERR!\x1b[m\x1b[K |"), "ERR! |");
         assert_eq!(only(b"\x1b]0;a title\x07x\x1b]8;;http://a\x1b\\y"), "xy");
         assert_eq!(only(b"\x1b(Bx\x1b=\x1b>y\x08"), "xy");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn cursor_movements_are_carried_out() {
+    fn cursor_movements_are_applied() {
         assert_eq!(only(b"| 0\x1b[4CName\x1b[3b |"), "| 0    Nameeee |");
         assert_eq!(only(b"ab\x1b[6Gc"), "ab   c");
         assert_eq!(
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_wide_encodings() {
+    fn byte_order_marks_and_utf16_are_decoded() {
         assert_eq!(only(b"\xef\xbb\xbfGPU"), "GPU");
         assert_eq!(only(b"\xff\xfeG\0P\0U\0"), "GPU");
         assert_eq!(only(b"\xfe\xff\0G\0P\0U"), "GPU");
@@ -366,14 +366,14 @@ mod tests {
     }
 
     #[test]
-    fn web_pages_break_lines_and_xml_stays() {
+    fn html_breaks_become_lines_and_xml_is_kept() {
         assert_eq!(lines(b"<p>a<br>b</p>"), [(1, "a".to_owned()), (1, "b".to_owned())]);
         let xml = "<pci><process_info>a &gt; b</process_info></pci>";
         assert_eq!(only(xml.as_bytes()), xml);
     }
 
     #[test]
-    fn a_comment_sign_on_every_line_vanishes_and_a_heading_keeps_its_own() {
+    fn comment_prefix_on_every_line_is_removed_but_headers_keep_theirs() {
         let text = |bytes: &str| clean(bytes.as_bytes()).as_str().to_owned();
         assert_eq!(text("# a\n#\n#  b\n"), "a\n\n b\n");
         assert_eq!(text("# a\nb\n"), "# a\nb\n");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn mail_quotes_vanish_and_other_angles_stay() {
+    fn mail_quotes_are_removed_but_other_angle_brackets_kept() {
         assert_eq!(only(b"> > | 0 |"), "| 0 |");
         assert_eq!(only(b">> | 0 |"), "| 0 |");
         assert_eq!(only(b">x"), ">x");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_beyond_the_bound_is_cut_and_says_so() {
+    fn oversized_text_is_truncated_and_marked() {
         let text = clean_within(b"abcdef", 5);
         assert_eq!((text.as_str(), text.is_cut()), ("abcde", true));
         assert!(!clean_within(b"abcde", 5).is_cut());
@@ -401,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_clean_has_no_controls(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn cleaned_text_has_no_control_characters(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let text = clean(&bytes);
             prop_assert!(text.lines().all(|(_, l)| l.chars().all(|c| c == '\t' || !c.is_control())));
             let newlines = bytes.iter().filter(|b| **b == b'\n').count();
@@ -411,7 +411,7 @@ mod tests {
         }
 
         #[test]
-        fn plain_lines_pass_unchanged(plain in "[ -;=?-~]{1,40}(\n[ -;=?-~]{1,40}){0,5}") {
+        fn plain_lines_are_unchanged(plain in "[ -;=?-~]{1,40}(\n[ -;=?-~]{1,40}){0,5}") {
             prop_assume!(!plain.contains("&nbsp;"));
             let text = clean(plain.as_bytes());
             prop_assert_eq!(text.as_str(), plain.as_str());

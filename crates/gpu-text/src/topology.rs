@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_affinities_and_legends() {
+    fn matrix_affinities_and_legend_are_parsed() {
         let (topology, unread) = of(Kind::Topo, TWO);
         assert_eq!(topology.columns, ["GPU0", "GPU1", "mlx5_0"]);
         assert_eq!(cell(&topology, "GPU1", "GPU0").as_deref(), Some("NV12"));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn tabs_may_be_blanks_or_lost() {
+    fn tabs_may_be_spaces_or_missing() {
         let (tabs, _) = of(Kind::Topo, TWO);
         assert_eq!(of(Kind::Topo, &TWO.replace('\t', "    ")).0, tabs);
         let glued = TWO.replace("NV12\tSYS", "NV12SYS").replace("SYS\tPIX", "SYSPIX");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_network_cards_need_no_columns() {
+    fn nic_rows_need_no_columns() {
         let text =
             "\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\tSOC\t0-5\nGPU1\tSOC\tX\t6-11\nNIC0\tPHB\tSOC\n";
         let (topology, unread) = of(Kind::Topo, text);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_row_keeps_its_cells() {
+    fn truncated_row_keeps_its_cells() {
         let (topology, unread) = of(Kind::Topo, "\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\n");
         assert_eq!(topology.matrix["GPU0"].len(), 1);
         assert_eq!(unread, []);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_access_is_known_by_its_cells() {
+    fn peer_access_matrix_is_detected_by_cells() {
         let text = " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tTNS\tX\t\n";
         let (topology, _) = of(Kind::P2p, text);
         assert_eq!(cell(&topology, "GPU0", "GPU1").as_deref(), Some("CNS"));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn links_go_by_index() {
+    fn links_are_ordered_by_index() {
         let text = "\tGPU1\tGPU0\tCPU Affinity\nGPU1\tX\tNV4\t0\nGPU0\tNV4\tX\t0\n";
         let links = links(&parse(&clean(text.as_bytes()), Kind::Topo)).unwrap().links;
         assert_eq!(links[0], [Link::Itself, Link::NvLink(4)]);
@@ -376,7 +376,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_matrix_is_read_back(
+        fn matrix_round_trips(
             cells in (1usize..6).prop_flat_map(|n| {
                 let cell = prop::sample::select(vec!["SYS", "NODE", "PIX", "NV2", "NV18", "C2C"]);
                 prop::collection::vec(prop::collection::vec(cell, n), n)
@@ -399,7 +399,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read(text in "(GPU[0-9]|NIC1|X|SYS|NV[0-9]?|OK|NS|CPU|Affinity|-|[0-9]|=|:|\t| |\n){0,120}") {
+        fn arbitrary_text_never_panics(text in "(GPU[0-9]|NIC1|X|SYS|NV[0-9]?|OK|NS|CPU|Affinity|-|[0-9]|=|:|\t| |\n){0,120}") {
             let text = clean(text.as_bytes());
             for kind in [Kind::Topo, Kind::P2p] {
                 let document = parse(&text, kind);

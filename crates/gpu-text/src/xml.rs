@@ -196,7 +196,7 @@ mod tests {
 "#;
 
     #[test]
-    fn a_device_in_full() {
+    fn full_device_is_parsed() {
         let document = read(XML);
         assert_eq!(document.driver_version.as_deref(), Some("590.1.2"));
         assert_eq!(document.cuda_version.as_deref(), Some("13.1"));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_with_hostile_names() {
+    fn hostile_process_names_are_parsed() {
         let processes = read(XML).processes.unwrap();
         let [first, second] = processes.as_slice() else { panic!("{processes:?}") };
         assert_eq!(first.name.as_deref(), Some("/a b/<c> & d &nope; e"));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_and_no_list_differ() {
+    fn empty_and_missing_process_lists_differ() {
         let xml = |processes: &str| read(&format!("<gpu id='0:1'>{processes}</gpu>")).processes;
         assert_eq!(xml("<processes> </processes>"), Some(Vec::new()));
         assert_eq!(xml("<processes/>"), Some(Vec::new()));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_loses_only_what_is_behind_it() {
+    fn truncation_loses_only_the_rest() {
         let whole = read(XML);
         for end in (0..XML.len()).filter(|end| XML.is_char_boundary(*end)) {
             let cut = read(&XML[..end]);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_passed_over() {
+    fn malformed_elements_are_skipped() {
         let broken = XML.replace("<display_active>", "<display_active <<>");
         let document = read(&broken);
         assert_eq!(document.gpus.len(), 2);

@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_printed_is_read(machine in machine::machine()) {
+    fn every_output_form_round_trips(machine in machine::machine()) {
         for form in FORMS {
             let document = read(table(&machine, form), Kind::Table);
             assert_is(&document, &machine, Some(form), &format!("{form:?}"));
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn decoration_changes_nothing(machine in machine::machine()) {
+    fn decoration_does_not_change_result(machine in machine::machine()) {
         for (kind, text) in texts(&machine) {
             let plain = read(&text, kind);
             for (what, text) in decorated(&text) {
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn a_table_that_a_terminal_wrapped_is_joined(
+    fn terminal_wrapped_table_is_joined(
         machine in machine::machine(),
         width in prop::sample::select(vec![40usize, 60, 70]),
     ) {
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_makes_no_panic_and_no_more_rows_than_lines(
+    fn damaged_text_never_panics_and_rows_are_bounded(
         machine in machine::machine(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 1..20),
     ) {
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_makes_no_panic(
+    fn noise_never_panics(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         marks in "([|+<>/:=\\[\\]\r\n \x1b0-9a-c-]|GPU |N/A|MiB|No running|<gpu>|Processes|ID ){0,80}",
     ) {
@@ -215,7 +215,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn a_cut_text_tells_nothing_that_the_whole_does_not(
+    fn truncated_text_yields_no_new_facts(
         machine in machine::machine(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 40),
     ) {
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_cut_at_a_line_end_keeps_the_devices_before_it(machine in machine::machine()) {
+    fn text_truncated_at_line_end_keeps_earlier_devices(machine in machine::machine()) {
         for (kind, text) in texts(&machine) {
             let mut part = String::new();
             let mut before = 0;

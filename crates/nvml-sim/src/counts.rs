@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_each_function_once() {
+    fn count_line_names_each_function_once() {
         let mut counts = Counts::new();
         assert_eq!(counts.line(7), "{\"pid\":7,\"calls\":{}}\n");
         for function in ["nvmlShutdown", "nvmlInit_v2", "nvmlShutdown"] {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_not_written_again() {
+    fn only_new_counts_are_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut counts = Counts::new();
         counts.append_to(folder.path());

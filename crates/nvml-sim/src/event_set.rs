@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_set_gets_what_it_registered_for() {
+    fn event_set_receives_only_registered_events() {
         let mut sets = EventSets::new();
         let (both, one) = (sets.create(), sets.create());
         sets.register(both, 0, kind::XID).unwrap();

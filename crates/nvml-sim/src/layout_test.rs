@@ -23,7 +23,7 @@ macro_rules! same {
 }
 
 #[test]
-fn structs_are_laid_out_as_in_c() {
+fn struct_layouts_match_c() {
     same!(
         PciInfo3,
         nvmlPciInfo_t {
@@ -151,7 +151,7 @@ fn structs_are_laid_out_as_in_c() {
 }
 
 #[test]
-fn codes_are_those_of_the_header() {
+fn return_codes_match_header() {
     let codes = [
         (Code::UNINITIALIZED, c::nvmlReturn_enum_NVML_ERROR_UNINITIALIZED),
         (Code::INVALID_ARGUMENT, c::nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT),
@@ -182,7 +182,7 @@ fn codes_are_those_of_the_header() {
 }
 
 #[test]
-fn numbers_of_fields_and_events_are_those_of_the_header() {
+fn field_and_event_ids_match_header() {
     use c::field_id as f;
     let fields = [
         (id::ECC_CURRENT, f::NVML_FI_DEV_ECC_CURRENT),

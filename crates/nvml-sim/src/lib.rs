@@ -12,22 +12,22 @@
 //! What makes this library known as a simulation are its own functions: `gpuwsSimulatedMachine`,
 //! `gpuwsSimulatedSession`, `gpuwsSimulatedOpen` and `gpuwsSimulatedCalls`.
 
-mod belief;
+mod cache_ttl;
 mod calls;
 mod clock;
 mod code;
 mod counts;
 mod entry;
 mod event_set;
+mod external_process;
 mod layout;
 #[cfg(test)]
 mod layout_test;
 mod library;
+mod placeholders;
 mod pointer;
 mod running;
-mod stand_in;
 mod stat;
 mod view;
-mod walk_on;
 
 pub use stat::start_of;

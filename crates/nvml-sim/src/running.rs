@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::code::{Answer, Code};
-use crate::stand_in::StandIns;
+use crate::external_process::ExternalProcesses;
+use crate::placeholders::Placeholders;
 use crate::view::View;
-use crate::walk_on::WalkOns;
 use gpu_core::{Bytes, DeviceEvent, DeviceFault, Fault, GpuBackend, Pid, ProcessInfo};
 use gpu_sim::{CallEffect, CallFault, Event, Holding, Process, Session, Simulation};
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ pub(crate) struct Running {
 /// Its machine, once somebody needs it.
 struct Machine {
     simulation: Simulation,
-    stand_ins: StandIns,
-    walk_ons: WalkOns,
+    stand_ins: Placeholders,
+    walk_ons: ExternalProcesses,
     view: Option<(Duration, Arc<View>)>,
     next_pid: u32,
 }
@@ -174,12 +174,12 @@ fn lost(gpu: u32) -> Event {
 impl Machine {
     fn open(folder: &Path, session: &Session) -> gpu_core::Result<Self> {
         let simulation = session.open()?;
-        let mut stand_ins = StandIns::new(&session.placeholders);
+        let mut stand_ins = Placeholders::new(&session.placeholders);
         // Who has ended before anybody looked ended long ago: the memory is back.
         for pid in stand_ins.ended(clock::since_boot) {
             simulation.happen(Event::Exit(pid));
         }
-        let walk_ons = WalkOns::new(folder, session);
+        let walk_ons = ExternalProcesses::new(folder, session);
         Ok(Machine { simulation, stand_ins, walk_ons, view: None, next_pid: FIRST_NEW_PID })
     }
 

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_has_ended_when_its_last_thread_has() {
+    fn zombie_is_dead_after_its_last_thread() {
         assert_eq!(alive_since(&stat("python", 'S', 1)), Some(4242));
         assert_eq!(alive_since(&stat("a) Z 0 0 (b", 'S', 1)), Some(4242));
         assert_eq!(alive_since(&stat("python", 'Z', 2)), Some(4242));

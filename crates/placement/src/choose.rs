@@ -2,14 +2,14 @@
 
 use crate::filter::Pool;
 use crate::offer::{Choice, Offer, Passed, Refusal, Why};
-use crate::partition::{Divisions, MOST_EXACT, Worth};
+use crate::partition::{Divisions, MAX_EXACT, Worth};
 use crate::rules::{Costs, Rule};
 use crate::scores::{Scores, Set, first, places, sets};
 use crate::search::{self, reachable, search};
 use gpu_core::{Claim, Link, Topology};
 
 /// So many sets at most are compared one by one.
-const MOST_COMPARED: u64 = 20_000;
+const MAX_COMPARED: u64 = 20_000;
 
 /// Chooses the devices that a claim gets, of those that are offered to it now.
 ///
@@ -89,12 +89,12 @@ impl Best {
         let is_allowed = |set: &Set| set & pool.required == pool.required;
         if size == 1 || size == count || scores.are_alike() {
             let sets = match number_of_sets(count, size) {
-                ..=MOST_COMPARED => sets(count, size).filter(is_allowed).collect(),
+                ..=MAX_COMPARED => sets(count, size).filter(is_allowed).collect(),
                 _ => Vec::new(),
             };
             return Best { total: total_of_alike(scores, size), exact: true, sets, worst: None };
         }
-        if count > MOST_EXACT {
+        if count > MAX_EXACT {
             return Best::searched(scores, pool);
         }
         let sets: Vec<Set> = sets(count, size).filter(is_allowed).collect();

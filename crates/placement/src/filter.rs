@@ -1,7 +1,7 @@
 //! Which devices a claim could have at all, and why it cannot have the others.
 
 use crate::offer::{Bar, Offer, Passed, Refusal};
-use crate::scores::{MOST, Set};
+use crate::scores::{MAX, Set};
 use gpu_core::{Claim, DeviceUuid, Share};
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ impl Pool {
         let lasting = |(_, reason): &&(usize, Passed)| reason.is_lasting();
         let never: BTreeSet<usize> =
             passed.iter().filter(lasting).map(|(place, _)| *place).collect();
-        let could = (offers.len() - never.len()).min(MOST);
+        let could = (offers.len() - never.len()).min(MAX);
         if could < size || must.iter().any(|place| never.contains(place)) {
             let could = could as u32;
             return Err(Refusal::Never { could, passed });
@@ -54,7 +54,7 @@ impl Pool {
         }
         let mut pool = Pool { places: free, required: 0, size, passed };
         pool.spare_displays(offers, &must);
-        pool.drop_beyond(MOST, &must);
+        pool.drop_beyond(MAX, &must);
         pool.passed.sort_by_key(|(place, _)| *place);
         let is_required = |(_, place): &(usize, &usize)| must.contains(place);
         let required = pool.places.iter().enumerate().filter(is_required);

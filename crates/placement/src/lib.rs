@@ -6,17 +6,17 @@
 //! with its reasons or a [`Refusal`] with its own; it touches nothing and knows no clock.
 
 mod choose;
+mod diagram;
 mod filter;
 mod matrix;
 mod offer;
 mod partition;
-mod picture;
 mod rules;
 mod scores;
 mod search;
 
 pub use choose::choose;
+pub use diagram::picture;
 pub use matrix::Matrix;
 pub use offer::{Bar, Choice, Offer, Passed, Refusal, Why};
-pub use partition::MOST_EXACT;
-pub use picture::picture;
+pub use partition::MAX_EXACT;

@@ -53,12 +53,12 @@ impl Matrix {
     pub fn legend(&self) -> Vec<(&'static str, &'static str)> {
         let all: [(&str, &str, IsKind); 8] = [
             ("X", "the device itself", |link| *link == Link::Itself),
-            ("NV#", "so many NVLinks", |link| matches!(link, Link::NvLink(_))),
-            ("PIX", "one PCIe bridge at most", |link| *link == Link::Pix),
-            ("PXB", "several PCIe bridges, no host bridge", |link| *link == Link::Pxb),
-            ("PHB", "a host bridge, which is mostly a CPU", |link| *link == Link::Phb),
-            ("NODE", "host bridges of one NUMA node", |link| *link == Link::Node),
-            ("SYS", "from one NUMA node to another", |link| *link == Link::Sys),
+            ("NV#", "number of NVLinks", |link| matches!(link, Link::NvLink(_))),
+            ("PIX", "at most a single PCIe bridge", |link| *link == Link::Pix),
+            ("PXB", "multiple PCIe bridges, without the host bridge", |link| *link == Link::Pxb),
+            ("PHB", "PCIe host bridge (typically the CPU)", |link| *link == Link::Phb),
+            ("NODE", "between PCIe host bridges within a NUMA node", |link| *link == Link::Node),
+            ("SYS", "SMP interconnect between NUMA nodes", |link| *link == Link::Sys),
             ("?", "not told", |link| *link == Link::Unknown),
         ];
         let shown = all.into_iter().filter(|(_, _, is)| self.links.iter().flatten().any(is));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_reads_as_that_of_nvidia_smi() {
+    fn matrix_matches_nvidia_smi() {
         let matrix = Matrix::of(&pairs(4, sockets), &[Some(0), Some(0), Some(1), None]);
         let lines = [
             "      GPU0  GPU1  GPU2  GPU3  NUMA Affinity",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_where_it_can_and_comes_in_blocks_where_not() {
+    fn wide_matrix_is_split_into_blocks() {
         let matrix = Matrix::of(&pairs(4, sockets), &[None; 4]);
         let widths = |width| matrix.lines(width).iter().map(String::len).max();
         assert_eq!((widths(28), widths(27)), (Some(28), Some(24)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_not_guessed() {
+    fn unknown_links_are_not_guessed() {
         let mut topology = pairs(2, |_, _| Link::Unknown);
         topology.links[1].pop();
         let matrix = Matrix::of(&topology, &[]);

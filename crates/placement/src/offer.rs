@@ -189,7 +189,7 @@ pub enum Why {
         /// The weakest link between its devices; `None` for a single device.
         weakest: Option<Link>,
         /// The worst connected set that could have been had instead; above
-        /// [`MOST_EXACT`](crate::MOST_EXACT) devices, a bad one.
+        /// [`MAX_EXACT`](crate::MAX_EXACT) devices, a bad one.
         instead: Vec<usize>,
         /// The weakest link in that one; `None` for a single device.
         instead_weakest: Option<Link>,

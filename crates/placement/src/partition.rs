@@ -11,7 +11,7 @@ use crate::scores::{Scores, sets};
 
 /// The most free devices of which the best division is found exactly; beyond, by a search that
 /// ends.
-pub const MOST_EXACT: usize = 16;
+pub const MAX_EXACT: usize = 16;
 
 /// A set of devices; as [`Set`](crate::scores::Set), with as many bits as are needed here.
 type Small = u32;
@@ -87,7 +87,7 @@ pub(crate) struct Divisions {
 }
 
 impl Divisions {
-    /// Takes a pool of at most [`MOST_EXACT`] devices.
+    /// Takes a pool of at most [`MAX_EXACT`] devices.
     pub(crate) fn new(scores: &Scores, size: usize) -> Self {
         let count = scores.count();
         let sums = sums(scores);
@@ -255,7 +255,7 @@ mod tests {
     use crate::scores::Set;
 
     #[test]
-    fn sums_are_those_of_the_pairs() {
+    fn set_sums_equal_pair_sums() {
         let scores = Scores::of(6, |from, to| (from * to + from + to) as u32);
         let sums = sums(&scores);
         for (set, sum) in sums.iter().enumerate() {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_division_takes_each_device_once_and_has_the_total() {
+    fn partition_uses_each_device_once_and_has_total() {
         for size in 1..=7 {
             let scores = Scores::of(7, |from, to| ((from * 7 + to * 3) % 5) as u32);
             let mut divisions = Divisions::new(&scores, size);

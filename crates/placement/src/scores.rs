@@ -1,7 +1,7 @@
 //! How well the devices of a pool are connected, pair by pair, and sets of them.
 
 /// The most devices that are chosen from; no machine has more under one system.
-pub(crate) const MOST: usize = 64;
+pub(crate) const MAX: usize = 64;
 
 /// A set of devices of a pool: a bit for each, by its place there.
 pub(crate) type Set = u64;
@@ -19,8 +19,8 @@ pub(crate) fn places(mut set: Set) -> impl Iterator<Item = usize> {
 
 /// Returns the set of the first `count` devices.
 pub(crate) fn first(count: usize) -> Set {
-    debug_assert!(count <= MOST);
-    if count == MOST { Set::MAX } else { (1 << count) - 1 }
+    debug_assert!(count <= MAX);
+    if count == MAX { Set::MAX } else { (1 << count) - 1 }
 }
 
 /// Returns all sets of `size` among the first `count` devices, as numbers ascending.
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_sets_of_a_size_come_once() {
+    fn sets_of_a_size_are_enumerated_once() {
         for count in 0..=10 {
             for size in 0..=count + 1 {
                 let listed: Vec<Set> = sets(count, size).collect();
@@ -101,13 +101,13 @@ mod tests {
                 assert_eq!(listed, counted, "{size} of {count}");
             }
         }
-        assert_eq!(sets(MOST, MOST).collect::<Vec<_>>(), [Set::MAX]);
-        assert_eq!(sets(MOST, MOST - 1).count(), MOST);
-        assert_eq!(sets(MOST, 1).last(), Some(1 << 63));
+        assert_eq!(sets(MAX, MAX).collect::<Vec<_>>(), [Set::MAX]);
+        assert_eq!(sets(MAX, MAX - 1).count(), MAX);
+        assert_eq!(sets(MAX, 1).last(), Some(1 << 63));
     }
 
     #[test]
-    fn sums_count_each_pair_once() {
+    fn sum_counts_each_pair_once() {
         let scores = Scores::of(4, |from, to| if from < to { 10 * from as u32 + 1 } else { 99 });
         assert_eq!(scores.pair(1, 3), 11);
         assert_eq!(scores.pair(3, 1), 11);

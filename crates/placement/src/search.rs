@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn with_steps_enough_it_finds_the_exact_total(
+        fn search_with_enough_steps_finds_exact_optimum(
             count in 1_usize..=9,
             size in 0_usize..9,
             cells in proptest::collection::vec(0_u32..12, 81),
@@ -247,7 +247,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_required_is_in_the_first_set(
+        fn required_devices_are_in_first_set(
             count in 2_usize..=9,
             size in 0_usize..9,
             required in proptest::collection::vec(0_usize..9, 1..4),
@@ -271,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn few_steps_still_make_a_division_no_worse_than_the_greedy_one(
+        fn search_with_few_steps_is_never_worse_than_greedy(
             count in 17_usize..=24,
             size in 2_usize..=8,
             cells in proptest::collection::vec(0_u32..100, 24 * 24),

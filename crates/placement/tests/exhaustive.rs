@@ -1,8 +1,8 @@
 //! The choice beside one that tries all divisions, written on its own.
 
-mod case;
+mod fixture;
 
-use case::{GIB, offers, uuid};
+use fixture::{GIB, offers, uuid};
 use gpu_core::{Bytes, Celsius, Claim, Link, Timestamp, Topology};
 use gpu_placement::{Offer, choose};
 use proptest::prelude::*;
@@ -120,7 +120,7 @@ prop_compose! {
         // Few kinds of links make many sets that are alike.
         let cell = |cells: &[Link], from: usize, to: usize| cells[(from * count + to) % (kinds * count).min(cells.len())];
         let path = |from: usize, to: usize| cell(&paths, from, to);
-        let topology = case::topology(count, |from, to| cell(&links, from, to), Some(&path));
+        let topology = fixture::topology(count, |from, to| cell(&links, from, to), Some(&path));
         let mut offers = offers(0..count);
         for (place, offer) in offers.iter_mut().enumerate() {
             offer.capacity = Ok(Bytes(large[place] * 40 * GIB));
@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_division_is_better_and_no_set_is_preferred(
+    fn choice_is_optimal_by_exhaustive_search(
         (topology, offers) in machine(),
         size in 0_usize..10,
         required in proptest::collection::vec(0_usize..10, 0..3),

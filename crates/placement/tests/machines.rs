@@ -1,8 +1,8 @@
 //! What is chosen on machines of which it is known how they are connected.
 
-mod case;
+mod fixture;
 
-use case::{dgx1_p100, dgx1_v100, gtx1080ti, nvswitch, offers, rtx8000, uuid};
+use fixture::{dgx1_p100, dgx1_v100, gtx1080ti, nvswitch, offers, rtx8000, uuid};
 use gpu_core::{Claim, Link, Topology};
 use gpu_placement::{Choice, Why, choose};
 
@@ -20,7 +20,7 @@ fn chosen(topology: &Topology, free: &[usize], count: u32, required: &[usize]) -
 type Case<'a> = (&'a str, Topology, &'a [usize], u32, &'a [usize], &'a [usize]);
 
 #[test]
-fn machines_of_the_field() {
+fn well_known_machines_get_expected_devices() {
     let all: Vec<usize> = (0..16).collect();
     let [four, eight, sixteen] = [4, 8, 16].map(|count| &all[..count]);
     #[rustfmt::skip]
@@ -77,7 +77,7 @@ fn machines_of_the_field() {
 }
 
 #[test]
-fn the_totals_are_those_of_the_scores() {
+fn totals_match_scores() {
     // Four pairs with two NVLinks under one host bridge: 4 × (200 + 30). Two pairs with a switch
     // and two across the sockets have the same total, and are less even: 2 × 250 + 2 × 210.
     let pairs = chosen(&dgx1_v100(), &[0, 1, 2, 3, 4, 5, 6, 7], 2, &[]);
@@ -94,7 +94,7 @@ fn the_totals_are_those_of_the_scores() {
 }
 
 #[test]
-fn the_reason_names_the_links() {
+fn reason_names_links() {
     let all = [0, 1, 2, 3, 4, 5, 6, 7];
     let two = chosen(&rtx8000(), &all[..4], 2, &[]);
     let instead = Why::Linked {
@@ -113,12 +113,12 @@ fn the_reason_names_the_links() {
 }
 
 #[test]
-fn large_machines_are_divided_well_too() {
+fn large_machines_get_good_partitions() {
     // Quads, numbered so that no aligned block is one.
     let quads = |count: usize| {
         let of = move |device: usize| device % (count / 4);
         let link = move |from, to| if of(from) == of(to) { Link::NvLink(4) } else { Link::Sys };
-        case::topology(count, link, None)
+        fixture::topology(count, link, None)
     };
     for count in [20, 24, 32] {
         let free: Vec<usize> = (0..count).collect();

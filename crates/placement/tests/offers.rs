@@ -1,8 +1,8 @@
 //! Which devices can be had at all, and what tells those apart that are connected alike.
 
-mod case;
+mod fixture;
 
-use case::{GIB, nvswitch, offers, uuid};
+use fixture::{GIB, nvswitch, offers, uuid};
 use gpu_core::{Absent, Bytes, Celsius, Claim, DeviceFault, Fault, LeaseId, Pid, Share, Timestamp};
 use gpu_placement::{Bar, Offer, Passed, Refusal, Why, choose};
 
@@ -24,7 +24,7 @@ fn first(change: impl Fn(&mut Offer), claim: &Claim) -> Option<Passed> {
 }
 
 #[test]
-fn each_device_is_passed_over_for_its_first_reason() {
+fn each_device_is_rejected_for_its_first_reason() {
     let gib = |count: u64| Bytes(count * GIB);
     let whole = Claim::whole(1);
     let share = Claim { share: Share::Memory(gib(8)), ..whole.clone() };
@@ -92,7 +92,7 @@ fn each_device_is_passed_over_for_its_first_reason() {
 }
 
 #[test]
-fn two_devices_of_one_name_cannot_be_told_apart() {
+fn devices_with_duplicate_uuid_are_ineligible() {
     let mut all = offers([0, 0, 1]);
     all[1].id.index = 2;
     let unknown = |place| (place, Passed::Barred(Bar::NameUnknown));
@@ -101,7 +101,7 @@ fn two_devices_of_one_name_cannot_be_told_apart() {
 }
 
 #[test]
-fn a_display_is_taken_last_and_where_it_is_wanted() {
+fn display_device_is_used_last_unless_requested() {
     let mut all = offers(0..3);
     all[0].display = true;
     let devices = |claim: &Claim| choose(claim, &all, None).expect("there are enough").devices;
@@ -115,7 +115,7 @@ fn a_display_is_taken_last_and_where_it_is_wanted() {
 }
 
 #[test]
-fn what_passes_is_waited_for_and_what_lasts_is_not() {
+fn only_temporary_obstacles_are_waited_for() {
     let mut all = offers(0..4);
     all[0].bar = Some(leased());
     all[1].bar = Some(Bar::Outsider { pid: Pid(7), name: "python".into() });
@@ -148,7 +148,7 @@ fn what_passes_is_waited_for_and_what_lasts_is_not() {
 }
 
 #[test]
-fn of_devices_alike_the_fitting_cool_and_rested_one_is_taken() {
+fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
     let topology = nvswitch(4, 12);
     let alike = offers(0..4);
     let ask = |claim: &Claim, change: fn(&mut [Offer])| {

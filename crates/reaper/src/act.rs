@@ -83,7 +83,7 @@ pub fn execute(
         spared: BTreeSet::new(),
         unwritten: None,
     };
-    let mut rungs: Vec<Rung<'_>> = plan.targets.iter().map(Rung::new).collect();
+    let mut rungs: Vec<TargetState<'_>> = plan.targets.iter().map(TargetState::new).collect();
     let stopped = ladder
         .open(&mut rungs)
         .and_then(|()| ladder.climb(&mut rungs, Signal::Term, plan.grace))
@@ -105,12 +105,12 @@ pub(crate) fn same_machine(plan: &Plan, ports: Ports<'_>) -> Result<()> {
     if plan.origin.as_ref() == Some(&devices) && devices == processes && devices != Origin::Pasted {
         return Ok(());
     }
-    let what = format!("act for the devices of {devices} on the processes of {processes}");
+    let what = format!("use devices of {devices} with processes of {processes}");
     Err(Error::new(ErrorKind::Invalid, what))
 }
 
 /// One target on its way up the ladder; `handle` is there while something may still be sent.
-struct Rung<'p> {
+struct TargetState<'p> {
     target: &'p Target,
     handle: Option<Box<dyn ProcessHandle>>,
     action: Action,
@@ -118,9 +118,9 @@ struct Rung<'p> {
     waited_ms: u64,
 }
 
-impl<'p> Rung<'p> {
+impl<'p> TargetState<'p> {
     fn new(target: &'p Target) -> Self {
-        Rung { target, handle: None, action: Action::new(target), waited_ms: 0 }
+        TargetState { target, handle: None, action: Action::new(target), waited_ms: 0 }
     }
 }
 
@@ -140,7 +140,7 @@ impl Ladder<'_, '_> {
     ///
     /// # Errors
     /// When the audit line of one that cannot be opened could not be written.
-    fn open(&mut self, rungs: &mut [Rung<'_>]) -> Result<()> {
+    fn open(&mut self, rungs: &mut [TargetState<'_>]) -> Result<()> {
         for rung in rungs.iter_mut() {
             rung.handle = match self.ports.host.open(rung.target.key.pid) {
                 Ok(handle) => Some(handle),
@@ -157,7 +157,12 @@ impl Ladder<'_, '_> {
     ///
     /// # Errors
     /// When the audit line could not be written: nothing more is sent.
-    fn climb(&mut self, rungs: &mut [Rung<'_>], signal: Signal, wait: Duration) -> Result<()> {
+    fn climb(
+        &mut self,
+        rungs: &mut [TargetState<'_>],
+        signal: Signal,
+        wait: Duration,
+    ) -> Result<()> {
         for rung in rungs.iter_mut() {
             let Some(handle) = rung.handle.take() else {
                 self.note_spared(rung);
@@ -170,7 +175,7 @@ impl Ladder<'_, '_> {
                 }
                 Ok(()) => {
                     let written = audit::intent(self.ports, rung.target, signal);
-                    self.heed(rung.target, written)?;
+                    self.stop_on_log_failure(rung.target, written)?;
                     // The line may have taken the disk its time: what was true before it is made
                     // sure of again.
                     if let Err(outcome) = self.may_signal(rung, &*handle) {
@@ -198,14 +203,19 @@ impl Ladder<'_, '_> {
 
     /// Remembers that the process which a scope was to be ended for is no target, or no longer
     /// one though it lives.
-    fn note_spared(&mut self, rung: &Rung<'_>) {
+    fn note_spared(&mut self, rung: &TargetState<'_>) {
         let ended = matches!(rung.action.outcome, Outcome::Ended { .. });
         if rung.target.key.pid == rung.target.on_account_of && !ended {
             self.spared.insert(rung.target.key.pid);
         }
     }
 
-    fn wait(&mut self, rungs: &mut [Rung<'_>], start: Duration, wait: Duration) -> Result<()> {
+    fn wait(
+        &mut self,
+        rungs: &mut [TargetState<'_>],
+        start: Duration,
+        wait: Duration,
+    ) -> Result<()> {
         loop {
             let waited = self.ports.clock.monotonic().saturating_sub(start);
             for rung in rungs.iter_mut() {
@@ -230,7 +240,11 @@ impl Ladder<'_, '_> {
     }
 
     /// Makes sure that the target is still the planned process and still eligible.
-    fn may_signal(&self, rung: &Rung<'_>, handle: &dyn ProcessHandle) -> Result<(), Outcome> {
+    fn may_signal(
+        &self,
+        rung: &TargetState<'_>,
+        handle: &dyn ProcessHandle,
+    ) -> Result<(), Outcome> {
         let target = rung.target;
         if self.spared.contains(&target.on_account_of) {
             return Err(Outcome::Spared);
@@ -241,15 +255,15 @@ impl Ladder<'_, '_> {
         })
     }
 
-    fn settle(&mut self, rung: &mut Rung<'_>, outcome: Outcome) -> Result<()> {
+    fn settle(&mut self, rung: &mut TargetState<'_>, outcome: Outcome) -> Result<()> {
         rung.action.outcome = outcome;
         let written = audit::outcome(self.ports, rung.target, &rung.action.outcome);
-        self.heed(rung.target, written)?;
+        self.stop_on_log_failure(rung.target, written)?;
         self.tell(Event::Settled(rung.target, &rung.action.outcome))
     }
 
     /// Lets a failure to write stop everything where somebody else's process is meant.
-    fn heed(&mut self, target: &Target, written: Result<()>) -> Result<()> {
+    fn stop_on_log_failure(&mut self, target: &Target, written: Result<()>) -> Result<()> {
         match (written, &target.membership) {
             (Err(error), Membership::Descends(_)) => {
                 self.unwritten.get_or_insert_with(|| error.fault());
@@ -267,7 +281,7 @@ impl Ladder<'_, '_> {
     }
 
     /// Says of everybody who was signalled and is still there what became of it.
-    fn close(&mut self, rungs: &mut [Rung<'_>]) {
+    fn close(&mut self, rungs: &mut [TargetState<'_>]) {
         for rung in rungs.iter_mut().filter(|rung| rung.action.outcome == Outcome::NotReached) {
             let outcome = match (rung.action.signals.last(), &rung.handle) {
                 (Some(Signal::Kill), Some(handle)) => {
@@ -284,7 +298,7 @@ impl Ladder<'_, '_> {
 }
 
 /// What an error of a target means: one that is gone after a signal was ended by it.
-fn outcome_of(rung: &Rung<'_>, error: &Error) -> Outcome {
+fn outcome_of(rung: &TargetState<'_>, error: &Error) -> Outcome {
     match error.kind() {
         ErrorKind::Process(ProcessFault::Gone) if rung.action.signals.is_empty() => {
             Outcome::AlreadyGone

@@ -63,8 +63,9 @@ fn write(
         why: &target.why,
         outcome,
     };
-    let line = serde_json::to_string(&line)
-        .map_err(|error| Error::new(ErrorKind::Invalid, "word an audit line").with_source(error))?;
+    let line = serde_json::to_string(&line).map_err(|error| {
+        Error::new(ErrorKind::Invalid, "format an audit record").with_source(error)
+    })?;
     ports.journal.append(&ascii(&line))
 }
 
@@ -95,7 +96,7 @@ fn ascii(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn names_cannot_act_on_a_terminal() {
+    fn audit_names_are_ascii_escaped() {
         let name = "a\u{202e}\u{9b}é\u{e0041}\u{7f}";
         let escaped = super::ascii(&serde_json::to_string(name).unwrap());
         assert!(escaped.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{escaped}");

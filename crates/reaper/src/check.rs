@@ -55,7 +55,7 @@ impl Check<'_> {
         handle: &dyn ProcessHandle,
     ) -> Result<(), Objection> {
         let now = handle.look()?;
-        if !now.key.surely_same(&target.key) || !same_user(&now, &target.process) {
+        if !now.key.definitely_same(&target.key) || !same_user(&now, &target.process) {
             return Err(Outcome::NotTheSame.into());
         }
         if self.guard.forbids(&now).is_some() {
@@ -107,7 +107,7 @@ impl Check<'_> {
         handle: &dyn ProcessHandle,
     ) -> Result<Option<ProcessInfo>, Error> {
         let hidden = || {
-            let what = format!("see the parent of process {}", now.key.pid);
+            let what = format!("read the parent of process {}", now.key.pid);
             Error::new(ProcessFault::NotPermitted, what)
         };
         let mut parent = match now.parent {
@@ -194,7 +194,7 @@ fn same_program(now: &ProcessInfo, planned: &ProcessInfo) -> Result<(), Objectio
         (Ok(planned), Ok(now)) if planned.file == now.file => Ok(()),
         (Err(_), Err(_)) | (Ok(_), Err(Absent::NotFound)) => Ok(()),
         (Ok(_), Err(absent)) => {
-            let what = format!("tell which program process {} runs: {absent}", now.key.pid);
+            let what = format!("read the executable of process {}: {absent}", now.key.pid);
             let fault = match absent {
                 Absent::NotPermitted => ProcessFault::NotPermitted.into(),
                 absent => gpu_core::ErrorKind::Field(*absent),

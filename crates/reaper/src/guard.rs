@@ -20,7 +20,7 @@ pub enum Protect {
 /// servers, monitors and daemons, and whatever the user names.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    own_line: Vec<ProcessKey>,
+    own_ancestry: Vec<ProcessKey>,
     protect: Vec<Protect>,
 }
 
@@ -33,7 +33,7 @@ pub enum Refusal {
     /// It is a thread of the kernel.
     KernelThread,
     /// It is this program or one of its ancestors.
-    OwnLine,
+    OwnAncestry,
     /// It is a display server, a monitor or a daemon.
     Role(Role),
     /// The user protects it.
@@ -63,21 +63,21 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Init => "it is pid 1",
+            Refusal::Init => "it is PID 1",
             Refusal::KernelThread => "it is a kernel thread",
-            Refusal::OwnLine => "it is gpuws itself or one of its ancestors",
+            Refusal::OwnAncestry => "it is gpuws itself or one of its ancestors",
             Refusal::Role(Role::Monitor) => "it is a monitor: it uses no device memory",
             Refusal::Role(Role::Display) => "it is a display server",
-            Refusal::Role(_) => "it is a daemon that serves every user of the device",
+            Refusal::Role(_) => "it is a system daemon for the GPU",
             Refusal::Protected => "protected by --protect",
-            Refusal::UnknownIdentity => "its start time is not known",
-            Refusal::HoldsNothing => "it holds no GPU that was asked for",
-            Refusal::OtherUser => "it belongs to none of the users that were asked for",
-            Refusal::NotSeen => "no such process can be seen here",
-            Refusal::LeadsSession => "it leads a login session",
+            Refusal::UnknownIdentity => "its start time is unknown",
+            Refusal::HoldsNothing => "it holds none of the requested GPUs",
+            Refusal::OtherUser => "it belongs to none of the requested users",
+            Refusal::NotSeen => "no such process is visible",
+            Refusal::LeadsSession => "it is a login session leader",
             Refusal::LoginSession => "it is part of a login session",
-            Refusal::ParentNotSeen => "its parent cannot be seen, so it may be a login",
-            Refusal::ScopeNotSeen => "who else is in its scope is not known",
+            Refusal::ParentNotSeen => "its parent is not visible, so it may be a login",
+            Refusal::ScopeNotSeen => "the members of its scope are unknown",
             Refusal::NoContainer => "it belongs to no container, pod or job",
             Refusal::ScopeHolds(pid, why) => {
                 return write!(f, "the scope would end {pid} too, and {why}");
@@ -92,7 +92,7 @@ impl Guard {
     /// # Errors
     /// When the own line of ancestors cannot be read: then nothing may be signalled.
     pub fn new(host: &dyn Host, protect: Vec<Protect>) -> Result<Self> {
-        Ok(Guard { own_line: host.own_line()?, protect })
+        Ok(Guard { own_ancestry: host.own_ancestry()?, protect })
     }
 
     /// Returns why `process` must not be signalled, whatever it holds; `None` when it may be.
@@ -104,8 +104,8 @@ impl Guard {
         if process.kernel_thread {
             return Some(Refusal::KernelThread);
         }
-        if self.own_line.iter().any(|own| own.pid == pid) {
-            return Some(Refusal::OwnLine);
+        if self.own_ancestry.iter().any(|own| own.pid == pid) {
+            return Some(Refusal::OwnAncestry);
         }
         if self.protect.iter().any(|protect| protect.covers(process)) {
             return Some(Refusal::Protected);

@@ -21,7 +21,7 @@ pub(crate) fn is_login(
     let leads = process.session == Ok(process.key.pid);
     let contained = process.namespace_pids.as_ref().is_ok_and(|pids| pids.len() > 1);
     let interactive = process.has_terminal == Ok(true) || is_login_shell(process);
-    parent.is_some_and(lets_people_in)
+    parent.is_some_and(accepts_logins)
         || (leads && interactive && !contained)
         || scope.is_some_and(|scope| is_in_login_scope(process, scope))
 }
@@ -34,7 +34,7 @@ pub(crate) fn is_no_login_parent(pid: Pid) -> bool {
 
 /// Tells whether a process lets people log in: by its name, and where that is known by its
 /// program, which must be root's.
-fn lets_people_in(process: &ProcessInfo) -> bool {
+fn accepts_logins(process: &ProcessInfo) -> bool {
     is_login_program(&process.name)
         && process
             .executable
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn session_leader_at_a_terminal_is_a_login_outside_of_a_container() {
+    fn session_leader_with_terminal_is_a_login_outside_containers() {
         let leader = ProcessInfo { session: Ok(Pid(9)), ..process("bash") };
         assert!(!is_login(&leader, None, None), "a batch script leads a session");
         let at_terminal = ProcessInfo { has_terminal: Ok(true), ..leader.clone() };
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn scope_of_a_session_below_the_container_is_a_login() {
+    fn session_scope_inside_container_is_a_login() {
         let cgroup = "/lxc.payload.gpu/user.slice/user-0.slice/session-3.scope".to_owned();
         let process = ProcessInfo { cgroup: Ok(cgroup), ..process("python") };
         assert!(is_login(&process, None, Some("/lxc.payload.gpu")));

@@ -209,11 +209,11 @@ pub enum Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::NotListed => f.write_str("the driver does not tell what other processes have"),
+            Doubt::NotListed => f.write_str("the driver does not report per-process memory"),
             Doubt::LetGo(pid) => {
-                write!(f, "process {pid}, which no list accounts for, let go of the device too")
+                write!(f, "process {pid}, which is not listed, released the device too")
             }
-            Doubt::Unseen => f.write_str("a process that could not be looked into ended too"),
+            Doubt::Unseen => f.write_str("a process that could not be inspected exited too"),
         }
     }
 }

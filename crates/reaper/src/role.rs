@@ -1,8 +1,8 @@
 //! What a holder is there for.
 
 use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo, Servant,
-    kernel_name,
+    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo,
+    SystemService, kernel_name,
 };
 use serde::Serialize;
 
@@ -51,11 +51,11 @@ impl Role {
             }) || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics)
         };
         match process.and_then(servant) {
-            Some(Servant::Daemon) => return Role::Daemon,
-            Some(Servant::Display) if process.is_none_or(|p| !is_ordinary(p)) || draws() => {
+            Some(SystemService::Daemon) => return Role::Daemon,
+            Some(SystemService::Display) if process.is_none_or(|p| !is_ordinary(p)) || draws() => {
                 return Role::Display;
             }
-            Some(Servant::Display) | None => {}
+            Some(SystemService::Display) | None => {}
         }
         if listed.is_some()
             || holder.zip(minor).is_some_and(|(holder, minor)| holder.uses_memory_of(minor))
@@ -72,13 +72,13 @@ impl Role {
     /// Without being asked for by its number nothing of such a name is ended, and no group or
     /// container that has it in it.
     pub(crate) fn claimed(process: &ProcessInfo) -> Option<Role> {
-        let named = Servant::named(&process.name)?;
+        let named = SystemService::named(&process.name)?;
         if is_ordinary(process) && runs(process, named) == Some(false) {
             return None;
         }
         Some(match named {
-            Servant::Display => Role::Display,
-            Servant::Daemon => Role::Daemon,
+            SystemService::Display => Role::Display,
+            SystemService::Daemon => Role::Daemon,
         })
     }
 
@@ -114,26 +114,26 @@ impl Role {
 }
 
 /// Returns the servant that a process is: one by its name that is one by its program too.
-fn servant(process: &ProcessInfo) -> Option<Servant> {
-    let named = Servant::named(&process.name)?;
+fn servant(process: &ProcessInfo) -> Option<SystemService> {
+    let named = SystemService::named(&process.name)?;
     let mps = is_mps(process);
     let is_it = match (runs(process, named), is_ordinary(process)) {
         (Some(runs), false) => runs,
         (Some(runs), true) => {
             let installed = process.executable.as_ref().is_ok_and(|program| program.is_installed());
-            runs && installed && (named == Servant::Display || mps)
+            runs && installed && (named == SystemService::Display || mps)
         }
         (None, false) => true,
-        (None, true) => named == Servant::Display || mps,
+        (None, true) => named == SystemService::Display || mps,
     };
     is_it.then_some(named)
 }
 
 /// Tells whether a process runs a program of this kind, by the name of the file that it executes;
 /// `None` where that is not known.
-fn runs(process: &ProcessInfo, servant: Servant) -> Option<bool> {
+fn runs(process: &ProcessInfo, servant: SystemService) -> Option<bool> {
     let program = process.executable.as_ref().ok()?;
-    Some(Servant::named(program.name()) == Some(servant))
+    Some(SystemService::named(program.name()) == Some(servant))
 }
 
 /// Tells whether a process surely belongs to an ordinary user.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_monitor_opens_the_device_and_nothing_else() {
+    fn monitor_opens_only_the_device() {
         let monitor = holder(&["/dev/nvidia0", "/dev/nvidiactl"]);
         assert_eq!(
             Role::of(Some(&process("argusagent", 0)), Some(&monitor), None, Some(0)),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cut_by_the_kernel_are_known() {
+    fn truncated_daemon_names_are_recognised() {
         let held = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
         for name in ["nvidia-persistenced", "nvidia-persiste", "nvidia-cuda-mps-server"] {
             assert_eq!(
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_merely_calls_itself_xorg_is_no_display() {
+    fn process_named_xorg_without_display_files_is_not_a_display() {
         let computing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
         let disguised = Role::of(Some(&process("Xorg", 1000)), Some(&computing), None, Some(0));
         assert_eq!(disguised, Role::MemoryUser);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn name_without_its_program_protects_nobody() {
+    fn name_without_matching_executable_gives_no_protection() {
         let drawing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm", "/dev/nvidia-modeset"]);
         let role = |process: &ProcessInfo| Role::of(Some(process), Some(&drawing), None, Some(0));
         for (name, program) in [
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn user_servant_needs_program_that_root_installed() {
+    fn service_of_user_needs_executable_installed_by_root() {
         let drawing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm", "/dev/dri/renderD128"]);
         let computing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
         let shell = running("gnome-shell", 1000, "/usr/bin/gnome-shell");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn servant_of_root_is_one_in_a_container_too() {
+    fn service_of_root_is_recognised_in_container() {
         let held = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
         let server = change(running("nv-hostengine", 0, "/opt/dcgm/nv-hostengine"), |program| {
             program.seen_by_caller = Ok(false);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn servant_that_may_be_forged_leaves_a_device_free_up_to_a_bound() {
+    fn unverified_service_keeps_device_free_up_to_a_bound() {
         let gib = |gib: u64| Ok(Bytes(gib << 30));
         let root = running("Xorg", 0, "/usr/lib/xorg/Xorg");
         assert!(!Role::Display.occupies(Some(&root), gib(15)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_user_who_runs_another_program_claims_no_role() {
+    fn user_process_with_other_executable_claims_no_role() {
         assert_eq!(Role::claimed(&running("Xorg", 1000, "/usr/bin/python3.11")), None);
         assert_eq!(Role::claimed(&process("Xorg", 1000)), Some(Role::Display));
     }

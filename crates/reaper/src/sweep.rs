@@ -7,7 +7,7 @@ use crate::plan::Target;
 use crate::report::{Action, Outcome};
 use crate::tree::{descends, plan_tree};
 use gpu_core::{
-    ActToken, Error, ErrorKind, Fault, Felled, ProcessFault, ProcessHandle, ProcessInfo,
+    ActToken, Error, ErrorKind, Fault, KilledTree, ProcessFault, ProcessHandle, ProcessInfo,
     ProcessKey, ProcessState, Result, Signal,
 };
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOKS: usize = 2000;
 
 /// While a process starts another and ends, one look after the other can miss both.
-const QUIET_LOOKS: usize = 3;
+const EMPTY_SCANS: usize = 3;
 
 /// A killed process that has not ended after so long, and is in a state that SIGKILL does not end,
 /// is not waited for.
@@ -40,7 +40,7 @@ pub struct Swept {
 }
 
 /// A tree that is to end, all of which is the caller's.
-pub trait Falling {
+pub trait ProcessTree {
     /// Returns everybody of it who lives.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ pub trait Falling {
     ///
     /// # Errors
     /// `Unsupported` where that is not possible here.
-    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<Felled>;
+    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<KilledTree>;
 }
 
 /// Kills everybody of a tree from its top, and whom else it tells of as soon as it does, again and
@@ -67,7 +67,7 @@ pub fn sweep(
     guard: &Guard,
     ports: Ports<'_>,
     token: &ActToken,
-    tree: &dyn Falling,
+    tree: &dyn ProcessTree,
 ) -> Swept {
     let mut sweep = Sweep {
         root,
@@ -105,7 +105,7 @@ struct Killed {
 }
 
 impl Sweep<'_> {
-    fn run(&mut self, why: &str, tree: &dyn Falling) -> Result<()> {
+    fn run(&mut self, why: &str, tree: &dyn ProcessTree) -> Result<()> {
         let start = self.ports.clock.monotonic();
         let (mut quiet, mut last_new) = (0, start);
         let mut left = None;
@@ -118,7 +118,7 @@ impl Sweep<'_> {
             let found = tree.members()?;
             quiet = if found.is_empty() { quiet + 1 } else { 0 };
             let now = self.ports.clock.monotonic();
-            if quiet >= QUIET_LOOKS || (quiet > 0 && none_left) {
+            if quiet >= EMPTY_SCANS || (quiet > 0 && none_left) {
                 self.settle();
                 return Ok(());
             }
@@ -143,14 +143,14 @@ impl Sweep<'_> {
             }
         }
         self.settle();
-        let grows = || "end a tree that grows as fast as it is ended".to_owned();
+        let grows = || "end a process tree that grows as fast as it is killed".to_owned();
         Err(Error::new(ErrorKind::TimedOut, left.unwrap_or_else(grows)))
     }
 
     fn cannot_end(&self, info: &ProcessInfo) -> String {
         match self.refused.contains(&info.key) {
             true => {
-                format!("end process {} ({}): it may not be signalled", info.key.pid, info.name)
+                format!("end process {} ({}): no permission to signal it", info.key.pid, info.name)
             }
             false => cannot_end(info),
         }
@@ -163,7 +163,7 @@ impl Sweep<'_> {
     }
 
     /// Writes who was killed from the top.
-    fn take(&mut self, felled: Felled, why: &str) {
+    fn take(&mut self, felled: KilledTree, why: &str) {
         let origin = self.ports.backend.origin();
         for (process, after) in felled.killed {
             let members = [process];
@@ -192,7 +192,7 @@ impl Sweep<'_> {
         }
         let Ok(handle) = self.ports.host.open(key.pid) else { return };
         let is_same = |info: &ProcessInfo| {
-            info.key.surely_same(&key)
+            info.key.definitely_same(&key)
                 && self.guard.forbids(info).is_none()
                 && descends(info, &self.root, self.ports.host)
         };
@@ -244,8 +244,8 @@ impl Sweep<'_> {
 pub fn cannot_end(info: &ProcessInfo) -> String {
     let who = format!("end process {} ({})", info.key.pid, info.name);
     match is_stuck(info) {
-        true => format!("{who}, which is frozen or in an uninterruptible wait"),
-        false => format!("{who}, which has not ended since it got SIGKILL"),
+        true => format!("{who}, which is frozen or in uninterruptible sleep"),
+        false => format!("{who}, which has not exited after SIGKILL"),
     }
 }
 

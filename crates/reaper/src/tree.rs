@@ -2,7 +2,7 @@
 
 use crate::guard::Guard;
 use crate::plan::{Membership, Plan, Refused, Target};
-use gpu_core::{Host, Origin, ProcessInfo, ProcessKey, line_now};
+use gpu_core::{Host, Origin, ProcessInfo, ProcessKey, current_ancestry};
 use std::time::Duration;
 
 /// Returns the plan that ends these members of the tree of `root`.
@@ -41,6 +41,6 @@ pub fn plan_tree(
 /// Tells whether a process descends from `root`, as its ancestors are now. Where one of them
 /// cannot be read, it does not.
 pub(crate) fn descends(process: &ProcessInfo, root: &ProcessKey, host: &dyn Host) -> bool {
-    let line = line_now(host, Some(process.clone()));
-    line.skip(1).any(|above| above.key.surely_same(root))
+    let line = current_ancestry(host, Some(process.clone()));
+    line.skip(1).any(|above| above.key.definitely_same(root))
 }

@@ -1,6 +1,6 @@
 //! Who uses each device, for a view of the whole machine.
 
-use crate::detect::{Case, Unexplained};
+use crate::detect::{DetectContext, Unexplained};
 use crate::role::Role;
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
 
@@ -42,7 +42,9 @@ pub struct User {
 impl Usage {
     /// Returns who uses what: the processes that NVML lists, and those that use memory unlisted.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let Some(case) = Case::new(std::slice::from_ref(snapshot)) else { return Usage::default() };
+        let Some(case) = DetectContext::new(std::slice::from_ref(snapshot)) else {
+            return Usage::default();
+        };
         Usage { devices: snapshot.devices.iter().map(|device| of_device(&case, device)).collect() }
     }
 
@@ -71,7 +73,7 @@ impl Usage {
     }
 }
 
-fn of_device(case: &Case<'_>, device: &DeviceState) -> DeviceUsage {
+fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
     let listed = case.listed_on(device).map(|process| {
         let role = case.role(process.pid, device);
         User {

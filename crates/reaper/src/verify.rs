@@ -3,7 +3,7 @@
 use crate::act::Ports;
 use crate::detect::driver_reserve;
 use crate::guard::is_user;
-use crate::others::{Holders, Sight, doubt};
+use crate::non_targets::{Holders, MemoryAtMoment, doubt};
 use crate::plan::{Expected, Membership, Plan};
 use crate::report::{Action, Freed, Newcomer, Outcome, Why};
 use gpu_core::{Absent, Bytes, DeviceFile, Holder, HolderScan, Pid, ProcessState, Reading};
@@ -22,7 +22,7 @@ const RESPAWN: Duration = Duration::from_secs(2);
 /// What was seen right before the first signal.
 pub(crate) struct Before {
     pub(crate) files: Vec<DeviceFile>,
-    memory: Vec<Sight>,
+    memory: Vec<MemoryAtMoment>,
     /// Where it could not be seen, nobody can be told to be new.
     holders: Reading<HolderScan>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Before {
 /// What was seen when the memory was waited for no longer.
 pub(crate) struct After {
     pub(crate) freed: Vec<Freed>,
-    memory: Vec<Sight>,
+    memory: Vec<MemoryAtMoment>,
 }
 
 impl Before {
@@ -68,7 +68,7 @@ impl Before {
                 }
                 let expected = &plan.expected[place];
                 let all_ended = expected.targets.iter().all(ended);
-                memory[place] = Sight::of(ports.backend, ports.host, plan, expected);
+                memory[place] = MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
                 let seen = (&self.memory[place], &memory[place]);
                 *slot = Some(account(expected, seen, all_ended, waited));
             }
@@ -109,12 +109,17 @@ impl Before {
             return Ok(Vec::new());
         }
         ports.clock.sleep(RESPAWN);
-        let mut newcomers = self.takers(plan, ports, after)?;
+        let mut newcomers = self.find_newcomers(plan, ports, after)?;
         newcomers.extend(joiners(plan, ports)?);
         Ok(newcomers)
     }
 
-    fn takers(&self, plan: &Plan, ports: Ports<'_>, after: &After) -> Reading<Vec<Newcomer>> {
+    fn find_newcomers(
+        &self,
+        plan: &Plan,
+        ports: Ports<'_>,
+        after: &After,
+    ) -> Reading<Vec<Newcomer>> {
         let before = self.holders.as_ref().map_err(|absent| *absent)?;
         let known =
             |holder: &Holder| before.holders.iter().any(|other| other.process == holder.process);
@@ -126,15 +131,15 @@ impl Before {
         let takes = |holder: &Holder| minors.iter().any(|minor| holder.uses_memory_of(*minor));
         let now = scan(ports, &self.files)?;
         let taken = now.holders.iter().filter(|holder| !known(holder) && takes(holder));
-        let takers: Vec<Newcomer> = taken
+        let find_newcomers: Vec<Newcomer> = taken
             .map(|holder| Newcomer {
                 pid: holder.process.pid,
                 name: ports.host.process(holder.process.pid).ok().map(|info| info.name),
                 why: Why::TookTheDevice,
             })
             .collect();
-        if !takers.is_empty() || now.unreadable.total() == 0 {
-            return Ok(takers);
+        if !find_newcomers.is_empty() || now.unreadable.total() == 0 {
+            return Ok(find_newcomers);
         }
         let taken_unseen = match &after.memory[..] {
             [] => now.unreadable.total() > before.unreadable.total(),
@@ -143,12 +148,12 @@ impl Before {
                 pairs.any(|(before, now)| grew(before, &now))
             }
         };
-        if taken_unseen { Err(Absent::NotPermitted) } else { Ok(takers) }
+        if taken_unseen { Err(Absent::NotPermitted) } else { Ok(find_newcomers) }
     }
 }
 
-fn sights(plan: &Plan, ports: Ports<'_>) -> Vec<Sight> {
-    let sight = |expected| Sight::of(ports.backend, ports.host, plan, expected);
+fn sights(plan: &Plan, ports: Ports<'_>) -> Vec<MemoryAtMoment> {
+    let sight = |expected| MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
     plan.expected.iter().map(sight).collect()
 }
 
@@ -158,7 +163,7 @@ fn scan(ports: Ports<'_>, files: &[DeviceFile]) -> Reading<HolderScan> {
 
 /// Tells whether more of a device is used than before, beyond what listed processes took and what
 /// the driver takes by itself.
-fn grew(before: &Sight, now: &Sight) -> bool {
+fn grew(before: &MemoryAtMoment, now: &MemoryAtMoment) -> bool {
     let grown = now.least.and_then(|now| Ok(now.saturating_sub(before.most?)));
     let reserve = driver_reserve(now.total.unwrap_or_default(), false);
     grown.is_ok_and(|grown| grown > reserve + now.taken(before).unwrap_or_default())
@@ -174,7 +179,7 @@ fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
     let everyone = ports.host.processes().map_err(|error| error.kind().absent())?.processes;
     let joined = everyone.into_iter().filter(|process| {
         let lives = process.state != Ok(ProcessState::Zombie);
-        let planned = plan.targets.iter().any(|target| target.key.surely_same(&process.key));
+        let planned = plan.targets.iter().any(|target| target.key.definitely_same(&process.key));
         let asked_for = plan.users.is_empty() || plan.users.iter().any(|u| is_user(process, u));
         lives && !planned && asked_for && scopes.iter().any(|scope| scope.covers(process))
     });
@@ -206,7 +211,7 @@ fn tolerance(expected: &Expected, total: Bytes) -> Bytes {
 
 fn account(
     expected: &Expected,
-    (before, now): (&Sight, &Sight),
+    (before, now): (&MemoryAtMoment, &MemoryAtMoment),
     all_ended: bool,
     waited: Duration,
 ) -> Freed {

@@ -1,10 +1,10 @@
 //! Each detector: what it finds, and what it must not find.
 
-mod scene;
+mod fixture;
 
+use fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
-use scene::*;
 
 fn kinds(snapshot: &Snapshot) -> Vec<(FindingKind, Confidence)> {
     let diagnosis = diagnose(std::slice::from_ref(snapshot));
@@ -25,7 +25,7 @@ fn ghost() -> Snapshot {
 }
 
 #[test]
-fn a_ghost_names_the_holder_and_clears_the_monitor() {
+fn ghost_names_holder_and_clears_monitor() {
     let diagnosis = diagnose(&[ghost()]);
     let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
     assert_eq!((finding.kind, finding.confidence), (FindingKind::Ghost, Confidence::High));
@@ -36,7 +36,7 @@ fn a_ghost_names_the_holder_and_clears_the_monitor() {
 }
 
 #[test]
-fn a_little_memory_is_the_drivers_own() {
+fn small_unlisted_memory_is_driver_overhead() {
     assert_eq!(kinds(&look(vec![device(0, 25, 16_280)], vec![], vec![])), []);
     let worker = process(4631, "python");
     let at_work = busy(listing(device(0, 2259, 11_439), 4631, 2248), 97);
@@ -44,7 +44,7 @@ fn a_little_memory_is_the_drivers_own() {
 }
 
 #[test]
-fn a_program_that_only_opened_the_device_is_no_sure_suspect() {
+fn process_that_only_opened_device_is_uncertain_suspect() {
     // It computes on GPU 1, where it is listed, and has GPU 0 open as every CUDA program has.
     let neighbour = process(7, "python");
     let both = holder(
@@ -64,7 +64,7 @@ fn a_program_that_only_opened_the_device_is_no_sure_suspect() {
 }
 
 #[test]
-fn who_cannot_look_does_not_accuse() {
+fn unprivileged_viewer_does_not_accuse() {
     let mut unseen = ghost();
     unseen.holders = Ok(vec![]);
     unseen.unreadable.count(Absent::NotPermitted);
@@ -77,7 +77,7 @@ fn who_cannot_look_does_not_accuse() {
 }
 
 #[test]
-fn nothing_is_said_of_memory_that_is_not_known() {
+fn unknown_memory_yields_no_finding() {
     let mut unknown = ghost();
     unknown.devices[0].sample.as_mut().unwrap().memory.used = Err(Absent::NotSupported);
     assert_eq!(kinds(&unknown), []);
@@ -88,7 +88,7 @@ fn nothing_is_said_of_memory_that_is_not_known() {
 }
 
 #[test]
-fn a_leak_has_nobody_and_a_reset_has_its_blockers() {
+fn leak_has_no_suspect_and_reset_lists_blockers() {
     let monitor = process(67, "dcgm-like");
     let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
     let leak = look(vec![device(0, 9000, 16_280)], vec![held], vec![monitor]);
@@ -109,7 +109,7 @@ fn a_leak_has_nobody_and_a_reset_has_its_blockers() {
 }
 
 #[test]
-fn a_call_that_hangs_is_held_against_its_device_alone() {
+fn hanging_call_is_a_fault_of_its_device_only() {
     let silent = |index| {
         let fault = Fault { kind: ErrorKind::TimedOut, text: "get an answer: x hangs".into() };
         DeviceState::unanswered(device(index, 0, 16_280).info, Groups::NONE, &fault)
@@ -122,18 +122,18 @@ fn a_call_that_hangs_is_held_against_its_device_alone() {
     let finding = told(vec![device(0, 0, 16_280), silent(1), silent(2)]);
     assert_eq!((finding.kind, finding.confidence), (FindingKind::DeviceFault, Confidence::Likely));
     assert_eq!(finding.devices.iter().map(|id| id.index).collect::<Vec<_>>(), [1]);
-    let evidence = ["failed to get an answer: x hangs", "GPU 2 was not asked any more"];
+    let evidence = ["failed to get an answer: x hangs", "GPU 2 was not queried"];
     assert_eq!(finding.evidence, evidence);
     assert_eq!(finding.suspects, []);
     assert_eq!(finding.advice, [Advice::AllowMoreTime, Advice::WaitOrReboot]);
 
     let more = told((0..3).map(silent).collect());
-    assert_eq!(more.evidence[1], "GPUs 1, 2 were not asked any more");
+    assert_eq!(more.evidence[1], "GPUs 1, 2 were not queried");
     assert_eq!(told(vec![device(0, 0, 16_280), silent(1)]).evidence.len(), 1, "none is behind it");
 }
 
 #[test]
-fn a_list_that_the_driver_or_the_device_refuses_is_a_finding() {
+fn refused_process_list_is_a_finding() {
     let refused = |index, kind: ErrorKind| {
         let fault = Error::new(kind, format!("list the processes of GPU {index}")).fault();
         DeviceState { processes: Err(fault), ..device(index, 0, 16_280) }
@@ -165,7 +165,7 @@ fn a_list_that_the_driver_or_the_device_refuses_is_a_finding() {
 }
 
 #[test]
-fn who_is_listed_is_not_known_where_the_list_was_not_read() {
+fn listed_state_is_unknown_if_list_was_not_read() {
     let worker = process(7, "python");
     let listed_by = |processes| {
         let device = DeviceState { processes, ..device(0, 9000, 16_280) };
@@ -189,7 +189,7 @@ fn who_is_listed_is_not_known_where_the_list_was_not_read() {
 }
 
 #[test]
-fn a_hoarder_is_only_possible_from_one_look() {
+fn single_snapshot_yields_only_possible_hoarder() {
     let python = process(45_479, "python");
     let mut devices = vec![busy(listing(device(0, 10_803, 11_178), 45_479, 10_791), 97)];
     devices.extend((1..8).map(|i| listing(device(i, 10_631, 11_178), 45_479, 10_619)));
@@ -210,7 +210,7 @@ fn a_hoarder_is_only_possible_from_one_look() {
 }
 
 #[test]
-fn an_orphan_lost_its_parent_and_its_group() {
+fn orphan_lost_parent_and_group() {
     let mut worker = process(30, "python");
     worker.parent = Ok(Pid(1));
     worker.group = Ok(Pid(20));
@@ -246,7 +246,7 @@ fn an_orphan_lost_its_parent_and_its_group() {
 }
 
 #[test]
-fn a_disguise_is_no_leak() {
+fn disguised_process_is_a_ghost_not_a_leak() {
     let mut disguised = process(66, "nvidia-cuda-mps");
     disguised.uid = Ok(1001);
     let snapshot = look(
@@ -258,7 +258,7 @@ fn a_disguise_is_no_leak() {
 }
 
 #[test]
-fn the_half_dead_are_told_apart() {
+fn zombie_and_uninterruptible_holders_are_distinguished() {
     let mut zombie = process(9, "train");
     zombie.state = Ok(ProcessState::Zombie);
     zombie.live_threads = Ok(3);
@@ -274,7 +274,7 @@ fn the_half_dead_are_told_apart() {
 }
 
 #[test]
-fn listed_but_gone_looks_for_heirs() {
+fn listed_but_gone_process_blames_its_children() {
     let child = process(51, "python");
     let devices = vec![listing(device(0, 5000, 16_280), 50, 4990)];
     let mut gone = look(devices, vec![], vec![]);
@@ -288,7 +288,7 @@ fn listed_but_gone_looks_for_heirs() {
 }
 
 #[test]
-fn heirs_are_held_to_what_ghosts_are() {
+fn inherited_memory_follows_ghost_rules() {
     let with = |device: DeviceState, state: ProcessState| {
         let child = ProcessInfo { state: Ok(state), ..process(51, "python") };
         let mut gone = look(vec![device], vec![context(&child, &[0])], vec![child]);
@@ -305,7 +305,7 @@ fn heirs_are_held_to_what_ghosts_are() {
 }
 
 #[test]
-fn a_number_of_the_hosts_is_not_a_process_of_ours() {
+fn host_pid_is_not_a_process_in_this_namespace() {
     // NVML's 23 is somebody on the host; our 23 is a monitor.
     let monitor = process(23, "argusagent");
     let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
@@ -320,7 +320,7 @@ fn a_number_of_the_hosts_is_not_a_process_of_ours() {
 }
 
 #[test]
-fn what_is_not_known_is_not_free() {
+fn unknown_memory_is_not_free() {
     let mut unknown = device(0, 0, 16_280);
     assert!(Usage::of(&look(vec![unknown.clone()], vec![], vec![])).is_free(unknown.id()));
     unknown.sample.as_mut().unwrap().memory.used = Err(Absent::NotSupported);
@@ -328,16 +328,16 @@ fn what_is_not_known_is_not_free() {
 }
 
 #[test]
-fn a_device_that_answers_with_errors_is_at_fault() {
+fn failing_readings_are_a_device_fault() {
     let mut failing = device(0, 25, 16_280);
     failing.sample.as_mut().unwrap().temperature = Err(Absent::Failed);
     let snapshot = look(vec![failing], vec![], vec![]);
     assert_eq!(kinds(&snapshot), [(FindingKind::DeviceFault, Confidence::Likely)]);
-    assert!(diagnose(&[snapshot]).findings[0].evidence[0].ends_with("its temperature"));
+    assert_eq!(diagnose(&[snapshot]).findings[0].evidence[0], "its temperature cannot be read");
 }
 
 #[test]
-fn many_holders_of_many_devices_are_no_burden() {
+fn detection_scales_to_many_holders_and_devices() {
     // Linear work: with a search per holder this would take hours.
     let devices: Vec<DeviceState> = (0..64).map(|index| device(index, 15_000, 16_280)).collect();
     let processes: Vec<ProcessInfo> = (100..20_100).map(|pid| process(pid, "python")).collect();
@@ -364,6 +364,6 @@ fn displays_and_daemons_are_cleared() {
 }
 
 #[test]
-fn without_a_look_there_is_nothing_to_say() {
+fn no_snapshot_yields_no_finding() {
     assert_eq!(diagnose(&[]), Diagnosis::default());
 }

@@ -1,11 +1,11 @@
 //! The end of a tree: whom the plan names, and that nobody outside of the tree is signalled.
 
-mod scene;
+mod fixture;
 
+use fixture::ports::*;
+use fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
-use scene::ports::*;
-use scene::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ fn host(processes: Vec<ProcessInfo>, signalled: &Arc<Mutex<Vec<u32>>>) -> MockHo
     };
     let opened = find.clone();
     host.expect_origin().returning(origin);
-    host.expect_own_line().returning(|| Ok(vec![process(50, "gpuws").key]));
+    host.expect_own_ancestry().returning(|| Ok(vec![process(50, "gpuws").key]));
     host.expect_device_files().returning(|| Ok(vec![]));
     host.expect_process().returning(find);
     let signalled = signalled.clone();
@@ -62,14 +62,14 @@ fn end(members: &[ProcessInfo], seen: Vec<ProcessInfo>) -> (Report, Vec<u32>, Du
     let root = process(50, "gpuws").key;
     let plan = plan_tree(root, members, "test", origin(), &guard, Duration::from_secs(10));
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
     let signalled = signalled.lock().unwrap().clone();
     (report, signalled, clock.monotonic())
 }
 
 #[test]
-fn a_tree_is_ended_without_waiting_for_anybody_who_might_start_it_again() {
+fn tree_is_ended_without_waiting_for_respawns() {
     let tree = [child(51, 50), child(52, 51)];
     let seen = [&tree[..], &[process(50, "gpuws")]].concat();
     let (report, signalled, waited) = end(&tree, seen);
@@ -79,7 +79,7 @@ fn a_tree_is_ended_without_waiting_for_anybody_who_might_start_it_again() {
 }
 
 #[test]
-fn a_display_server_of_the_job_is_the_jobs_own() {
+fn display_server_in_job_is_ended_with_it() {
     let server = ProcessInfo { name: "Xorg".into(), ..child(51, 50) };
     let seen = vec![server.clone(), process(50, "gpuws")];
     let (_, signalled, _) = end(&[server], seen);
@@ -87,7 +87,7 @@ fn a_display_server_of_the_job_is_the_jobs_own() {
 }
 
 #[test]
-fn who_does_not_descend_from_the_root_is_never_signalled() {
+fn non_descendant_is_never_signalled() {
     let reused = ProcessInfo {
         key: ProcessKey { pid: Pid(50), start: Some(StartTime(7)) },
         ..process(50, "gpuws")
@@ -105,7 +105,7 @@ fn who_does_not_descend_from_the_root_is_never_signalled() {
 }
 
 #[test]
-fn the_root_itself_and_those_above_it_are_refused() {
+fn root_and_its_ancestors_are_refused() {
     let (report, signalled, _) = end(&[process(50, "gpuws")], vec![process(50, "gpuws")]);
     assert_eq!((report.actions.len(), signalled.len()), (0, 0));
 }
@@ -116,16 +116,16 @@ fn the_root_itself_and_those_above_it_are_refused() {
 struct Falls {
     looks: Mutex<std::vec::IntoIter<Vec<ProcessInfo>>>,
     count: AtomicU64,
-    felled: Option<Felled>,
+    felled: Option<KilledTree>,
 }
 
-impl Falling for Falls {
+impl ProcessTree for Falls {
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(self.looks.lock().unwrap().next().unwrap_or_default())
     }
 
-    fn fell(&self, _: Duration, _: &ActToken) -> Result<Felled> {
+    fn fell(&self, _: Duration, _: &ActToken) -> Result<KilledTree> {
         self.felled.clone().ok_or_else(|| Error::new(ErrorKind::Unsupported, "fell a tree"))
     }
 }
@@ -134,7 +134,7 @@ impl Falling for Falls {
 fn swept(
     looks: Vec<Vec<ProcessInfo>>,
     seen: Vec<ProcessInfo>,
-    felled: Option<Felled>,
+    felled: Option<KilledTree>,
     journal: &MockJournal,
 ) -> (Swept, Vec<u32>, usize) {
     let signalled = Arc::new(Mutex::new(Vec::new()));
@@ -146,7 +146,7 @@ fn swept(
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal };
     let falls = Falls { looks: Mutex::new(looks.into_iter()), felled, ..Falls::default() };
     let root = process(50, "gpuws").key;
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let swept = sweep(root, "test", &guard, ports, &token, &falls);
     let signalled = signalled.lock().unwrap().clone();
     (swept, signalled, falls.count.load(Ordering::Relaxed) as usize)
@@ -159,7 +159,7 @@ fn full() -> MockJournal {
 }
 
 #[test]
-fn a_sweep_goes_on_until_nobody_is_there_in_several_looks() {
+fn sweep_repeats_until_several_empty_scans() {
     let chain: Vec<_> = (60..70).map(|pid| child(pid, 50)).collect();
     let mut looks: Vec<Vec<_>> = chain.iter().map(|info| vec![info.clone()]).collect();
     // Between two of them nobody is seen.
@@ -178,10 +178,10 @@ fn a_sweep_goes_on_until_nobody_is_there_in_several_looks() {
 }
 
 #[test]
-fn a_tree_that_was_felled_is_looked_at_once_more_and_written_down() {
+fn killed_tree_is_rescanned_and_logged() {
     let killed = (60..63).map(|pid| (child(pid, 50), Duration::from_millis(7))).collect();
     let (journal, lines) = journal();
-    let felled = Felled { killed, none_left: true };
+    let felled = KilledTree { killed, none_left: true };
     let (swept, signalled, looks) = swept(vec![], vec![], Some(felled), &journal);
     assert_eq!((signalled.len(), looks), (0, 1));
     assert!(swept.stopped.is_none(), "{swept:?}");
@@ -191,7 +191,7 @@ fn a_tree_that_was_felled_is_looked_at_once_more_and_written_down() {
 }
 
 #[test]
-fn a_sweep_kills_nobody_who_is_not_of_the_tree() {
+fn sweep_kills_only_tree_members() {
     let server = ProcessInfo { parent: Ok(Pid(2)), ..process(51, "server") };
     let seen = vec![server, process(2, "bash"), process(50, "gpuws")];
     let (swept, signalled, _) = swept(vec![vec![child(51, 50)]], seen, None, &full());
@@ -199,7 +199,7 @@ fn a_sweep_kills_nobody_who_is_not_of_the_tree() {
 }
 
 #[test]
-fn a_sweep_that_comes_to_no_end_is_given_up() {
+fn endless_sweep_is_abandoned() {
     let worker = child(51, 50);
     let seen = vec![worker.clone(), process(50, "gpuws")];
     let (swept, signalled, _) = swept(vec![vec![worker]; 10_000], seen, None, &full());
@@ -208,7 +208,7 @@ fn a_sweep_that_comes_to_no_end_is_given_up() {
 }
 
 #[test]
-fn what_cannot_be_written_keeps_none_of_the_own_tree_alive() {
+fn unwritable_audit_log_does_not_stop_sweep() {
     let worker = child(51, 50);
     let signalled = Arc::new(Mutex::new(Vec::new()));
     let host = host(vec![worker.clone(), process(50, "gpuws")], &signalled);
@@ -219,7 +219,7 @@ fn what_cannot_be_written_keeps_none_of_the_own_tree_alive() {
     let root = process(50, "gpuws").key;
     let plan = plan_tree(root, &[worker], "test", origin(), &guard, Duration::from_secs(10));
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
     assert_eq!(*signalled.lock().unwrap(), [51]);
     assert!(report.stopped.is_none() && report.actions[0].outcome.is_gone(), "{report:?}");

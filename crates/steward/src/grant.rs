@@ -1,11 +1,11 @@
 //! Takes devices: look, choose, lease; or tells why not.
 
-use crate::kin;
-use crate::offers::{Beside, outsiders};
+use crate::ancestry;
+use crate::claim_context::{Scene, Wants};
+use crate::offers::{ClaimSurroundings, outsiders};
 use crate::ports::{Ports, Request};
 use crate::preference;
-use crate::scene::{Scene, Wants};
-use gpu_claim::{Ask, Chosen, Ledger, NotTaken, Standing, Taken, Turn, Waiting};
+use gpu_claim::{Ask, Chosen, Ledger, Standing, TakeError, Taken, Turn, Waiting};
 use gpu_core::{
     Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Groups, Held, HeldBack, LeaseId,
     MigInstance, Result, look_at_devices,
@@ -99,7 +99,7 @@ impl Refused {
 pub(crate) fn decide(
     scene: &Scene,
     claim: &Claim,
-    beside: Beside<'_>,
+    beside: ClaimSurroundings<'_>,
 ) -> Result<Decision, Refused> {
     let (offers, chosen) = preference::choose(scene, claim, beside);
     let offered = offers.into_iter().map(|offer| offer.id);
@@ -147,14 +147,14 @@ pub enum NotGranted {
 impl fmt::Display for NotGranted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotGranted::NotNow { waited: true, .. } => f.write_str("none came free in time"),
-            NotGranted::NotNow { .. } => f.write_str("none is free now"),
-            NotGranted::Never(_) => f.write_str("there are none of that kind"),
+            NotGranted::NotNow { waited: true, .. } => f.write_str("none became available in time"),
+            NotGranted::NotNow { .. } => f.write_str("none is available now"),
+            NotGranted::Never(_) => f.write_str("no matching GPUs exist"),
             NotGranted::Foreign(lease) => {
-                write!(f, "lease {}, which it is within, is another user's", lease.id)
+                write!(f, "the enclosing lease {} belongs to another user", lease.id)
             }
             NotGranted::Silent(fault) => write!(f, "failed to {fault}"),
-            NotGranted::Stopped => f.write_str("it was asked to stop"),
+            NotGranted::Stopped => f.write_str("interrupted"),
             NotGranted::Failed(error) => write!(f, "failed to {}", error.fault()),
         }
     }
@@ -211,11 +211,11 @@ pub fn take(
         |waited, standing| NotGranted::NotNow { waited, standing, refused: chooser.refused() };
     match taken {
         Ok(taken) => Ok(chooser.grant(taken, parent.clone())),
-        Err(NotTaken::NotNow(standing)) => Err(not_now(false, standing)),
-        Err(NotTaken::TimedOut(standing)) => Err(not_now(true, standing)),
-        Err(NotTaken::Never) => Err(NotGranted::Never(chooser.refused())),
-        Err(NotTaken::Stopped) => Err(NotGranted::Stopped),
-        Err(NotTaken::Failed(error)) => Err(match silence.take() {
+        Err(TakeError::NotNow(standing)) => Err(not_now(false, standing)),
+        Err(TakeError::TimedOut(standing)) => Err(not_now(true, standing)),
+        Err(TakeError::Never) => Err(NotGranted::Never(chooser.refused())),
+        Err(TakeError::Stopped) => Err(NotGranted::Stopped),
+        Err(TakeError::Failed(error)) => Err(match silence.take() {
             Some(fault) => NotGranted::Silent(fault),
             None => NotGranted::Failed(error),
         }),
@@ -296,7 +296,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
 fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>, NotGranted> {
     let leases = ports.locks.entries(EntryKind::Lease)?;
     let caller = ports.locks.owner();
-    match kin::own_lease(ports.host, &leases, Some(&request.root))? {
+    match ancestry::own_lease(ports.host, &leases, Some(&request.root))? {
         Some(lease) if caller != 0 && caller != lease.owner => {
             Err(NotGranted::Foreign(Box::new(lease)))
         }
@@ -350,7 +350,7 @@ impl<'a> Chooser<'a> {
         let needs = claim.compute_capability.filter(|_| scene.told.capability);
         let eased = Claim { compute_capability: needs, ..claim.clone() };
         let waiting = self.waiting.borrow();
-        let beside = Beside { parent: self.parent, leases, waiting: &waiting };
+        let beside = ClaimSurroundings { parent: self.parent, leases, waiting: &waiting };
         let own = claim == self.claim;
         match decide(scene, &eased, beside) {
             Ok(decision) => {

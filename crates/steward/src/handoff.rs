@@ -14,7 +14,7 @@ use crate::ports::Ports;
 use crate::run::{Event, HandOff, RunOrder};
 use gpu_core::{
     Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, HeldBack, Host, Launcher, Pid,
-    ProcessKey, Result, Snapshot, line_now,
+    ProcessKey, Result, Snapshot, current_ancestry,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -27,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RECENT: Duration = Duration::from_secs(60);
 
 /// The memory of a placeholder that was killed may be nobody's for this long.
-const SETTLING: Duration = Duration::from_secs(10);
+const SETTLE_TIME: Duration = Duration::from_secs(10);
 
 /// A placeholder that was killed has ended after this time, unless the driver keeps it.
-const LAST_WAIT: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
 type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
@@ -181,7 +181,7 @@ impl<'a> Handoff<'a> {
         loop {
             let now = self.ports.clock.monotonic();
             self.reap(now);
-            if self.leaving.is_empty() || now.saturating_sub(start) >= LAST_WAIT {
+            if self.leaving.is_empty() || now.saturating_sub(start) >= KILL_TIMEOUT {
                 break;
             }
             self.ports.clock.sleep(PAUSE);
@@ -278,11 +278,10 @@ impl<'a> Handoff<'a> {
         }
         let template = self.order.placeholder.as_ref();
         let template =
-            template.ok_or_else(|| refused("start a placeholder: there is no program"))?;
+            template.ok_or_else(|| refused("start a placeholder: no program is configured"))?;
         if look.sees_host_pids == Ok(false) {
             return Err(refused(
-                "find a placeholder among the driver's processes: it counts them in another PID \
-                 namespace",
+                "find a placeholder among the driver's processes: they are in another PID namespace",
             ));
         }
         missing.iter().try_for_each(|id| self.admits_two(id))?;
@@ -316,7 +315,7 @@ impl<'a> Handoff<'a> {
                 continue;
             }
             if now.saturating_sub(since) >= PATIENCE {
-                let why = "the driver does not show it";
+                let why = "the driver does not list it";
                 return Err(Error::new(ErrorKind::TimedOut, what()).with_source(why));
             }
             return Ok(Cover::Opening(since));
@@ -346,13 +345,13 @@ impl<'a> Handoff<'a> {
             ))
         };
         if device.uuid.as_ref().is_ok_and(|uuid| uuid.is_mig()) {
-            return refused("safe-gpu does not know MIG devices");
+            return refused("safe-gpu does not support MIG devices");
         }
         let details = self.ports.backend.details(device, [Group::Modes].into_iter().collect())?;
         match details.modes.map(|modes| modes.compute_mode) {
-            Some(Ok(ComputeMode::Prohibited)) => refused("its compute mode allows no context"),
+            Some(Ok(ComputeMode::Prohibited)) => refused("its compute mode is Prohibited"),
             Some(Ok(ComputeMode::ExclusiveProcess | ComputeMode::ExclusiveThread)) => {
-                refused("its compute mode allows one process, which is to be the job's")
+                refused("its compute mode is Exclusive Process, reserved for the job")
             }
             _ => Ok(()),
         }
@@ -373,7 +372,7 @@ impl<'a> Handoff<'a> {
         let before = self.leaving.len();
         self.leaving.retain_mut(|placeholder| !matches!(placeholder.ended(), Ok(Some(_))));
         if self.leaving.len() < before {
-            self.settles = Some(now + SETTLING);
+            self.settles = Some(now + SETTLE_TIME);
         }
     }
 }
@@ -385,5 +384,5 @@ fn ended(said: String) -> String {
 
 /// Tells whether a process is `root` or descends from it, as the kernel tells it now.
 fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
-    line_now(host, host.process(pid).ok()).any(|info| info.key.surely_same(root))
+    current_ancestry(host, host.process(pid).ok()).any(|info| info.key.definitely_same(root))
 }

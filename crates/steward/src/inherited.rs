@@ -81,7 +81,7 @@ impl Inherited {
 }
 
 /// The variables by which each is known: all of one list must be set.
-const SIGNS: [(Convention, &[&str]); 7] = [
+const CONVENTION_VARIABLES: [(Convention, &[&str]); 7] = [
     (Convention::Slurm, &["SLURM_JOB_ID"]),
     (Convention::GridEngine, &["SGE_ROOT", "JOB_ID"]),
     (Convention::GridEngine, &["SGE_TASK_ID", "JOB_ID"]),
@@ -119,7 +119,7 @@ pub fn inherited(
     let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
     let is_set = |name: &&str| variable(name).is_some();
     let mut conventions: Vec<Convention> = Vec::new();
-    for (convention, signs) in SIGNS {
+    for (convention, signs) in CONVENTION_VARIABLES {
         if signs.iter().all(is_set) && !conventions.contains(&convention) {
             conventions.push(convention);
         }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_convention_gives() {
+    fn device_lists_of_every_convention_are_read() {
         let slurm = ("SLURM_JOB_ID", "7");
         let engine = [("SGE_ROOT", "/opt/sge"), ("JOB_ID", "7")];
         for (variables, expected) in [
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_whose_order_is_not_known_are_not_guessed() {
+    fn indexes_in_unknown_order_are_not_guessed() {
         let list = ("CUDA_VISIBLE_DEVICES", "0");
         assert_eq!(read(&[list], false).unwrap_err().kind(), ErrorKind::Invalid);
         let ordered = read(&[list, ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], false).unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mig_device_is_given_by_its_own_name_and_only_the_first() {
+    fn only_first_mig_device_is_inherited_by_uuid() {
         for list in ["MIG-41a7", "MIG-GPU-1/2/0", "MIG-41a7,MIG-52b8"] {
             assert_eq!(given(&[(VISIBLE, list)]), Some(vec!["MIG-41a7".to_owned()]), "{list}");
         }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_say_what_the_user_should_know() {
+    fn notes_report_ambiguities() {
         let notes = |variables: &[(&str, &str)]| read(variables, true).unwrap().notes;
         let rank = [("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "4")];
         assert_eq!(notes(&rank), [Note::OneOfMany(Convention::Torchrun, 1)]);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_asked_only_where_a_list_is_to_be_read() {
+    fn machine_is_queried_only_if_a_list_is_set() {
         let asked = Cell::new(false);
         let machine = || {
             asked.set(true);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_narrowed_and_never_widened() {
+    fn claim_is_narrowed_never_widened() {
         let uuids = |names: &[&str]| -> Vec<DeviceUuid> {
             names.iter().map(|name| DeviceUuid((*name).to_owned())).collect()
         };

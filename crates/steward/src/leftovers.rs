@@ -1,16 +1,16 @@
 //! What a job leaves behind, and its end.
 
 use gpu_core::{
-    ActToken, DeviceId, Ending, Error, ErrorKind, Fault, Felled, Job, JobEvent, ProcessInfo,
+    ActToken, DeviceId, Error, ErrorKind, Fault, Job, JobEvent, JobExit, KilledTree, ProcessInfo,
     ProcessKey, Result, Signal,
 };
-use gpu_reaper::{Action, Event, Falling, Guard, is_stuck, plan_tree};
+use gpu_reaper::{Action, Event, Guard, ProcessTree, is_stuck, plan_tree};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// So many are asked to end; who comes later is killed.
-pub(crate) const POLITE_ROUNDS: usize = 2;
+pub(crate) const SIGTERM_ROUNDS: usize = 2;
 
 /// A killed process that has not ended after so long, and is in a state that SIGKILL does not end,
 /// is not waited for.
@@ -49,7 +49,7 @@ pub(crate) struct Cleaned {
     /// Somebody may be there who was to be ended.
     pub(crate) remains: bool,
     /// How the program itself ended, where it ended only now.
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<JobExit>,
 }
 
 impl Cleaned {
@@ -163,7 +163,7 @@ impl Tree<'_> {
         watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
         cleaned: &mut Cleaned,
     ) -> Result<Option<Fault>> {
-        for _ in 0..POLITE_ROUNDS {
+        for _ in 0..SIGTERM_ROUNDS {
             let members = self.members(job)?;
             if members.is_empty() {
                 break;
@@ -200,7 +200,7 @@ impl Tree<'_> {
         grace: Duration,
         watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
         cleaned: &mut Cleaned,
-    ) -> Result<Climbed> {
+    ) -> Result<EscalationResult> {
         let gpu_reaper::Ports { backend, host, .. } = self.ports;
         let guard = Guard::new(host, Vec::new())?;
         let plan = plan_tree(self.root, targets, why, backend.origin(), &guard, grace);
@@ -227,14 +227,14 @@ impl Tree<'_> {
         cleaned.actions.extend(report.actions);
         cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);
         let stopped = report.stopped.filter(|_| !stuck);
-        Ok(Climbed { stopped, progress, stuck })
+        Ok(EscalationResult { stopped, progress, stuck })
     }
 
     /// Says which of these cannot be ended; `None` where all are gone.
     pub(crate) fn stuck_fault(&self, stuck: &HashSet<ProcessKey>) -> Option<Fault> {
         let look = |key: &ProcessKey| {
             let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
-            (info.key.surely_same(key) && is_stuck(&info)).then_some(info)
+            (info.key.definitely_same(key) && is_stuck(&info)).then_some(info)
         };
         let info = stuck.iter().filter_map(look).min_by_key(|info| info.key.pid)?;
         Some(Error::new(ErrorKind::TimedOut, gpu_reaper::cannot_end(&info)).fault())
@@ -253,7 +253,7 @@ impl Tree<'_> {
 }
 
 /// How a ladder went.
-pub(crate) struct Climbed {
+pub(crate) struct EscalationResult {
     /// Why it was not climbed to its end.
     pub(crate) stopped: Option<Fault>,
     /// Somebody ended.
@@ -268,12 +268,12 @@ struct Whole<'a> {
     job: &'a dyn Job,
 }
 
-impl Falling for Whole<'_> {
+impl ProcessTree for Whole<'_> {
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         self.tree.members(self.job)
     }
 
-    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<Felled> {
+    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<KilledTree> {
         self.job.fell(&self.tree.ports.backend.helpers(), at_most, token)
     }
 }

@@ -10,28 +10,29 @@
 //! touches the machine goes through [`Ports`] and a [`Launcher`](gpu_core::Launcher), and nothing
 //! here knows which adapter stands behind them.
 
-mod bounding;
-mod course;
+mod ancestry;
+mod claim_context;
 mod environment;
 mod grant;
 mod handoff;
-mod holders;
+mod holder_cleanup;
 mod inherited;
 mod isolated;
-mod keeping;
-mod kin;
+mod job_monitor;
+mod lease_keeper;
+mod leftover_scan;
 mod leftovers;
 mod listing;
 mod memory;
+mod memory_limit;
 mod offers;
 mod ports;
 mod preference;
 mod renewal;
 mod run;
-mod scene;
-mod sight;
 
-pub use bounding::{Bounding, serves, variables};
+pub use ancestry::{descends, own_lease};
+pub use claim_context::{Scene, Wants};
 pub use environment::{LEASE, environment};
 pub use gpu_claim::{Ahead, HeldUp, Standing, Wait, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
@@ -40,10 +41,9 @@ pub use isolated::{
     EntryPoint, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
     serve_entry, supervise,
 };
-pub use kin::{descends, own_lease};
 pub use leftovers::{TakenOver, take_over};
 pub use listing::{LeaseUser, Listed, Listing, Queued, listing};
-pub use offers::{Beside, offers};
+pub use memory_limit::{MemoryLimit, serves, variables};
+pub use offers::{ClaimSurroundings, offers};
 pub use ports::{Ports, Request};
 pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, isolate, run};
-pub use scene::{Scene, Wants};

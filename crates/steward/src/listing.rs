@@ -1,10 +1,10 @@
 //! Who has devices, and who waits for them.
 
+use crate::ancestry;
+use crate::claim_context::{Scene, Wants};
 use crate::grant::{Refused, decide};
-use crate::kin;
-use crate::offers::Beside;
+use crate::offers::ClaimSurroundings;
 use crate::ports::Ports;
-use crate::scene::{Scene, Wants};
 use gpu_claim::Ledger;
 use gpu_core::{
     Bytes, DeviceId, DeviceUuid, Entry, LeaseId, Pid, ProcessInfo, Reading, Result, ask,
@@ -80,7 +80,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     let scene = Scene::look(ports, Wants { topology: false, capability });
     let root = |entry: &Entry| {
         let info = ask(|| ports.host.process(entry.root.pid)).ok()?;
-        kin::is_root_of(&info, entry).then(|| Box::new(info))
+        ancestry::is_root_of(&info, entry).then(|| Box::new(info))
     };
     let mut used = users(&scene, &ledger.leases);
     let mut leases: Vec<Listed> = ledger
@@ -104,7 +104,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     let queue = running.chain(stopped).map(|(entry, is_stopped)| {
         let within = ledger.parent_of(entry);
         let pool = ledger.pool(within);
-        let beside = Beside { parent: within, leases: &pool.leases, waiting: &[] };
+        let beside = ClaimSurroundings { parent: within, leases: &pool.leases, waiting: &[] };
         let blind = scene.silence().is_some();
         Queued {
             ahead: pool.ahead_of(entry).count(),
@@ -126,7 +126,7 @@ fn users<'e>(scene: &Scene, leases: &'e [Entry]) -> BTreeMap<(&'e LeaseId, u32),
     for device in scene.devices() {
         let Ok(uuid) = &device.id().uuid else { continue };
         for process in device.processes.iter().flatten() {
-            let under = kin::lease_of(&scene.snapshot, process.pid, uuid, leases);
+            let under = ancestry::lease_of(&scene.snapshot, process.pid, uuid, leases);
             let Some(under) = under else { continue };
             let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
             users.entry((&under.id, under.owner)).or_default().push(LeaseUser {

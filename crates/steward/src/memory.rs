@@ -1,7 +1,7 @@
 //! What a job uses of its devices, and whether that came back.
 
-use crate::kin;
-use crate::scene::Scene;
+use crate::ancestry;
+use crate::claim_context::Scene;
 use gpu_core::{
     Absent, Bytes, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid, Pid, ProcessKey,
     Reading, Snapshot,
@@ -67,7 +67,8 @@ impl Tally {
             Ok(if growth > reserve { growth } else { Bytes(0) })
         };
         let listed = listed(device).and_then(|listed| {
-            let is_of_job = |pid| !others.pids.contains(&pid) && kin::descends(look, pid, root);
+            let is_of_job =
+                |pid| !others.pids.contains(&pid) && ancestry::descends(look, pid, root);
             let of_tree = listed.iter().filter(|process| is_of_job(process.pid));
             of_tree.map(|process| process.memory).sum::<Reading<Bytes>>()
         });
@@ -82,7 +83,9 @@ impl Tally {
 
     /// Tells whether a process of the job computes on the device, where safe-gpu sees it.
     pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> bool {
-        self.computes(look, |pid| !others.pids.contains(&pid) && kin::descends(look, pid, root))
+        self.computes(look, |pid| {
+            !others.pids.contains(&pid) && ancestry::descends(look, pid, root)
+        })
     }
 
     /// Tells whether a process computes on the device, where safe-gpu sees it.
@@ -103,7 +106,7 @@ impl Tally {
     /// used that nobody is listed with, the driver's own share aside.
     pub(crate) fn is_back(&self, look: &Snapshot, root: &ProcessKey) -> Reading<bool> {
         let device = &*find(look, &self.uuid)?;
-        if listed(device)?.iter().any(|process| kin::descends(look, process.pid, root)) {
+        if listed(device)?.iter().any(|process| ancestry::descends(look, process.pid, root)) {
             return Ok(false);
         }
         let tolerance = driver_reserve(device.memory_total()?, false);

@@ -1,7 +1,7 @@
 //! From what is seen and what is leased to what one claim finds.
 
-use crate::kin;
-use crate::scene::Scene;
+use crate::ancestry;
+use crate::claim_context::Scene;
 use gpu_core::{
     Absent, Bytes, Claim, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid,
     Entry, ErrorKind, Fault, LeaseId, Reading, Share,
@@ -11,7 +11,7 @@ use gpu_reaper::{driver_reserve, silence};
 
 /// What stands beside a claim when it is decided.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
+pub struct ClaimSurroundings<'a> {
     /// The lease that the claim is within.
     pub parent: Option<&'a Entry>,
     /// The leases that compete with it ([`gpu_claim::Ledger::pool`]), and those who came earlier
@@ -28,7 +28,7 @@ pub struct Beside<'a> {
 /// What others use bars a device unless the claim accepts that. Within a lease it does not: whom
 /// the devices belong to was settled when the lease was made, and whoever waited there could wait
 /// for himself.
-pub fn offers(scene: &Scene, claim: &Claim, beside: Beside<'_>) -> Vec<Offer> {
+pub fn offers(scene: &Scene, claim: &Claim, beside: ClaimSurroundings<'_>) -> Vec<Offer> {
     let is_named = |uuid: &DeviceUuid| claim.among.contains(uuid) || claim.required.contains(uuid);
     let ours = |device: &&DeviceState| match (beside.parent, &device.id().uuid) {
         (None, Ok(uuid)) => !uuid.is_mig() || is_named(uuid),
@@ -39,7 +39,12 @@ pub fn offers(scene: &Scene, claim: &Claim, beside: Beside<'_>) -> Vec<Offer> {
     scene.devices().filter(ours).map(|device| offer(scene, device, claim, beside)).collect()
 }
 
-fn offer(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -> Offer {
+fn offer(
+    scene: &Scene,
+    device: &DeviceState,
+    claim: &Claim,
+    beside: ClaimSurroundings<'_>,
+) -> Offer {
     let account = Account::of(scene, device, beside);
     let sample = device.sample.as_ref().map_err(|fault| fault.kind.absent());
     let product = device.details.as_ref().map_err(|fault| fault.kind.absent());
@@ -61,7 +66,12 @@ fn offer(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>)
 }
 
 /// Why a device cannot be had: first what lasts, then those who have it by right, then the others.
-fn bar(scene: &Scene, device: &DeviceState, claim: &Claim, beside: Beside<'_>) -> Option<Bar> {
+fn bar(
+    scene: &Scene,
+    device: &DeviceState,
+    claim: &Claim,
+    beside: ClaimSurroundings<'_>,
+) -> Option<Bar> {
     let Ok(uuid) = &device.id().uuid else { return Some(Bar::NameUnknown) };
     let fault = silence(device).or(device.sample.as_ref().err());
     if let Some(fault) = fault {
@@ -110,7 +120,7 @@ fn is_divided(device: &DeviceState) -> Result<bool, Fault> {
         Err(_) if !may_have_mig(device) => Ok(false),
         Err(absent) => Err(Fault {
             kind: ErrorKind::Field(absent),
-            text: format!("tell whether MIG divides it: {absent}"),
+            text: format!("read its MIG mode: {absent}"),
         }),
     }
 }
@@ -149,7 +159,7 @@ fn others(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entr
     };
     let outsider = |process: &&DeviceProcess| {
         is_user(scene, device, process)
-            && kin::lease_of(&scene.snapshot, process.pid, uuid, leases).is_none()
+            && ancestry::lease_of(&scene.snapshot, process.pid, uuid, leases).is_none()
     };
     if let Some(process) = listed.iter().find(outsider) {
         let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
@@ -175,7 +185,7 @@ struct Account {
 }
 
 impl Account {
-    fn of(scene: &Scene, device: &DeviceState, beside: Beside<'_>) -> Self {
+    fn of(scene: &Scene, device: &DeviceState, beside: ClaimSurroundings<'_>) -> Self {
         let untold =
             |absent| Account { capacity: Err(absent), free: Err(absent), room: Err(absent) };
         let (total, used) = match (device.memory_total(), device.memory_used()) {
@@ -243,7 +253,7 @@ fn used_by(
     lease: &Entry,
 ) -> Bytes {
     let of_lease = |process: &&DeviceProcess| {
-        kin::lease_of(&scene.snapshot, process.pid, uuid, leases)
+        ancestry::lease_of(&scene.snapshot, process.pid, uuid, leases)
             .is_some_and(|entry| entry.id == lease.id)
     };
     let listed = device.processes.iter().flatten().filter(of_lease);

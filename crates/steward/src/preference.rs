@@ -1,7 +1,7 @@
 //! Devices that nobody uses before those that somebody uses, where a claim accepts both.
 
-use crate::offers::{Beside, offers};
-use crate::scene::Scene;
+use crate::claim_context::Scene;
+use crate::offers::{ClaimSurroundings, offers};
 use gpu_core::{Claim, DeviceUuid};
 use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
 
@@ -13,7 +13,7 @@ use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
 pub(crate) fn choose(
     scene: &Scene,
     claim: &Claim,
-    beside: Beside<'_>,
+    beside: ClaimSurroundings<'_>,
 ) -> (Vec<Offer>, Result<Choice, Refusal>) {
     let all = offers(scene, claim, beside);
     let topology = scene.topology.as_ref();
@@ -55,7 +55,12 @@ pub(crate) fn choose(
 }
 
 /// Returns for each device what would bar it if the claim did not accept that.
-fn used(scene: &Scene, claim: &Claim, beside: Beside<'_>, all: &[Offer]) -> Vec<Option<Bar>> {
+fn used(
+    scene: &Scene,
+    claim: &Claim,
+    beside: ClaimSurroundings<'_>,
+    all: &[Offer],
+) -> Vec<Option<Bar>> {
     let strict = Claim { accept_used: false, ..claim.clone() };
     let strict = offers(scene, &strict, beside).into_iter();
     strict.zip(all).map(|(strict, offer)| strict.bar.filter(|_| offer.bar.is_none())).collect()

@@ -1,7 +1,7 @@
 //! Keeps the files of a lease from being cleared away.
 
-use crate::course::Watch;
 use crate::grant::Grant;
+use crate::job_monitor::Watch;
 use crate::run::Event;
 use gpu_core::{EntryKind, Locks};
 use std::time::Duration;

@@ -1,19 +1,19 @@
 //! Claims devices, runs a program on them, and sees to it that nothing is left.
 
-use crate::bounding::{Bounding, variables};
-use crate::course::{Course, KILL};
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
 use crate::handoff::Handoff;
-use crate::keeping::Keeping;
+use crate::job_monitor::{JobMonitor, KILL};
+use crate::lease_keeper::LeaseKeeper;
 use crate::leftovers::{Cleaned, Reach, Tree};
 use crate::memory::Tally;
+use crate::memory_limit::{MemoryLimit, variables};
 use crate::ports::{Ports, Request};
 use gpu_allocator_policy::environment::Advice;
 use gpu_claim::Waiting;
 use gpu_core::visible::Form;
 use gpu_core::{
-    ActToken, Bytes, DeviceId, Ending, Error, Fault, Groups, Job, Launch, Launcher, LeaseId, Pid,
+    ActToken, Bytes, DeviceId, Error, Fault, Groups, Job, JobExit, Launch, Launcher, LeaseId, Pid,
     ProcessInfo, Reading, Share, observe_users,
 };
 use gpu_reaper::Action;
@@ -46,7 +46,7 @@ pub struct RunOrder {
     /// How the devices are named to it.
     pub visible: Form,
     /// What is known of the program, where it is to be made to keep its share.
-    pub bounding: Option<Bounding>,
+    pub bounding: Option<MemoryLimit>,
     /// How long it may run.
     pub time_limit: Option<Duration>,
     /// The time from SIGTERM to SIGKILL.
@@ -135,7 +135,7 @@ pub struct RunReport {
     /// The lease that it had.
     pub lease: LeaseId,
     /// How the program ended.
-    pub ending: Ending,
+    pub ending: JobExit,
     /// It was ended because its time was over.
     pub limit_hit: bool,
     /// Nobody waited for it any more.
@@ -250,9 +250,9 @@ fn carry_out(
     let started = ports.clock.monotonic();
     let mut tallies = tallies(&grant);
     let handoff = Handoff::new(order, ports, launcher, &mut grant);
-    let mut course = Course::new(order, leaves, ports, &mut grant, &mut tallies, handoff);
+    let mut course = JobMonitor::new(order, leaves, ports, &mut grant, &mut tallies, handoff);
     let followed = course.follow(&mut *job, watch);
-    let Course { limit_hit, abandoned, overstayed, .. } = course;
+    let JobMonitor { limit_hit, abandoned, overstayed, .. } = course;
 
     let is_over = limit_hit || (abandoned && order.on_death == OnDeath::End);
     let reach = match leaves == Leaves::Nothing || is_over || followed.is_err() {
@@ -267,10 +267,10 @@ fn carry_out(
     let cleaned = tree.end(&mut *job, reach, grace, &mut |event| watch(Event::CleaningUp(event)));
     let Cleaned { actions, still_there, remaining, unlisted, stopped, unwritten, remains, ending } =
         cleaned;
-    let keeping = Keeping { tree: &tree, reach, locks: ports.locks };
+    let keeping = LeaseKeeper { tree: &tree, reach, locks: ports.locks };
     let ending = match followed {
         // One that is still there has not ended; SIGKILL was the last word to it.
-        Ok(ended) => ended.or(ending).unwrap_or(Ending::Signal(KILL)),
+        Ok(ended) => ended.or(ending).unwrap_or(JobExit::Signal(KILL)),
         Err(error) => {
             if remains {
                 job.detach();

@@ -1,14 +1,14 @@
 //! Isolation without processes: what is told to a supervisor, what it reports, and how that reads.
 
-mod world;
+mod fake;
 
+use fake::*;
 use gpu_core::*;
 use gpu_steward::{Isolated, IsolatedError, serve_entry, supervise};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use world::*;
 
 /// A supervisor that is played by the machine of these tests, whose job sends `result`.
 struct Played {
@@ -19,7 +19,7 @@ struct Played {
 
 impl Supervisors for Played {
     fn start(&self, order: &[u8], _input: &[u8]) -> Result<Box<dyn Supervised>> {
-        let token = ActToken::the_user_asked();
+        let token = ActToken::user_confirmed();
         let path = Path::new("/proc/50/fd/9");
         let ports = self.world.ports();
         let report = supervise(order, path, &ports, &self.world, &token, &mut || self.stop)?;
@@ -48,11 +48,11 @@ fn played(world: &World, result: &[u8]) -> Played {
 }
 
 fn ends_after(world: &World, seconds: u64, code: i32) {
-    world.after(Duration::from_secs(seconds), move |state| state.ends(JOB, Ending::Code(code)));
+    world.after(Duration::from_secs(seconds), move |state| state.ends(JOB, JobExit::Code(code)));
 }
 
 #[test]
-fn a_program_is_told_where_to_write_and_its_result_comes_back() {
+fn isolated_program_returns_result_through_given_path() {
     let world = World::new(2);
     world.after(Duration::from_secs(1), |state| state.uses(JOB, 1, 700));
     ends_after(&world, 3, 0);
@@ -70,7 +70,7 @@ fn a_program_is_told_where_to_write_and_its_result_comes_back() {
 }
 
 #[test]
-fn each_end_of_an_entry_point_is_told_apart() {
+fn entry_point_outcomes_are_distinguished() {
     let tried = |result: &[u8], code: i32, limit: Option<u64>| {
         let world = World::new(1);
         ends_after(&world, 10, code);
@@ -93,7 +93,7 @@ fn each_end_of_an_entry_point_is_told_apart() {
 }
 
 #[test]
-fn what_never_ran_says_why() {
+fn job_that_never_ran_reports_reason() {
     let world = World::new(1);
     let two = Isolated::entry("self", "train").claim(Claim::whole(2));
     let refused = two.run(&played(&world, b""));
@@ -109,7 +109,7 @@ fn what_never_ran_says_why() {
 }
 
 #[test]
-fn a_supervisor_that_was_lost_proves_nothing() {
+fn lost_supervisor_is_an_error() {
     for sent in [
         Sent { complete: false, report: b"{}".to_vec(), ..Sent::default() },
         Sent { complete: true, report: b"no report".to_vec(), ..Sent::default() },
@@ -125,7 +125,7 @@ fn a_supervisor_that_was_lost_proves_nothing() {
 }
 
 #[test]
-fn who_is_dropped_is_ended_and_waited_for() {
+fn dropped_job_is_ended_and_awaited() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&asked);
     let mut supervisors = MockSupervisors::new();
@@ -135,7 +135,7 @@ fn who_is_dropped_is_ended_and_waited_for() {
 }
 
 #[test]
-fn an_entry_point_runs_only_when_it_is_asked_for() {
+fn entry_point_runs_only_when_requested() {
     let folder = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("result");

@@ -1,18 +1,18 @@
 //! What a claim finds: who bars a device, and how much memory is left on it.
 
-mod world;
+mod fake;
 
+use fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Offer};
-use gpu_steward::{Beside, Scene, Wants, offers};
-use world::*;
+use gpu_steward::{ClaimSurroundings, Scene, Wants, offers};
 
 fn scene(world: &World) -> Scene {
     Scene::look(&world.ports(), Wants::default())
 }
 
 fn offered(world: &World, claim: &Claim, parent: Option<&Entry>, leases: &[Entry]) -> Vec<Offer> {
-    offers(&scene(world), claim, Beside { parent, leases, waiting: &[] })
+    offers(&scene(world), claim, ClaimSurroundings { parent, leases, waiting: &[] })
 }
 
 /// Why the first device cannot be had, and how many MiB a share may have of it.
@@ -37,7 +37,7 @@ fn outsider(pid: u32, name: &str) -> Option<Bar> {
 }
 
 #[test]
-fn an_idle_device_is_free_with_all_its_memory() {
+fn idle_device_is_free_with_all_memory() {
     let world = World::new(1);
     assert_eq!(first(&world, &whole(), &[]), (None, CAPACITY));
     let offer = &offered(&world, &whole(), None, &[])[0];
@@ -46,7 +46,7 @@ fn an_idle_device_is_free_with_all_its_memory() {
 }
 
 #[test]
-fn a_process_without_a_lease_bars_a_device_and_servants_do_not() {
+fn unleased_process_makes_device_ineligible_but_services_do_not() {
     let world = World::new(1);
     world.state().add(process(100, 2, "python"));
     world.state().uses(100, 0, 0);
@@ -68,7 +68,7 @@ fn a_process_without_a_lease_bars_a_device_and_servants_do_not() {
 }
 
 #[test]
-fn process_named_like_a_daemon_bars_a_device_by_its_program_or_its_memory() {
+fn fake_daemon_makes_device_ineligible_by_executable_or_memory() {
     let named = |executable: Reading<Box<Executable>>, mib: u64| {
         let world = World::new(1);
         world.state().add(ProcessInfo { executable, ..process(100, 2, "nvidia-cuda-mps") });
@@ -95,7 +95,7 @@ fn process_named_like_a_daemon_bars_a_device_by_its_program_or_its_memory() {
 }
 
 #[test]
-fn memory_that_nobody_accounts_for_bars_a_device_unless_it_is_accepted() {
+fn unexplained_memory_makes_device_ineligible_unless_accepted() {
     let world = World::new(1);
     world.state().devices[0].unlisted = 5_000;
     let unexplained = Some(Bar::Unexplained(Bytes::from_mib(5_000)));
@@ -105,7 +105,7 @@ fn memory_that_nobody_accounts_for_bars_a_device_unless_it_is_accepted() {
 }
 
 #[test]
-fn what_does_not_answer_or_has_no_name_cannot_be_had() {
+fn silent_or_unnamed_device_is_ineligible() {
     let world = World::new(3);
     world.state().devices[0].fault = Some(DeviceFault::Lost.into());
     world.state().devices[1].uuid = None;
@@ -117,7 +117,7 @@ fn what_does_not_answer_or_has_no_name_cannot_be_had() {
 }
 
 #[test]
-fn a_device_that_mig_divides_is_no_whole_one() {
+fn mig_enabled_device_is_not_offered_whole() {
     let world = World::new(2);
     world.state().devices[0].mig_enabled = Ok(true);
     world.state().devices[0].mig = vec![(1, 8_000, vec![])];
@@ -147,7 +147,7 @@ fn of_mig(world: &World, claim: Claim, leases: &[Entry]) -> Vec<Option<Bar>> {
 }
 
 #[test]
-fn a_mig_device_is_one_of_its_own_for_who_names_it() {
+fn named_mig_device_is_offered() {
     let world = divided();
     world.state().add(process(200, 1, "other"));
     let offers = offered(&world, &whole(), None, &[]);
@@ -166,7 +166,7 @@ fn a_mig_device_is_one_of_its_own_for_who_names_it() {
 }
 
 #[test]
-fn whoever_uses_a_mig_device_bars_that_one_alone_unless_it_is_not_told_which() {
+fn mig_user_blocks_only_its_instance_if_known() {
     let world = divided();
     world.state().add(process(200, 1, "other"));
     world.state().uses(200, 0, 1_000);
@@ -177,7 +177,7 @@ fn whoever_uses_a_mig_device_bars_that_one_alone_unless_it_is_not_told_which() {
 }
 
 #[test]
-fn a_lease_on_a_mig_device_is_on_that_one_alone() {
+fn lease_on_mig_device_covers_only_that_instance() {
     let world = divided();
     let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
     let on_part = Entry { devices: vec![mig_uuid(1)], ..lease("a", 1, 100, &[]) };
@@ -192,7 +192,7 @@ fn a_lease_on_a_mig_device_is_on_that_one_alone() {
 }
 
 #[test]
-fn a_device_that_does_not_say_whether_mig_divides_it_is_barred() {
+fn device_with_unknown_mig_mode_is_ineligible() {
     for (absent, barred) in [
         (Absent::Failed, true),
         (Absent::NoAnswer, true),
@@ -208,7 +208,7 @@ fn a_device_that_does_not_say_whether_mig_divides_it_is_barred() {
                 Some(Bar::Faulty(fault)) => Some(fault.to_string()),
                 bar => bar.as_ref().map(|bar| panic!("{bar:?}")),
             };
-            let expected = format!("tell whether MIG divides it: {absent}");
+            let expected = format!("read its MIG mode: {absent}");
             assert_eq!(fault, barred.then_some(expected), "{absent:?}");
             assert_eq!(offers[1].bar, None);
         }
@@ -219,7 +219,7 @@ fn a_device_that_does_not_say_whether_mig_divides_it_is_barred() {
 }
 
 #[test]
-fn a_lease_on_a_part_that_is_not_seen_bars_the_whole() {
+fn lease_on_unseen_mig_device_blocks_whole_device() {
     let world = World::new(4);
     world.state().devices[2].mig_enabled = Err(Absent::NotSupported);
     world.state().devices[3].mig_enabled = Ok(true);
@@ -245,7 +245,7 @@ fn a_lease_on_a_part_that_is_not_seen_bars_the_whole() {
 }
 
 #[test]
-fn a_lease_bars_whole_claims_and_a_share_leaves_room_for_others() {
+fn whole_lease_excludes_others_and_share_leaves_room() {
     let world = World::new(1);
     let leased = |id: &str| Bar::Leased { lease: LeaseId::parse(id).unwrap(), owner: 1000 };
     let whole_lease = lease("a", 1, 100, &[0]);
@@ -259,10 +259,10 @@ fn a_lease_bars_whole_claims_and_a_share_leaves_room_for_others() {
 }
 
 #[test]
-fn who_waits_is_told_from_who_has() {
+fn waiting_claims_are_distinguished_from_leases() {
     let world = World::new(1);
     let waits = lease("w", 1, 100, &[0]);
-    let beside = Beside {
+    let beside = ClaimSurroundings {
         parent: None,
         leases: std::slice::from_ref(&waits),
         waiting: std::slice::from_ref(&waits.id),
@@ -273,7 +273,7 @@ fn who_waits_is_told_from_who_has() {
 }
 
 #[test]
-fn a_descendant_of_a_leases_root_uses_the_device_by_right() {
+fn descendant_of_lease_root_may_use_device() {
     let world = World::new(1);
     let lease = share(lease("a", 1, 100, &[0]), 4_000);
     for info in [process(100, 2, "gpuws"), process(101, 100, "bash"), process(102, 101, "python")] {
@@ -292,7 +292,7 @@ fn a_descendant_of_a_leases_root_uses_the_device_by_right() {
     let reused =
         Entry { root: ProcessKey { start: Some(StartTime(1)), ..key(100) }, ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[reused]).0, outsider(102, "python"));
-    // where the root belongs to somebody else: anybody can write any number,
+    // where the root belongs to another user: anybody can write any number,
     let forged = Entry { owner: 1001, ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[forged]).0, outsider(102, "python"));
     // and where numbers mean nothing here.
@@ -302,7 +302,7 @@ fn a_descendant_of_a_leases_root_uses_the_device_by_right() {
 }
 
 #[test]
-fn what_others_use_is_taken_from_the_room_of_those_who_accept_it() {
+fn memory_used_by_others_reduces_room_of_accepting_claims() {
     let world = World::new(1);
     world.state().add(process(90, 2, "python"));
     world.state().uses(90, 0, 3_000);
@@ -313,7 +313,7 @@ fn what_others_use_is_taken_from_the_room_of_those_who_accept_it() {
 }
 
 #[test]
-fn within_a_lease_there_are_only_its_devices_and_nobody_outside_bars_them() {
+fn nested_claim_sees_only_devices_of_outer_lease() {
     let world = World::new(3);
     let parent = lease("p", 1, SELF, &[0, 2]);
     world.state().add(process(100, 2, "python"));
@@ -331,7 +331,7 @@ fn within_a_lease_there_are_only_its_devices_and_nobody_outside_bars_them() {
 }
 
 #[test]
-fn within_a_share_there_is_as_much_as_the_share() {
+fn nested_claim_in_share_is_limited_to_share() {
     let world = World::new(1);
     let parent = share(lease("p", 1, SELF, &[0]), 5_000);
     world.state().add(process(101, SELF, "own"));

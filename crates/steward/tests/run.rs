@@ -1,16 +1,16 @@
 //! A run from the claim to the proof, on a machine whose time moves only when somebody waits.
 
+mod fake;
 mod handoff;
 mod leftovers;
-mod world;
 
+use fake::*;
 use gpu_allocator_policy::environment::{Framework, READ, Used, Version};
 use gpu_core::visible::Form;
 use gpu_core::*;
 use gpu_steward::*;
 use std::ops::ControlFlow;
 use std::time::Duration;
-use world::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,7 +37,7 @@ fn order(claim: Claim) -> RunOrder {
 
 fn outcome(world: &World, order: &RunOrder) -> (Result<RunReport, NotRun>, Vec<String>) {
     let mut events = Vec::new();
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let report = run(order, &world.ports(), world, &token, &mut |event| {
         events.push(format!("{event:?}"));
         match event {
@@ -64,11 +64,11 @@ fn ran_leaving(world: &World, order: &RunOrder, leaves: bool) -> RunReport {
 
 /// Lets the program end by itself after so long.
 fn ends_after(world: &World, time: Duration, code: i32) {
-    world.after(time, move |state| state.ends(JOB, Ending::Code(code)));
+    world.after(time, move |state| state.ends(JOB, JobExit::Code(code)));
 }
 
 #[test]
-fn a_run_sees_its_devices_and_reports_what_it_used() {
+fn run_sees_its_devices_and_reports_usage() {
     let world = World::new(3);
     world.state().leases.push(lease("other", 1, 100, &[0]));
     world.after(SECOND, |state| state.uses(JOB, 1, 4_000));
@@ -77,7 +77,7 @@ fn a_run_sees_its_devices_and_reports_what_it_used() {
         state.add(process(61, JOB, "worker"));
         state.uses(61, 1, 3_500);
     });
-    world.after(20 * SECOND, |state| state.ends(61, Ending::Code(0)));
+    world.after(20 * SECOND, |state| state.ends(61, JobExit::Code(0)));
     ends_after(&world, 20 * SECOND, 3);
     world.after(25 * SECOND, |state| assert!(state.processes.contains_key(&SELF)));
     let (report, _) = outcome(&world, &order(Claim::whole(2)));
@@ -96,7 +96,7 @@ fn a_run_sees_its_devices_and_reports_what_it_used() {
             ("GPUWS_LEASE", report.lease.as_str()),
         ]
     );
-    assert_eq!(report.ending, Ending::Code(3));
+    assert_eq!(report.ending, JobExit::Code(3));
     let peaks: Vec<_> = report.devices.iter().map(|used| (used.device.index, used.peak)).collect();
     assert_eq!(peaks, [(1, Ok(Bytes::from_mib(5_500))), (2, Ok(Bytes(0)))]);
     assert_eq!(report.elapsed, 20 * SECOND);
@@ -110,7 +110,8 @@ fn a_run_sees_its_devices_and_reports_what_it_used() {
 fn bounded(used: Vec<Used>, inherited: &[(&str, &str)]) -> RunOrder {
     let share = Share::Memory(Bytes::from_mib(4_000));
     let inherited = inherited.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-    let bounding = Bounding { context: Bytes::from_mib(500), used, inherited: inherited.collect() };
+    let bounding =
+        MemoryLimit { context: Bytes::from_mib(500), used, inherited: inherited.collect() };
     let claim = Claim { share, ..Claim::whole(2) };
     RunOrder { bounding: Some(bounding), ..order(claim) }
 }
@@ -122,7 +123,7 @@ fn set_for(world: &World, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_share_is_put_into_the_environment_of_what_is_granted() {
+fn memory_share_is_set_in_environment() {
     const JAX: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
     let jax = Used { framework: Framework::Jax, version: None };
     let torch =
@@ -132,7 +133,7 @@ fn a_share_is_put_into_the_environment_of_what_is_granted() {
     ends_after(&world, SECOND, 0);
     let settings = [("PYTORCH_ALLOC_CONF", "expandable_segments:True")];
     let (report, events) = outcome(&world, &bounded(vec![jax, torch], &settings));
-    assert_eq!(report.unwrap().ending, Ending::Code(0));
+    assert_eq!(report.unwrap().ending, JobExit::Code(0));
     // 3,500 of 32,000 MiB, the larger of the two.
     assert_eq!(set_for(&world, JAX).as_deref(), Some("0.1093"));
     let torch = "expandable_segments:True,per_process_memory_fraction:0.1093";
@@ -149,7 +150,7 @@ fn a_share_is_put_into_the_environment_of_what_is_granted() {
 }
 
 #[test]
-fn an_mps_server_is_seen_among_those_who_use_the_device_or_named() {
+fn mps_server_is_detected_by_process_or_environment() {
     const LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
     assert!(READ.contains(&LIMIT));
     for (server, named, expected) in [
@@ -174,9 +175,9 @@ fn an_mps_server_is_seen_among_those_who_use_the_device_or_named() {
 }
 
 #[test]
-fn who_watches_can_stop_before_the_program_is_bounded_and_starts() {
+fn observer_can_abort_before_job_is_limited_and_started() {
     let world = World::new(2);
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let order = bounded(Vec::new(), &[]);
     let stopped = run(&order, &world.ports(), &world, &token, &mut |event| match event {
         Event::Bounded(advice) => {
@@ -190,7 +191,7 @@ fn who_watches_can_stop_before_the_program_is_bounded_and_starts() {
 }
 
 #[test]
-fn who_was_left_behind_on_a_device_is_ended_and_others_are_named() {
+fn leftovers_on_device_are_ended_and_others_reported() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "worker"));
@@ -207,7 +208,7 @@ fn who_was_left_behind_on_a_device_is_ended_and_others_are_named() {
     assert_eq!(ended, [(61, vec![Signal::Term, Signal::Kill]), (63, vec![Signal::Term])]);
     let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
     assert_eq!(there, ["server"]);
-    assert_eq!((report.memory_back, report.ending), (Ok(true), Ending::Code(0)));
+    assert_eq!((report.memory_back, report.ending), (Ok(true), JobExit::Code(0)));
     let journal = world.state().journal.clone();
     assert!(journal.iter().all(|line| line.contains(r#""membership":{"descends""#)), "{journal:?}");
     // Somebody lives who could start a holder: that is watched for two seconds.
@@ -215,7 +216,7 @@ fn who_was_left_behind_on_a_device_is_ended_and_others_are_named() {
 }
 
 #[test]
-fn nobody_outside_of_the_tree_is_touched() {
+fn processes_outside_job_are_not_signalled() {
     let world = World::new(1);
     world.state().add(process(100, 2, "python"));
     world.state().uses(100, 0, 900);
@@ -227,7 +228,7 @@ fn nobody_outside_of_the_tree_is_touched() {
 }
 
 #[test]
-fn after_the_time_limit_everything_ends() {
+fn time_limit_ends_whole_job() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "worker"));
@@ -235,25 +236,25 @@ fn after_the_time_limit_everything_ends() {
     });
     let report = ran(&world, &RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) });
     assert!(report.limit_hit);
-    assert_eq!(report.ending, Ending::Signal(15));
+    assert_eq!(report.ending, JobExit::Signal(15));
     assert_eq!(world.state().signals, [(JOB, 15), (61, 15)]);
     assert_eq!((report.elapsed, report.memory_back), (60 * SECOND, Ok(true)));
     assert!(report.still_there.is_empty());
 }
 
 #[test]
-fn who_does_not_mind_sigterm_is_killed_when_the_grace_is_over() {
+fn job_ignoring_sigterm_is_killed_after_grace_period() {
     let world = World::new(1);
     world.state().deaf_to.insert(JOB, vec![15]);
     let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
     let report = ran(&world, &limited);
-    assert_eq!(report.ending, Ending::Signal(9));
+    assert_eq!(report.ending, JobExit::Signal(9));
     assert_eq!(report.elapsed, 70 * SECOND);
     assert_eq!(world.state().signals.last(), Some(&(JOB, 9)));
 }
 
 #[test]
-fn a_lease_that_could_not_be_published_again_is_tried_a_minute_later() {
+fn failed_lease_republication_is_retried_after_a_minute() {
     let world = World::new(1);
     world.after(3000 * SECOND, |state| {
         state.leases.clear();
@@ -265,27 +266,27 @@ fn a_lease_that_could_not_be_published_again_is_tried_a_minute_later() {
     });
     world.after(3700 * SECOND, |state| assert_eq!(state.leases.len(), 1));
     ends_after(&world, 3800 * SECOND, 0);
-    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, Ending::Code(0));
+    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, JobExit::Code(0));
 }
 
 #[test]
-fn a_full_disk_under_the_audit_log_keeps_nobody_alive() {
+fn full_audit_disk_does_not_prevent_cleanup() {
     let world = World::new(1);
     world.state().journal_full = true;
     world.state().deaf_to.insert(JOB, vec![15]);
     world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
     let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
     let report = ran(&world, &limited);
-    assert_eq!(report.ending, Ending::Signal(9));
+    assert_eq!(report.ending, JobExit::Signal(9));
     assert!(report.still_there.is_empty() && report.stopped.is_none(), "{report:?}");
     assert_eq!(report.unwritten.map(|fault| fault.text), Some("write journal".into()));
 }
 
 #[test]
-fn a_run_that_nobody_waits_for_ends_or_is_kept() {
+fn run_without_frontend_ends_or_continues_as_ordered() {
     for (on_death, ending, signals) in [
-        (OnDeath::End, Ending::Signal(15), vec![(JOB, 15), (61, 15)]),
-        (OnDeath::Keep, Ending::Code(0), vec![]),
+        (OnDeath::End, JobExit::Signal(15), vec![(JOB, 15), (61, 15)]),
+        (OnDeath::Keep, JobExit::Code(0), vec![]),
     ] {
         let world = World::new(1);
         world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
@@ -300,49 +301,49 @@ fn a_run_that_nobody_waits_for_ends_or_is_kept() {
 
 /// As who looks for a command line kills them (`pkill -9 -f`).
 #[test]
-fn a_run_whose_program_is_killed_with_the_one_who_waits_for_it_ends_or_is_kept() {
+fn run_with_killed_frontend_and_program_ends_or_continues_as_ordered() {
     for (on_death, signals) in [(OnDeath::End, vec![(61, 15)]), (OnDeath::Keep, vec![])] {
         let world = World::new(1);
         world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
         world.after(9 * SECOND, |state| {
-            state.ends(JOB, Ending::Signal(9));
+            state.ends(JOB, JobExit::Signal(9));
             state.events.push(JobEvent::Abandoned);
         });
         let report = ran(&world, &RunOrder { on_death, ..order(Claim::whole(1)) });
         assert!(report.abandoned);
-        assert_eq!(report.ending, Ending::Signal(9));
+        assert_eq!(report.ending, JobExit::Signal(9));
         assert_eq!(world.state().signals, signals);
     }
 }
 
 #[test]
-fn a_signal_to_us_is_passed_on_to_the_program() {
+fn signals_are_forwarded_to_job() {
     let world = World::new(1);
     world.state().deaf_to.insert(JOB, vec![10]);
     world.after(SECOND, |state| state.events.push(JobEvent::Asked(10)));
     world.after(2 * SECOND, |state| state.events.push(JobEvent::Asked(15)));
     let report = ran(&world, &order(Claim::whole(1)));
     assert_eq!(world.state().signals, [(JOB, 10), (JOB, 15)]);
-    assert_eq!(report.ending, Ending::Signal(15));
+    assert_eq!(report.ending, JobExit::Signal(15));
     assert!(!report.limit_hit);
 }
 
 #[test]
-fn a_program_that_may_not_be_told_runs_on() {
+fn job_that_cannot_be_signalled_keeps_running() {
     let world = World::new(1);
     world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
     world.after(SECOND, |state| state.events.push(JobEvent::Asked(15)));
     ends_after(&world, 100 * SECOND, 4);
     let (report, events) = outcome(&world, &order(Claim::whole(1)));
     let report = report.unwrap();
-    assert_eq!((report.ending, report.elapsed), (Ending::Code(4), 100 * SECOND));
+    assert_eq!((report.ending, report.elapsed), (JobExit::Code(4), 100 * SECOND));
     assert!(events.iter().any(|event| event.starts_with("NotPassed(15, ")), "{events:?}");
     let state = world.state();
     assert!(state.signals.is_empty() && state.leases.is_empty() && !state.left_to_others);
 }
 
 #[test]
-fn a_lease_is_left_to_those_who_could_not_be_ended() {
+fn lease_is_left_to_unkillable_processes() {
     for lost in [false, true] {
         let world = World::new(1);
         world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
@@ -363,7 +364,7 @@ fn a_lease_is_left_to_those_who_could_not_be_ended() {
 }
 
 #[test]
-fn one_who_could_be_ended_though_not_followed_keeps_no_lease() {
+fn unwatched_but_ended_job_keeps_no_lease() {
     let world = World::new(1);
     world.after(30 * SECOND, |state| state.watch_fault = Some(ErrorKind::Io));
     let (outcome, _) = outcome(&world, &order(Claim::whole(1)));
@@ -374,7 +375,7 @@ fn one_who_could_be_ended_though_not_followed_keeps_no_lease() {
 }
 
 #[test]
-fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
+fn ctrl_c_stops_cleanup_and_reports_leftovers() {
     for (signal, left) in [(2, vec!["worker"]), (15, vec![])] {
         let world = World::new(1);
         world.after(SECOND, |state| {
@@ -384,7 +385,7 @@ fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
         });
         // One that came with the end was the program's; one that comes later is for us.
         world.after(5 * SECOND, |state| {
-            state.ends(JOB, Ending::Code(0));
+            state.ends(JOB, JobExit::Code(0));
             state.events.push(JobEvent::Asked(2));
         });
         world.after(7 * SECOND, move |state| state.events.push(JobEvent::Asked(signal)));
@@ -397,7 +398,7 @@ fn ctrl_c_stops_the_cleaning_up_and_says_who_is_left() {
 }
 
 #[test]
-fn memory_that_does_not_come_back_is_said_and_not_waited_for_longer() {
+fn unreturned_memory_is_reported_after_timeout() {
     let world = World::new(1);
     world.state().lag = Duration::from_secs(3600);
     world.after(SECOND, |state| state.uses(JOB, 0, 3_000));
@@ -408,7 +409,7 @@ fn memory_that_does_not_come_back_is_said_and_not_waited_for_longer() {
 }
 
 #[test]
-fn what_no_driver_tells_is_absent() {
+fn values_unknown_to_driver_are_absent() {
     let world = World::new(1);
     world.after(Duration::from_millis(1), |state| {
         state.devices[0].fault = Some(ErrorKind::TimedOut);
@@ -420,7 +421,7 @@ fn what_no_driver_tells_is_absent() {
 }
 
 #[test]
-fn a_share_beside_another_is_told_apart() {
+fn memory_of_neighbouring_shares_is_attributed_separately() {
     let world = World::new(1);
     world.state().leases.push(share(lease("other", 1, 100, &[0]), 4_000));
     world.state().add(process(100, 2, "gpuws"));
@@ -437,7 +438,7 @@ fn a_share_beside_another_is_told_apart() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_leaves_no_lease() {
+fn failed_launch_leaves_no_lease() {
     let world = World::new(1);
     world.state().launch_fault = Some(ProcessFault::Gone.into());
     let (outcome, _) = outcome(&world, &order(Claim::whole(1)));
@@ -448,9 +449,9 @@ fn a_program_that_cannot_be_started_leaves_no_lease() {
 }
 
 #[test]
-fn one_who_watches_can_stop_before_the_start() {
+fn observer_can_abort_before_start() {
     let world = World::new(1);
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let outcome =
         run(&order(Claim::whole(1)), &world.ports(), &world, &token, &mut |event| match event {
             Event::Granted(_) => ControlFlow::Break(()),
@@ -461,7 +462,7 @@ fn one_who_watches_can_stop_before_the_start() {
 }
 
 #[test]
-fn an_isolated_program_leaves_nobody_and_ends_when_it_is_asked_to() {
+fn isolated_job_leaves_no_processes_and_ends_on_request() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "server"));
@@ -469,11 +470,11 @@ fn an_isolated_program_leaves_nobody_and_ends_when_it_is_asked_to() {
         state.uses(62, 0, 1_000);
     });
     ends_after(&world, 5 * SECOND, 1);
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let mut watch = |_: Event<'_>| ControlFlow::Continue(());
     let order = order(Claim::whole(1));
     let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
-    assert_eq!(report.ending, Ending::Code(1));
+    assert_eq!(report.ending, JobExit::Code(1));
     let ended: Vec<_> = report.left_behind.iter().map(|action| action.pid.0).collect();
     assert_eq!(ended, [61, 62]);
     assert!(report.still_there.is_empty());
@@ -486,12 +487,12 @@ fn an_isolated_program_leaves_nobody_and_ends_when_it_is_asked_to() {
         state.events.push(JobEvent::Asked(10));
     });
     let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
-    assert_eq!(report.ending, Ending::Signal(15));
+    assert_eq!(report.ending, JobExit::Signal(15));
     assert_eq!(world.state().signals, [(JOB, 15), (61, 15)]);
 }
 
 #[test]
-fn who_works_for_us_is_not_of_the_job() {
+fn own_helpers_are_not_part_of_job() {
     let world = World::new(1);
     // One was started anew while the job ran; the other one of the job has a number like that
     // of one, but another parent.
@@ -508,7 +509,7 @@ fn who_works_for_us_is_not_of_the_job() {
 }
 
 #[test]
-fn memory_of_one_that_has_ended_is_not_counted_beside_its_successors() {
+fn memory_of_ended_process_is_not_added_to_peak() {
     let world = World::new(1);
     world.state().lag = 2 * SECOND;
     world.after(SECOND, |state| {
@@ -516,7 +517,7 @@ fn memory_of_one_that_has_ended_is_not_counted_beside_its_successors() {
         state.uses(61, 0, 3_000);
     });
     world.after(6 * SECOND, |state| {
-        state.ends(61, Ending::Code(0));
+        state.ends(61, JobExit::Code(0));
         state.add(process(62, JOB, "second"));
         state.uses(62, 0, 2_500);
     });
@@ -526,16 +527,16 @@ fn memory_of_one_that_has_ended_is_not_counted_beside_its_successors() {
 }
 
 #[test]
-fn a_lease_whose_file_was_cleared_away_is_published_again() {
+fn lease_with_removed_file_is_republished() {
     let world = World::new(1);
     world.after(10 * SECOND, |state| state.leases.clear());
     world.after(3700 * SECOND, |state| assert_eq!(state.leases.len(), 1));
     ends_after(&world, 4000 * SECOND, 0);
-    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, Ending::Code(0));
+    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, JobExit::Code(0));
 }
 
 #[test]
-fn that_others_may_not_see_a_lease_is_told_once() {
+fn invisible_lease_is_reported_once() {
     let world = World::new(1);
     world.after(10 * SECOND, |state| {
         state.leases.clear();
@@ -543,13 +544,13 @@ fn that_others_may_not_see_a_lease_is_told_once() {
     });
     ends_after(&world, 4000 * SECOND, 0);
     let (report, events) = outcome(&world, &order(Claim::whole(1)));
-    assert_eq!(report.unwrap().ending, Ending::Code(0));
+    assert_eq!(report.unwrap().ending, JobExit::Code(0));
     let told = events.iter().filter(|event| event.starts_with("Unseen("));
     assert_eq!(told.count(), 1, "{events:?}");
 }
 
 #[test]
-fn where_process_numbers_mean_nothing_a_whole_device_still_tells_its_use() {
+fn whole_device_usage_is_known_without_host_pids() {
     let ran = |claim: Claim| {
         let world = World::new(1);
         world.state().sees_host_pids = false;
@@ -564,7 +565,7 @@ fn where_process_numbers_mean_nothing_a_whole_device_still_tells_its_use() {
 }
 
 #[test]
-fn who_cannot_be_seen_on_the_device_is_said_not_to_have_been() {
+fn unknown_device_holders_are_reported() {
     let world = World::new(1);
     world.state().hides_holders = true;
     world.after(SECOND, |state| state.add(process(61, JOB, "server")));

@@ -1,13 +1,13 @@
 //! Taking devices, from the look to the lease.
 
-mod world;
+mod fake;
 
+use fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, own_lease, preview, take};
 use std::ops::ControlFlow;
 use std::time::Duration;
-use world::*;
 
 fn request(claim: Claim, wait: Wait) -> Request {
     Request {
@@ -29,7 +29,7 @@ fn indexes(devices: &[DeviceId]) -> Vec<u32> {
 }
 
 #[test]
-fn a_grant_is_a_lease_until_it_is_dropped() {
+fn grant_holds_lease_until_drop() {
     let world = World::new(3);
     world.state().leases.push(lease("other", 1, 100, &[0]));
     let grant = taken(&world, Claim::whole(2), Wait::No).unwrap();
@@ -47,7 +47,7 @@ fn a_grant_is_a_lease_until_it_is_dropped() {
 }
 
 #[test]
-fn what_can_never_be_had_is_refused_at_once() {
+fn impossible_claim_is_refused_immediately() {
     let unknown = Claim { required: vec![uuid(9)], ..Claim::whole(1) };
     let too_new = Claim { compute_capability: Some((9, 0)), ..Claim::whole(1) };
     let too_big = share(lease("x", 0, 1, &[0]), 20_000).claim;
@@ -64,7 +64,7 @@ fn what_can_never_be_had_is_refused_at_once() {
 }
 
 #[test]
-fn who_need_not_wait_learns_why_there_is_nothing_now() {
+fn non_waiting_claim_is_refused_with_reason() {
     let world = World::new(2);
     world.state().leases.push(lease("other", 1, 100, &[0]));
     let refused = taken(&world, Claim::whole(2), Wait::No);
@@ -80,7 +80,7 @@ fn who_need_not_wait_learns_why_there_is_nothing_now() {
 }
 
 #[test]
-fn a_safe_gpu_at_work_may_be_all_that_a_claim_lacks() {
+fn running_safe_gpu_may_be_only_obstacle() {
     let world = World::new(1);
     world.state().is_safe_gpu_at_work = true;
     world.state().leases.push(lease("other", 1, 100, &[0]));
@@ -96,18 +96,18 @@ fn a_safe_gpu_at_work_may_be_all_that_a_claim_lacks() {
 }
 
 #[test]
-fn who_waits_gets_the_device_once_its_user_is_gone() {
+fn waiting_claim_gets_device_after_its_user_exits() {
     let world = World::new(1);
     world.state().add(process(100, 2, "python"));
     world.state().uses(100, 0, 900);
-    world.after(Duration::from_secs(30), |state| state.ends(100, Ending::Code(0)));
+    world.after(Duration::from_secs(30), |state| state.ends(100, JobExit::Code(0)));
     let grant = taken(&world, Claim::whole(1), Wait::Ever).unwrap();
     assert_eq!(indexes(&grant.devices), [0]);
     assert!(world.state().now >= Duration::from_secs(1030));
 }
 
 #[test]
-fn a_used_device_that_was_accepted_is_named() {
+fn accepted_used_device_is_reported() {
     let world = World::new(1);
     world.state().add(process(100, 2, "python"));
     world.state().uses(100, 0, 900);
@@ -117,7 +117,7 @@ fn a_used_device_that_was_accepted_is_named() {
 }
 
 #[test]
-fn devices_that_nobody_uses_come_before_used_ones_that_are_accepted() {
+fn unused_devices_are_preferred_over_accepted_used_ones() {
     let used = |devices: &[usize]| {
         let world = World::new(4);
         world.state().add(process(100, 2, "python"));
@@ -149,7 +149,7 @@ fn devices_that_nobody_uses_come_before_used_ones_that_are_accepted() {
 }
 
 #[test]
-fn without_a_driver_the_reason_is_the_drivers() {
+fn missing_driver_is_refused_with_driver_error() {
     let world = World::new(1);
     world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
     let refused = taken(&world, Claim::whole(1), Wait::Ever);
@@ -159,7 +159,7 @@ fn without_a_driver_the_reason_is_the_drivers() {
 }
 
 #[test]
-fn a_claim_within_a_lease_gets_devices_of_it_and_never_waits_for_it() {
+fn nested_claim_gets_devices_of_outer_lease_without_waiting() {
     let world = World::new(4);
     world.state().leases.push(lease("parent", 1, 2, &[1, 3]));
     let first = taken(&world, Claim::whole(1), Wait::No).unwrap();
@@ -174,7 +174,7 @@ fn a_claim_within_a_lease_gets_devices_of_it_and_never_waits_for_it() {
 }
 
 #[test]
-fn a_lease_that_merely_names_our_ancestor_is_not_ours() {
+fn forged_lease_naming_ancestor_is_ignored() {
     let world = World::new(2);
     world.state().leases.push(Entry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
     let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
@@ -182,7 +182,7 @@ fn a_lease_that_merely_names_our_ancestor_is_not_ours() {
 }
 
 #[test]
-fn within_a_lease_of_another_user_nothing_can_be_claimed() {
+fn claim_inside_lease_of_other_user_is_refused() {
     let world = World::new(2);
     world.state().add(ProcessInfo { uid: Ok(0), ..process(2, 1, "gpuws") });
     world.state().leases.push(Entry { owner: 0, ..lease("roots", 1, 2, &[0]) });
@@ -197,7 +197,7 @@ fn within_a_lease_of_another_user_nothing_can_be_claimed() {
 }
 
 #[test]
-fn a_preview_takes_nothing_and_tells_who_comes_first() {
+fn preview_takes_nothing_and_reports_queue() {
     let world = World::new(2);
     world.state().waiters.push(Entry { devices: vec![], ..lease("early", 1, 100, &[0]) });
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
@@ -214,7 +214,7 @@ fn a_preview_takes_nothing_and_tells_who_comes_first() {
 }
 
 #[test]
-fn a_listing_names_owners_processes_and_what_is_waited_for() {
+fn listing_has_owners_processes_and_waiting_reasons() {
     let world = World::new(2);
     world.state().leases.push(lease("outer", 1, 100, &[0, 1]));
     world.state().leases.push(Entry {
@@ -247,7 +247,7 @@ fn a_listing_names_owners_processes_and_what_is_waited_for() {
 }
 
 #[test]
-fn who_was_given_the_file_of_a_lease_takes_out_of_it() {
+fn inheritor_of_lease_file_claims_within_it() {
     let world = World::new(2);
     // The lease's root is no ancestor that this caller sees, as in a PID namespace of its own.
     world.state().leases = vec![lease("outer", 1, 7000, &[0, 1])];

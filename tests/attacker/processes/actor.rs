@@ -1,8 +1,8 @@
 //! A process of the world. One that attacks does anything that its user may do with a process of
 //! its own; the others stay as they are.
 
-use crate::chance::Chance;
 use crate::driver;
+use crate::random::Chance;
 use crate::scene::{PROGRAM_NAMES, PROGRAMS, Part, Scene};
 use crate::truth::{Truth, descriptors};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

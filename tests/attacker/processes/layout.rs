@@ -1,7 +1,7 @@
 //! The folders, device files and programs of the world.
 
 use super::scene::{ATTACKER, HONEST, INSTALLED, PROGRAM_NAMES, PROGRAMS, Scene};
-use crate::stage::mount;
+use crate::sandbox::mount;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;

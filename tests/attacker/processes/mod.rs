@@ -26,8 +26,8 @@ fn attack(test: &str, rule: &str, words: &[&str]) -> Option<Verdict> {
 }
 
 #[test]
-fn reaper_ends_only_what_it_may_whatever_processes_do() {
-    let test = "reaper_ends_only_what_it_may_whatever_processes_do";
+fn reaper_ends_only_permitted_processes_under_attack() {
+    let test = "reaper_ends_only_permitted_processes_under_attack";
     let Some(verdict) = attack(test, "product", &[]) else { return };
     assert!(verdict.violations.is_empty(), "{}", verdict.report());
     assert!(verdict.met, "nobody was signalled, refused or changed in time");
@@ -40,8 +40,8 @@ fn is_found_out(test: &str, rule: &str, words: &[&str]) {
 }
 
 #[test]
-fn reaper_that_trusts_a_number_is_found_out() {
-    let test = "reaper_that_trusts_a_number_is_found_out";
+fn attack_detects_reaper_trusting_pids() {
+    let test = "attack_detects_reaper_trusting_pids";
     if !Path::new(world::LAST_NUMBER).exists() {
         let why = "this kernel lets nobody choose the number of the next process";
         writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
@@ -51,17 +51,17 @@ fn reaper_that_trusts_a_number_is_found_out() {
 }
 
 #[test]
-fn reaper_that_trusts_a_name_is_found_out() {
-    is_found_out("reaper_that_trusts_a_name_is_found_out", "name", &["by its name"]);
+fn attack_detects_reaper_trusting_names() {
+    is_found_out("attack_detects_reaper_trusting_names", "name", &["by its name"]);
 }
 
 #[test]
-fn reaper_that_asks_for_the_program_once_is_found_out() {
-    let test = "reaper_that_asks_for_the_program_once_is_found_out";
+fn attack_detects_reaper_checking_executable_once() {
+    let test = "attack_detects_reaper_checking_executable_once";
     is_found_out(test, "program", &["it runs another program"]);
 }
 
 #[test]
-fn reaper_that_writes_no_audit_line_is_found_out() {
-    is_found_out("reaper_that_writes_no_audit_line_is_found_out", "audit", &["no audit line"]);
+fn attack_detects_reaper_without_audit_log() {
+    is_found_out("attack_detects_reaper_without_audit_log", "audit", &["no audit line"]);
 }

@@ -4,9 +4,9 @@
 //! `reaper` asks the product to end processes and checks what it does.
 
 mod actor;
-#[path = "../chance.rs"]
-mod chance;
 mod driver;
+#[path = "../random.rs"]
+mod random;
 mod reaper;
 mod recorder;
 #[allow(dead_code, reason = "the stage uses the rest")]

@@ -1,8 +1,8 @@
 //! The honest side: it asks the product to end processes of the world, as a person would who does
 //! not know what they are about to do, and judges plans and reports.
 
-use crate::chance::Chance;
 use crate::driver::{Device, memory_of};
+use crate::random::Chance;
 use crate::recorder::{Broken, Recorder};
 use crate::scene::{ATTACKER, HONEST, INSTALLED, Scene};
 use crate::truth::{Truth, everybody, line};
@@ -93,7 +93,7 @@ impl Reaper {
         self.recorder.expect(&plan);
         let (clock, journal) = (&self.clock, &self.recorder);
         let ports = Ports { backend: &self.device, host: &self.recorder, clock, journal };
-        let report = execute(&plan, &guard, ports, &ActToken::the_user_asked(), &mut |_| {
+        let report = execute(&plan, &guard, ports, &ActToken::user_confirmed(), &mut |_| {
             ControlFlow::Continue(())
         });
         self.judge_report(&plan, &report, hides);

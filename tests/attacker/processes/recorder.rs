@@ -2,7 +2,7 @@
 //! checks each signal that was delivered against what was true when the audit line was written:
 //! all that is true by then has to count.
 
-use crate::chance::Chance;
+use crate::random::Chance;
 use crate::scene::Scene;
 use crate::truth::{Truth, line};
 use gpu_core::*;
@@ -78,7 +78,7 @@ pub(crate) struct Ledger {
     changed: BTreeSet<(u32, &'static str)>,
     /// The last audit line, if it was a signal's: for whom, which, and what was true then.
     intent: Option<Intent>,
-    own_line: Vec<u32>,
+    own_ancestry: Vec<u32>,
     pub(crate) sent: Vec<Value>,
     pub(crate) violations: Vec<String>,
     pub(crate) counts: BTreeMap<&'static str, u64>,
@@ -137,7 +137,7 @@ impl Ledger {
                 wrong.extend(self.objection(intent));
             }
         }
-        if pid <= 1 || self.own_line.contains(&pid) {
+        if pid <= 1 || self.own_ancestry.contains(&pid) {
             wrong.push("it is process 1, the reaper or an ancestor of it");
         }
         for wrong in wrong {
@@ -193,7 +193,7 @@ impl Recorder {
             planned: BTreeMap::new(),
             changed: BTreeSet::new(),
             intent: None,
-            own_line: line(std::process::id()),
+            own_ancestry: line(std::process::id()),
             sent: Vec::new(),
             violations: Vec::new(),
             counts: BTreeMap::new(),
@@ -274,8 +274,8 @@ impl Host for Recorder {
     fn processes(&self) -> Result<ProcessList> {
         self.host.processes()
     }
-    fn own_line(&self) -> Result<Vec<ProcessKey>> {
-        self.host.own_line()
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
+        self.host.own_ancestry()
     }
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
         self.host.inherited_leases()

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_run_is_found_by_its_addresses() {
+    fn executed_functions_are_found_by_address() {
         let text = "0000000000001000 0000000000000010 t _RNvC5gpuws4main\n\
             0000000000001020 0000000000000020 T _start\n\
             0000000000001040 0000000000000008 r a_table\n\

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_becomes_figures_in_the_units_of_others() {
+    fn status_converts_to_peer_units() {
         let figures = Figures::of_status(&status(), &BTreeMap::from([(7, 70)]));
         let fields = ["memory_total_mib", "power_draw_w", "power_draw_10mw", "memory_mib", "uuid"];
         let expected = json!({
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_other_missing_or_more_is_a_difference() {
+    fn changed_missing_and_extra_values_are_differences() {
         let figures = |value: Value| Figures::from_json(&value.to_string()).unwrap();
         let ours = figures(json!({ "0 name": "A", "0 uuid": "U", "0 pid 7 memory_mib": 5 }));
         assert_eq!(ours.differences(&ours), []);

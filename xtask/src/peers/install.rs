@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_sources_are_read_and_none_is_an_error() {
+    fn both_apt_source_formats_are_read() {
         let etc = tempfile::tempdir().unwrap();
         let parts = etc.path().join("sources.list.d");
         fs::create_dir(&parts).unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_or_is_not_there_says_so() {
+    fn failed_or_missing_program_is_reported() {
         let failed = output_of(Command::new("sh").args(["-c", "echo no >&2; exit 3"]));
         assert_eq!(failed.unwrap_err().to_string(), "sh failed: no");
         let missing = output_of(&mut Command::new("/no/such/program"));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_count_as_installed_only_as_they_are_pinned() {
+    fn only_pinned_tool_versions_count_as_installed() {
         let folder = tempfile::tempdir().unwrap();
         let peers = Peers::in_folder(folder.path().to_owned());
         fs::create_dir(folder.path().join("venv")).unwrap();

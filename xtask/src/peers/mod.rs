@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_must_show_the_same_and_fail_where_there_is_no_driver() {
+    fn tool_must_match_and_fail_without_driver() {
         let status = json!({ "driver_error": null, "gpus": [{
             "index": 0, "memory_used_bytes": 9 << 20,
             "processes": [
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn another_programs_words_are_printed_without_control_characters() {
+    fn foreign_output_is_printed_without_control_characters() {
         assert_eq!(plain("a\u{1b}[31mb\n"), "a[31mb");
         assert_eq!(plain(&"x".repeat(1000)).len(), 300);
     }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_release_are_kept_with_their_options() {
+    fn release_lines_are_kept_with_options() {
         let text = "# deb http://off.example/debian bookworm main\n\
                     deb http://a.example/debian bookworm main\n\
                     deb [arch=amd64 signed-by=/k.gpg] http://b.example/debian bookworm-updates main\n\
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_of_the_release_are_kept_with_their_keys() {
+    fn release_paragraphs_are_kept_with_keys() {
         let text = "Types: deb deb-src\n# a note\nURIs: http://a.example/debian\n\
                     Suites: bookworm bookworm-updates trixie\nComponents: main\nSigned-By:\n key\n .\n\n\
                     Types: deb\nURIs: http://n.example\nSuites: nodistro\nComponents: main\n\n\

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_nvidia_smi_become_figures() {
+    fn nvidia_smi_csv_becomes_figures() {
         let gpus = "0, GPU-1, NVIDIA L4, 101, 1000, 7, 30, 31.96\n\
                     1, [GPU is lost], [GPU is lost], [N/A], [N/A], [N/A], [N/A], [N/A]\n";
         assert_eq!(
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn xml_of_nvidia_smi_becomes_figures() {
+    fn nvidia_smi_xml_becomes_figures() {
         let xml = "<nvidia_smi_log><gpu id=\"0\"><product_name>NVIDIA L4</product_name>\
                    <uuid>GPU-1</uuid><fb_memory_usage><total>1000 MiB</total><used>101 MiB</used>\
                    </fb_memory_usage><bar1_memory_usage><total>5 MiB</total><used>1 MiB</used>\
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn json_of_gpustat_becomes_figures() {
+    fn gpustat_json_becomes_figures() {
         let query = json!({ "gpus": [
             { "index": 0, "name": "A", "uuid": "GPU-1", "memory.used": 1, "memory.total": 2,
               "utilization.gpu": null, "temperature.gpu": 3, "power.draw": 4,

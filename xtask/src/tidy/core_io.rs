@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn io_is_seen_in_code_and_only_in_the_core() {
+    fn io_is_reported_only_in_core_code() {
         let source =
             "//! No std::fs here.\nuse std::fmt;\n\nfn f() { std::fs::read(\"std::net\"); }\n";
         let found = check(&Tree::of(&[

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_unit_are_seen() {
+    fn numbers_without_unit_are_reported() {
         let source = r#"
             #[derive(Clone, Serialize)]
             pub struct Gpu {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn enums_renames_and_types_from_serde_by_path_are_read() {
+    fn enums_renames_and_serde_paths_are_parsed() {
         let source = r#"
             #[cfg_attr(feature = "serde", derive(serde::Serialize))]
             enum Event {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn loose_json_is_forbidden_outside_of_tests() {
+    fn untyped_json_is_forbidden_outside_tests() {
         assert_eq!(
             names("fn f() { json!({}) }\n#[cfg(test)]\nmod tests { fn g() { json!({}) } }").len(),
             1
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_left_alone() {
+    fn other_files_are_not_checked() {
         let source = "#[derive(Serialize)] struct S { size: u64 }";
         for path in ["crates/gpu-sim/src/a.rs", NAMED_BY_OTHERS[0]] {
             assert!(check(&Tree::of(&[(path, source)])).is_empty());

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn broken_links_are_seen_and_code_is_not_read() {
+    fn broken_links_are_reported_outside_code_blocks() {
         let text = "[a](architecture.md) [b](../README.md#top) [c](https://example.org)\n\
                     [d](gone.md) `[e](code.md)` [f](#here)\n```\n[g](fenced.md)\n```\n\
                     [h](../../outside.md) [`i`](architecture.md) [j](../docs)\n";

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_without_settings_or_mention_are_seen() {
+    fn machines_without_settings_or_mention_are_reported() {
         let found = check(&Tree::of(&[
             ("sim-fixtures/README.md", "| `whole` | all well |\n"),
             ("sim-fixtures/machines/whole/machine.toml", ""),

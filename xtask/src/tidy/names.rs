@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_names_are_seen_as_files_folders_and_inline() {
+    fn meaningless_module_names_are_reported() {
         let found = check(&Tree::of(&[
             ("crates/a/src/util.rs", ""),
             ("crates/a/tests/common/mod.rs", ""),

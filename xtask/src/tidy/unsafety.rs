@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsafe_code_is_seen_and_the_word_in_prose_is_not() {
+    fn unsafe_code_is_reported_but_prose_is_not() {
         let found = check(&Tree::of(&[
             ("crates/gpu-host/src/a.rs", "// unsafe\nfn f() { g(\"unsafe\") }\nunsafe fn g() {}\n"),
             ("crates/gpu-host/src/b.rs", "#![allow(unsafe_code)]\n"),

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn promises_are_seen_in_code_and_documents() {
+    fn placeholders_are_reported_in_code_and_documents() {
         let found = check(&Tree::of(&[
             ("crates/a/src/lib.rs", "fn f() {\n    todo!()\n}\n// mytodo!\n"),
             ("README.md", "one\ntwo\nThis will do for now.\n"),

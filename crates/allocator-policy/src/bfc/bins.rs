@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bin_ends_where_the_next_begins() {
+    fn bins_are_contiguous() {
         for bin in 0..BINS {
             let size = size_of(bin);
             assert_eq!((bin_of(size), bin_of(size + 255), bin_of(2 * size - 1)), (bin, bin, bin));

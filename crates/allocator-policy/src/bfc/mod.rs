@@ -21,9 +21,9 @@ mod bins;
 mod growth;
 mod regions;
 mod report;
+mod retired;
 mod settings;
 mod statistics;
-mod waiting;
 
 pub use bins::Bin;
 pub use settings::{BackOff, SettingError, Settings, default_limit};
@@ -34,11 +34,11 @@ use crate::failure::{Failure, Shortage};
 use crate::free_set::FreeSet;
 use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
-use crate::sums::left;
+use crate::totals::left;
 use gpu_core::{Bytes, DeviceMemory};
 use regions::{Held, Regions};
+use retired::Waiting;
 use statistics::Counts;
-use waiting::Waiting;
 
 /// Chunks are of whole multiples of this.
 const UNIT: u64 = 256;

@@ -124,8 +124,8 @@ impl Regions {
 fn page_of(memory: &impl DeviceMemory) -> Result<u64> {
     match memory.page()?.0 {
         0 => {
-            let error = Error::new(ErrorKind::Invalid, "ask for the size of pages");
-            Err(error.with_source("the device says that they have no bytes"))
+            let error = Error::new(ErrorKind::Invalid, "query the page size");
+            Err(error.with_source("the device reports a page size of 0"))
         }
         page => Ok(page),
     }

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_written_as_tensorflow_does() {
+    fn byte_sizes_are_formatted_like_tensorflow() {
         for (bytes, text) in [
             (0, "0B"),
             (1023, "1023B"),

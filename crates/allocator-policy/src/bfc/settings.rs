@@ -1,12 +1,12 @@
 //! What can be set of TensorFlow's allocator.
 
 use super::round;
-use crate::sums::left;
+use crate::totals::left;
 use gpu_core::{Bytes, MemoryInfo};
 use serde::{Deserialize, Serialize};
 
 /// How much longer than its request a chunk may be and stay whole, where no fraction is set.
-const MOST_SLACK: u64 = 128 << 20;
+const MAX_SLACK: u64 = 128 << 20;
 /// How long the first region is, where regions grow.
 const FIRST_REGION: u64 = 2 << 20;
 
@@ -71,7 +71,7 @@ pub enum SettingError {
         key: String,
     },
     /// The setting does not take such a value.
-    #[error("set '{key}' to '{value}': it takes {takes}")]
+    #[error("set '{key}' to '{value}': expected {takes}")]
     Value {
         /// What was to be set.
         key: String,
@@ -152,7 +152,7 @@ impl Settings {
         if self.fragmentation_fraction > 0.0 {
             (self.fragmentation_fraction * limit as f64) as u64
         } else {
-            MOST_SLACK
+            MAX_SLACK
         }
     }
 }
@@ -186,7 +186,7 @@ mod tests {
     use gpu_core::Absent;
 
     #[test]
-    fn the_default_leaves_what_tensorflow_leaves() {
+    fn default_limit_reserves_same_amount_as_tensorflow() {
         let limit = |free, capability| default_limit(Bytes::from_mib(free), capability).mib();
         for (capability, left) in [(3, 500), (6, 500), (7, 1050), (8, 1536), (9, 1800), (12, 1800)]
         {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_of_what_is_free() {
+    fn default_limit_is_based_on_free_memory() {
         let memory = MemoryInfo {
             total: Ok(Bytes::from_mib(16_000)),
             used: Ok(Bytes::from_mib(100)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_read_from_text() {
+    fn settings_parse_from_text() {
         let mut settings = Settings::default();
         for (key, value) in [
             ("limit", "6GiB"),

@@ -1,8 +1,8 @@
 //! Beginning in the middle of a job: regions that an allocator held are taken over as they were.
 
 use super::counters::Metric;
-use super::rules::Rules;
-use super::shelves::{EXPANDABLE, ShelfId, UNMAPPED, kind_of, list_of};
+use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, kind_of, list_of};
+use super::sizes::Rules;
 use super::{Caching, Events, Held, PoolId};
 use crate::blocks::{Block, BlockId, NONE};
 use crate::policy::{Allocation, BlockState, Retired, Stream};
@@ -20,25 +20,25 @@ pub struct Adopted {
 
 /// Why a region could not be taken over; nothing of it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum AdoptError {
     /// A region or a block has no bytes, or ends beyond all addresses.
-    #[error("take over memory at {0:#x}: it has no bytes, or ends beyond all addresses")]
+    #[error("adopt segment at {0:#x}: empty or beyond the address space")]
     Extent(u64),
     /// Two regions or two blocks are not one above the other.
-    #[error("take over memory at {0:#x}: it does not begin above what comes before it")]
+    #[error("adopt block at {0:#x}: overlaps the previous one")]
     Overlap(u64),
     /// A block or a segment is not within what it is a part of.
-    #[error("take over memory at {0:#x}: it is not within what it is a part of")]
+    #[error("adopt block at {0:#x}: outside its segment")]
     Outside(u64),
     /// More was asked for than the block is long.
-    #[error("take over memory at {0:#x}: more was asked for than it is long")]
+    #[error("adopt block at {0:#x}: requested size exceeds its length")]
     Requested(u64),
     /// An expandable segment without its range, or with one an ordinary segment, or one of another
     /// stream, kind or pool.
-    #[error("take over memory at {0:#x}: segments of that kind do not go together")]
+    #[error("adopt segment at {0:#x}: incompatible segment kinds")]
     Mixed(u64),
     /// A part of an expandable segment is not of whole pages.
-    #[error("take over memory at {0:#x}: it is not of whole pages")]
+    #[error("adopt segment at {0:#x}: not page-aligned")]
     Pages(u64),
 }
 
@@ -56,10 +56,10 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// next block where the allocator would not have split that off. Limits do not count here.
     ///
     /// # Errors
-    /// A [`Misfit`] where the region or its blocks are not in order.
-    pub fn adopt(&mut self, segment: &Segment) -> Result<Adopted, Misfit> {
+    /// A [`AdoptError`] where the region or its blocks are not in order.
+    pub fn adopt(&mut self, segment: &Segment) -> Result<Adopted, AdoptError> {
         if segment.expandable {
-            return Err(Misfit::Mixed(segment.address));
+            return Err(AdoptError::Mixed(segment.address));
         }
         self.check_place(segment.address, segment.size)?;
         let pieces = pieces(segment, &self.rules)?;
@@ -77,14 +77,14 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// parts of it that have memory, as a recording tells them: one segment each.
     ///
     /// # Errors
-    /// A [`Misfit`] where the range, its segments or their blocks are not in order, where there are
+    /// A [`AdoptError`] where the range, its segments or their blocks are not in order, where there are
     /// no segments or where they are not of one stream, kind and pool.
-    pub fn adopt_range(&mut self, range: Region, parts: &[Segment]) -> Result<Adopted, Misfit> {
+    pub fn adopt_range(&mut self, range: Region, parts: &[Segment]) -> Result<Adopted, AdoptError> {
         self.check_place(range.address, range.size.0)?;
-        let first = parts.first().ok_or(Misfit::Extent(range.address))?;
+        let first = parts.first().ok_or(AdoptError::Extent(range.address))?;
         let page = self.rules.page_of(first.kind);
         if !range.size.0.is_multiple_of(page) {
-            return Err(Misfit::Pages(range.address));
+            return Err(AdoptError::Pages(range.address));
         }
         let mut all_pieces = Vec::new();
         let mut above = None;
@@ -92,18 +92,19 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             let alike =
                 (part.stream, part.kind, part.pool) == (first.stream, first.kind, first.pool);
             if !part.expandable || !alike {
-                return Err(Misfit::Mixed(part.address));
+                return Err(AdoptError::Mixed(part.address));
             }
             if above.is_some_and(|above| part.address <= above) {
-                return Err(Misfit::Overlap(part.address));
+                return Err(AdoptError::Overlap(part.address));
             }
-            let end = part.address.checked_add(part.size).ok_or(Misfit::Extent(part.address))?;
+            let end =
+                part.address.checked_add(part.size).ok_or(AdoptError::Extent(part.address))?;
             if part.address < range.address || end > range.address + range.size.0 {
-                return Err(Misfit::Outside(part.address));
+                return Err(AdoptError::Outside(part.address));
             }
             let offset = part.address - range.address;
             if part.size == 0 || !offset.is_multiple_of(page) || !part.size.is_multiple_of(page) {
-                return Err(Misfit::Pages(part.address));
+                return Err(AdoptError::Pages(part.address));
             }
             all_pieces.push(pieces(part, &self.rules)?);
             above = Some(end);
@@ -125,7 +126,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(adopted)
     }
 
-    fn shelf_for(&mut self, segment: &Segment) -> ShelfId {
+    fn shelf_for(&mut self, segment: &Segment) -> FreeListId {
         let pool = match PoolId(segment.pool.0, segment.pool.1) {
             common if common == PoolId::default() => 0,
             id => {
@@ -140,16 +141,17 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Checks that addresses are not held already.
-    fn check_place(&self, address: u64, size: u64) -> Result<(), Misfit> {
-        let end = address.checked_add(size).filter(|_| size > 0).ok_or(Misfit::Extent(address))?;
+    fn check_place(&self, address: u64, size: u64) -> Result<(), AdoptError> {
+        let end =
+            address.checked_add(size).filter(|_| size > 0).ok_or(AdoptError::Extent(address))?;
         match self.segments.range(..end).next_back() {
-            Some((start, held)) if start + held.size > address => Err(Misfit::Overlap(address)),
+            Some((start, held)) if start + held.size > address => Err(AdoptError::Overlap(address)),
             _ => Ok(()),
         }
     }
 
     /// Divides a free block that is on no shelf.
-    fn divide(&mut self, id: BlockId, shelf: ShelfId, pieces: &[Piece], adopted: &mut Adopted) {
+    fn divide(&mut self, id: BlockId, shelf: FreeListId, pieces: &[Piece], adopted: &mut Adopted) {
         let kind = kind_of(shelf);
         let mut rest = id;
         for (place, piece) in pieces.iter().enumerate() {
@@ -187,8 +189,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 }
 
 /// Returns the parts of a segment without gaps, its free ones joined.
-fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, Misfit> {
-    let end = segment.address.checked_add(segment.size).ok_or(Misfit::Extent(segment.address))?;
+fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, AdoptError> {
+    let end =
+        segment.address.checked_add(segment.size).ok_or(AdoptError::Extent(segment.address))?;
     let held: Vec<_> =
         segment.blocks.iter().filter(|block| block.state != BlockState::Free).collect();
     let mut pieces = Vec::new();
@@ -199,21 +202,27 @@ fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, Misfit> {
         let least_end = address
             .checked_add(block.size)
             .filter(|_| block.size > 0)
-            .ok_or(Misfit::Extent(address))?;
+            .ok_or(AdoptError::Extent(address))?;
         let limit = held.get(place + 1).map_or(end, |next| next.address);
         if address < cursor {
             let outside = place == 0;
-            return Err(if outside { Misfit::Outside(address) } else { Misfit::Overlap(address) });
+            return Err(if outside {
+                AdoptError::Outside(address)
+            } else {
+                AdoptError::Overlap(address)
+            });
         }
         if least_end > end {
-            return Err(Misfit::Outside(address));
+            return Err(AdoptError::Outside(address));
         }
         if least_end > limit || limit > end {
-            return Err(Misfit::Overlap(held.get(place + 1).map_or(address, |next| next.address)));
+            return Err(AdoptError::Overlap(
+                held.get(place + 1).map_or(address, |next| next.address),
+            ));
         }
         let requested = block.requested.unwrap_or(block.size);
         if requested > block.size {
-            return Err(Misfit::Requested(address));
+            return Err(AdoptError::Requested(address));
         }
         let space = limit - address;
         let rounded = if requested == block.size { rules.round(block.size) } else { block.size };

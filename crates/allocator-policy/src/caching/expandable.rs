@@ -2,8 +2,8 @@
 //! the device, behind whose lowest free addresses pages are put when they are needed.
 
 use super::counters::Metric;
-use super::rules::total;
-use super::shelves::{EXPANDABLE, ShelfId, UNMAPPED, kind_of, list_of, shelf_of};
+use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, free_list_of, kind_of, list_of};
+use super::sizes::total;
 use super::{Caching, Events, Held};
 use crate::blocks::{Block, BlockId, NONE};
 use crate::failure::{Failure, unless_refused};
@@ -17,7 +17,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// switched off after some were made, theirs are passed over.
     pub(super) fn best_with_expandable(
         &mut self,
-        shelf: ShelfId,
+        shelf: FreeListId,
         first: BlockId,
     ) -> Option<BlockId> {
         let mut best = first;
@@ -46,7 +46,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Puts pages behind the lowest addresses where a request fits; `None` when the device has not
     /// enough memory. Pages that it had are kept free then.
-    pub(super) fn expand(&mut self, shelf: ShelfId, size: u64) -> Result<Option<BlockId>, Failure> {
+    pub(super) fn expand(
+        &mut self,
+        shelf: FreeListId,
+        size: u64,
+    ) -> Result<Option<BlockId>, Failure> {
         let mut id = match self.lowest_room(shelf, size) {
             Some(id) => id,
             None => match self.take_addresses(shelf, size)? {
@@ -72,7 +76,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Finds the lowest block from which on enough addresses are free, with memory or without.
-    fn lowest_room(&self, shelf: ShelfId, size: u64) -> Option<BlockId> {
+    fn lowest_room(&self, shelf: FreeListId, size: u64) -> Option<BlockId> {
         let is_free = |id: BlockId| id != NONE && self.blocks[id].state == BlockState::Free;
         let starts = self.shelves[shelf].unmapped.values().map(|&unmapped| {
             let below = self.blocks[unmapped].previous;
@@ -89,7 +93,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Takes a new range of addresses, of nine eighths of the device's memory.
-    fn take_addresses(&mut self, shelf: ShelfId, size: u64) -> Result<Option<BlockId>, Failure> {
+    fn take_addresses(&mut self, shelf: FreeListId, size: u64) -> Result<Option<BlockId>, Failure> {
         let total = total(&self.memory)?;
         let page = self.rules.page_of(kind_of(shelf));
         let length = total.saturating_add(total / 8).checked_next_multiple_of(page);
@@ -99,7 +103,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Adds a range of addresses without memory; what it has beyond whole pages is not used.
-    pub(super) fn add_addresses(&mut self, shelf: ShelfId, range: Region, page: u64) -> BlockId {
+    pub(super) fn add_addresses(&mut self, shelf: FreeListId, range: Region, page: u64) -> BlockId {
         let Region { address, size: Bytes(size) } = range;
         let list = list_of(shelf) | EXPANDABLE | UNMAPPED;
         let id = self.blocks.add(Block::whole(address, size / page * page, list));
@@ -148,7 +152,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// it is part of.
     pub(super) fn note_mapped(&mut self, id: BlockId, size: u64) -> BlockId {
         let block = self.blocks[id];
-        let shelf = shelf_of(block.list);
+        let shelf = free_list_of(block.list);
         self.shelves[shelf].unmapped.remove(&block.address);
         if size < block.size {
             let above = self.blocks.split(id, size);
@@ -175,7 +179,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Gives the whole pages of a free block back, and the range if nothing of it is left.
     pub(super) fn shrink(&mut self, id: BlockId) -> Result<(), Error> {
         let block = self.blocks[id];
-        let shelf = shelf_of(block.list);
+        let shelf = free_list_of(block.list);
         let Some((range, page)) = self.range_of(block.address) else { return Ok(()) };
         let base = range.address;
         let start = base + (block.address - base).next_multiple_of(page);
@@ -208,7 +212,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Notes that a part of a free block has no memory any more, and returns the unmapped block
     /// that it is part of.
     fn note_unmapped(&mut self, id: BlockId, start: u64, size: u64) -> BlockId {
-        let shelf = shelf_of(self.blocks[id].list);
+        let shelf = free_list_of(self.blocks[id].list);
         self.unshelve(id);
         let mut middle = id;
         if start > self.blocks[id].address {

@@ -1,6 +1,6 @@
 //! What is held, region by region.
 
-use super::shelves::{UNMAPPED, shelf_of};
+use super::free_lists::{UNMAPPED, free_list_of};
 use super::{Caching, Events};
 use crate::blocks::NONE;
 use crate::policy::{BlockMap, SegmentMap};
@@ -19,7 +19,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 let (address, size) = (block.address, Bytes(block.size));
                 let mapped = block.list & UNMAPPED == 0;
                 if mapped && !open {
-                    let stream = Some(self.shelves[shelf_of(block.list)].stream);
+                    let stream = Some(self.shelves[free_list_of(block.list)].stream);
                     let (size, blocks) = (Bytes(0), Vec::new());
                     segments.push(SegmentMap { address, size, stream, blocks });
                 }

@@ -7,26 +7,26 @@
 //! taking it back hashes nothing and takes nothing from the heap.
 
 mod adopt;
+mod cache_miss;
 mod counters;
 mod events;
 mod expandable;
+mod free_lists;
 mod map;
-mod miss;
 mod pools;
 mod release;
-mod rules;
 mod settings;
-mod sharing;
-mod shelves;
+mod sizes;
 mod statistics;
+mod stream_use;
 mod summary;
 
-pub use adopt::{Adopted, Misfit};
+pub use adopt::{AdoptError, Adopted};
 pub use events::{Event, Events, NoWork};
+pub use free_lists::PoolId;
 pub use pools::PoolError;
 pub(crate) use settings::nearest;
 pub use settings::{SettingError, Settings};
-pub use shelves::PoolId;
 pub use statistics::{Pools, Stat, Statistics};
 
 use crate::blocks::{Block, BlockId, Blocks};
@@ -35,13 +35,13 @@ use crate::owner;
 use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use crate::trace::SegmentKind;
 use counters::{Counters, Metric};
+use free_lists::{EXPANDABLE, FreeListId, FreeLists, SHARED, free_list_of, kind_of};
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 use pools::Capture;
-use rules::{Rules, kind_for};
-use sharing::Sharing;
-use shelves::{EXPANDABLE, SHARED, ShelfId, Shelves, kind_of, shelf_of};
+use sizes::{Rules, kind_for};
 use std::collections::BTreeMap;
 use std::fmt;
+use stream_use::Sharing;
 
 /// What is called when no free block suffices: it gets the size of the block that is missing, and
 /// what it returns is freed.
@@ -54,7 +54,7 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     settings: Settings,
     rules: Rules,
     blocks: Blocks,
-    shelves: Shelves,
+    shelves: FreeLists,
     /// Regions and ranges of addresses, by where they begin.
     segments: BTreeMap<u64, Held>,
     counters: Counters,
@@ -102,7 +102,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             settings,
             rules,
             blocks: Blocks::default(),
-            shelves: Shelves::default(),
+            shelves: FreeLists::default(),
             segments: BTreeMap::new(),
             counters: Counters::default(),
             ages: rules.garbage.is_some().then(Vec::new),
@@ -145,7 +145,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Finds the best free block for a request and takes it off its shelf.
     #[inline(always)]
-    fn find(&mut self, shelf: ShelfId, size: u64) -> Option<BlockId> {
+    fn find(&mut self, shelf: FreeListId, size: u64) -> Option<BlockId> {
         if self.rules.garbage.is_some() {
             self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize] += 1;
         }
@@ -159,7 +159,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Goes on from the best block where it is of an expandable segment.
     #[cold]
-    fn find_further(&mut self, shelf: ShelfId, size: u64, mut best: BlockId) -> Option<BlockId> {
+    fn find_further(&mut self, shelf: FreeListId, size: u64, mut best: BlockId) -> Option<BlockId> {
         if self.blocks[best].list & EXPANDABLE != 0 {
             best = self.best_with_expandable(shelf, best)?;
         }
@@ -172,7 +172,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Hands out a block that is on no shelf, or its lower part.
     #[inline(always)]
-    fn hand_out(&mut self, id: BlockId, shelf: ShelfId, size: u64, asked: u64) -> Allocation {
+    fn hand_out(&mut self, id: BlockId, shelf: FreeListId, size: u64, asked: u64) -> Allocation {
         let kind = kind_of(shelf);
         let block = self.blocks[id];
         let (was_part, ordinary) = (block.is_part(), block.list & EXPANDABLE == 0);
@@ -205,7 +205,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Puts a free block with memory on its shelf.
     #[inline(always)]
     fn shelve(&mut self, id: BlockId) {
-        let shelf = shelf_of(self.blocks[id].list);
+        let shelf = free_list_of(self.blocks[id].list);
         self.shelves[shelf].free.insert(&mut self.blocks, id);
         if self.ages.is_some() {
             self.note_age(id, shelf);
@@ -215,7 +215,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Takes a free block with memory off its shelf.
     #[inline(always)]
     fn unshelve(&mut self, id: BlockId) {
-        let shelf = shelf_of(self.blocks[id].list);
+        let shelf = free_list_of(self.blocks[id].list);
         self.shelves[shelf].free.remove(&mut self.blocks, id);
     }
 
@@ -239,7 +239,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     fn await_end(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = BlockState::AwaitingFree;
-        self.counters.await_end(kind_of(shelf_of(block.list)), block.size);
+        self.counters.await_end(kind_of(free_list_of(block.list)), block.size);
         self.note_oversize_end(id);
     }
 
@@ -253,7 +253,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Ends the use of a block that the program gave back before.
     fn end(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.counters.end(kind_of(shelf_of(block.list)), block.size, block.requested);
+        self.counters.end(kind_of(free_list_of(block.list)), block.size, block.requested);
         self.put_back(id);
     }
 
@@ -261,7 +261,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) {
         let block = self.blocks[id];
-        let shelf = shelf_of(block.list);
+        let shelf = free_list_of(block.list);
         let kind = kind_of(shelf);
         let (mut absorbed, mut absorbed_bytes) = (0, 0);
         let mut whole = id;
@@ -325,7 +325,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
     }
 
     fn allocate(&mut self, size: Bytes, stream: Stream) -> Result<Allocation, Failure> {
-        if size.0 >= rules::TOO_LARGE {
+        if size.0 >= sizes::TOO_LARGE {
             return Err(self.shortage(size.0, size.0));
         }
         if self.captures.is_empty() && !self.sharing.is_empty() {
@@ -347,7 +347,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
         if block.list & SHARED != 0 {
             return self.await_other_streams(id);
         }
-        self.counters.give_back(kind_of(shelf_of(block.list)), block.size, block.requested);
+        self.counters.give_back(kind_of(free_list_of(block.list)), block.size, block.requested);
         self.note_oversize_end(id);
         self.put_back(id);
         Ok(())

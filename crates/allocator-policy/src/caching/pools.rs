@@ -16,13 +16,13 @@ pub(super) struct Capture {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// (0, 0) is the common pool.
-    #[error("use the common pool as a private one")]
+    #[error("use the default pool as a private pool")]
     Common,
     /// A capture into it is under way already.
-    #[error("capture into pool ({}, {}): a capture into it is under way", .0.0, .0.1)]
+    #[error("begin capture into pool ({}, {}): already capturing", .0.0, .0.1)]
     Busy(PoolId),
     /// No capture into it is under way, or nobody uses it.
-    #[error("end the use of pool ({}, {}): it is not used", .0.0, .0.1)]
+    #[error("release pool ({}, {}): not in use", .0.0, .0.1)]
     Unused(PoolId),
 }
 

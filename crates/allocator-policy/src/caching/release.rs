@@ -1,8 +1,8 @@
 //! What goes back to the device.
 
 use super::counters::Metric;
-use super::shelves::{EXPANDABLE, kind_of, shelf_of};
-use super::{Caching, Events, ShelfId};
+use super::free_lists::{EXPANDABLE, free_list_of, kind_of};
+use super::{Caching, Events, FreeListId};
 use crate::blocks::BlockId;
 use crate::failure::Failure;
 use crate::trace::SegmentKind;
@@ -53,7 +53,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.unshelve(id);
         self.blocks.remove(id);
         self.segments.remove(&block.address);
-        let shelf = shelf_of(block.list);
+        let shelf = free_list_of(block.list);
         self.counters.take(kind_of(shelf), Metric::Segment, 1);
         self.uncount(shelf, block.size);
         if block.size >= self.rules.max_split {
@@ -63,7 +63,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Counts memory that went back.
-    pub(super) fn uncount(&mut self, shelf: ShelfId, size: u64) {
+    pub(super) fn uncount(&mut self, shelf: FreeListId, size: u64) {
         self.counters.take(kind_of(shelf), Metric::ReservedBytes, size);
         self.shelves.pool_of(shelf).reserved -= size;
         self.counters.device_frees += 1;

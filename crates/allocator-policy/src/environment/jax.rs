@@ -21,7 +21,7 @@ impl Bound<'_> {
         let keeps = matches!(allocator.as_deref(), None | Some("default" | "bfc"));
         if !keeps {
             advice.note(format!(
-                "{ALLOCATOR} is set to another allocator than bfc, and only that one keeps a limit"
+                "{ALLOCATOR} selects an allocator other than bfc; only bfc enforces a limit"
             ));
         }
         if self.had(FRACTION).is_some() && self.had(FRACTION_OLD).is_some() {

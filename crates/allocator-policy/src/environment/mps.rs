@@ -8,17 +8,17 @@ pub(super) const LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 pub const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
 
 /// More devices than a program sees are not named: each of them would drop the limits of all.
-const MOST_DEVICES: usize = 64;
+const MAX_DEVICES: usize = 64;
 
 impl Bound<'_> {
     /// Sets the limit of the MPS server, where there is one. It counts the context too.
     pub(super) fn served(&self, advice: &mut Advice) {
-        let Some(count) = self.mps.filter(|count| (1..=MOST_DEVICES).contains(count)) else {
+        let Some(count) = self.mps.filter(|count| (1..=MAX_DEVICES).contains(count)) else {
             return;
         };
         let had = match self.had(LIMIT).map(|had| limits(&had)) {
             Some(None) => {
-                advice.note(format!("{LIMIT} is left as it is: it is not of the form 0=4G,1=4G"));
+                advice.note(format!("{LIMIT} is left unchanged: expected a value like 0=4G,1=4G"));
                 return;
             }
             Some(Some(had)) => had,
@@ -33,12 +33,12 @@ impl Bound<'_> {
         let value: Vec<String> = (0..count).map(entry).collect();
         advice.set(LIMIT, value.join(","), Keeper::Server);
         advice.note(format!(
-            "the MPS server keeps its limit only for programs that find it: with another \
-             {PIPES} than the server's they run without a limit, and without a word"
+            "the MPS limit applies only to programs connected to the server; with a different \
+                {PIPES} they run unlimited without any message"
         ));
         advice.note(format!(
-            "{LIMIT} counts devices as the program sees them: where one of the list is not \
-             there, no limit of the list holds"
+            "{LIMIT} uses the device indexes visible to the program; if any listed index is \
+                missing, the whole list is ignored"
         ));
     }
 }

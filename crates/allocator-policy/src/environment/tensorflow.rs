@@ -14,22 +14,21 @@ impl Bound<'_> {
         match self.had(GROWTH).as_deref() {
             Some("true") => {}
             Some("false") => advice.note(format!(
-                "{GROWTH}=false is left as it is: without the lines below TensorFlow takes nearly \
-                 all of the device at its start"
+                "{GROWTH}=false is kept: without the code below TensorFlow allocates nearly all \
+                    device memory at startup"
             )),
             had => {
                 if had.is_some() {
-                    advice
-                        .note(format!("{GROWTH} was neither true nor false, which means nothing"));
+                    advice.note(format!("{GROWTH} was neither true nor false and has no effect"));
                 }
                 advice.set(GROWTH, "true", Keeper::Nobody);
             }
         }
-        advice.note("TensorFlow takes no limit from its environment: the program must set it");
+        advice.note("TensorFlow has no environment variable for a limit; set it in the program");
         if self.had(ALLOCATOR).is_some_and(|name| name.trim() == "cuda_malloc_async") {
             advice.note(format!(
-                "{ALLOCATOR}=cuda_malloc_async is set: the limit is then only what the pool keeps, \
-                 not what it may take"
+                "{ALLOCATOR}=cuda_malloc_async is set: the limit then bounds only what the pool \
+                    retains"
             ));
         }
         match self.tensorflow_lines(version) {

@@ -38,7 +38,7 @@ fn says(advice: &Advice, words: &str) -> bool {
 }
 
 #[test]
-fn versions_are_read_as_packages_write_them() {
+fn package_versions_are_parsed() {
     let version = |major, minor| Some(Version { major, minor });
     assert_eq!(Version::parse("2.10.0+cu128"), version(2, 10));
     assert_eq!(Version::parse("2.9.0a0+git1234"), version(2, 9));
@@ -48,7 +48,7 @@ fn versions_are_read_as_packages_write_them() {
 }
 
 #[test]
-fn pytorch_gets_its_share_where_its_version_obeys() {
+fn pytorch_fraction_is_set_only_for_supporting_versions() {
     let found = advice(&[torch("2.10.0")], &[]);
     // 5.5 of 24 GiB, rounded down.
     assert_eq!(variables(&found), [(NEW, "per_process_memory_fraction:0.2291")]);
@@ -62,13 +62,13 @@ fn pytorch_gets_its_share_where_its_version_obeys() {
         assert!(says(&found, "cooperative"));
     }
     let old = advice(&[torch("1.7.1")], &[]);
-    assert!(old.code.is_empty() && old.variables.is_empty() && says(&old, "keeps no limit"));
+    assert!(old.code.is_empty() && old.variables.is_empty() && says(&old, "cannot limit memory"));
     let pool = advice(&[torch("2.10")], &[(OLD, "backend:cudaMallocAsync")]);
     assert!(pool.variables.is_empty() && says(&pool, "cudaMallocAsync"));
 }
 
 #[test]
-fn settings_that_a_user_made_are_extended_and_never_widened() {
+fn user_settings_are_extended_but_limit_is_never_raised() {
     let found = advice(&[torch("2.11")], &[(OLD, "expandable_segments:True,")]);
     let value = "expandable_segments:True,per_process_memory_fraction:0.2291";
     assert_eq!(variables(&found), [(NEW, value), (OLD, value)]);
@@ -90,7 +90,7 @@ fn settings_that_a_user_made_are_extended_and_never_widened() {
 
 /// PyTorch 2.10 reads the older name first, and the newer one only where that is not set.
 #[test]
-fn both_names_of_pytorchs_settings_keep_what_they_have() {
+fn both_pytorch_variables_keep_existing_settings() {
     let found = advice(&[torch("2.10")], &[(NEW, "a:1"), (OLD, "b:2")]);
     let share = "per_process_memory_fraction:0.2291";
     let (new, old) = (format!("a:1,{share}"), format!("b:2,{share}"));
@@ -100,7 +100,7 @@ fn both_names_of_pytorchs_settings_keep_what_they_have() {
 }
 
 #[test]
-fn jax_is_told_once() {
+fn jax_fraction_is_set_in_one_variable() {
     assert_eq!(variables(&advice(&[JAX], &[])), [(JAX_OLD, "0.2291")]);
     let new = advice(&[JAX], &[("XLA_CLIENT_MEM_FRACTION", "0.9")]);
     assert_eq!(variables(&new), [("XLA_CLIENT_MEM_FRACTION", "0.2291")]);
@@ -117,12 +117,12 @@ fn jax_is_told_once() {
     ] {
         let found = advice(&[JAX], &[("XLA_PYTHON_CLIENT_ALLOCATOR", allocator)]);
         assert_eq!(found.variables[0].kept_by, keeper, "{allocator}");
-        assert_eq!(says(&found, "only that one"), keeper == Keeper::Nobody, "{allocator}");
+        assert_eq!(says(&found, "only bfc enforces"), keeper == Keeper::Nobody, "{allocator}");
     }
 }
 
 #[test]
-fn without_a_share_jax_at_least_takes_nothing_ahead() {
+fn jax_preallocation_is_disabled_when_fraction_is_unknown() {
     const PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
     let found = on(&[], None, &[JAX], &[]);
     assert_eq!(variables(&found), [(PREALLOCATE, "false")]);
@@ -132,7 +132,7 @@ fn without_a_share_jax_at_least_takes_nothing_ahead() {
 }
 
 #[test]
-fn tensorflow_needs_lines_of_code() {
+fn tensorflow_limit_requires_code() {
     let found = advice(&[TENSORFLOW], &[]);
     assert_eq!(variables(&found), [(GROWTH, "true")]);
     assert!(found.bounding().next().is_none());
@@ -150,35 +150,35 @@ fn tensorflow_needs_lines_of_code() {
     }
     assert!(advice(&[TENSORFLOW], &[(GROWTH, "true")]).variables.is_empty());
     let no = advice(&[TENSORFLOW], &[(GROWTH, "false")]);
-    assert!(no.variables.is_empty() && says(&no, "left as it is"));
+    assert!(no.variables.is_empty() && says(&no, "=false is kept"));
     for word in ["1", "True", "yes"] {
         let other = advice(&[TENSORFLOW], &[(GROWTH, word)]);
         assert_eq!(variables(&other), [(GROWTH, "true")]);
         assert!(says(&other, "neither true nor false"), "{word}");
     }
     let pool = advice(&[TENSORFLOW], &[("TF_GPU_ALLOCATOR", "cuda_malloc_async")]);
-    assert!(says(&pool, "what the pool keeps"));
+    assert!(says(&pool, "bounds only what the pool retains"));
 }
 
 #[test]
-fn an_mps_server_keeps_the_limit_of_each_device_that_is_seen() {
+fn mps_limit_is_set_per_visible_device() {
     let found = on(&[24, 24], Some(2), &[], &[]);
     assert_eq!(variables(&found), [(MPS, "0=6144M,1=6144M")]);
     assert_eq!(found.variables[0].kept_by, Keeper::Server);
-    assert!(says(&found, "without a word") && says(&found, "no limit of the list holds"));
+    assert!(says(&found, "without any message") && says(&found, "whole list is ignored"));
     assert!(!says(&found, "cooperative"));
     let had = on(&[24, 24], Some(2), &[], &[(MPS, "1=2G, 0=20G,7=1G")]);
     assert_eq!(variables(&had), [(MPS, "0=6144M,1=2048M")]);
     for had in ["GPU-1234=4G", "0=4", "0=G", "0=99999999999G", "0", "0=4é"] {
         let found = on(&[24], Some(1), &[], &[(MPS, had)]);
-        assert!(found.variables.is_empty() && says(&found, "left as it is"), "{had}");
+        assert!(found.variables.is_empty() && says(&found, "left unchanged"), "{had}");
     }
     assert!(on(&[24], Some(0), &[], &[]).variables.is_empty());
     assert!(on(&[24], Some(10_000), &[], &[]).variables.is_empty());
 }
 
 #[test]
-fn the_share_is_that_of_the_largest_device() {
+fn fraction_is_relative_to_largest_device() {
     let found = on(&[16, 80, 16], None, &[JAX], &[]);
     // 5.5 of 80 GiB: 0.34 of the smallest would be 27 GiB of the largest.
     assert_eq!(variables(&found), [(JAX_OLD, "0.0687")]);
@@ -187,7 +187,7 @@ fn the_share_is_that_of_the_largest_device() {
 }
 
 #[test]
-fn a_limit_that_leaves_nothing_or_is_no_limit_is_said() {
+fn useless_limits_are_reported() {
     let none = |_: &str| None;
     let bound = |limit, totals| Bound {
         limit: Bytes(limit),

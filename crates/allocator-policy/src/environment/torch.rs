@@ -31,22 +31,22 @@ impl Bound<'_> {
         if let Some(version) = version.filter(|version| *version < WITH_CALL) {
             let Version { major, minor } = version;
             return advice
-                .note(format!("PyTorch {major}.{minor} keeps no limit; 1.8 and later do"));
+                .note(format!("PyTorch {major}.{minor} cannot limit memory; 1.8 and later can"));
         }
         let why = match version {
             Some(version) if !obeys => format!(
-                "PyTorch {}.{} takes no limit from its environment, as 2.10 and later do",
+                "PyTorch {}.{} has no environment variable for a limit; 2.10 and later do",
                 version.major, version.minor
             ),
             Some(_) if !is_native => {
-                "PyTorch's backend cudaMallocAsync takes no limit from its environment".to_owned()
+                "the cudaMallocAsync backend of PyTorch ignores the limit variable".to_owned()
             }
             Some(_) => format!("{UNKNOWN_TOTAL}, and so not PyTorch's share of it"),
-            None => "which PyTorch the program uses is not known, and one before 2.10 would not \
-                     start with a limit in its environment"
+            None => "the PyTorch version is unknown, and versions before 2.10 fail to start with \
+                this setting"
                 .to_owned(),
         };
-        advice.note(format!("{why}: the program must set the limit"));
+        advice.note(format!("{why}; set the limit in the program"));
         advice.code.push(Snippet {
             framework: Framework::Torch,
             lines: vec![

@@ -1,7 +1,7 @@
 //! The figures of a message added up.
 
 use super::amount::amount;
-use super::shown::{Other, Shown};
+use super::evidence::{OomFigures, Other};
 use gpu_core::Bytes;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub struct Account {
 
 impl Account {
     /// Adds up.
-    pub(super) fn of(shown: &Shown) -> Self {
+    pub(super) fn of(shown: &OomFigures) -> Self {
         let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
         let itself = itself(shown, held);
         let process = process(shown, held).or_else(|| itself?.memory);
@@ -70,13 +70,13 @@ impl Account {
 }
 
 /// Returns what the process holds where that can be true.
-fn process(shown: &Shown, held: Option<Bytes>) -> Option<Bytes> {
+fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
     shown.process.filter(|process| !held.is_some_and(|held| shown.surely_more(held, *process)))
 }
 
 /// Returns the process that is listed as another and is this one: what PyTorch holds would not
 /// fit on the device beside it.
-fn itself(shown: &Shown, held: Option<Bytes>) -> Option<Other> {
+fn itself(shown: &OomFigures, held: Option<Bytes>) -> Option<Other> {
     if shown.process.is_some() {
         return None;
     }
@@ -92,7 +92,7 @@ fn itself(shown: &Shown, held: Option<Bytes>) -> Option<Other> {
 }
 
 /// Returns what cannot all be true.
-pub(super) fn contradictions(shown: &Shown) -> Vec<String> {
+pub(super) fn contradictions(shown: &OomFigures) -> Vec<String> {
     let mut said = Vec::new();
     let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
     if let (Some(process), Some(held)) = (shown.process, held)
@@ -100,8 +100,8 @@ pub(super) fn contradictions(shown: &Shown) -> Vec<String> {
         && held > Bytes(0)
     {
         said.push(format!(
-            "this process is said to hold 0 bytes, and its allocator holds {}: the driver did not \
-             find it by its number, as in a container with its own process numbers",
+            "the message reports 0 bytes for this process although its allocator holds {}: the driver \
+                does not know its PID, as in a container with its own PID namespace",
             amount(held)
         ));
     } else if let (Some(process), Some(held)) = (shown.process, held)
@@ -117,8 +117,8 @@ pub(super) fn contradictions(shown: &Shown) -> Vec<String> {
         && shown.surely_more(held, total)
     {
         said.push(format!(
-            "{} are held of a device of {}: the driver lends memory of the host, or one name \
-             stands for several devices",
+            "{} held on a device of {}: the driver oversubscribes with host memory, or the name \
+                stands for several devices",
             amount(held),
             amount(total)
         ));
@@ -128,8 +128,8 @@ pub(super) fn contradictions(shown: &Shown) -> Vec<String> {
         let others: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
         if shown.surely_more(free + ours + others, total) {
             said.push(format!(
-                "free memory and the processes make {}, more than the device's {}: they were \
-                 read at different moments",
+                "free memory plus process memory is {}, more than the device's {}: the figures \
+                    were read at different times",
                 amount(free + ours + others),
                 amount(total)
             ));
@@ -138,7 +138,7 @@ pub(super) fn contradictions(shown: &Shown) -> Vec<String> {
     let absurd = shown.others.iter().filter(|other| other.memory.is_none());
     for other in absurd {
         said.push(format!(
-            "what process {} is said to hold is more than can be: the driver does not tell",
+            "the memory reported for process {} is impossible: the driver does not know it",
             other.pid
         ));
     }

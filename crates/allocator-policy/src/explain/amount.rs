@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_have_the_unit_that_suits_them() {
+    fn amount_picks_suitable_unit() {
         for (bytes, text) in [
             (0, "0"),
             (7, "7 bytes"),

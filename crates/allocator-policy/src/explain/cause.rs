@@ -2,7 +2,7 @@
 
 use super::account::Account;
 use super::amount::amount;
-use super::shown::{Shown, Speaker};
+use super::evidence::{MessageSource, OomFigures};
 use gpu_core::Bytes;
 use serde::Serialize;
 
@@ -42,11 +42,11 @@ const CONTEXT: Bytes = Bytes::from_mib(1024);
 
 impl Cause {
     /// Chooses.
-    pub(super) fn of(shown: &Shown, account: &Account) -> Self {
+    pub(super) fn of(shown: &OomFigures, account: &Account) -> Self {
         if shown.went_on {
             return Cause::NoFailure;
         }
-        if shown.speaker == Speaker::Host {
+        if shown.speaker == MessageSource::Host {
             return Cause::HostMemory;
         }
         if shown.ladder.is_some() {
@@ -84,10 +84,10 @@ impl Cause {
 }
 
 /// The cause within an allocator that has a limit.
-fn of_pool(shown: &Shown, account: &Account, asked: Bytes) -> Option<Cause> {
+fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause> {
     let limit = shown.limit?;
     let in_use = shown.in_use?;
-    let is_pool = matches!(shown.speaker, Speaker::TensorFlow | Speaker::Xla);
+    let is_pool = matches!(shown.speaker, MessageSource::TensorFlow | MessageSource::Xla);
     let held = account.held? + shown.outside.unwrap_or_default();
     if shown.surely_more(in_use + shown.outside.unwrap_or_default() + asked, limit) {
         // Such a pool is all that the program has; another limit was set by somebody.
@@ -109,7 +109,7 @@ fn of_pool(shown: &Shown, account: &Account, asked: Bytes) -> Option<Cause> {
 }
 
 /// The cause on the device, where neither a free block nor the cache suffices.
-fn of_device(shown: &Shown, account: &Account) -> Cause {
+fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     let lacking = account.lacking_after_cache.unwrap_or_default();
     let suffices = |there: Bytes| !shown.surely_more(lacking, there);
     if let (Some(needed), Some(total)) = (account.needed, shown.total)
@@ -118,14 +118,16 @@ fn of_device(shown: &Shown, account: &Account) -> Cause {
         return Cause::TooBig;
     }
     let others = account.others.unwrap_or_default();
-    let are_small = |shown: &Shown| {
+    let are_small = |shown: &OomFigures| {
         let small = |memory: Option<Bytes>| memory.is_some_and(|memory| memory <= CONTEXT);
         shown.others.len() >= MANY && shown.others.iter().all(|other| small(other.memory))
     };
     let unnamed = account.unnamed.unwrap_or_default();
     if others > Bytes(0) && suffices(others) {
         if are_small(shown) { Cause::ManyContexts } else { Cause::OtherProcesses }
-    } else if (unnamed > Bytes(0) && suffices(others + unnamed)) || shown.speaker == Speaker::Vllm {
+    } else if (unnamed > Bytes(0) && suffices(others + unnamed))
+        || shown.speaker == MessageSource::Vllm
+    {
         // vLLM looks before it takes anything: whatever is held is somebody else's.
         Cause::Unnamed
     } else if account.needed.is_some() {
@@ -136,7 +138,7 @@ fn of_device(shown: &Shown, account: &Account) -> Cause {
 }
 
 /// Says what a cause is in a case, and with which figures.
-pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<String> {
+pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Vec<String> {
     let mut said = Vec::new();
     let asked = shown.asked.unwrap_or_default();
     let lacking = amount(account.lacking.unwrap_or_default());
@@ -144,19 +146,19 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
     let total = shown.total.unwrap_or_default();
     match cause {
         Cause::LargerThanDevice => said.push(format!(
-            "It asks for {} at once, more than the {} of the whole device; no setting helps.",
+            "It requested {} in one allocation, more than the {} of the device; no setting helps.",
             amount(asked),
             amount(total)
         )),
         Cause::TooBig => too_big(&mut said, shown, account, asked),
         Cause::Fragmented => fragmented(&mut said, shown, account, asked),
         Cause::OtherProcesses => said.push(format!(
-            "It lacks {after_cache} that other processes hold: {}.",
+            "Short by {after_cache}, which other processes hold: {}.",
             named(shown, account)
         )),
         Cause::ManyContexts => said.push(format!(
-            "It lacks {after_cache}; {} other processes hold {} together, little each, as a \
-             context per process does.",
+            "Short by {after_cache}; {} other processes together hold {}, a small amount each, \
+                typical of one CUDA context per process.",
             shown.others.len(),
             amount(account.others.unwrap_or_default())
         )),
@@ -164,19 +166,17 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
         Cause::Limit => said.push(limit(shown, account, asked)),
         Cause::TakenBefore => ladder(&mut said, shown),
         Cause::HostMemory => said.push(
-            "The wording is that of the allocator for the host's processor: it is memory of the \
-             host that ran out, not of a GPU."
+            "This is the message of the CPU allocator: host memory ran out, not GPU memory."
                 .to_owned(),
         ),
         Cause::NoFailure => said.push(
-            "The program says itself that this is no failure: it tried for more memory and went \
-             on without."
+            "The program reports that this is not a failure: it continued without the extra memory."
                 .to_owned(),
         ),
         Cause::FreeEnough => said.push(format!(
-            "{} were free when the message was written, and it asked for {}: memory came back \
-             in between, or something else than the device's memory refuses (a limit of the \
-             platform, of the container, or of the driver for one piece).",
+            "{} were free when the message was written, but {} were requested: memory was freed \
+                in between, or another limit applies (platform, container, or driver limit for a \
+                single allocation).",
             amount(shown.free.unwrap_or_default()),
             amount(asked)
         )),
@@ -191,7 +191,7 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
         said.push(match unused {
             Bytes(0) => "Nothing is cached, so emptying the cache gives nothing.".to_owned(),
             unused => format!(
-                "Not fragmentation: of the {lacking} that lack, the cache has {}.",
+                "Not fragmentation: {lacking} are missing and the cache has {}.",
                 amount(unused)
             ),
         });
@@ -201,28 +201,26 @@ pub(super) fn reasons(cause: Cause, shown: &Shown, account: &Account) -> Vec<Str
     }
     if let Some(pools) = shown.private_pools.filter(|pools| *pools > Bytes(0)) {
         said.push(format!(
-            "{} of what is in use lie in private pools, as of CUDA graphs, which serve nothing \
-             else.",
+            "{} of the memory in use belong to private pools (CUDA graphs) and cannot serve \
+                other requests.",
             amount(pools)
         ));
     }
     if let Some(itself) = account.itself {
         said.push(format!(
-            "Process {} is this process itself, by its number outside of the container: beside \
-             it there is no room for what PyTorch holds.",
+            "Process {} is this process, by its PID outside the container: the device cannot \
+                hold both.",
             itself.pid
         ));
     }
     if !shown.may_be_nvidia() {
-        said.push(
-            "It is not an NVIDIA device: gpuws sees no more of it than this message.".to_owned(),
-        );
+        said.push("Not an NVIDIA device: gpuws knows nothing beyond this message.".to_owned());
     }
     said
 }
 
 /// `2006998 (256 MiB)`.
-fn named(shown: &Shown, account: &Account) -> String {
+fn named(shown: &OomFigures, account: &Account) -> String {
     let others = shown.others.iter().filter(|other| Some(**other) != account.itself);
     let words: Vec<String> = others
         .take(8)
@@ -234,10 +232,10 @@ fn named(shown: &Shown, account: &Account) -> String {
     words.join(", ")
 }
 
-fn too_big(said: &mut Vec<String>, shown: &Shown, account: &Account, asked: Bytes) {
+fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
     if let Some(least) = shown.needs_at_least {
         said.push(format!(
-            "The compiled program needs {} at least; the compiler could not do with less.",
+            "The compiled program needs at least {}; the compiler could not reduce it further.",
             amount(least)
         ));
         return;
@@ -245,7 +243,7 @@ fn too_big(said: &mut Vec<String>, shown: &Shown, account: &Account, asked: Byte
     let pool = shown.limit.filter(|_| !shown.speaker.is_torch());
     match (shown.in_use, pool, shown.total, account.needed) {
         (Some(in_use), Some(limit), ..) => said.push(format!(
-            "Too big: {} in use and {} asked are {}, and the allocator may have {}.",
+            "Too big: {} in use plus {} requested is {}, above the allocator limit of {}.",
             amount(in_use),
             amount(asked),
             amount(in_use + asked),
@@ -257,7 +255,7 @@ fn too_big(said: &mut Vec<String>, shown: &Shown, account: &Account, asked: Byte
                 _ => String::new(),
             };
             said.push(format!(
-                "Too big: {} in use, {} asked{context} are {}, and the device has {}.",
+                "Too big: {} in use plus {} requested{context} is {}; the device has {}.",
                 amount(in_use),
                 amount(asked),
                 amount(needed),
@@ -265,18 +263,17 @@ fn too_big(said: &mut Vec<String>, shown: &Shown, account: &Account, asked: Byte
             ));
         }
         _ => said.push(format!(
-            "Too big: it lacks {}, and nobody that the message names holds so much.",
+            "Too big: short by {}, more than any process named in the message holds.",
             amount(account.lacking_after_cache.unwrap_or_default())
         )),
     }
 }
 
-fn fragmented(said: &mut Vec<String>, shown: &Shown, account: &Account, asked: Bytes) {
+fn fragmented(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
     let unused = shown.unused.unwrap_or_default();
     match (shown.free, account.lacking) {
         (Some(free), Some(lacking)) => said.push(format!(
-            "Fragmented: {} are free and {} are reserved and not used; {} more in one piece would \
-             do, and they lie in pieces between what is in use.",
+            "Fragmented: {} free and {} reserved but unused; a contiguous {} is missing.",
             amount(free),
             amount(unused),
             amount(lacking)
@@ -287,8 +284,8 @@ fn fragmented(said: &mut Vec<String>, shown: &Shown, account: &Account, asked: B
                 None => "no piece of them is large enough".to_owned(),
             };
             said.push(format!(
-                "Fragmented: {} of the allocator's memory are not in use, and {} are asked in one \
-                 piece; {largest}.",
+                "Fragmented: {} of the allocator's memory is unused, but the request needs {} in \
+                    one block; {largest}.",
                 amount(unused),
                 amount(asked)
             ));
@@ -296,43 +293,43 @@ fn fragmented(said: &mut Vec<String>, shown: &Shown, account: &Account, asked: B
     }
 }
 
-fn unnamed(said: &mut Vec<String>, shown: &Shown, account: &Account) {
+fn unnamed(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     let Some(unnamed) = account.unnamed else {
         let held = shown.total.zip(shown.free).map(|(total, free)| total.saturating_sub(free));
         said.push(match held {
             Some(held) => format!(
-                "{} of the device were held when it started; by whom, the message does not say.",
+                "{} of the device were in use at startup; the message does not say by whom.",
                 amount(held)
             ),
-            None => "The allocator might still have grown within its limit, and the device gave \
-                     nothing more: others hold it."
+            None => "The allocator was below its limit but the device was full: others hold the \
+                memory."
                 .to_owned(),
         });
         return;
     };
     said.push(format!(
-        "It lacks {}; {} of the device are held by nobody that the message names.",
+        "Short by {}; {} of the device is not attributed to any process in the message.",
         amount(account.lacking_after_cache.unwrap_or_default()),
         amount(unnamed)
     ));
     said.push(match account.context {
-        Some(_) => "That is another process that it could not see, or a ghost.".to_owned(),
+        Some(_) => "That is a process it could not see, or a ghost.".to_owned(),
         None => "The context of this process is in it; the rest is other processes, or a ghost."
             .to_owned(),
     });
 }
 
-fn limit(shown: &Shown, account: &Account, asked: Bytes) -> String {
+fn limit(shown: &OomFigures, account: &Account, asked: Bytes) -> String {
     if let (Some(needs), Some(limit)) = (shown.needs, shown.limit) {
         return format!(
-            "A limit: with the request it would hold {}, and may have {}.",
+            "Limit: with the request it would hold {}, above its limit of {}.",
             amount(needs),
             amount(limit)
         );
     }
     if let Some(left) = shown.left {
         return format!(
-            "A limit: it asks for {}, and its limit leaves {}.",
+            "Limit: it requested {}, but its limit leaves {}.",
             amount(asked),
             amount(left)
         );
@@ -344,24 +341,23 @@ fn limit(shown: &Shown, account: &Account, asked: Bytes) -> String {
         None => String::new(),
     };
     format!(
-        "A limit: it holds {} and asks for {}, and may have {}{free}.",
+        "Limit: it holds {} and requested {}; its limit is {}{free}.",
         amount(held),
         amount(asked),
         amount(limit)
     )
 }
 
-fn ladder(said: &mut Vec<String>, shown: &Shown) {
+fn ladder(said: &mut Vec<String>, shown: &OomFigures) {
     let Some((first, last, count)) = shown.ladder else { return };
     said.push(match count {
         0 | 1 => format!(
-            "The driver refused {}: the memory was taken before, by another process or by this \
-             one.",
+            "The driver refused {}: the memory was already in use, by another process or this one.",
             amount(first)
         ),
         _ => format!(
-            "It asked the driver for {} and then {} times for a tenth less, down to {}: the \
-             memory was taken before, by another process or by this one.",
+            "It requested {} from the driver and retried {} times with 10 % less, down to {}: \
+                the memory was already in use, by another process or this one.",
             amount(first),
             count - 1,
             amount(last)
@@ -369,22 +365,19 @@ fn ladder(said: &mut Vec<String>, shown: &Shown) {
     });
 }
 
-fn not_told(shown: &Shown, account: &Account) -> String {
+fn not_told(shown: &OomFigures, account: &Account) -> String {
     match (shown.asked, account.lacking) {
         (Some(_), Some(lacking)) if lacking > Bytes(0) => {
-            format!("It lacks {}; who holds the rest, the message does not say.", amount(lacking))
+            format!("Short by {}; the message does not say who holds the rest.", amount(lacking))
         }
-        (Some(asked), _) => format!(
-            "It asked for {}; what was free and who held the rest, the message does not say.",
-            amount(asked)
-        ),
+        (Some(asked), _) => {
+            format!("It requested {}; the message has no further figures.", amount(asked))
+        }
         (None, _) if shown.backend.as_deref() == Some("nvenc") => {
-            "The encoder of the GPU has no memory for another session, or no more of them may be \
-             open at once, as on GeForce: it has one code for both."
+            "NVENC is out of memory or at its session limit (as on GeForce); the error code is \
+                the same for both."
                 .to_owned()
         }
-        (None, _) => {
-            "The message has no figures: neither what was asked for nor what was free.".to_owned()
-        }
+        (None, _) => "The message states neither the requested nor the free memory.".to_owned(),
     }
 }

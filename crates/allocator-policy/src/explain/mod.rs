@@ -9,14 +9,14 @@
 mod account;
 mod amount;
 mod cause;
+mod evidence;
 mod remedy;
-mod shown;
 
 pub use account::Account;
 pub use amount::amount;
 pub use cause::Cause;
+pub use evidence::{Device, MessageSource, Now, OomFigures, Other, Resident};
 pub use remedy::{Remedy, RemedyKind};
-pub use shown::{Device, Now, Other, Resident, Shown, Speaker};
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub struct Diagnosis {
 }
 
 /// Finds out why a request failed.
-pub fn explain(shown: &Shown, now: Option<&Now>) -> Diagnosis {
+pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
     // A look shows NVIDIA's devices, by numbers that others have too.
     let now = now.filter(|_| shown.may_be_nvidia());
     let account = Account::of(shown);

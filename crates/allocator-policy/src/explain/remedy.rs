@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::amount::amount;
 use super::cause::Cause;
-use super::shown::{Now, Shown, Speaker};
+use super::evidence::{MessageSource, Now, OomFigures};
 use gpu_core::Bytes;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 const LEAST_SPLIT_MIB: u64 = 21;
 
 /// Above this, `max_split_size_mb` protects little.
-const MOST_SPLIT_MIB: u64 = 512;
+const MAX_SPLIT_MIB: u64 = 512;
 
 /// The share of the device that JAX takes unless told otherwise, in percent.
 const JAX_DEFAULT_PERCENT: u64 = 75;
@@ -70,7 +70,7 @@ impl List {
 /// Returns what to do.
 pub(super) fn remedies(
     cause: Cause,
-    shown: &Shown,
+    shown: &OomFigures,
     account: &Account,
     now: Option<&Now>,
 ) -> Vec<Remedy> {
@@ -78,8 +78,11 @@ pub(super) fn remedies(
     match cause {
         Cause::NoFailure | Cause::HostMemory => {}
         Cause::LargerThanDevice => list.work(match shown.speaker {
-            Speaker::LlamaCpp => "a smaller model or context, or its layers on several GPUs",
-            _ => "find the one tensor or buffer of this size: a batch, a length or a shape is far too large",
+            MessageSource::LlamaCpp => "a smaller model or context, or its layers on several GPUs",
+            _ => {
+                "find the tensor or buffer of this size: batch size, sequence length or shape \
+                is far too large"
+            }
         }),
         Cause::TooBig => {
             smaller(&mut list, shown);
@@ -92,22 +95,22 @@ pub(super) fn remedies(
         }
         Cause::OtherProcesses | Cause::ManyContexts => {
             if cause == Cause::ManyContexts {
-                list.work("fewer processes on this GPU: one context less is what lacks");
+                list.work("run fewer processes on this GPU: one CUDA context less suffices");
             }
-            list.add(RemedyKind::Command, "gpuws status", "tells who they are; wait for them, or ask their owners");
+            list.add(RemedyKind::Command, "gpuws status", "shows them; wait or ask their owners");
             elsewhere(&mut list, shown, account, now);
         }
         Cause::Unnamed => {
-            if shown.speaker == Speaker::Vllm {
+            if shown.speaker == MessageSource::Vllm {
                 utilization(&mut list, shown);
             }
-            doctor(&mut list, "tells who holds it, also where it is a ghost");
+            doctor(&mut list, "shows the holder, even a ghost");
             elsewhere(&mut list, shown, account, now);
         }
         Cause::Limit => limit(&mut list, shown, account),
         Cause::TakenBefore => {
-            doctor(&mut list, "tells who holds it, also where it is a ghost");
-            if matches!(shown.speaker, Speaker::TensorFlow) {
+            doctor(&mut list, "shows the holder, even a ghost");
+            if matches!(shown.speaker, MessageSource::TensorFlow) {
                 growth(&mut list);
             } else {
                 preallocate(&mut list);
@@ -115,12 +118,12 @@ pub(super) fn remedies(
             elsewhere(&mut list, shown, account, now);
         }
         Cause::FreeEnough => {
-            doctor(&mut list, "tells who comes and goes on the device");
+            doctor(&mut list, "shows processes as they come and go");
             if shown.backend.as_deref() == Some("xpu") {
                 list.add(
                     RemedyKind::Environment,
                     "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1",
-                    "lets Level Zero make one piece larger than 4 GiB",
+                    "allows Level Zero allocations larger than 4 GiB",
                 );
             }
         }
@@ -149,44 +152,47 @@ fn doctor(list: &mut List, why: &str) {
 }
 
 /// Less work at once, in the words of the program.
-fn smaller(list: &mut List, shown: &Shown) {
+fn smaller(list: &mut List, shown: &OomFigures) {
     match shown.speaker {
-        Speaker::LlamaCpp => {
+        MessageSource::LlamaCpp => {
             list.add(
                 RemedyKind::Option,
                 "-ngl N",
                 "fewer layers on the GPU; -c N a shorter context",
             );
         }
-        Speaker::Vllm => {
+        MessageSource::Vllm => {
             list.add(
                 RemedyKind::Option,
                 "--max-model-len N",
                 "a shorter context needs a smaller cache",
             );
         }
-        Speaker::CuPy | Speaker::Rmm | Speaker::Other => {
-            list.work("less data at once: smaller pieces, one after the other");
+        MessageSource::CuPy | MessageSource::Rmm | MessageSource::Other => {
+            list.work("process less data at once, in smaller chunks");
         }
-        _ => list.work("a smaller batch with gradient accumulation, or activations computed again"),
+        _ => list.work(
+            "a smaller batch with gradient accumulation, or activation (gradient) \
+            checkpointing",
+        ),
     }
 }
 
 /// What makes pieces of memory whole again.
-fn fragmented(list: &mut List, shown: &Shown) {
+fn fragmented(list: &mut List, shown: &OomFigures) {
     let variable = shown.variable.unwrap_or(match shown.backend.as_deref() {
         Some("hip") => "PYTORCH_HIP_ALLOC_CONF",
         _ => "PYTORCH_CUDA_ALLOC_CONF",
     });
     match shown.speaker {
-        Speaker::TorchExpandable => list.add(
+        MessageSource::TorchExpandable => list.add(
             RemedyKind::Environment,
             format!("{variable}=expandable_segments:True"),
-            "pages that nothing uses then go back to the device by themselves (Linux only)",
+            "unused pages are then returned to the device automatically (Linux only)",
         ),
-        Speaker::TorchWithSplit => {
+        MessageSource::TorchWithSplit => {
             let asked = shown.asked.unwrap_or_default().mib();
-            let most = asked.clamp(LEAST_SPLIT_MIB, MOST_SPLIT_MIB);
+            let most = asked.clamp(LEAST_SPLIT_MIB, MAX_SPLIT_MIB);
             list.add(
                 RemedyKind::Environment,
                 format!("{variable}=max_split_size_mb:{most}"),
@@ -194,27 +200,28 @@ fn fragmented(list: &mut List, shown: &Shown) {
                  expandable_segments:True, which does more",
             );
         }
-        Speaker::TorchWithoutSettings | Speaker::Torch => list.work(
+        MessageSource::TorchWithoutSettings | MessageSource::Torch => list.work(
             "PyTorch 2.1 or later with expandable_segments:True; this version may not know it, or \
              any setting of its allocator",
         ),
-        Speaker::TensorFlow => list.add(
+        MessageSource::TensorFlow => list.add(
             RemedyKind::Environment,
             "TF_GPU_ALLOCATOR=cuda_malloc_async",
-            "the driver's own pool moves pages together; TensorFlow 2.5 and later",
+            "the driver's pool remaps pages to avoid fragmentation; TensorFlow 2.5 and later",
         ),
-        Speaker::Xla => list.add(
+        MessageSource::Xla => list.add(
             RemedyKind::Environment,
             "TF_GPU_ALLOCATOR=cuda_malloc_async",
-            "the driver's own pool moves pages together",
+            "the driver's pool remaps pages to avoid fragmentation",
         ),
         _ => {}
     }
 }
 
 /// More of the device for a pool that has only a share of it.
-fn pool_limit(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now>) {
-    let (Speaker::Xla, Some(limit), Some(needed)) = (shown.speaker, shown.limit, account.needed)
+fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
+    let (MessageSource::Xla, Some(limit), Some(needed)) =
+        (shown.speaker, shown.limit, account.needed)
     else {
         return;
     };
@@ -236,21 +243,21 @@ fn pool_limit(list: &mut List, shown: &Shown, account: &Account, now: Option<&No
 }
 
 /// A higher limit, computed.
-fn limit(list: &mut List, shown: &Shown, account: &Account) {
+fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
     let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
     let need = held + shown.asked.unwrap_or_default();
     match shown.speaker {
-        Speaker::Vllm => list.add(
+        MessageSource::Vllm => list.add(
             RemedyKind::Option,
             "--gpu-memory-utilization N",
-            "a larger share of the device leaves more for the cache",
+            "a larger memory fraction leaves more for the KV cache",
         ),
-        Speaker::TorchMetal => list.add(
+        MessageSource::TorchMetal => list.add(
             RemedyKind::Environment,
             "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
-            "takes the limit away; the whole system may then run out of memory",
+            "removes the limit; the whole system may then run out of memory",
         ),
-        Speaker::CuPy => list.add(
+        MessageSource::CuPy => list.add(
             RemedyKind::Environment,
             format!("CUPY_GPU_MEMORY_LIMIT={}", need.0),
             "what it holds and asks for; by default there is none",
@@ -275,7 +282,7 @@ fn limit(list: &mut List, shown: &Shown, account: &Account) {
 }
 
 /// The share that vLLM may take of what is free.
-fn utilization(list: &mut List, shown: &Shown) {
+fn utilization(list: &mut List, shown: &OomFigures) {
     let (Some(free), Some(total)) = (shown.free, shown.total) else { return };
     let Some(hundredths) = (u128::from(free.0) * 100).checked_div(u128::from(total.0)) else {
         return;
@@ -292,7 +299,7 @@ fn growth(list: &mut List) {
     list.add(
         RemedyKind::Environment,
         "TF_FORCE_GPU_ALLOW_GROWTH=true",
-        "takes memory as it needs it, not all at the start",
+        "allocates memory on demand instead of all at startup",
     );
 }
 
@@ -300,19 +307,19 @@ fn preallocate(list: &mut List) {
     list.add(
         RemedyKind::Environment,
         "XLA_PYTHON_CLIENT_PREALLOCATE=false",
-        "takes memory as it needs it, not all at the start",
+        "allocates memory on demand instead of all at startup",
     );
 }
 
 /// A GPU with room, by name where a look shows one.
-fn elsewhere(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now>) {
+fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
     let is_cuda = shown.backend.as_deref().is_none_or(|backend| backend == "cuda");
     let Some(needed) = account.needed.filter(|needed| is_cuda && *needed > Bytes(0)) else {
         return;
     };
     let needed = limit_for(needed, account, shown);
     let why = match now {
-        None => "waits for a GPU with so much free".to_owned(),
+        None => "waits for a GPU with that much free memory".to_owned(),
         Some(now) => {
             let could = |device: &&super::Device| device.total >= needed;
             match now.devices.iter().filter(could).max_by_key(|device| device.free) {
@@ -320,7 +327,7 @@ fn elsewhere(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now
                 Some(device) if device.free >= needed => {
                     format!("GPU {} has {} free now", device.index, amount(device.free))
                 }
-                Some(_) => "waits for a GPU with so much free".to_owned(),
+                Some(_) => "waits for a GPU with that much free memory".to_owned(),
             }
         }
     };
@@ -329,7 +336,7 @@ fn elsewhere(list: &mut List, shown: &Shown, account: &Account, now: Option<&Now
 
 /// Returns the limit within which all of it fits, in whole MiB: what an allocator may take of a
 /// limit is less by the context, and its share of the device is rounded down.
-fn limit_for(needed: Bytes, account: &Account, shown: &Shown) -> Bytes {
+fn limit_for(needed: Bytes, account: &Account, shown: &OomFigures) -> Bytes {
     let told = account.context.unwrap_or_default();
     let context = if shown.needs.is_some() { CONTEXT } else { told.max(CONTEXT) };
     let rounded = Bytes(shown.total.unwrap_or_default().0 / SHARES).max(ROUNDED);

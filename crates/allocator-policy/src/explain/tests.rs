@@ -9,8 +9,8 @@ fn gib(value: f64) -> Option<Bytes> {
 }
 
 /// A message of PyTorch 2: asked, all memory, free, in use, cached.
-fn torch(asked: f64, total: f64, free: f64, in_use: f64, unused: f64) -> Shown {
-    Shown {
+fn torch(asked: f64, total: f64, free: f64, in_use: f64, unused: f64) -> OomFigures {
+    OomFigures {
         backend: Some("cuda".to_owned()),
         asked: gib(asked),
         total: gib(total),
@@ -19,7 +19,7 @@ fn torch(asked: f64, total: f64, free: f64, in_use: f64, unused: f64) -> Shown {
         unused: gib(unused),
         slack: Bytes((0.005 * GIB) as u64),
         room_slack: Bytes((0.015 * GIB) as u64),
-        ..Shown::by(Speaker::TorchExpandable)
+        ..OomFigures::by(MessageSource::TorchExpandable)
     }
 }
 
@@ -32,9 +32,10 @@ fn sets(diagnosis: &Diagnosis) -> Vec<&str> {
 }
 
 #[test]
-fn each_cause_by_its_figures() {
-    let own = |process: f64, shown: Shown| Shown { process: gib(process), ..shown };
-    let with = |others: &[Other], shown: Shown| Shown { others: others.to_vec(), ..shown };
+fn each_cause_is_derived_from_figures() {
+    let own = |process: f64, shown: OomFigures| OomFigures { process: gib(process), ..shown };
+    let with =
+        |others: &[Other], shown: OomFigures| OomFigures { others: others.to_vec(), ..shown };
     let contexts = [other(1, 0.5), other(2, 0.5), other(3, 0.5), other(4, 0.5)];
     for (shown, cause) in [
         (torch(100.0, 24.0, 2.0, 20.0, 0.1), Cause::LargerThanDevice),
@@ -47,15 +48,21 @@ fn each_cause_by_its_figures() {
         (own(20.3, with(&contexts, torch(3.0, 24.0, 1.6, 20.0, 0.0))), Cause::ManyContexts),
         (own(4.2, torch(14.0, 24.0, 8.0, 4.0, 0.0)), Cause::Unnamed),
         (own(2.0, torch(0.1, 24.0, 9.0, 1.0, 0.0)), Cause::FreeEnough),
-        (Shown { limit: gib(5.0), ..torch(1.0, 24.0, 18.0, 4.5, 0.1) }, Cause::Limit),
-        (Shown { went_on: true, ..torch(1.0, 24.0, 0.5, 4.5, 0.1) }, Cause::NoFailure),
-        (Shown::by(Speaker::Host), Cause::HostMemory),
-        (Shown::by(Speaker::Other), Cause::NotTold),
+        (OomFigures { limit: gib(5.0), ..torch(1.0, 24.0, 18.0, 4.5, 0.1) }, Cause::Limit),
+        (OomFigures { went_on: true, ..torch(1.0, 24.0, 0.5, 4.5, 0.1) }, Cause::NoFailure),
+        (OomFigures::by(MessageSource::Host), Cause::HostMemory),
+        (OomFigures::by(MessageSource::Other), Cause::NotTold),
         (
-            Shown { ladder: Some((Bytes(9), Bytes(7), 3)), ..Shown::by(Speaker::TensorFlow) },
+            OomFigures {
+                ladder: Some((Bytes(9), Bytes(7), 3)),
+                ..OomFigures::by(MessageSource::TensorFlow)
+            },
             Cause::TakenBefore,
         ),
-        (Shown { needs_at_least: gib(31.0), ..Shown::by(Speaker::Xla) }, Cause::TooBig),
+        (
+            OomFigures { needs_at_least: gib(31.0), ..OomFigures::by(MessageSource::Xla) },
+            Cause::TooBig,
+        ),
     ] {
         let diagnosis = explain(&shown, None);
         assert_eq!(diagnosis.cause, cause, "{shown:?}\n{diagnosis:?}");
@@ -64,8 +71,8 @@ fn each_cause_by_its_figures() {
 }
 
 #[test]
-fn the_account_is_the_arithmetic_of_the_message() {
-    let shown = Shown {
+fn account_follows_from_message_figures() {
+    let shown = OomFigures {
         process: gib(18.25),
         others: vec![other(7, 0.25)],
         ..torch(6.0, 24.0, 5.25, 17.5, 0.5)
@@ -81,9 +88,9 @@ fn the_account_is_the_arithmetic_of_the_message() {
 }
 
 #[test]
-fn a_setting_is_recommended_to_versions_that_know_it() {
+fn settings_are_recommended_only_to_supporting_versions() {
     let with = |speaker, backend: &str| {
-        let shown = Shown {
+        let shown = OomFigures {
             speaker,
             backend: Some(backend.to_owned()),
             ..torch(2.0, 24.0, 1.5, 20.0, 1.5)
@@ -94,22 +101,22 @@ fn a_setting_is_recommended_to_versions_that_know_it() {
     };
     let set = |text: &str| Some(text.to_owned());
     assert_eq!(
-        with(Speaker::TorchExpandable, "cuda"),
+        with(MessageSource::TorchExpandable, "cuda"),
         set("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     );
     assert_eq!(
-        with(Speaker::TorchExpandable, "hip"),
+        with(MessageSource::TorchExpandable, "hip"),
         set("PYTORCH_HIP_ALLOC_CONF=expandable_segments:True")
     );
     assert_eq!(
-        with(Speaker::TorchWithSplit, "cuda"),
+        with(MessageSource::TorchWithSplit, "cuda"),
         set("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512")
     );
-    assert_eq!(with(Speaker::TorchWithoutSettings, "cuda"), None);
+    assert_eq!(with(MessageSource::TorchWithoutSettings, "cuda"), None);
 }
 
 #[test]
-fn of_another_makers_device_nothing_is_said_but_what_the_message_says() {
+fn non_cuda_backend_gets_no_advice_from_current_state() {
     let now = Now {
         devices: vec![Device {
             index: 0,
@@ -120,7 +127,8 @@ fn of_another_makers_device_nothing_is_said_but_what_the_message_says() {
         residents: Vec::new(),
     };
     let with = |backend: &str| {
-        let shown = Shown { backend: Some(backend.to_owned()), ..torch(6.0, 24.0, 5.2, 10.0, 0.0) };
+        let shown =
+            OomFigures { backend: Some(backend.to_owned()), ..torch(6.0, 24.0, 5.2, 10.0, 0.0) };
         explain(&shown, Some(&now))
     };
     let own = |diagnosis: &Diagnosis| {
@@ -128,7 +136,7 @@ fn of_another_makers_device_nothing_is_said_but_what_the_message_says() {
         sets.filter(|set| set.starts_with("gpuws ")).count()
     };
     let says =
-        |diagnosis: &Diagnosis| diagnosis.reasons.iter().any(|r| r.contains("not an NVIDIA"));
+        |diagnosis: &Diagnosis| diagnosis.reasons.iter().any(|r| r.contains("Not an NVIDIA"));
     let cuda = with("cuda");
     assert!(own(&cuda) > 0 && !cuda.now.is_empty() && !says(&cuda));
     for backend in ["hip", "xpu", "npu", "hpu", "tpu"] {
@@ -138,35 +146,38 @@ fn of_another_makers_device_nothing_is_said_but_what_the_message_says() {
 }
 
 #[test]
-fn an_encoder_has_one_code_for_two_reasons() {
-    let shown = Shown { backend: Some("nvenc".to_owned()), ..Shown::by(Speaker::Other) };
+fn nvenc_failure_mentions_session_limit() {
+    let shown =
+        OomFigures { backend: Some("nvenc".to_owned()), ..OomFigures::by(MessageSource::Other) };
     let diagnosis = explain(&shown, None);
     assert_eq!(diagnosis.cause, Cause::NotTold);
-    assert!(diagnosis.reasons[0].contains("no more of them may be open at once"));
+    assert!(diagnosis.reasons[0].contains("session limit"));
     let first = diagnosis.remedies[0].set.as_deref().unwrap();
     assert!(first.contains("encoder.stats.sessionCount"));
 }
 
 #[test]
-fn of_a_cache_that_the_message_does_not_tell_nothing_is_said() {
-    let told = Shown { process: gib(18.3), ..torch(6.0, 24.0, 5.2, 18.0, 0.0) };
-    let says = |shown: &Shown| explain(shown, None).reasons.iter().any(|r| r.contains("cache"));
+fn unreported_cache_is_not_mentioned() {
+    let told = OomFigures { process: gib(18.3), ..torch(6.0, 24.0, 5.2, 18.0, 0.0) };
+    let says =
+        |shown: &OomFigures| explain(shown, None).reasons.iter().any(|r| r.contains("cache"));
     assert!(says(&told));
-    assert!(!says(&Shown { unused: None, ..told }));
+    assert!(!says(&OomFigures { unused: None, ..told }));
 }
 
 #[test]
-fn the_variable_is_the_one_that_the_message_names() {
-    let shown = Shown { variable: Some("PYTORCH_ALLOC_CONF"), ..torch(2.0, 24.0, 1.5, 20.0, 1.5) };
+fn advice_uses_variable_named_in_message() {
+    let shown =
+        OomFigures { variable: Some("PYTORCH_ALLOC_CONF"), ..torch(2.0, 24.0, 1.5, 20.0, 1.5) };
     assert_eq!(sets(&explain(&shown, None))[0], "PYTORCH_ALLOC_CONF=expandable_segments:True");
 }
 
 #[test]
-fn only_figures_of_a_sum_are_as_wide_as_they_were_rounded() {
+fn rounding_slack_applies_only_to_summed_figures() {
     let mib = |value: f64| gib(value / 1024.0);
     let others = [other(1, 1.0), other(2, 1.0), other(3, 1.0)];
     // The total is printed to 5 MiB, what is added up to 5 KiB each.
-    let shown = |free: f64, unused: f64| Shown {
+    let shown = |free: f64, unused: f64| OomFigures {
         asked: mib(20.0),
         free: mib(free),
         unused: mib(unused),
@@ -185,23 +196,25 @@ fn only_figures_of_a_sum_are_as_wide_as_they_were_rounded() {
 }
 
 #[test]
-fn what_a_limit_leaves_and_what_all_would_come_to() {
-    let left = Shown { asked: gib(4.0), left: gib(1.25), ..Shown::by(Speaker::Vllm) };
+fn limit_is_diagnosed_from_remaining_or_total_need() {
+    let left =
+        OomFigures { asked: gib(4.0), left: gib(1.25), ..OomFigures::by(MessageSource::Vllm) };
     let diagnosis = explain(&left, None);
     assert_eq!(diagnosis.cause, Cause::Limit);
     assert!(diagnosis.reasons[0].contains("leaves 1.25 GiB"), "{diagnosis:?}");
     assert!(sets(&diagnosis).contains(&"--gpu-memory-utilization N"));
-    let all = Shown { needs: gib(10.0), limit: gib(9.5), ..Shown::by(Speaker::Other) };
+    let all =
+        OomFigures { needs: gib(10.0), limit: gib(9.5), ..OomFigures::by(MessageSource::Other) };
     let diagnosis = explain(&all, None);
     assert_eq!((diagnosis.cause, diagnosis.account.needed), (Cause::Limit, gib(10.0)));
 }
 
 #[test]
-fn the_limit_to_run_with_suffices_when_the_context_and_the_rounding_are_taken_off() {
+fn suggested_run_limit_covers_context_and_rounding() {
     for (total, context) in [(24.0, None), (24.0, Some(0.3)), (141.0, Some(2.0)), (400.0, None)] {
         let base = torch(total * 0.5, total, total * 0.3, total * 0.4, 0.0);
         let process = context.and_then(|context| gib(total * 0.4 + context));
-        let shown = Shown { process, others: vec![other(7, total * 0.3)], ..base };
+        let shown = OomFigures { process, others: vec![other(7, total * 0.3)], ..base };
         let diagnosis = explain(&shown, None);
         let words =
             sets(&diagnosis).into_iter().find_map(|set| set.strip_prefix("gpuws run --mem "));
@@ -216,9 +229,9 @@ fn the_limit_to_run_with_suffices_when_the_context_and_the_rounding_are_taken_of
 }
 
 #[test]
-fn a_split_size_is_one_that_pytorch_takes() {
-    let shown = Shown {
-        speaker: Speaker::TorchWithSplit,
+fn suggested_split_size_is_valid_for_pytorch() {
+    let shown = OomFigures {
+        speaker: MessageSource::TorchWithSplit,
         asked: Some(Bytes::from_mib(2)),
         free: Some(Bytes::from_mib(1)),
         slack: Bytes(1),
@@ -228,22 +241,22 @@ fn a_split_size_is_one_that_pytorch_takes() {
 }
 
 #[test]
-fn a_limit_is_computed_from_what_is_held_and_asked() {
-    let shown = Shown { limit: gib(5.0), ..torch(1.0, 20.0, 14.0, 4.5, 0.5) };
+fn suggested_limit_covers_held_and_requested() {
+    let shown = OomFigures { limit: gib(5.0), ..torch(1.0, 20.0, 14.0, 4.5, 0.5) };
     let diagnosis = explain(&shown, None);
     assert_eq!(sets(&diagnosis), ["torch.cuda.set_per_process_memory_fraction(0.30)"]);
-    let cupy = Shown {
+    let cupy = OomFigures {
         limit: Some(Bytes(100)),
         in_use: Some(Bytes(90)),
         asked: Some(Bytes(20)),
-        ..Shown::by(Speaker::CuPy)
+        ..OomFigures::by(MessageSource::CuPy)
     };
     assert_eq!(sets(&explain(&cupy, None)), ["CUPY_GPU_MEMORY_LIMIT=110"]);
 }
 
 #[test]
-fn zero_bytes_of_a_process_are_a_contradiction_and_not_used() {
-    let shown = Shown { process: Some(Bytes(0)), ..torch(14.0, 22.0, 8.4, 4.0, 0.1) };
+fn zero_process_memory_is_reported_as_contradiction() {
+    let shown = OomFigures { process: Some(Bytes(0)), ..torch(14.0, 22.0, 8.4, 4.0, 0.1) };
     let diagnosis = explain(&shown, None);
     assert_eq!(diagnosis.account.context, None);
     assert_eq!(diagnosis.contradictions.len(), 1, "{diagnosis:?}");
@@ -252,37 +265,38 @@ fn zero_bytes_of_a_process_are_a_contradiction_and_not_used() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_figures_are_reported() {
     let lent = explain(&torch(0.3, 10.0, 0.0, 24.0, 0.0), None);
-    assert!(lent.contradictions[0].contains("more") || lent.contradictions[0].contains("lends"));
-    let apart = Shown { process: gib(20.0), ..torch(6.0, 24.0, 5.0, 19.0, 0.0) };
-    assert!(explain(&apart, None).contradictions[0].contains("different moments"));
+    assert!(lent.contradictions[0].contains("oversubscribes"));
+    let apart = OomFigures { process: gib(20.0), ..torch(6.0, 24.0, 5.0, 19.0, 0.0) };
+    assert!(explain(&apart, None).contradictions[0].contains("different times"));
     let absurd = Other { pid: Pid(9), memory: None };
-    let shown = Shown { others: vec![absurd], ..torch(6.0, 24.0, 5.0, 18.0, 0.0) };
+    let shown = OomFigures { others: vec![absurd], ..torch(6.0, 24.0, 5.0, 18.0, 0.0) };
     assert!(explain(&shown, None).contradictions[0].contains("process 9"));
 }
 
 #[test]
-fn in_a_container_the_listed_process_may_be_this_one() {
-    let shown = Shown { others: vec![other(2_110_062, 15.4)], ..torch(0.2, 15.6, 0.1, 14.6, 0.7) };
+fn listed_process_may_be_self_in_container() {
+    let shown =
+        OomFigures { others: vec![other(2_110_062, 15.4)], ..torch(0.2, 15.6, 0.1, 14.6, 0.7) };
     let diagnosis = explain(&shown, None);
     assert_eq!(diagnosis.account.itself.map(|itself| itself.pid), Some(Pid(2_110_062)));
     assert_eq!(diagnosis.cause, Cause::Fragmented);
     assert!(diagnosis.reasons.iter().any(|reason| reason.contains("2110062")), "{diagnosis:?}");
     // With room for both it is somebody else.
-    let apart = Shown { others: vec![other(5, 8.0)], ..torch(6.0, 24.0, 5.0, 7.0, 0.0) };
+    let apart = OomFigures { others: vec![other(5, 8.0)], ..torch(6.0, 24.0, 5.0, 7.0, 0.0) };
     assert_eq!(explain(&apart, None).account.itself, None);
 }
 
 #[test]
-fn a_pool_with_room_in_pieces_is_fragmented_and_a_full_one_too_small() {
-    let pool = |in_use: f64, unused: f64, largest: f64, limit: f64| Shown {
+fn pool_with_scattered_room_is_fragmented_and_full_pool_is_too_small() {
+    let pool = |in_use: f64, unused: f64, largest: f64, limit: f64| OomFigures {
         asked: gib(2.0),
         in_use: gib(in_use),
         unused: gib(unused),
         largest_free: gib(largest),
         limit: gib(limit),
-        ..Shown::by(Speaker::TensorFlow)
+        ..OomFigures::by(MessageSource::TensorFlow)
     };
     assert_eq!(explain(&pool(10.0, 5.0, 1.0, 15.0), None).cause, Cause::Fragmented);
     assert_eq!(explain(&pool(14.0, 1.0, 1.0, 15.0), None).cause, Cause::TooBig);
@@ -290,12 +304,12 @@ fn a_pool_with_room_in_pieces_is_fragmented_and_a_full_one_too_small() {
 }
 
 #[test]
-fn a_share_of_the_device_is_raised_where_that_suffices() {
-    let xla = |in_use: f64| Shown {
+fn higher_fraction_is_suggested_only_if_sufficient() {
+    let xla = |in_use: f64| OomFigures {
         asked: gib(3.0),
         in_use: gib(in_use),
         limit: gib(18.0),
-        ..Shown::by(Speaker::Xla)
+        ..OomFigures::by(MessageSource::Xla)
     };
     let enough = explain(&xla(16.0), None);
     assert!(sets(&enough).contains(&"XLA_PYTHON_CLIENT_MEM_FRACTION=.95"), "{enough:?}");
@@ -304,8 +318,8 @@ fn a_share_of_the_device_is_raised_where_that_suffices() {
 }
 
 #[test]
-fn a_look_names_the_gpu_with_room_and_the_ghost() {
-    let shown = Shown {
+fn snapshot_names_gpu_with_room_and_ghost() {
+    let shown = OomFigures {
         process: gib(18.3),
         others: vec![other(7, 0.2)],
         ..torch(6.0, 24.0, 5.2, 18.0, 0.0)
@@ -346,20 +360,20 @@ fn maybe() -> impl Strategy<Value = Option<Bytes>> {
 
 proptest! {
     #[test]
-    fn any_figures_give_a_bounded_answer_without_invented_sums(
+    fn arbitrary_figures_yield_bounded_answer_without_invented_sums(
         (asked, total, free, in_use, unused) in (maybe(), maybe(), maybe(), maybe(), maybe()),
         (process, limit, largest_free, outside) in (maybe(), maybe(), maybe(), maybe()),
         others in prop::collection::vec((any::<u32>(), maybe()), 0..6),
         speaker in prop::sample::select(vec![
-            Speaker::TorchExpandable, Speaker::TorchWithSplit, Speaker::TensorFlow, Speaker::Xla,
-            Speaker::CuPy, Speaker::Vllm, Speaker::Other, Speaker::TorchMetal,
+            MessageSource::TorchExpandable, MessageSource::TorchWithSplit, MessageSource::TensorFlow, MessageSource::Xla,
+            MessageSource::CuPy, MessageSource::Vllm, MessageSource::Other, MessageSource::TorchMetal,
         ]),
     ) {
         let others: Vec<Other> =
             others.into_iter().map(|(pid, memory)| Other { pid: Pid(pid), memory }).collect();
-        let shown = Shown {
+        let shown = OomFigures {
             asked, total, free, in_use, unused, process, limit, largest_free, outside, others,
-            ..Shown::by(speaker)
+            ..OomFigures::by(speaker)
         };
         let diagnosis = explain(&shown, None);
         prop_assert!(diagnosis.reasons.len() <= 8 && diagnosis.remedies.len() <= 8);

@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_answers_as_a_map_of_pages_does(
+        fn mapped_matches_page_array(
             steps in proptest::collection::vec((any::<bool>(), 0usize..24, 1usize..8), 1..200),
         ) {
             let mut mapped = Mapped::default();

@@ -4,9 +4,9 @@ use super::history::Life;
 use super::scale::Scale;
 
 /// How many bands there are at most.
-const MOST: usize = 800;
+const MAX: usize = 800;
 /// How many corners they have at most, so that the picture does not grow without bound.
-const MOST_CORNERS: usize = 40_000;
+const MAX_CORNERS: usize = 40_000;
 
 /// An allocation over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,11 @@ pub(super) fn stack(
     let mut largest: Vec<usize> =
         (0..lives.len()).filter(|life| scale.height(lives[*life].size) >= 5).collect();
     largest.sort_by_key(|life| (std::cmp::Reverse(lives[*life].size), *life));
-    largest.truncate(MOST);
+    largest.truncate(MAX);
     loop {
         let bands = stacked(&largest, lives, &place, end);
         let corners: usize = bands.iter().map(|band| band.steps.len()).sum();
-        if corners <= MOST_CORNERS || largest.len() <= 1 {
+        if corners <= MAX_CORNERS || largest.len() <= 1 {
             return bands;
         }
         largest.truncate(largest.len() / 2);
@@ -102,7 +102,7 @@ mod tests {
     const SCALE: Scale = Scale { events: 100, top: 100, base: 400 };
 
     #[test]
-    fn what_lies_above_comes_down_when_memory_is_freed() {
+    fn bands_above_drop_when_memory_is_freed() {
         let lives = [life(10, 1, Some(4)), life(20, 2, Some(6)), life(5, 3, None)];
         let bands = stack(&lives, &SCALE, |time| time as i64 * 100, 900);
         let of = |life: usize| bands.iter().find(|band| band.life == life).expect("it is large");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_no_band_and_what_moves_at_one_place_moves_once() {
+    fn invisible_bands_are_dropped_and_steps_at_same_x_are_merged() {
         let small = Scale { top: 100_000, ..SCALE };
         let lives = [life(60, 0, Some(3)), life(30_000, 0, Some(4)), life(40_000, 1, None)];
         let bands = stack(&lives, &small, |_| 7, 7);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_lived_of_the_start_lie_lowest() {
+    fn longest_lived_initial_allocations_are_lowest() {
         let lives = [life(10, 0, Some(2)), life(10, 0, None)];
         let bands = stack(&lives, &SCALE, |time| time as i64, 5);
         assert_eq!((bands[0].steps.len(), bands[1].steps.len()), (1, 1));
@@ -129,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pile_that_falls_again_and_again_stays_within_bounds() {
+    fn corner_count_is_bounded() {
         // Each of the lowest frees lets all others fall.
         let lives: Vec<_> = (0..500).map(|n| life(1000, n, Some(1000 + n))).collect();
         let scale = Scale { events: 2000, top: 500_000, base: 400 };
         let bands = stack(&lives, &scale, |time| time as i64, 2000);
         let corners: usize = bands.iter().map(|band| band.steps.len()).sum();
-        assert!(corners <= MOST_CORNERS && bands.len() > 100, "{corners} of {}", bands.len());
+        assert!(corners <= MAX_CORNERS && bands.len() > 100, "{corners} of {}", bands.len());
     }
 }

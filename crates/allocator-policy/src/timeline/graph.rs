@@ -2,7 +2,7 @@
 
 use super::bands::{self, Band};
 use super::history::{Mark, MarkKind};
-use super::map::{self, Sums};
+use super::map::{self, Totals};
 use super::scale::{LEFT, PLOT, RIGHT, Scale, WIDTH, duration, thousands};
 use super::svg::{Path, Tenths, escape};
 use super::{Timeline, spans};
@@ -155,7 +155,7 @@ impl Graph<'_, '_> {
             path.close();
         }
         self.put(format_args!(
-            "<path class=\"rest\" d=\"{}\"><title>all that is too small for a band of its own</title></path>",
+            "<path class=\"rest\" d=\"{}\"><title>all smaller allocations</title></path>",
             path.text()
         ));
     }
@@ -227,7 +227,7 @@ impl Graph<'_, '_> {
         let (from, to) = (self.end, (WIDTH - RIGHT) * 10);
         let top = self.scale.base - PLOT.1;
         self.put(format_args!(
-            "<rect class=\"beyond\" x=\"{}\" y=\"{top}\" width=\"{}\" height=\"{}\"><title>the job did not come this far</title></rect>",
+            "<rect class=\"beyond\" x=\"{}\" y=\"{top}\" width=\"{}\" height=\"{}\"><title>not reached</title></rect>",
             Tenths(from),
             Tenths((to - from).max(0)),
             PLOT.1
@@ -306,7 +306,7 @@ impl Graph<'_, '_> {
 
     fn legend(&mut self, bands: usize, has_limit: bool) -> i64 {
         let mut entries: Vec<(String, String)> = vec![
-            ("<path class=\"reserved\" d=\"M0 -4h22\"/>".to_owned(), "held of the device".to_owned()),
+            ("<path class=\"reserved\" d=\"M0 -4h22\"/>".to_owned(), "reserved".to_owned()),
             (
                 "<path class=\"band t0\" d=\"M0 -10h7v11h-7z\"/><path class=\"band t2\" d=\"M7 -10h7v11h-7z\"/><path class=\"band t1\" d=\"M14 -10h8v11h-8z\"/>".to_owned(),
                 match bands {
@@ -350,7 +350,7 @@ impl Graph<'_, '_> {
     /// Draws the segments; returns where they end.
     fn map(&mut self, top: i64) -> i64 {
         let timeline = self.timeline;
-        let sums = Sums::of(&timeline.segments);
+        let sums = Totals::of(&timeline.segments);
         let place = thousands(timeline.place(timeline.map_time()) as u64);
         let when = match timeline.outcome.stop {
             Some(_) => format!("where memory ran out, event {place}"),
@@ -390,17 +390,17 @@ impl Graph<'_, '_> {
             ("<path class=\"active\" d=\"M0 -10h22v11h-22z\"/>".to_owned(), "allocated".to_owned()),
             (
                 "<path class=\"free\" d=\"M0 -10h22v11h-22z\"/><path class=\"segment\" d=\"M0 -10h22v11h-22z\"/>".to_owned(),
-                "held and free: wasted".to_owned(),
+                "reserved but free".to_owned(),
             ),
         ];
         if sums.awaiting > 0 {
             let key = "<path class=\"awaiting\" d=\"M0 -10h22v11h-22z\"/>".to_owned();
-            entries.push((key, "given back, still used by work on the device".to_owned()));
+            entries.push((key, "freed, still in use by queued work".to_owned()));
         }
         let asked = timeline.outcome.stop.map(|stop| stop.shortage.asked.0);
         if let Some(asked) = asked {
             let key = "<path class=\"asked\" d=\"M0 -10h22v11h-22z\"/>".to_owned();
-            entries.push((key, format!("{} asked for in vain", amount(Bytes(asked)))));
+            entries.push((key, format!("failed request: {}", amount(Bytes(asked)))));
         }
         let keys = self.keys(&entries, top + 46);
         map::draw(&mut self.svg, &timeline.segments, asked, keys + 12)
@@ -414,9 +414,9 @@ impl Graph<'_, '_> {
         let outcome = &timeline.outcome;
         let end = match outcome.stop {
             Some(stop) => {
-                format!("It ran out of memory when {} were asked for.", amount(stop.shortage.asked))
+                format!("It ran out of memory requesting {}.", amount(stop.shortage.asked))
             }
-            None => "It came to its end.".to_owned(),
+            None => "It ran to completion.".to_owned(),
         };
         let described = format!(
             "Memory of device {} over {events} events. At most {} were held of the device and {} allocated; the program had at most {live} live at once. {end}",

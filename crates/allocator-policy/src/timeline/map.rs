@@ -13,11 +13,11 @@ const ROW: (i64, i64) = (16, 6);
 /// How many parts of a row are told apart.
 const CELLS: u64 = PLOT.0 as u64 * 2;
 /// How many segments are outlined and explained; all are drawn.
-const MOST_OUTLINED: usize = 900;
+const MAX_OUTLINED: usize = 900;
 
 /// What the segments sum up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct Totals {
     pub(super) held: u64,
     pub(super) active: u64,
     pub(super) awaiting: u64,
@@ -28,9 +28,9 @@ pub(super) struct Sums {
     pub(super) rounding: u64,
 }
 
-impl Sums {
+impl Totals {
     pub(super) fn of(segments: &[SegmentMap]) -> Self {
-        let mut sums = Sums::default();
+        let mut sums = Totals::default();
         for segment in segments {
             sums.held += segment.size.0;
             for block in &segment.blocks {
@@ -132,7 +132,7 @@ fn outline(svg: &mut String, segments: &[SegmentMap], rows: &Rows) {
     let mut seen: Vec<_> =
         segments.iter().map(|segment| segment.size.0).filter(|size| *size >= least).collect();
     seen.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
-    let least = seen.get(MOST_OUTLINED).map_or(least, |size| size + 1);
+    let least = seen.get(MAX_OUTLINED).map_or(least, |size| size + 1);
     let mut at = 0;
     for segment in segments {
         let (from, size) = (at, segment.size.0);
@@ -142,7 +142,7 @@ fn outline(svg: &mut String, segments: &[SegmentMap], rows: &Rows) {
         }
         let mut path = Path::default();
         rows.cover(&mut path, from, at);
-        let sums = Sums::of(std::slice::from_ref(segment));
+        let sums = Totals::of(std::slice::from_ref(segment));
         let stream =
             segment.stream.map_or(String::new(), |stream| format!(", stream {}", stream.0));
         let free = match sums.free_pieces {
@@ -264,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_the_sum_of_its_parts() {
+    fn held_memory_is_sum_of_states() {
         use BlockState::*;
-        let sums = Sums::of(&[
+        let sums = Totals::of(&[
             segment(0, &[(10, Active), (20, Free), (30, AwaitingFree)]),
             segment(500, &[(40, Free)]),
         ]);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_hold_all_bytes_of_each_kind() {
+    fn rows_preserve_bytes_per_state() {
         use BlockState::*;
         let mib = 1u64 << 20;
         let segments = [

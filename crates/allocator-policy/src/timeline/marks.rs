@@ -9,7 +9,7 @@ use crate::trace::{Frame, StackId};
 use gpu_core::Bytes;
 
 /// How many calls of a stack are shown, and how many characters of each.
-const MOST_CALLS: usize = 8;
+const MAX_CALLS: usize = 8;
 const LONGEST_CALL: usize = 110;
 
 impl MarkKind {
@@ -32,9 +32,9 @@ impl MarkKind {
 
     pub(super) fn words(self) -> &'static str {
         match self {
-            MarkKind::MadeRoom => "cache given back to make room",
+            MarkKind::MadeRoom => "cache released to make room",
             MarkKind::Emptied => "cache emptied by the program",
-            MarkKind::Failed => "failed when it was recorded",
+            MarkKind::Failed => "failed in the recording",
             MarkKind::Ended => "out of memory",
         }
     }
@@ -95,9 +95,9 @@ impl Timeline<'_> {
     pub(super) fn life_words(&self, life: &Life) -> String {
         let mut lines = vec![self.life_line(life)];
         let calls = self.calls(life);
-        lines.extend(calls.iter().take(MOST_CALLS).map(|frame| call(frame)));
-        if calls.len() > MOST_CALLS {
-            lines.push(format!("and {} calls above", calls.len() - MOST_CALLS));
+        lines.extend(calls.iter().take(MAX_CALLS).map(|frame| call(frame)));
+        if calls.len() > MAX_CALLS {
+            lines.push(format!("and {} calls above", calls.len() - MAX_CALLS));
         }
         lines.join("\n")
     }
@@ -105,12 +105,12 @@ impl Timeline<'_> {
     fn life_line(&self, life: &Life) -> String {
         let event = |time: usize| thousands(self.place(time) as u64);
         let from = match life.origin {
-            Origin::Start(_) => "there at the start".to_owned(),
+            Origin::Start(_) => "allocated before recording".to_owned(),
             Origin::Step(_) => format!("from event {}", event(life.from)),
         };
-        let to = life.to.map_or("still there at the end".to_owned(), |to| {
-            format!("free at event {}", event(to))
-        });
+        let to = life
+            .to
+            .map_or("live at the end".to_owned(), |to| format!("free at event {}", event(to)));
         format!("{}, {from}, {to}", amount(Bytes(life.size)))
     }
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_of_cpp_are_shown_without_arguments() {
+    fn cpp_functions_are_shown_without_arguments() {
         for (function, shown) in [
             (
                 "at::_ops::bmm::call(at::Tensor const&, (anonymous namespace)::X)",

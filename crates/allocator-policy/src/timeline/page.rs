@@ -74,13 +74,13 @@ impl Timeline<'_> {
         }
         let _ = writeln!(
             page,
-            "<table>\n<caption>What was largest at event {}</caption>\n<tr><th>together</th><th>allocations</th><th>from event</th><th>asked for by</th></tr>",
+            "<table>\n<caption>Largest allocations at event {}</caption>\n<tr><th>together</th><th>allocations</th><th>from event</th><th>asked for by</th></tr>",
             thousands(self.place(at) as u64)
         );
         for ((size, before, asked_by), Group { count, events }) in largest {
             let event = |event: usize| thousands(event as u64);
             let from = match events {
-                _ if before => "before the recording".to_owned(),
+                _ if before => "before recording".to_owned(),
                 Some((first, last)) if first < last => {
                     format!("{} to {}", event(first), event(last))
                 }

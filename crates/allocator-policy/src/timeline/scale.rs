@@ -11,7 +11,7 @@ pub(super) const PLOT: (i64, i64) = (WIDTH - LEFT - RIGHT, 400);
 /// How fine places on the time axis are told apart, in tenths.
 const GRAIN: i64 = 5;
 /// How many lines of the memory axis there are at most.
-const MOST_LINES: u64 = 9;
+const MAX_LINES: u64 = 9;
 
 /// The axes of the upper part, in tenths of a unit.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ impl Scale {
 
     /// Returns the amounts at which there is a line, and what stands beside it.
     pub(super) fn memory_lines(&self) -> Vec<(u64, String)> {
-        let step = (self.top / MOST_LINES).max(1).next_power_of_two();
+        let step = (self.top / MAX_LINES).max(1).next_power_of_two();
         let lines = (0..=self.top / step).map(|line| line * step);
         lines.map(|bytes| (bytes, amount(Bytes(bytes)))).collect()
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_reach_from_corner_to_corner() {
+    fn axes_span_plot_area() {
         let scale = Scale { events: 20_128, top: 60 << 30, base: 500 };
         assert_eq!((scale.x(0), scale.x(20_128)), (LEFT * 10, (WIDTH - RIGHT) * 10));
         assert_eq!((scale.y(0), scale.y(60 << 30), scale.y(u64::MAX)), (5000, 1000, 1000));
@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_nothing_has_axes_too() {
+    fn empty_plot_has_axes() {
         let scale = Scale { events: 0, top: 0, base: 500 };
         assert_eq!((scale.x(0), scale.y(0)), (LEFT * 10, 5000));
         assert_eq!((scale.memory_lines().len(), scale.event_lines()), (1, vec![0]));
     }
 
     #[test]
-    fn numbers_are_grouped() {
+    fn digits_are_grouped() {
         for (number, text) in
             [(0, "0"), (9_999, "9999"), (20_128, "20 128"), (1_000_000, "1 000 000")]
         {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// How many rows of spans there are, and how many spans at most.
 const ROWS: usize = 3;
-const MOST: usize = 90;
+const MAX: usize = 90;
 
 /// A span in events of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) fn rows(trace: &DeviceTrace) -> Vec<Vec<Span>> {
         let by_length = length(other).cmp(&length(one));
         by_length.then(one.from.cmp(&other.from)).then(one.name.cmp(&other.name))
     });
-    spans.truncate(MOST);
+    spans.truncate(MAX);
     let mut rows: Vec<Vec<Span>> = Vec::new();
     for span in spans {
         let fits = |row: &Vec<Span>| {
@@ -59,7 +59,7 @@ mod tests {
     use crate::trace::{Action, Annotation, Event};
 
     #[test]
-    fn spans_stand_above_each_other_where_they_overlap() {
+    fn overlapping_spans_are_stacked() {
         let event =
             |time_us| Event { action: Action::Snapshot, address: 0, size: 0, stream: 0, time_us };
         let mark = |name: &str, begins, time_us| Annotation { name: name.into(), begins, time_us };

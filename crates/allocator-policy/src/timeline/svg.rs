@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_becomes_markup_or_acts() {
+    fn text_is_escaped() {
         for (text, safe) in [
             ("</script>", "&lt;/script&gt;"),
             ("\"><img onerror='x'>", "&quot;&gt;&lt;img onerror=&#39;x&#39;&gt;"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_relative_and_go_nowhere_in_vain() {
+    fn paths_are_relative_and_skip_empty_moves() {
         let mut path = Path::default();
         path.rectangle(105, -3, 10, 0);
         path.move_to(0, 0);

@@ -69,7 +69,7 @@ fn texts(svg: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_picture_says_what_it_shows() {
+fn svg_labels_what_it_shows() {
     let job = [('+', 1, 100), ('+', 2, 50), ('-', 1, 100), ('+', 3, 30), ('x', 9, 20), ('+', 4, 1)];
     let svg = drawn(&recording(&job, "forward"), None, |timeline| timeline.svg());
     let texts = texts(&svg);
@@ -89,22 +89,22 @@ fn a_picture_says_what_it_shows() {
     for told in ["peak: 152 MiB reserved, 81 MiB allocated", "The segments at the peak, event 5"] {
         assert!(words.contains(told), "{words}");
     }
-    assert!(all("desc")[0].contains("It came to its end."));
+    assert!(all("desc")[0].contains("It ran to completion."));
     assert!(svg.contains("prefers-color-scheme: dark"));
 }
 
 #[test]
-fn a_job_that_ran_out_of_memory_says_where_and_for_what() {
+fn oom_is_marked_with_event_and_request() {
     let job = [('+', 1, 100), ('!', 0, 900), ('+', 2, 50), ('+', 3, 20)];
     let svg = drawn(&recording(&job, "f"), Some(128), |timeline| timeline.svg());
     for told in [
-        "failed when it was recorded: 900 MiB",
+        "failed in the recording: 900 MiB",
         "out of memory: 50 MiB at event 2",
         "The segments where memory ran out, event 2",
-        "50 MiB asked for in vain",
-        "the job did not come this far",
+        "failed request: 50 MiB",
+        "not reached",
         "limit 128 MiB",
-        "It ran out of memory when 50 MiB were asked for.",
+        "It ran out of memory requesting 50 MiB.",
     ] {
         assert!(svg.contains(told), "{told}: {svg}");
     }
@@ -112,7 +112,7 @@ fn a_job_that_ran_out_of_memory_says_where_and_for_what() {
 }
 
 #[test]
-fn the_segments_are_those_of_the_peak() {
+fn segment_map_shows_peak() {
     let job = [('+', 1, 100), ('+', 2, 60), ('-', 2, 60), ('-', 1, 100), ('x', 9, 20), ('+', 3, 2)];
     drawn(&recording(&job, "f"), None, |timeline| {
         let sizes: Vec<_> = timeline.segments.iter().map(|segment| segment.size.mib()).collect();
@@ -124,7 +124,7 @@ fn the_segments_are_those_of_the_peak() {
 }
 
 #[test]
-fn a_job_that_does_nothing_or_cannot_even_begin_has_a_picture() {
+fn empty_or_failed_job_can_be_drawn() {
     let nothing = recording(&[('-', 1, 100)], "f");
     texts(&drawn(&nothing, None, |timeline| timeline.svg()));
     let svg = drawn(&nothing, Some(10), |timeline| timeline.svg());
@@ -135,7 +135,7 @@ fn a_job_that_does_nothing_or_cannot_even_begin_has_a_picture() {
 const HOSTILE: &str = "</title></script><script>alert(1)</script>\"><img src=x onerror=alert(2)>'\u{0}\u{1b}]0;\u{202e}--><!--]]>&";
 
 #[test]
-fn no_text_of_a_recording_acts() {
+fn recorded_text_is_escaped() {
     let mut job = recording(&[('+', 1, 100), ('+', 2, 50)], HOSTILE);
     let name: std::sync::Arc<str> = HOSTILE.into();
     job.devices[0].annotations.push(Annotation { name, begins: true, time_us: 0 });
@@ -164,7 +164,7 @@ fn no_text_of_a_recording_acts() {
 }
 
 #[test]
-fn a_page_allows_no_script_and_no_style_but_its_own() {
+fn page_csp_allows_only_own_script_and_style() {
     let html = drawn(&recording(&[('+', 1, 100)], "f"), None, |timeline| {
         page(std::slice::from_ref(timeline))
     });
@@ -182,7 +182,7 @@ fn a_page_allows_no_script_and_no_style_but_its_own() {
 }
 
 #[test]
-fn a_page_lists_what_was_largest_together() {
+fn page_lists_largest_groups() {
     let job = [
         ('+', 1, 100),
         ('+', 2, 30),
@@ -207,7 +207,7 @@ fn a_page_lists_what_was_largest_together() {
 }
 
 #[test]
-fn of_calls_of_cpp_alone_the_telling_ones_are_shown() {
+fn uninformative_cpp_frames_are_skipped() {
     let calls = [
         "torch::unwind::unwind()",
         "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**)",
@@ -236,7 +236,7 @@ fn of_calls_of_cpp_alone_the_telling_ones_are_shown() {
 }
 
 #[test]
-fn a_long_job_has_a_picture_of_bounded_size() {
+fn svg_size_is_bounded_for_long_job() {
     let mut job = Vec::new();
     for number in 0..3000 {
         job.push(('+', number + 1, 2 + number % 7));

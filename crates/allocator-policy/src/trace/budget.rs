@@ -12,7 +12,7 @@ const BASE: u64 = 16 << 20;
 const MULTIPLE: u64 = 7;
 
 /// What reading takes at most, however large the file is.
-const MOST: u64 = 4 << 30;
+const MAX: u64 = 4 << 30;
 
 /// How much memory of a limit is left. Tables charge what they reserve before they reserve it.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Budget {
 impl Budget {
     /// Returns the budget for a file of this length.
     pub(super) fn new(length: usize, limits: Limits) -> Self {
-        let usual = (BASE + MULTIPLE * length as u64).min(MOST);
+        let usual = (BASE + MULTIPLE * length as u64).min(MAX);
         let limit = limits.memory.unwrap_or(usual);
         Budget { left: Cell::new(limit), limit }
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_charged_what_it_reserves_and_given_back_whole() {
+    fn table_is_charged_by_capacity_and_refunded_on_drop() {
         let budget = Budget::new(0, Limits { memory: Some(64), ..Limits::default() });
         let mut table: Vec<u32> = Vec::new();
         for number in 0..9 {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_budget_follows_from_the_file() {
+    fn default_budget_depends_on_file_size() {
         let budget = |length| Budget::new(length, Limits::default()).limit;
         assert_eq!(budget(0), 16 << 20);
         assert_eq!(budget(64 << 20), (16 + 7 * 64) << 20);

@@ -87,20 +87,21 @@ impl TraceError {
     pub fn remedy(&self) -> &'static str {
         match &self.problem {
             Problem::UnknownFormat => {
-                "give a file that torch.cuda.memory._dump_snapshot wrote, a log of RMM, or what \
-                 gpuws mem convert made"
+                "use a torch.cuda.memory._dump_snapshot file, an RMM log, or gpuws mem convert \
+                    output"
             }
-            Problem::Truncated { .. } => "copy the file again, or let the job write it again",
+            Problem::Truncated { .. } => "copy the file again or re-record the job",
             Problem::Code { .. } => {
-                "a memory snapshot is plain data; do not load this file with Python, it would run \
-                 code"
+                "a memory snapshot is plain data; do not unpickle this file with Python, it \
+                    would execute code"
             }
-            Problem::Malformed { .. } => "let the job write the recording again",
+            Problem::Malformed { .. } => "re-record the job",
             Problem::TooMuch { .. } => {
                 "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
             }
             Problem::Memory { .. } => {
-                "no recording of a job needs so much; for one that you trust, set --read-limit"
+                "recordings do not normally need this much; if you trust the file, raise \
+                    --read-limit"
             }
         }
     }
@@ -120,19 +121,19 @@ impl fmt::Display for Place {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::UnknownFormat => f.write_str("its format is none of those that are known"),
-            Problem::Truncated { what } => write!(f, "the file is cut off: {what}"),
+            Problem::UnknownFormat => f.write_str("unrecognised format"),
+            Problem::Truncated { what } => write!(f, "the file is truncated: {what}"),
             Problem::Code { opcode, wanted } if wanted.is_empty() => {
-                write!(f, "{opcode} asks for code to run, which a recording has not")
+                write!(f, "{opcode} would execute code, which a recording never needs")
             }
             Problem::Code { opcode, wanted } => {
-                write!(f, "{opcode} asks for '{wanted}', and a recording has no code to run")
+                write!(f, "{opcode} imports '{wanted}', which a recording never needs")
             }
             Problem::Malformed { what } => f.write_str(what),
             Problem::TooMuch { what, limit } => write!(f, "more than {limit} {what}"),
             Problem::Memory { what, limit } => {
                 let limit = amount(Bytes(*limit));
-                write!(f, "{what} needs more memory than the {limit} that reading may take")
+                write!(f, "{what} exceeds the memory limit of {limit} for reading")
             }
         }
     }

@@ -3,14 +3,14 @@
 mod budget;
 mod check;
 mod error;
-mod own;
+mod native;
 mod pickle;
 mod rmm;
 mod stacks;
 mod torch;
 
 pub use error::{Place, Problem, TraceError};
-pub use own::Writer;
+pub use native::Writer;
 pub use stacks::{Frame, StackId, Stacks};
 
 use gpu_core::Bytes;
@@ -84,7 +84,7 @@ impl Recording {
             }
             // Protocol 2 and later say so; PyTorch writes no other.
             [0x80, ..] => torch::read(bytes, limits),
-            [b'{', ..] => own::read(bytes, limits),
+            [b'{', ..] => native::read(bytes, limits),
             _ if rmm::is_log(bytes) => rmm::read(bytes, limits),
             // The first two protocols begin with any opcode, and all end with STOP.
             [b'(' | b']' | b'}' | b'c', ..] | [.., b'.'] => torch::read(bytes, limits),

@@ -1,6 +1,6 @@
 //! An allocator that goes on from a dump.
 
-use crate::stage::{Faulty, Model};
+use crate::fixture::{Faulty, Model};
 use gpu_allocator_policy::bfc::Settings;
 use gpu_allocator_policy::trace::{RecordedBlock, Segment};
 use gpu_allocator_policy::{Bfc, BlockState, Failure, Policy, Stream};
@@ -21,7 +21,7 @@ fn settings() -> Settings {
 }
 
 #[test]
-fn chunks_lie_as_in_the_dump() {
+fn adopted_chunks_match_dump() {
     use BlockState::{Active, AwaitingFree, Free};
     let low = vec![
         block(0x1000, 512, Free),
@@ -54,7 +54,7 @@ fn chunks_lie_as_in_the_dump() {
 }
 
 #[test]
-fn a_dump_that_cannot_be_is_refused_and_leaves_nothing() {
+fn impossible_dump_is_rejected_without_side_effects() {
     use BlockState::Active;
     let memory = Faulty::new(Bytes::from_mib(8));
     let whole = || segment(0x10_0000, 2 << 20, vec![block(0x10_0000, 256, Active)]);

@@ -1,6 +1,6 @@
 //! The cases of TensorFlow's own tests, and figures that its users published.
 
-use crate::stage::Faulty;
+use crate::fixture::Faulty;
 use gpu_allocator_policy::bfc::{BackOff, Settings};
 use gpu_allocator_policy::{Allocation, Bfc, Failure, ModelMemory, Policy, Stream};
 use gpu_core::Bytes;
@@ -28,7 +28,7 @@ fn figures(bfc: &Bfc<ModelMemory>) -> (u64, u64, u64, u64) {
 }
 
 #[test]
-fn sizes_from_1_to_1023_are_654_336_bytes_in_use() {
+fn sizes_1_to_1023_use_654_336_bytes() {
     for growth in [false, true] {
         let mut bfc = bfc(1 << 30, growth);
         assert_eq!(figures(&bfc), (0, 0, 0, 0));
@@ -46,7 +46,7 @@ fn sizes_from_1_to_1023_are_654_336_bytes_in_use() {
 }
 
 #[test]
-fn what_comes_and_goes_leaves_one_chunk() {
+fn freed_chunks_merge_into_one() {
     let mut bfc = bfc(1 << 30, false);
     let first = take(&mut bfc, 4096);
     let address = first.address();
@@ -63,7 +63,7 @@ fn what_comes_and_goes_leaves_one_chunk() {
 }
 
 #[test]
-fn a_limit_of_1_mib_has_no_room_for_1_mib_more() {
+fn request_beyond_limit_fails() {
     let mut bfc = bfc(1 << 20, true);
     let first = take(&mut bfc, 4 << 6);
     let refused = bfc.allocate(Bytes(4 << 20), Stream(0));
@@ -79,7 +79,7 @@ fn a_limit_of_1_mib_has_no_room_for_1_mib_more() {
 }
 
 #[test]
-fn in_use_goes_from_1024_to_3072_to_1024() {
+fn in_use_follows_allocate_and_free() {
     let mut bfc = bfc(1 << 20, true);
     let first = take(&mut bfc, 1024);
     assert_eq!(figures(&bfc), (1, 1024, 1024, 1024));
@@ -93,7 +93,7 @@ fn in_use_goes_from_1024_to_3072_to_1024() {
 }
 
 #[test]
-fn a_chunk_is_charged_whole() {
+fn whole_chunk_is_charged() {
     let mut bfc = bfc(1 << 20, false);
     let small = take(&mut bfc, 4);
     assert_eq!((small.size(), bfc.usage().requested), (Bytes(256), Bytes(4)));
@@ -111,7 +111,7 @@ fn a_chunk_is_charged_whole() {
 }
 
 #[test]
-fn what_remains_is_cut_off_from_128_mib_or_the_fraction_on() {
+fn chunk_is_split_at_128_mib_or_fragmentation_fraction() {
     const MIB: u64 = 1 << 20;
     for (fraction, asked, size) in [
         (0.0, 300 * MIB, 300 * MIB),
@@ -129,7 +129,7 @@ fn what_remains_is_cut_off_from_128_mib_or_the_fraction_on() {
 }
 
 #[test]
-fn regions_double_as_they_are_needed() {
+fn regions_double_on_growth() {
     let memory = Faulty::new(Bytes::from_mib(4096));
     let settings = Settings { allow_growth: true, ..limited(100 << 20) };
     let mut bfc = Bfc::new(Arc::clone(&memory), settings).expect("a limit is set");
@@ -143,7 +143,7 @@ fn regions_double_as_they_are_needed() {
 }
 
 #[test]
-fn all_at_once_takes_the_limit() {
+fn without_growth_first_region_is_limit() {
     let memory = Faulty::new(Bytes::from_mib(4096));
     let mut bfc = Bfc::new(Arc::clone(&memory), limited((100 << 20) + 100)).expect("it is set");
     assert_eq!(bfc.usage().reserved, Bytes(0));
@@ -154,7 +154,7 @@ fn all_at_once_takes_the_limit() {
 
 /// The log of a user whose GPU was taken: 15.10 GiB asked for, then each time a tenth less.
 #[test]
-fn the_back_off_goes_from_15_10_gib_to_185_12_mib() {
+fn backoff_shrinks_15_10_gib_to_185_12_mib() {
     let start = 16_213_501_696; // 15.10 GiB, rounded up to 256 bytes
     let memory = Faulty::new(Bytes::from_mib(186));
     let mut bfc = Bfc::new(Arc::clone(&memory), limited(start)).expect("a limit is set");
@@ -173,7 +173,7 @@ fn the_back_off_goes_from_15_10_gib_to_185_12_mib() {
 }
 
 #[test]
-fn it_backs_off_down_to_the_request_and_once() {
+fn backoff_stops_at_request_size() {
     for (back_off, second) in [(BackOff::Once, 1), (BackOff::Always, 6)] {
         let memory = Faulty::new(Bytes::from_mib(8));
         let settings = Settings { allow_growth: true, back_off, ..limited(1 << 30) };
@@ -193,7 +193,7 @@ fn it_backs_off_down_to_the_request_and_once() {
 }
 
 #[test]
-fn a_back_off_of_few_bytes_ends() {
+fn backoff_from_small_size_terminates() {
     let memory = Faulty::new(Bytes(0));
     let mut bfc = Bfc::new(Arc::clone(&memory), limited(2560)).expect("a limit is set");
     bfc.allocate(Bytes(1), Stream(0)).expect_err("there is no memory");
@@ -202,7 +202,7 @@ fn a_back_off_of_few_bytes_ends() {
 }
 
 #[test]
-fn free_regions_go_back_when_that_can_suffice() {
+fn free_regions_are_released_if_that_satisfies_request() {
     for garbage_collection in [true, false] {
         let settings = Settings { allow_growth: true, garbage_collection, ..limited(16 << 20) };
         let memory = ModelMemory::new(Bytes::from_mib(64));
@@ -222,7 +222,7 @@ fn free_regions_go_back_when_that_can_suffice() {
 }
 
 #[test]
-fn adjacent_regions_merge_and_others_do_not() {
+fn adjacent_regions_merge_only_when_enabled() {
     for adjacent_regions in [true, false] {
         let settings = Settings { allow_growth: true, adjacent_regions, ..limited(64 << 20) };
         let memory = ModelMemory::new(Bytes::from_mib(64));
@@ -242,7 +242,7 @@ fn adjacent_regions_merge_and_others_do_not() {
 }
 
 #[test]
-fn what_is_not_its_own_is_refused() {
+fn foreign_allocation_is_rejected() {
     let (mut one, mut other) = (bfc(1 << 20, false), bfc(1 << 20, false));
     let (a, b) = (take(&mut one, 256), take(&mut other, 256));
     assert!(matches!(other.free(a), Err(Failure::Foreign { .. })));
@@ -252,7 +252,7 @@ fn what_is_not_its_own_is_refused() {
 }
 
 #[test]
-fn the_largest_request_is_refused() {
+fn huge_requests_are_rejected() {
     let mut bfc = bfc(1 << 20, true);
     for size in [u64::MAX, u64::MAX - 255, 1 << 63] {
         assert!(matches!(bfc.allocate(Bytes(size), Stream(0)), Err(Failure::OutOfMemory(_))));
@@ -265,7 +265,7 @@ fn the_largest_request_is_refused() {
 }
 
 #[test]
-fn without_a_limit_it_leaves_what_tensorflow_leaves() {
+fn default_limit_matches_tensorflow() {
     let memory = ModelMemory::new(Bytes::from_mib(16_000));
     let bfc = Bfc::new(memory, Settings::default()).expect("the device answers");
     assert_eq!(bfc.limit(), Bytes::from_mib(16_000 - 1536));
@@ -273,7 +273,7 @@ fn without_a_limit_it_leaves_what_tensorflow_leaves() {
 
 /// As TensorFlow's `ClearStats`, which knows nothing of the pool.
 #[test]
-fn the_most_that_was_held_outlives_the_other_peaks() {
+fn pool_peak_survives_reset_peaks() {
     let settings = Settings { allow_growth: true, ..limited(64 << 20) };
     let memory = ModelMemory::new(Bytes::from_mib(64));
     let mut bfc = Bfc::new(memory, settings).expect("a limit is set");

@@ -1,6 +1,6 @@
 //! A device that fails.
 
-use crate::stage::Faulty;
+use crate::fixture::Faulty;
 use gpu_allocator_policy::bfc::Settings;
 use gpu_allocator_policy::{Bfc, Failure, Policy, Stream};
 use gpu_core::{Bytes, DeviceFault};
@@ -11,7 +11,7 @@ fn growing(limit: u64) -> Settings {
 }
 
 #[test]
-fn a_lost_device_is_told_from_a_full_one() {
+fn lost_device_is_not_reported_as_out_of_memory() {
     let memory = Faulty::new(Bytes::from_mib(64));
     let mut bfc = Bfc::new(Arc::clone(&memory), growing(64 << 20)).expect("a limit is set");
     memory.fail(1, DeviceFault::Lost);
@@ -23,7 +23,7 @@ fn a_lost_device_is_told_from_a_full_one() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_gives_no_limit() {
+fn default_limit_fails_if_device_query_fails() {
     let memory = Faulty::new(Bytes::from_mib(64));
     memory.fail(1, DeviceFault::Lost);
     let unlimited = Settings::default();
@@ -31,7 +31,7 @@ fn a_device_that_does_not_answer_gives_no_limit() {
 }
 
 #[test]
-fn a_region_that_is_not_taken_back_is_kept_and_the_others_go() {
+fn failed_region_release_keeps_only_that_region() {
     for adjacent_regions in [false, true] {
         let memory = Faulty::new(Bytes::from_mib(64));
         let settings = Settings { adjacent_regions, ..growing(64 << 20) };
@@ -53,7 +53,7 @@ fn a_region_that_is_not_taken_back_is_kept_and_the_others_go() {
 }
 
 #[test]
-fn a_device_without_virtual_memory_refuses_adjacent_regions() {
+fn adjacent_regions_require_virtual_memory() {
     /// A device as plain as the port allows.
     struct Plain(Arc<Faulty>);
     impl gpu_core::DeviceMemory for Plain {
@@ -74,7 +74,7 @@ fn a_device_without_virtual_memory_refuses_adjacent_regions() {
 }
 
 #[test]
-fn pages_without_bytes_are_refused() {
+fn zero_page_size_is_rejected() {
     /// A device that divides nothing.
     struct Pageless(Arc<Faulty>);
     impl gpu_core::DeviceMemory for Pageless {
@@ -95,5 +95,5 @@ fn pages_without_bytes_are_refused() {
     let pageless = Pageless(Faulty::new(Bytes::from_mib(64)));
     let mut bfc = Bfc::new(pageless, settings).expect("a limit is set");
     let failure = bfc.allocate(Bytes(1), Stream(0)).expect_err("there are no pages");
-    assert_eq!(failure.to_string(), "ask for the size of pages");
+    assert_eq!(failure.to_string(), "query the page size");
 }

@@ -3,7 +3,7 @@
 mod adoption;
 mod cases;
 mod faults;
+mod fixture;
 mod properties;
 mod report;
-mod stage;
-mod waiting;
+mod retired;

@@ -1,6 +1,6 @@
 //! Against a naive model.
 
-use crate::stage::{Faulty, Model, Step, free_space, steps};
+use crate::fixture::{Faulty, Model, Step, free_space, steps};
 use gpu_allocator_policy::bfc::{BackOff, Settings};
 use gpu_allocator_policy::{Bfc, Policy};
 use gpu_core::{Bytes, DeviceFault};
@@ -33,7 +33,7 @@ fn charged(policy: &impl Policy) -> u64 {
 
 proptest! {
     #[test]
-    fn it_hands_out_what_a_naive_model_does(settings in settings(), steps in steps(LIMIT / 4)) {
+    fn bfc_matches_naive_model(settings in settings(), steps in steps(LIMIT / 4)) {
         let memory = Faulty::new(Bytes(LIMIT * 3 / 4));
         let policy = Bfc::new(Arc::clone(&memory), settings).expect("a limit is set");
         let mut model = Model::new(policy);
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_frees_does_not_matter(
+    fn free_order_does_not_matter(
         settings in settings(),
         steps in steps(LIMIT / 8),
         orders in any::<(u64, u64)>(),
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn a_device_that_fails_leaves_all_as_it_was(
+    fn device_failure_leaves_state_unchanged(
         settings in settings(),
         steps in steps(LIMIT / 4),
         nth in 1..12u64,

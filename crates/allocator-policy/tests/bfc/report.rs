@@ -6,7 +6,7 @@ use gpu_core::Bytes;
 
 /// The case of a log of XLA: four chunks of 4 GB in a pool of 18.99, a fifth asked for.
 #[test]
-fn it_reads_as_the_log_of_a_real_run() {
+fn report_matches_real_xla_log() {
     let limit = Bytes(18_995_773_440);
     let settings = Settings { limit: Some(limit), ..Settings::default() };
     let mut bfc = Bfc::new(ModelMemory::endless(), settings).expect("a limit is set");
@@ -60,7 +60,7 @@ fn it_reads_as_the_log_of_a_real_run() {
 }
 
 #[test]
-fn what_is_handed_out_beyond_the_request_is_drawn() {
+fn report_draws_allocation_overhead() {
     let settings = Settings { limit: Some(Bytes(100 * 256)), ..Settings::default() };
     let mut bfc = Bfc::new(ModelMemory::endless(), settings).expect("a limit is set");
     assert_eq!(bfc.summary().lines().last(), Some("<allocator contains no memory>"));

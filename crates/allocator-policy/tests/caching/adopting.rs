@@ -2,7 +2,7 @@
 
 use crate::device::{Device, MIB, caching};
 use crate::invariants::check;
-use gpu_allocator_policy::caching::{Misfit, PoolId};
+use gpu_allocator_policy::caching::{AdoptError, PoolId};
 use gpu_allocator_policy::trace::{RecordedBlock, Segment, SegmentKind};
 use gpu_allocator_policy::{BlockState, Policy, Stream};
 use gpu_core::{Bytes, DeviceMemory, Region};
@@ -22,7 +22,7 @@ fn segment(region: Region, kind: SegmentKind, blocks: Vec<RecordedBlock>) -> Seg
 }
 
 #[test]
-fn a_segment_goes_on_as_it_was() {
+fn adopted_segment_keeps_its_blocks() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let region = device.reserve(Bytes(2 * MIB)).expect("1 GiB is free");
@@ -55,7 +55,7 @@ fn a_segment_goes_on_as_it_was() {
 }
 
 #[test]
-fn what_would_not_have_been_split_off_is_a_part_of_the_block_below() {
+fn unsplittable_gap_joins_block_below() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let region = device.reserve(Bytes(20 * MIB)).expect("1 GiB is free");
@@ -70,7 +70,7 @@ fn what_would_not_have_been_split_off_is_a_part_of_the_block_below() {
 }
 
 #[test]
-fn a_private_pool_is_taken_over_with_its_graph() {
+fn private_pool_is_adopted_with_graph() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let region = device.reserve(Bytes(20 * MIB)).expect("1 GiB is free");
@@ -83,7 +83,7 @@ fn a_private_pool_is_taken_over_with_its_graph() {
 }
 
 #[test]
-fn a_range_goes_on_growing_where_it_was() {
+fn adopted_range_keeps_growing() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, "expandable_segments:True");
     let range = device.reserve_addresses(Bytes(900 * MIB)).expect("addresses are free");
@@ -109,23 +109,23 @@ fn a_range_goes_on_growing_where_it_was() {
 }
 
 #[test]
-fn what_is_not_in_order_is_refused_and_nothing_is_taken() {
+fn invalid_segment_is_rejected_without_side_effects() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let at = 40 * MIB;
     let region = Region { address: at, size: Bytes(20 * MIB) };
     let large = |blocks| segment(region, SegmentKind::Large, blocks);
     let refused = [
-        (Segment { size: 0, ..large(vec![]) }, Misfit::Extent(at)),
-        (Segment { address: u64::MAX, ..large(vec![]) }, Misfit::Extent(u64::MAX)),
-        (Segment { expandable: true, ..large(vec![]) }, Misfit::Mixed(at)),
-        (large(vec![active(at, 0)]), Misfit::Extent(at)),
-        (large(vec![active(u64::MAX, 512)]), Misfit::Extent(u64::MAX)),
-        (large(vec![active(at - 512, 1024)]), Misfit::Outside(at - 512)),
-        (large(vec![active(at + 20 * MIB - 512, 1024)]), Misfit::Outside(at + 20 * MIB - 512)),
-        (large(vec![active(at + 1024, 512), active(at, 512)]), Misfit::Overlap(at)),
-        (large(vec![active(at, 1024), active(at + 512, 512)]), Misfit::Overlap(at + 512)),
-        (large(vec![block(at, 512, 513, BlockState::Active)]), Misfit::Requested(at)),
+        (Segment { size: 0, ..large(vec![]) }, AdoptError::Extent(at)),
+        (Segment { address: u64::MAX, ..large(vec![]) }, AdoptError::Extent(u64::MAX)),
+        (Segment { expandable: true, ..large(vec![]) }, AdoptError::Mixed(at)),
+        (large(vec![active(at, 0)]), AdoptError::Extent(at)),
+        (large(vec![active(u64::MAX, 512)]), AdoptError::Extent(u64::MAX)),
+        (large(vec![active(at - 512, 1024)]), AdoptError::Outside(at - 512)),
+        (large(vec![active(at + 20 * MIB - 512, 1024)]), AdoptError::Outside(at + 20 * MIB - 512)),
+        (large(vec![active(at + 1024, 512), active(at, 512)]), AdoptError::Overlap(at)),
+        (large(vec![active(at, 1024), active(at + 512, 512)]), AdoptError::Overlap(at + 512)),
+        (large(vec![block(at, 512, 513, BlockState::Active)]), AdoptError::Requested(at)),
     ];
     for (segment, misfit) in refused {
         assert_eq!(caching.adopt(&segment).err(), Some(misfit));
@@ -138,12 +138,12 @@ fn what_is_not_in_order_is_refused_and_nothing_is_taken() {
     let page = 20 * MIB;
     let other = Segment { stream: 4, ..part(at + 2 * page, page) };
     for (parts, misfit) in [
-        (vec![], Misfit::Extent(at)),
-        (vec![part(at, page), other.clone()], Misfit::Mixed(other.address)),
-        (vec![large(vec![])], Misfit::Mixed(at)),
-        (vec![part(at, page), part(at + page, page)], Misfit::Overlap(at + page)),
-        (vec![part(at + 512, page)], Misfit::Pages(at + 512)),
-        (vec![part(at, 11 * page)], Misfit::Outside(at)),
+        (vec![], AdoptError::Extent(at)),
+        (vec![part(at, page), other.clone()], AdoptError::Mixed(other.address)),
+        (vec![large(vec![])], AdoptError::Mixed(at)),
+        (vec![part(at, page), part(at + page, page)], AdoptError::Overlap(at + page)),
+        (vec![part(at + 512, page)], AdoptError::Pages(at + 512)),
+        (vec![part(at, 11 * page)], AdoptError::Outside(at)),
     ] {
         assert_eq!(caching.adopt_range(range, &parts).err(), Some(misfit));
     }
@@ -153,13 +153,13 @@ fn what_is_not_in_order_is_refused_and_nothing_is_taken() {
     caching.adopt(&segment(real, SegmentKind::Large, vec![])).expect("it is in order");
     let inside = Region { address: real.address + 512, size: Bytes(512) };
     let again = caching.adopt(&segment(inside, SegmentKind::Small, vec![]));
-    assert_eq!(again.err(), Some(Misfit::Overlap(inside.address)));
+    assert_eq!(again.err(), Some(AdoptError::Overlap(inside.address)));
 }
 
 proptest! {
     /// Whatever a recording says: it is refused, or the state is sound.
     #[test]
-    fn anything_is_taken_over_soundly_or_refused(
+    fn arbitrary_segment_is_adopted_soundly_or_rejected(
         start in 0u64..64,
         pages in 0u64..4,
         large in any::<bool>(),

@@ -10,7 +10,7 @@ const STREAM: Stream = Stream(0);
 const EXPANDABLE: &str = "expandable_segments:True";
 
 #[test]
-fn a_range_of_nine_eighths_grows_by_pages_of_2_and_20_mib() {
+fn range_of_nine_eighths_grows_in_2_and_20_mib_pages() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let small = caching.allocate(Bytes(512), STREAM).expect("800 MiB are free");
@@ -56,7 +56,7 @@ fn blocks_are_split_down_to_512_bytes() {
 }
 
 #[test]
-fn whole_free_pages_go_back_and_their_addresses_are_filled_first() {
+fn free_pages_are_unmapped_and_refilled_first() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("it is free");
@@ -82,7 +82,7 @@ fn whole_free_pages_go_back_and_their_addresses_are_filled_first() {
 }
 
 #[test]
-fn a_range_without_memory_is_given_back() {
+fn empty_range_is_released() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(30 * MIB), STREAM).expect("800 MiB are free");
@@ -97,7 +97,7 @@ fn a_range_without_memory_is_given_back() {
 }
 
 #[test]
-fn a_shortage_moves_pages_to_the_stream_that_needs_them() {
+fn oom_moves_pages_between_streams() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(80 * MIB), Stream(1)).expect("100 MiB are free");
@@ -109,7 +109,7 @@ fn a_shortage_moves_pages_to_the_stream_that_needs_them() {
 }
 
 #[test]
-fn pages_that_a_failed_request_got_stay_in_order() {
+fn pages_mapped_by_failed_request_stay_consistent() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(30 * MIB), STREAM).expect("100 MiB are free");
@@ -121,7 +121,7 @@ fn pages_that_a_failed_request_got_stay_in_order() {
 }
 
 #[test]
-fn pages_that_cannot_be_undone_are_kept_as_free_memory() {
+fn pages_that_fail_to_unmap_stay_free() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(20 * MIB), STREAM).expect("100 MiB are free");
@@ -138,7 +138,7 @@ fn pages_that_cannot_be_undone_are_kept_as_free_memory() {
 
 /// The block that can grow counts as long as it can become.
 #[test]
-fn a_block_at_the_growing_end_is_taken_last() {
+fn growable_end_block_is_used_last() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("it is free");
@@ -153,7 +153,7 @@ fn a_block_at_the_growing_end_is_taken_last() {
 }
 
 #[test]
-fn switched_off_it_leaves_what_it_made_alone() {
+fn disabling_keeps_existing_ranges() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(40 * MIB), STREAM).expect("800 MiB are free");
@@ -169,7 +169,7 @@ fn switched_off_it_leaves_what_it_made_alone() {
 }
 
 #[test]
-fn a_stream_is_waited_for_before_its_pages_go_back() {
+fn pages_are_unmapped_after_stream_wait() {
     let (device, work) = (Device::new(800 * MIB), Work::default());
     let settings: Settings = EXPANDABLE.parse().expect("it is a setting");
     let mut caching = Caching::with_events(device.clone(), settings, work.clone())
@@ -185,7 +185,7 @@ fn a_stream_is_waited_for_before_its_pages_go_back() {
 }
 
 #[test]
-fn a_request_longer_than_any_range_takes_no_addresses() {
+fn request_larger_than_range_reserves_no_addresses() {
     let device = Device::new(80 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     assert!(out_of_memory(caching.allocate(Bytes(110 * MIB), STREAM)));
@@ -193,7 +193,7 @@ fn a_request_longer_than_any_range_takes_no_addresses() {
 }
 
 #[test]
-fn of_equal_blocks_the_lowest_is_taken() {
+fn lowest_of_equal_blocks_is_used() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("it is free");
@@ -207,7 +207,7 @@ fn of_equal_blocks_the_lowest_is_taken() {
 }
 
 #[test]
-fn all_work_is_waited_for_before_the_pages_of_a_range_go_at_the_end() {
+fn drop_waits_for_all_work_before_unmapping() {
     for (settings, waits) in [("", 0), (EXPANDABLE, 1)] {
         let (device, work) = (Device::new(800 * MIB), Work::default());
         let settings: Settings = settings.parse().expect("they are settings");
@@ -220,7 +220,7 @@ fn all_work_is_waited_for_before_the_pages_of_a_range_go_at_the_end() {
 }
 
 #[test]
-fn pages_are_as_long_as_large_segments_were_when_their_range_was_taken() {
+fn page_size_is_fixed_when_range_is_reserved() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, "expandable_segments:True,large_segment_size_mb:12");
     let a = caching.allocate(Bytes(30 * MIB), STREAM).expect("800 MiB are free");

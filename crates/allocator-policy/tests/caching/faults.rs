@@ -51,7 +51,7 @@ fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
 }
 
 #[test]
-fn no_fault_leaks_or_breaks_anything() {
+fn no_fault_leaks_memory_or_breaks_invariants() {
     for settings in [
         "",
         "max_split_size_mb:20",

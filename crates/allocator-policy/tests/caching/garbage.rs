@@ -8,7 +8,7 @@ use gpu_core::Bytes;
 const STREAM: Stream = Stream(0);
 
 #[test]
-fn blocks_that_were_free_for_longer_than_the_mean_go_back_before_the_device_is_asked() {
+fn gc_releases_blocks_older_than_mean_before_reserving() {
     let device = Device::new(200 * MIB);
     let settings = "garbage_collection_threshold:0.5,per_process_memory_fraction:1.0";
     let mut caching = caching(&device, settings);
@@ -38,7 +38,7 @@ fn blocks_that_were_free_for_longer_than_the_mean_go_back_before_the_device_is_a
 }
 
 #[test]
-fn nothing_is_collected_without_a_limit_or_below_the_threshold() {
+fn gc_needs_limit_and_threshold() {
     for settings in [
         "garbage_collection_threshold:0.1",
         "garbage_collection_threshold:0.9,per_process_memory_fraction:1.0",
@@ -55,7 +55,7 @@ fn nothing_is_collected_without_a_limit_or_below_the_threshold() {
 }
 
 #[test]
-fn split_blocks_and_small_ones_are_not_collected() {
+fn gc_skips_split_and_small_blocks() {
     let device = Device::new(100 * MIB);
     let settings = "garbage_collection_threshold:0.1,per_process_memory_fraction:1.0";
     let mut caching = caching(&device, settings);
@@ -74,7 +74,7 @@ fn split_blocks_and_small_ones_are_not_collected() {
 
 /// PyTorch's `test_garbage_collect_expandable`.
 #[test]
-fn free_blocks_of_expandable_segments_are_passed_over() {
+fn gc_skips_expandable_segments() {
     let device = Device::new(1 << 30);
     let share = (120 * MIB) as f64 / (1u64 << 30) as f64;
     let settings = |expandable: &str| {
@@ -94,7 +94,7 @@ fn free_blocks_of_expandable_segments_are_passed_over() {
 }
 
 #[test]
-fn no_more_is_collected_than_was_too_much() {
+fn gc_stops_at_threshold() {
     let device = Device::new(200 * MIB);
     let settings = "garbage_collection_threshold:0.5,per_process_memory_fraction:1.0";
     let mut caching = caching(&device, settings);

@@ -249,17 +249,17 @@ fn agrees(steps: Vec<Step>, oversize: bool, limit: Option<u64>) -> Result<(), Te
 
 proptest! {
     #[test]
-    fn every_decision_is_that_of_the_model(steps in steps(120)) {
+    fn caching_matches_naive_model(steps in steps(120)) {
         agrees(steps, false, None)?;
     }
 
     #[test]
-    fn so_it_is_with_oversize_blocks_and_a_limit(steps in steps(120), limit in 20u64..256) {
+    fn caching_with_split_limit_and_memory_limit_matches_naive_model(steps in steps(120), limit in 20u64..256) {
         agrees(steps, true, Some(limit * MIB))?;
     }
 
     #[test]
-    fn the_order_of_frees_does_not_matter_to_what_is_free(
+    fn free_order_does_not_affect_free_blocks(
         sizes in proptest::collection::vec((0u64..3, 0u64..30 * MIB), 1..40),
         order in any::<u64>(),
         expandable in any::<bool>(),
@@ -287,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn expandable_segments_stay_sound_whatever_happens(
+    fn expandable_segments_keep_invariants(
         steps in steps(150),
         toggles in proptest::collection::vec(any::<bool>(), 150),
     ) {

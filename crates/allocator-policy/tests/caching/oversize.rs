@@ -8,7 +8,7 @@ use gpu_core::Bytes;
 const STREAM: Stream = Stream(0);
 
 #[test]
-fn an_oversize_block_serves_oversize_requests_up_to_20_mib_shorter() {
+fn oversize_block_serves_requests_within_20_mib() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "max_split_size_mb:40");
     let big = caching.allocate(Bytes(70 * MIB), STREAM).expect("1 GiB is free");
@@ -28,7 +28,7 @@ fn an_oversize_block_serves_oversize_requests_up_to_20_mib_shorter() {
 }
 
 #[test]
-fn the_rounding_that_is_allowed_can_be_set() {
+fn max_non_split_rounding_is_configurable() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "max_split_size_mb:40,max_non_split_rounding_mb:30");
     let big = caching.allocate(Bytes(70 * MIB), STREAM).expect("1 GiB is free");
@@ -39,7 +39,7 @@ fn the_rounding_that_is_allowed_can_be_set() {
 }
 
 #[test]
-fn a_shortage_releases_one_oversize_block_that_is_long_enough() {
+fn oom_releases_one_sufficient_oversize_block() {
     let device = Device::new(200 * MIB);
     let mut caching = caching(&device, "max_split_size_mb:40");
     let taken: Vec<_> = [50, 90, 60]
@@ -58,7 +58,7 @@ fn a_shortage_releases_one_oversize_block_that_is_long_enough() {
 }
 
 #[test]
-fn a_shortage_releases_several_oversize_blocks_from_the_largest_on() {
+fn oom_releases_oversize_blocks_largest_first() {
     let device = Device::new(200 * MIB);
     let mut caching = caching(&device, "max_split_size_mb:40");
     let taken = [50, 90, 60].map(|mib| caching.allocate(Bytes(mib * MIB), STREAM));
@@ -76,7 +76,7 @@ fn a_shortage_releases_several_oversize_blocks_from_the_largest_on() {
 
 /// PyTorch's `test_max_split_expandable`.
 #[test]
-fn oversize_blocks_and_expandable_segments_live_side_by_side() {
+fn oversize_blocks_coexist_with_expandable_segments() {
     let device = Device::new(1 << 30);
     let share = (120 * MIB) as f64 / (1u64 << 30) as f64;
     let settings = |expandable: &str| {

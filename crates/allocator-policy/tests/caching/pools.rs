@@ -9,7 +9,7 @@ use gpu_core::Bytes;
 const POOL: PoolId = PoolId(0, 1);
 
 #[test]
-fn a_capture_takes_its_memory_from_its_own_pool() {
+fn capture_allocates_from_private_pool() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(512), Stream(0)).expect("1 GiB is free");
@@ -28,7 +28,7 @@ fn a_capture_takes_its_memory_from_its_own_pool() {
 }
 
 #[test]
-fn a_pool_keeps_its_memory_as_long_as_a_graph_uses_it() {
+fn pool_keeps_memory_while_graph_uses_it() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     caching.begin_capture(POOL, None).expect("it is free");
@@ -46,7 +46,7 @@ fn a_pool_keeps_its_memory_as_long_as_a_graph_uses_it() {
 }
 
 #[test]
-fn the_cache_is_not_emptied_for_a_capture() {
+fn capture_does_not_empty_cache() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(60 * MIB), Stream(0)).expect("100 MiB are free");
@@ -59,7 +59,7 @@ fn the_cache_is_not_emptied_for_a_capture() {
 }
 
 #[test]
-fn what_is_not_in_order_is_refused() {
+fn invalid_pool_operations_are_rejected() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let common = PoolId::default();
@@ -70,11 +70,11 @@ fn what_is_not_in_order_is_refused() {
     caching.begin_capture(POOL, None).expect("it is free");
     assert_eq!(caching.begin_capture(POOL, None), Err(PoolError::Busy(POOL)));
     let busy = PoolError::Busy(PoolId(3, 4)).to_string();
-    assert_eq!(busy, "capture into pool (3, 4): a capture into it is under way");
+    assert_eq!(busy, "begin capture into pool (3, 4): already capturing");
 }
 
 #[test]
-fn expandable_segments_serve_private_pools_too() {
+fn expandable_segments_serve_private_pools() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "expandable_segments:True");
     caching.begin_capture(POOL, None).expect("it is free");

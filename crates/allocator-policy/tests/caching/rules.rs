@@ -21,7 +21,7 @@ fn sizes_round_up_to_512_bytes() {
 }
 
 #[test]
-fn segments_are_of_2_mib_20_mib_or_the_size_rounded_to_2_mib() {
+fn segment_size_is_2_mib_20_mib_or_rounded_to_2_mib() {
     let device = Device::new(1 << 40);
     for (asked, segment) in [
         (1, 2 * MIB),
@@ -43,7 +43,7 @@ fn segments_are_of_2_mib_20_mib_or_the_size_rounded_to_2_mib() {
 }
 
 #[test]
-fn a_small_block_is_split_down_to_512_bytes() {
+fn small_block_is_split_down_to_512_bytes() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(512), STREAM).expect("1 GiB is free");
@@ -59,7 +59,7 @@ fn a_small_block_is_split_down_to_512_bytes() {
 }
 
 #[test]
-fn a_large_block_is_split_where_more_than_1_mib_remains() {
+fn large_block_is_split_if_more_than_1_mib_remains() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let whole = caching.allocate(Bytes(20 * MIB), STREAM).expect("1 GiB is free");
@@ -74,7 +74,7 @@ fn a_large_block_is_split_where_more_than_1_mib_remains() {
 }
 
 #[test]
-fn the_smallest_block_that_suffices_is_taken_and_of_equals_the_lowest() {
+fn best_fit_prefers_smallest_then_lowest_block() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("1 GiB is free");
@@ -91,7 +91,7 @@ fn the_smallest_block_that_suffices_is_taken_and_of_equals_the_lowest() {
 }
 
 #[test]
-fn free_neighbours_become_one() {
+fn free_neighbours_are_coalesced() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let mut parts: Vec<_> =
@@ -107,7 +107,7 @@ fn free_neighbours_become_one() {
 }
 
 #[test]
-fn a_block_never_changes_its_stream() {
+fn block_is_never_reused_by_another_stream() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(512), Stream(1)).expect("1 GiB is free");
@@ -121,7 +121,7 @@ fn a_block_never_changes_its_stream() {
 }
 
 #[test]
-fn a_miss_empties_the_cache_large_blocks_first_by_stream_size_and_address() {
+fn cache_is_emptied_large_first_by_stream_size_and_address() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, "");
     let sizes = [(2, 12), (1, 14), (1, 10), (2, 1), (0, 16), (1, 1)];
@@ -149,7 +149,7 @@ fn a_miss_empties_the_cache_large_blocks_first_by_stream_size_and_address() {
 
 /// PyTorch's `test_out_of_memory_retry`.
 #[test]
-fn what_was_freed_serves_after_a_shortage() {
+fn freed_memory_is_reused_after_oom() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     // A little less than half, and one more would not fit.
@@ -164,7 +164,7 @@ fn what_was_freed_serves_after_a_shortage() {
 }
 
 #[test]
-fn a_shortage_says_what_there_is() {
+fn oom_error_reports_figures() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, "per_process_memory_fraction:0.9");
     let _a = caching.allocate(Bytes(5 * MIB), STREAM).expect("100 MiB are free");
@@ -183,7 +183,7 @@ fn a_shortage_says_what_there_is() {
 
 /// PyTorch's `test_set_per_process_memory_fraction`.
 #[test]
-fn a_share_of_the_device_is_the_limit() {
+fn memory_fraction_limits_allocation() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "per_process_memory_fraction:0.5");
     let most = caching.allocate(Bytes(((1u64 << 30) as f64 * 0.499) as u64), STREAM);
@@ -196,7 +196,7 @@ fn a_share_of_the_device_is_the_limit() {
 }
 
 #[test]
-fn a_limit_in_bytes_counts_as_well_as_a_share() {
+fn byte_limit_and_fraction_both_apply() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "per_process_memory_fraction:0.5");
     let mut settings = caching.settings().clone();
@@ -208,7 +208,7 @@ fn a_limit_in_bytes_counts_as_well_as_a_share() {
 }
 
 #[test]
-fn callbacks_are_asked_before_the_device() {
+fn oom_callbacks_run_before_reserving() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let spare = caching.allocate(Bytes(30 * MIB), STREAM).expect("1 GiB is free");
@@ -226,7 +226,7 @@ fn callbacks_are_asked_before_the_device() {
 }
 
 #[test]
-fn an_allocation_of_another_policy_is_refused() {
+fn foreign_allocation_is_rejected() {
     let device = Device::new(1 << 30);
     let (mut one, mut other) = (caching(&device, ""), caching(&device, ""));
     let a = one.allocate(Bytes(512), STREAM).expect("1 GiB is free");
@@ -241,7 +241,7 @@ fn an_allocation_of_another_policy_is_refused() {
 }
 
 #[test]
-fn another_failure_than_a_shortage_is_passed_on() {
+fn device_error_other_than_oom_is_returned() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     device.fail_after(0, DeviceFault::Lost);
@@ -254,7 +254,7 @@ fn another_failure_than_a_shortage_is_passed_on() {
 }
 
 #[test]
-fn large_segments_are_as_long_as_the_settings_say() {
+fn large_segment_size_is_configurable() {
     for (mib, asked, segment) in
         [(12, 5 * MIB, 12 * MIB), (1024, 5 * MIB, 1024 * MIB), (1024, 10 * MIB, 10 * MIB)]
     {

@@ -10,7 +10,7 @@ fn parse(text: &str) -> Settings {
 
 /// PyTorch's `allocator_config_test`.
 #[test]
-fn a_text_of_settings_is_read() {
+fn settings_parse_from_text() {
     let settings = parse(
         "max_split_size_mb:40,max_non_split_rounding_mb:30,garbage_collection_threshold:0.5,\
          roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1],expandable_segments:True,\
@@ -27,7 +27,7 @@ fn a_text_of_settings_is_read() {
 
 /// Also PyTorch's `allocator_config_test`, and what follows where the others are not given.
 #[test]
-fn large_segments_are_read_before_the_sizes_that_they_bound() {
+fn large_segment_size_is_parsed_before_dependent_sizes() {
     let settings =
         parse("max_split_size_mb:15,max_non_split_rounding_mb:40,large_segment_size_mb:15");
     assert_eq!(settings.large_segment_size(), Bytes::from_mib(15));
@@ -42,14 +42,14 @@ fn large_segments_are_read_before_the_sizes_that_they_bound() {
 }
 
 #[test]
-fn one_division_counts_for_all_sizes_and_spaces_for_nothing() {
+fn single_roundup_division_applies_to_all_sizes() {
     assert_eq!(parse(" roundup_power2_divisions : 8 ,").roundup_power2_divisions(), &[8; 16]);
     assert_eq!(parse(""), Settings::default());
     assert_eq!(parse("max_split_size_mb: 128").max_split_size(), Some(Bytes::from_mib(128)));
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn settings_round_trip_through_text() {
     for text in [
         "",
         "max_split_size_mb:128,garbage_collection_threshold:0.8,expandable_segments:True",
@@ -66,19 +66,22 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn an_unknown_setting_is_named_with_the_nearest() {
+fn unknown_setting_suggests_nearest() {
     let error = "max_split_size:128".parse::<Settings>().expect_err("it is not a key");
-    let expected = "read the allocator's setting 'max_split_size': there is none of that name; \
+    let expected = "parse the allocator setting 'max_split_size': unknown setting; \
                     did you mean 'max_split_size_mb'?";
     assert_eq!(error.to_string(), expected);
     let error = "colour:blue".parse::<Settings>().expect_err("it is not a key").to_string();
-    assert!(error.contains("known are max_split_size_mb, max_non_split_rounding_mb"), "{error}");
+    assert!(
+        error.contains("expected one of max_split_size_mb, max_non_split_rounding_mb"),
+        "{error}"
+    );
     let hostile = "\u{1b}[31mx:1".parse::<Settings>().expect_err("it is not a key").to_string();
     assert!(!hostile.contains('\u{1b}'), "{hostile:?}");
 }
 
 #[test]
-fn values_that_pytorch_would_not_take_are_refused() {
+fn values_invalid_in_pytorch_are_rejected() {
     for text in [
         "max_split_size_mb:19",
         "max_split_size_mb:many",
@@ -106,7 +109,7 @@ fn values_that_pytorch_would_not_take_are_refused() {
 }
 
 #[test]
-fn a_refused_change_changes_nothing() {
+fn rejected_change_has_no_effect() {
     let mut settings = parse("max_split_size_mb:128");
     let before = settings.clone();
     assert!(settings.set("max_split_size_mb", "1").is_err());
@@ -121,7 +124,7 @@ fn recorded(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_settings_of_a_snapshot_are_read() {
+fn snapshot_settings_are_parsed() {
     let zeros: Vec<_> = (0..16).map(|place| format!("{}:0", 1u64 << place)).collect();
     let settings = Settings::from_recording(&recorded(&[
         ("PYTORCH_CUDA_ALLOC_CONF", ""),
@@ -161,7 +164,7 @@ fn the_settings_of_a_snapshot_are_read() {
 }
 
 #[test]
-fn settings_are_stored_with_their_limit() {
+fn settings_serialize_with_limit() {
     let mut settings = parse("max_split_size_mb:128");
     settings.set_limit(Some(Bytes(1000)));
     let text = serde_json::to_string(&settings).expect("it can be written");
@@ -171,7 +174,7 @@ fn settings_are_stored_with_their_limit() {
 }
 
 #[test]
-fn a_recording_with_other_large_segments_is_obeyed() {
+fn recorded_large_segment_size_is_used() {
     let text = "max_split_size_mb:12,large_segment_size_mb:12";
     let settings = Settings::from_recording(&recorded(&[
         ("PYTORCH_CUDA_ALLOC_CONF", text),

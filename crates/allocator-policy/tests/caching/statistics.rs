@@ -8,7 +8,7 @@ use gpu_core::Bytes;
 const STREAM: Stream = Stream(0);
 
 #[test]
-fn numbers_are_kept_by_pool_with_their_peaks_and_sums() {
+fn statistics_are_kept_per_pool_with_peaks_and_totals() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(1000), STREAM).expect("1 GiB is free");
@@ -36,7 +36,7 @@ fn numbers_are_kept_by_pool_with_their_peaks_and_sums() {
 }
 
 #[test]
-fn peaks_and_sums_begin_anew() {
+fn peaks_and_totals_can_be_reset() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(5 * MIB), STREAM).expect("1 GiB is free");
@@ -54,7 +54,7 @@ fn peaks_and_sums_begin_anew() {
 }
 
 #[test]
-fn what_awaits_its_end_is_active_and_not_allocated() {
+fn pending_free_is_active_but_not_allocated() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let stat = |current, peak, allocated, freed| Stat { current, peak, allocated, freed };
@@ -81,7 +81,7 @@ fn what_awaits_its_end_is_active_and_not_allocated() {
 }
 
 #[test]
-fn the_flat_map_has_pytorchs_keys() {
+fn memory_stats_has_pytorch_keys() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let _a = caching.allocate(Bytes(1000), STREAM).expect("1 GiB is free");
@@ -109,7 +109,7 @@ fn the_flat_map_has_pytorchs_keys() {
 
 /// PyTorch's `test_allocator_settings`: sizes of 84 MiB under several settings.
 #[test]
-fn sizes_round_up_to_divisions_of_powers_of_two() {
+fn sizes_round_up_to_power2_divisions() {
     let device = Device::new(8 << 30);
     let mut caching = caching(&device, "");
     for (settings, asked, given) in [
@@ -132,7 +132,7 @@ fn sizes_round_up_to_divisions_of_powers_of_two() {
 }
 
 #[test]
-fn the_table_is_as_wide_as_pytorchs_and_has_its_rows() {
+fn memory_summary_has_pytorch_layout() {
     let device = Device::new(8 << 30);
     let mut caching = caching(&device, "");
     let _a = caching.allocate(Bytes(3 << 30), STREAM).expect("8 GiB are free");

@@ -17,7 +17,7 @@ fn sharing(device: &Arc<Device>, work: &Work) -> Caching<Arc<Device>, Work> {
 
 /// PyTorch's `test_record_stream`.
 #[test]
-fn a_block_in_use_by_another_stream_is_not_handed_out_before_its_work_has_ended() {
+fn block_recorded_on_another_stream_is_reused_only_after_its_work() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
@@ -39,7 +39,7 @@ fn a_block_in_use_by_another_stream_is_not_handed_out_before_its_work_has_ended(
 }
 
 #[test]
-fn the_stream_that_a_block_is_for_needs_no_event() {
+fn own_stream_needs_no_event() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
@@ -49,7 +49,7 @@ fn the_stream_that_a_block_is_for_needs_no_event() {
 }
 
 #[test]
-fn a_block_waits_for_all_streams_that_use_it() {
+fn block_waits_for_all_recorded_streams() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
@@ -69,7 +69,7 @@ fn a_block_waits_for_all_streams_that_use_it() {
 
 /// PyTorch's `test_caching_allocator_record_stream_oom`.
 #[test]
-fn a_shortage_waits_for_blocks_in_use_by_other_streams() {
+fn oom_waits_for_blocks_used_by_other_streams() {
     let (device, work) = (Device::new(100 * MIB), Work::default());
     let mut caching = sharing(&device, &work);
     for round in 0..100 {
@@ -84,7 +84,7 @@ fn a_shortage_waits_for_blocks_in_use_by_other_streams() {
 }
 
 #[test]
-fn emptying_the_cache_waits_for_other_streams() {
+fn empty_cache_waits_for_other_streams() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");
@@ -95,7 +95,7 @@ fn emptying_the_cache_waits_for_other_streams() {
 }
 
 #[test]
-fn a_block_whose_event_cannot_be_recorded_waits_for_all_work_and_keeps_nobody() {
+fn unrecordable_event_defers_block_without_blocking_others() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let [a, b] = [(); 2].map(|()| caching.allocate(Bytes(512), OWN).expect("1 GiB is free"));
@@ -122,7 +122,7 @@ fn a_block_whose_event_cannot_be_recorded_waits_for_all_work_and_keeps_nobody() 
 }
 
 #[test]
-fn a_shortage_frees_a_block_whose_event_cannot_be_recorded() {
+fn oom_frees_block_with_unrecordable_event() {
     let (device, work) = (Device::new(100 * MIB), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(60 * MIB), OWN).expect("100 MiB are free");
@@ -134,7 +134,7 @@ fn a_shortage_frees_a_block_whose_event_cannot_be_recorded() {
 }
 
 #[test]
-fn what_a_capture_used_needs_no_event_and_waits_for_its_end() {
+fn captured_use_is_deferred_until_capture_ends() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let pool = PoolId(0, 1);
@@ -151,7 +151,7 @@ fn what_a_capture_used_needs_no_event_and_waits_for_its_end() {
 }
 
 #[test]
-fn what_a_capture_used_is_waited_for_where_it_is_given_back_after_it() {
+fn captured_use_freed_after_capture_is_waited_for() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let pool = PoolId(0, 1);
@@ -169,7 +169,7 @@ fn what_a_capture_used_is_waited_for_where_it_is_given_back_after_it() {
 }
 
 #[test]
-fn emptying_the_cache_in_a_capture_waits_for_nothing_and_gives_nothing_back() {
+fn empty_cache_during_capture_does_nothing() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");
@@ -186,7 +186,7 @@ fn emptying_the_cache_in_a_capture_waits_for_nothing_and_gives_nothing_back() {
 }
 
 #[test]
-fn a_retired_block_is_free_when_it_is_completed() {
+fn retired_block_is_free_after_completion() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
@@ -202,7 +202,7 @@ fn a_retired_block_is_free_when_it_is_completed() {
 }
 
 #[test]
-fn a_retired_block_that_was_waited_for_is_not_freed_again() {
+fn completed_retired_block_is_not_freed_twice() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");

@@ -130,7 +130,7 @@ fn parsed<T: std::str::FromStr>(number: &str) -> T {
 }
 
 #[test]
-fn the_worked_examples_are_what_the_policies_decide() {
+fn documented_examples_match_policies() {
     let text = std::fs::read_to_string(DOCUMENT).expect("the document is there");
     let examples = examples(&text);
     for policy in ["caching", "bfc", "direct", "stream-ordered", "logical"] {

@@ -1,6 +1,6 @@
 //! Jobs replayed: recorded ones against their recordings, made ones against brute force.
 
-mod made;
 mod needs;
 mod recorded;
 mod recorder;
+mod synthetic;

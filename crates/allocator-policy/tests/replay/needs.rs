@@ -36,7 +36,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn no_smaller_device_does(steps in steps()) {
+    fn no_smaller_device_suffices(steps in steps()) {
         let workload = job(&steps);
         for name in ["caching", "expandable", "stream-ordered", "direct"] {
             let choice = Choice::named(name).expect("there is one");
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_bisected_suffices(steps in steps()) {
+    fn bisected_size_suffices(steps in steps()) {
         let workload = job(&steps);
         for name in ["bfc", "bfc-all-at-once"] {
             let choice = Choice::named(name).expect("there is one");
@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn jobs_that_fit_together_fit_and_no_other_can_be_added(
+    fn fitting_sets_are_valid_and_maximal(
         needs in proptest::collection::vec(1u64..50, 0..8),
         total in 1u64..120,
     ) {
@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn a_job_of_one_piece_needs_its_segment() {
+fn single_allocation_needs_one_segment() {
     let workload = job(&[(48, 0)]);
     let caching = Choice::named("caching").expect("there is one");
     let found = need(&workload, &caching).expect("memory is endless");
@@ -101,7 +101,7 @@ fn a_job_of_one_piece_needs_its_segment() {
 }
 
 #[test]
-fn many_jobs_that_all_fit_are_one_set_at_once() {
+fn fitting_sets_of_many_jobs_are_bounded() {
     let needs = vec![Bytes(1); 60];
     assert_eq!(together(&needs, Bytes(60)), [(0..60).collect::<Vec<_>>()]);
     assert_eq!(together(&needs, Bytes(59)).len(), 60);
@@ -110,7 +110,7 @@ fn many_jobs_that_all_fit_are_one_set_at_once() {
 }
 
 #[test]
-fn what_work_still_uses_may_be_waited_for() {
+fn need_may_assume_waiting_for_pending_work() {
     // 20 MiB are given back while work still uses them, then 20 MiB are asked for again.
     let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
     recorder.allocate(20 << 20, 0);

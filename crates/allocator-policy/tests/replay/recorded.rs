@@ -20,7 +20,7 @@ fn agreement(folder: &std::path::Path, name: &str) -> Agreement {
 }
 
 #[test]
-fn every_decision_of_the_real_snapshots_is_foretold() {
+fn replay_predicts_every_decision_of_real_snapshots() {
     let Some(folder) = std::env::var_os("GPUWS_TRACES").map(PathBuf::from) else {
         writeln!(std::io::stderr(), "skipped: GPUWS_TRACES names no folder of real snapshots")
             .expect("stderr can be written");

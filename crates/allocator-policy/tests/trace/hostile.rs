@@ -12,7 +12,7 @@ fn refused(bytes: &[u8]) -> TraceError {
 /// Returns the offset, the opcode and what it wants of code that a file asks for.
 fn code(bytes: &[u8]) -> (u64, &'static str, String) {
     let error = refused(bytes);
-    assert!(error.remedy().contains("do not load this file with Python"));
+    assert!(error.remedy().contains("do not unpickle this file with Python"));
     match (error.place(), error.problem()) {
         (Place::Byte(at), Problem::Code { opcode, wanted }) => (*at, opcode, wanted.clone()),
         _ => panic!("not refused as code: {error}"),
@@ -31,7 +31,7 @@ fn program(parts: &[&[u8]]) -> Vec<u8> {
 const KEY: &[u8] = b"}\x8c\x08segments]s\x8c\x05other";
 
 #[test]
-fn code_is_refused_by_name_and_never_run() {
+fn pickled_code_is_rejected_by_name_and_never_run() {
     let marker = std::env::temp_dir().join(format!("gpuws-pickle-{}", std::process::id()));
     let command = format!("touch {}", marker.display());
     let system = format!("cos\nsystem\n(S'{command}'\ntR.");
@@ -60,13 +60,13 @@ fn code_is_refused_by_name_and_never_run() {
     }
     assert!(!marker.exists(), "the command was run");
     let shown = refused(b"c\x1b[2Jos\nsystem\xff\n.").to_string();
-    assert!(shown.contains("GLOBAL asks for '\\u{1b}[2Jos.system\u{fffd}'"), "{shown}");
+    assert!(shown.contains("GLOBAL imports '\\u{1b}[2Jos.system\u{fffd}'"), "{shown}");
     let long = [&b"c"[..], &[b'x'; 10_000], b"\nsystem\n."].concat();
     assert!(refused(&long).to_string().len() < 300);
 }
 
 #[test]
-fn depth_costs_no_stack() {
+fn deep_nesting_uses_no_stack() {
     let depth = 200_000;
     // Lists in lists, under a key that is passed over and where the segments are.
     let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
@@ -93,7 +93,7 @@ fn laughs(levels: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_would_be_enormous_written_out_is_never_written_out() {
+fn billion_laughs_is_never_expanded() {
     let bomb = laughs(100);
     assert!(refused(&program(&[&bomb])).to_string().contains("leaves values"));
     let below = [KEY, b"(", &bomb, b"ls"].concat();
@@ -113,7 +113,7 @@ fn referred(outer: usize, inner: usize, open: &[u8], close: &[u8], leaf: &[u8]) 
 }
 
 #[test]
-fn entries_that_many_places_refer_to_are_not_read_for_each() {
+fn shared_entries_are_bounded() {
     // 10^10 events or blocks of a file of 400 kB. Its references are counted, not its time.
     let event =
         &pickle(&dict([("action", "alloc".into()), ("addr", 0.into()), ("size", 8.into())]), 1);
@@ -161,7 +161,7 @@ fn long_texts() -> [Vec<u8>; 4] {
 /// Two bytes refer to a text of 4 MB, a million times in all: 4 TB when it is read for each, which
 /// no run of the tests would see the end of.
 #[test]
-fn a_long_text_is_not_read_again_for_each_reference_to_it() {
+fn long_shared_string_is_read_once() {
     let times = |pair: &[u8]| pair.repeat(150_000);
     for text in long_texts() {
         let bytes = program(&[
@@ -195,7 +195,7 @@ fn a_long_text_is_not_read_again_for_each_reference_to_it() {
 }
 
 #[test]
-fn a_long_text_where_a_name_or_a_number_must_be_is_refused_and_shown_in_short() {
+fn long_string_in_place_of_name_or_number_is_rejected_and_truncated() {
     for text in long_texts() {
         for (key, said) in [
             (&b"\x8c\x06action"[..], "device_traces[0][0]: the action 'tttt"),
@@ -216,7 +216,7 @@ fn a_long_text_where_a_name_or_a_number_must_be_is_refused_and_shown_in_short() 
 }
 
 #[test]
-fn a_number_on_a_long_line_is_refused_where_it_is() {
+fn overlong_number_is_rejected_at_its_position() {
     for (opcode, name) in [(b'I', "INT"), (b'L', "LONG"), (b'F', "FLOAT")] {
         let number = |digits: usize| [&[opcode][..], &vec![b'0'; digits], b"\n"].concat();
         // The size of an event, said a million times.
@@ -235,7 +235,7 @@ fn a_number_on_a_long_line_is_refused_where_it_is() {
 }
 
 #[test]
-fn a_name_that_is_all_escapes_is_known() {
+fn fully_escaped_key_is_recognised() {
     let name = |name: &str| {
         let escaped: String = name.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect();
         format!("V{escaped}\n").into_bytes()
@@ -247,7 +247,7 @@ fn a_name_that_is_all_escapes_is_known() {
 }
 
 #[test]
-fn settings_that_share_a_long_text_are_not_copied_without_end() {
+fn settings_sharing_long_string_are_bounded() {
     // 10^5 settings of 4 kB each, and one of 10^5 pairs of them.
     let text = [&b"}X\0\x10\0\0"[..], &[b'v'; 4096], b"\x940\x8c\x08segments]s"].concat();
     let mut many = [&text[..], b"\x8c\x12allocator_settings}("].concat();
@@ -261,7 +261,7 @@ fn settings_that_share_a_long_text_are_not_copied_without_end() {
 }
 
 #[test]
-fn frames_that_share_a_long_text_share_it_in_memory() {
+fn frames_share_long_strings_in_memory() {
     // 10^4 frames of a name of 10^6 characters, each frame different: 10 GB when copied.
     let mut bytes = vec![0x80, 4, b'X'];
     bytes.extend(1_000_000_u32.to_le_bytes());
@@ -283,7 +283,7 @@ fn frames_that_share_a_long_text_share_it_in_memory() {
 }
 
 #[test]
-fn values_that_contain_themselves_are_harmless() {
+fn self_referential_values_are_harmless() {
     assert!(refused(&program(&[b"]\x94h\x00a"])).to_string().contains("segments[0]: a list"));
     assert!(Recording::read(&program(&[KEY, b"]\x94h\x00as"])).is_ok());
     // A snapshot that is its own trace, a block that is its own segment.
@@ -298,7 +298,7 @@ fn values_that_contain_themselves_are_harmless() {
 }
 
 #[test]
-fn numbers_beyond_any_size_are_refused() {
+fn out_of_range_numbers_are_rejected() {
     let with_size = |number: &[u8]| {
         let head: &[u8] = b"}\x8c\x0ddevice_traces]](}(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\0";
         refused(&program(&[head, b"\x8c\x04size", number, b"ueas"])).to_string()
@@ -316,7 +316,7 @@ fn numbers_beyond_any_size_are_refused() {
 }
 
 #[test]
-fn lengths_beyond_the_file_are_refused_before_anything_is_reserved() {
+fn lengths_beyond_file_are_rejected_before_allocating() {
     for (bytes, said) in [
         (&b"\x8b\x00\x00\x00\x80."[..], "LONG4 has the length -2147483648"),
         (b"\x8b\xff\xff\xff\x7f.", "LONG4 needs 2147483647 bytes, and 1 are left"),
@@ -337,7 +337,7 @@ fn lengths_beyond_the_file_are_refused_before_anything_is_reserved() {
 }
 
 #[test]
-fn opcodes_out_of_place_are_refused_where_they_are() {
+fn misplaced_opcodes_are_rejected_at_their_position() {
     for (bytes, said) in [
         (&b"\x80\x04."[..], "at byte 2: STOP finds no value"),
         (b"]].", "at byte 2: STOP leaves values"),
@@ -373,7 +373,7 @@ fn opcodes_out_of_place_are_refused_where_they_are() {
 }
 
 #[test]
-fn the_limits_hold() {
+fn limits_are_enforced() {
     let list = pickle(&Py::List(vec![]), 4);
     let read = |bytes: &[u8], limits| Recording::read_within(bytes, limits);
     let limits = Limits { bytes: list.len() as u64 - 1, ..Limits::default() };
@@ -392,7 +392,7 @@ fn the_limits_hold() {
 /// Files of which each byte makes as much as a byte can: each is refused where its size would be
 /// taken many times over, by the opcode or the entry at which that is, and is read where it may.
 #[test]
-fn no_file_takes_more_memory_than_its_size_allows() {
+fn memory_is_bounded_by_file_size() {
     const SIZE: usize = 1 << 18;
     let repeated = |part: &[u8]| part.repeat(SIZE / part.len());
     let list = |items: &[u8]| program(&[KEY, b"(", items, b"ls"]);
@@ -448,7 +448,7 @@ fn no_file_takes_more_memory_than_its_size_allows() {
 }
 
 #[test]
-fn a_snapshot_that_is_cut_off_is_refused_wherever_that_is() {
+fn truncated_snapshot_is_rejected() {
     let Some(folder) = real::folder() else { return };
     let whole = std::fs::read(folder.join("torch-forward-ctx128.pickle")).unwrap();
     assert!(Recording::read(&whole).is_ok());
@@ -466,7 +466,7 @@ fn a_snapshot_that_is_cut_off_is_refused_wherever_that_is() {
 }
 
 #[test]
-fn a_snapshot_with_a_byte_changed_is_read_or_refused() {
+fn corrupted_snapshot_is_read_or_rejected() {
     let Some(folder) = real::folder() else { return };
     let whole = std::fs::read(folder.join("torch-forward-ctx128.pickle")).unwrap();
     let (mut read, mut refused) = (0, 0);

@@ -20,7 +20,7 @@ fn refusal(text: &str) -> String {
 const RMM: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
 
 #[test]
-fn a_log_of_rmm_is_read_as_each_version_writes_it() {
+fn rmm_logs_of_all_versions_are_read() {
     let log = format!(
         "{RMM}1979932,23:59:59.998533,allocate,0x30a000000,256,0x2\n\
          1979933,23:59:59.999000,allocate failure,0x0,9223372036854775807,0x2\n\
@@ -57,7 +57,7 @@ fn a_log_of_rmm_is_read_as_each_version_writes_it() {
 }
 
 #[test]
-fn threads_that_write_out_of_order_do_not_begin_a_new_day() {
+fn out_of_order_rmm_lines_do_not_start_a_new_day() {
     let log = format!(
         "{RMM}1,10:00:00.000002,allocate,0x100,8,0\n2,10:00:00.000001,allocate,0x200,8,0\n"
     );
@@ -66,7 +66,7 @@ fn threads_that_write_out_of_order_do_not_begin_a_new_day() {
 }
 
 #[test]
-fn a_line_that_a_crash_cut_off_is_passed_over_and_a_wrong_one_is_named() {
+fn truncated_last_rmm_line_is_skipped_and_invalid_line_is_named() {
     let whole = format!("{RMM}1,10:00:00.000002,allocate,0x100,8,0\n");
     assert_eq!(read(&format!("{whole}1,10:00:00.0000")), read(&whole));
     for (line, said) in [
@@ -98,7 +98,7 @@ fn written(recording: &Recording) -> String {
 }
 
 #[test]
-fn real_snapshots_are_the_same_after_they_were_converted() {
+fn real_snapshots_round_trip_through_json_lines() {
     for (name, bytes, _) in real::snapshots().unwrap_or_default() {
         let recording = Recording::read(&bytes).unwrap();
         assert!(read(&written(&recording)) == recording, "{name}");
@@ -109,7 +109,7 @@ const HEAD: &str =
     r#"{"schema":1,"kind":"memory-trace","recorded_by":"bfc-dump","settings":{"a":"b"}}"#;
 
 #[test]
-fn the_documented_example_is_read_and_written_again() {
+fn documented_example_round_trips() {
     let document = include_str!("../../../../docs/memory-trace.md");
     let example = document.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());
     let example = example.expect("the document has an example");
@@ -131,7 +131,7 @@ fn the_documented_example_is_read_and_written_again() {
 }
 
 #[test]
-fn a_program_writes_its_own_recording_as_it_runs() {
+fn writer_streams_recording() {
     let settings = BTreeMap::from([("limit".to_owned(), "1073741824".to_owned())]);
     let mut writer = Writer::new(Vec::new(), Format::Own, &settings).unwrap();
     let event = |action, address| Event { action, address, size: 512, stream: 3, time_us: 9 };
@@ -167,7 +167,7 @@ fn a_program_writes_its_own_recording_as_it_runs() {
 }
 
 #[test]
-fn lines_that_contradict_are_refused_by_number() {
+fn inconsistent_lines_are_rejected_by_number() {
     let block = r#"{"size_bytes":512,"state":"free"}"#;
     let segment = |address: u64, blocks: &str| {
         format!(r#"{{"segment":{{"address":{address},"size_bytes":512,"blocks":[{blocks}]}}}}"#)
@@ -187,8 +187,11 @@ fn lines_that_contradict_are_refused_by_number() {
         (event(r#","address":5,"size_bytes":8,"stack":1"#), "a stack that no line before has"),
         (r#"{"stack":[0]}"#.to_owned(), "a frame that no line before has"),
         (r#"{"teleport\u001b":{}}"#.to_owned(), r"unknown variant `teleport\u{1b}`"),
-        (r#"{"device":{"device":0,"events":2}}"#.to_owned(), "cut off: 0 of 2 events of device 0"),
-        (r#"{"device":{"device":0,"segments":1}}"#.to_owned(), "cut off: 0 of 1 segments"),
+        (
+            r#"{"device":{"device":0,"events":2}}"#.to_owned(),
+            "truncated: 0 of 2 events of device 0",
+        ),
+        (r#"{"device":{"device":0,"segments":1}}"#.to_owned(), "truncated: 0 of 1 segments"),
         ("[".repeat(1_000_000), "in column"),
     ] {
         let error = refusal(&format!("{HEAD}\n{line}\n"));
@@ -212,7 +215,7 @@ fn lines_that_contradict_are_refused_by_number() {
 }
 
 #[test]
-fn what_is_not_told_is_not_known_and_unknown_keys_are_passed_over() {
+fn missing_fields_are_unknown_and_unknown_keys_are_ignored() {
     let recording = read(&format!(
         "{HEAD}\n\n{}\n{}",
         r#"{"event":{"action":"alloc","address":1,"size_bytes":2,"colour":"red"}}"#,
@@ -225,12 +228,12 @@ fn what_is_not_told_is_not_known_and_unknown_keys_are_passed_over() {
 }
 
 #[test]
-fn what_is_of_no_format_is_told_what_is() {
+fn unknown_format_error_suggests_known_formats() {
     for text in ["hello\n", "2026-01-01 00:00:00 INFO start\n", "PK\u{3}\u{4}zip", "\n{}"] {
         let error = Recording::read(text.as_bytes()).unwrap_err();
         assert_eq!((error.place(), error.problem()), (&Place::Whole, &Problem::UnknownFormat));
         assert!(error.remedy().contains("_dump_snapshot"));
     }
     let error = Recording::read(b"").unwrap_err();
-    assert_eq!(error.to_string(), "read the recording: the file is cut off: it is empty");
+    assert_eq!(error.to_string(), "read the recording: the file is truncated: it is empty");
 }

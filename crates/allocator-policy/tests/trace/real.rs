@@ -39,7 +39,7 @@ pub(crate) fn snapshots() -> Option<Vec<Row>> {
 }
 
 #[test]
-fn what_is_read_is_what_the_table_says() {
+fn real_snapshots_match_table() {
     for (name, bytes, cells) in snapshots().unwrap_or_default() {
         let recording = Recording::read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(recording.format, Format::TorchSnapshot);

@@ -107,7 +107,7 @@ fn newest() -> Py {
 }
 
 #[test]
-fn everything_that_the_newest_version_writes_is_read_in_every_protocol() {
+fn newest_snapshot_is_read_in_every_pickle_protocol() {
     let of_protocol = |protocol| Recording::read(&pickle(&newest(), protocol)).unwrap();
     let recording = of_protocol(4);
     for protocol in [0, 1, 2, 3, 5] {
@@ -156,7 +156,7 @@ fn everything_that_the_newest_version_writes_is_read_in_every_protocol() {
 }
 
 #[test]
-fn equal_stacks_are_kept_once_however_often_they_are_written() {
+fn equal_stacks_are_deduplicated() {
     let recording = read(&newest()).unwrap();
     assert_eq!(recording.stacks.len(), 1);
     let stack = recording.devices[1].event_stacks[0].unwrap();
@@ -180,7 +180,7 @@ fn block_with_history(size: i64, state: &'static str) -> Py {
 }
 
 #[test]
-fn before_2_1_blocks_have_a_history_and_no_address() {
+fn block_history_of_pytorch_before_2_1_is_read() {
     let segment = dict([
         ("device", 0.into()),
         ("address", BASE.into()),
@@ -226,7 +226,7 @@ fn before_2_1_blocks_have_a_history_and_no_address() {
 }
 
 #[test]
-fn spans_among_the_events_are_annotations() {
+fn user_defined_events_become_annotations() {
     let span = |stage: &'static str| {
         let frame = dict([
             ("name", "Optimizer.step#Adam".into()),
@@ -251,7 +251,7 @@ fn spans_among_the_events_are_annotations() {
 }
 
 #[test]
-fn without_segments_it_is_not_known_what_was_held() {
+fn missing_segments_mean_unknown_initial_state() {
     let traces =
         dict([("device_traces", vec![vec![event("alloc", "addr", BASE, 8)].into()].into())]);
     assert_eq!(read(&traces).unwrap().devices[0].segments, None);
@@ -263,7 +263,7 @@ fn without_segments_it_is_not_known_what_was_held() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_by_name() {
+fn inconsistent_snapshot_is_rejected_by_field() {
     let active = "active_allocated";
     let segments = |list: Vec<Py>| refusal(&dict([("segments", list.into())]));
     let one = |blocks: Vec<Py>| segments(vec![segment(0, BASE, 2 * MIB, blocks)]);

@@ -1,37 +1,37 @@
 //! One attempt: whether it is this claim's turn, and what keeps it from being served.
 
 use super::{Attempt, Seen, Taking, look_again};
-use crate::ask::{HeldUp, NotTaken, Standing, Wait};
+use crate::admission::{Turn, judge};
 use crate::ledger::{Ledger, is_same};
 use crate::queue::Queue;
-use crate::turn::{Turn, judge};
+use crate::request::{HeldUp, Standing, TakeError, Wait};
 use gpu_core::{Claim, Entry, Error, ErrorKind, HeldBack, QueuePlace, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A safe-gpu that is at work tells nobody when it is done.
-pub(super) const SAFE_GPU_PAUSE: Duration = Duration::from_millis(250);
+pub(super) const SAFE_GPU_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Who could take devices for so long and did not is passed. An honest claim looks at least every
-/// ten seconds ([`LOOK_AGAIN_AT_MOST`]), and a look takes some time where the driver is slow.
-const IDLE: Duration = Duration::from_secs(30);
+/// ten seconds ([`MAX_POLL_INTERVAL`]), and a look takes some time where the driver is slow.
+const IDLE_CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A claim that sleeps looks for itself after so long, times its place among its equals: those
 /// before it may see other devices, in another container, or wait for something of their own. It
 /// stays awake for long enough to find them idle.
-const OWN_LOOK: Duration = Duration::from_secs(120);
-pub(super) const AWAKE: Duration = Duration::from_secs(60);
+const SLEEP_TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const AWAKE_PERIOD: Duration = Duration::from_secs(60);
 
 /// A safe-gpu that keeps its lock for so long is stuck, or means harm: then devices are granted all
 /// the same, and whoever asked is told. Claims that wait count together: each notes who has it.
-const SAFE_GPU_AT_MOST: Duration = Duration::from_secs(60);
+const SAFE_GPU_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A driver that fails to answer a claim which has waited is asked again for so long: otherwise one
 /// that is loaded anew would end all claims of a queue.
-const SILENT_AT_MOST: Duration = Duration::from_secs(600);
+const DRIVER_SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl<S> Taking<'_, S> {
-    pub(super) fn attempt(&mut self) -> Result<Attempt<S>, NotTaken> {
+    pub(super) fn attempt(&mut self) -> Result<Attempt<S>, TakeError> {
         self.keep_place()?;
         let mut queue = Queue::read(self.locks, &self.entry)?;
         self.attempted = self.clock.monotonic();
@@ -42,7 +42,7 @@ impl<S> Taking<'_, S> {
         {
             let leases = self.pool(&self.leases()?)?.leases;
             let standing = Standing { ahead: queue.ahead(), leases, held_up: None };
-            let own_look = OWN_LOOK * queue.rank().max(1);
+            let own_look = SLEEP_TIMEOUT * queue.rank().max(1);
             self.own_look.get_or_insert(self.attempted.saturating_add(own_look));
             self.has_waited = true;
             return Ok(Attempt::Asleep(before, standing));
@@ -77,7 +77,7 @@ impl<S> Taking<'_, S> {
                 self.grant(devices, held_back, standing)
             }
             // What was there may be back when the driver has been loaded anew.
-            Some(Turn::Never) if !self.may_go_on() => Err(NotTaken::Never),
+            Some(Turn::Never) if !self.may_go_on() => Err(TakeError::Never),
             Some(Turn::Never) => Ok(Attempt::Behind(self.standing(&leases, &queue, None)?)),
             _ => {
                 self.silent_since = None;
@@ -97,7 +97,7 @@ impl<S> Taking<'_, S> {
         error: Error,
         leases: &Ledger,
         queue: &Queue<'_>,
-    ) -> Result<Attempt<S>, NotTaken> {
+    ) -> Result<Attempt<S>, TakeError> {
         if !self.may_go_on() {
             return Err(error.into());
         }
@@ -110,7 +110,9 @@ impl<S> Taking<'_, S> {
     fn may_go_on(&mut self) -> bool {
         let now = self.clock.monotonic();
         let since = *self.silent_since.get_or_insert(now);
-        self.ask.wait != Wait::No && self.has_waited && now.saturating_sub(since) < SILENT_AT_MOST
+        self.ask.wait != Wait::No
+            && self.has_waited
+            && now.saturating_sub(since) < DRIVER_SILENCE_TIMEOUT
     }
 
     /// Returns what keeps it from being served: a safe-gpu that is at work, for a time.
@@ -122,7 +124,7 @@ impl<S> Taking<'_, S> {
         let now = self.clock.monotonic();
         let since = *self.held_up_since.get_or_insert(now);
         let since = self.holder.map_or(since, |(_, observed)| observed.min(since));
-        let is_patient = now.saturating_sub(since) < SAFE_GPU_AT_MOST;
+        let is_patient = now.saturating_sub(since) < SAFE_GPU_TIMEOUT;
         is_patient.then(|| HeldUp::SafeGpu(error.fault()))
     }
 
@@ -137,7 +139,8 @@ impl<S> Taking<'_, S> {
     }
 
     fn hold_back(&self) -> Option<Result<Box<dyn HeldBack>>> {
-        let patience = if self.ask.wait == Wait::No { Duration::ZERO } else { SAFE_GPU_PAUSE };
+        let patience =
+            if self.ask.wait == Wait::No { Duration::ZERO } else { SAFE_GPU_POLL_INTERVAL };
         self.ask.beside_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
     }
 
@@ -148,7 +151,7 @@ impl<S> Taking<'_, S> {
         let now = self.clock.monotonic();
         let since = &self.servable;
         let is_idle = |place: &QueuePlace| {
-            since.get(place).is_some_and(|since| now.saturating_sub(*since) >= IDLE)
+            since.get(place).is_some_and(|since| now.saturating_sub(*since) >= IDLE_CLAIM_TIMEOUT)
         };
         let choose = |claim: &Claim, beside: &[Entry]| (self.choose)(&seen.scene, claim, beside);
         let places = queue.earlier();

@@ -1,20 +1,20 @@
 //! Publishes an attempt and confirms it, or withdraws it.
 
 use super::{Attempt, Taking};
-use crate::ask::{Chosen, NotTaken, Standing, Taken};
-use crate::ledger::{LEASES_OF_ONE, Leases, Ledger, is_same};
+use crate::ledger::{Leases, Ledger, MAX_LEASES_PER_USER, is_same};
+use crate::request::{Chosen, Standing, TakeError, Taken};
 use gpu_core::{Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, HeldBack, Result};
 use std::time::Duration;
 
 /// Of attempts that conflict, the earliest waits so long at most for the others to withdraw, twice
 /// as long after each time in vain up to the limit, and reads so often.
-const RIVALS_WITHDRAW: Duration = Duration::from_millis(100);
-const RIVALS_WITHDRAW_AT_MOST: Duration = Duration::from_secs(5);
-const RIVALS_READ: Duration = Duration::from_millis(2);
+const CONFLICT_TIMEOUT: Duration = Duration::from_millis(100);
+const MAX_CONFLICT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONFLICT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// So many readings in a row must find an attempt in conflict with nobody: what was taken out of a
 /// lease that ends during one of them may be missed by that one, and is seen by the next.
-const READINGS_ALONE: u32 = 2;
+const UNCONTESTED_READS: u32 = 2;
 
 impl<S> Taking<'_, S> {
     /// Publishes an attempt, looks whether somebody else did at the same moment, and confirms it.
@@ -28,15 +28,15 @@ impl<S> Taking<'_, S> {
         devices: Vec<DeviceUuid>,
         held_back: Option<Result<Box<dyn HeldBack>>>,
         standing: Standing,
-    ) -> Result<Attempt<S>, NotTaken> {
+    ) -> Result<Attempt<S>, TakeError> {
         let entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
         let mut held = self.locks.publish(EntryKind::Attempt, &entry)?;
         let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(standing)) };
         let fits = |beside: &[Entry]| {
             is_alone((self.choose)(&seen.scene, &exactly(&entry), beside), &entry)
         };
-        let patience = RIVALS_WITHDRAW * 2u32.saturating_pow(self.withdrawals.min(10));
-        let end = self.clock.monotonic() + patience.min(RIVALS_WITHDRAW_AT_MOST);
+        let patience = CONFLICT_TIMEOUT * 2u32.saturating_pow(self.withdrawals.min(10));
+        let end = self.clock.monotonic() + patience.min(MAX_CONFLICT_TIMEOUT);
         let mut alone = 0;
         loop {
             let Leases { confirmed, attempts } = Leases::read(self.locks)?;
@@ -48,7 +48,7 @@ impl<S> Taking<'_, S> {
             }
             let beside = self.beside(&entry, [confirmed, earlier, later].concat())?;
             alone = if fits(&beside) { alone + 1 } else { 0 };
-            if alone == READINGS_ALONE {
+            if alone == UNCONTESTED_READS {
                 held.confirm()?;
                 self.place = None;
                 let scene = seen.scene;
@@ -67,15 +67,15 @@ impl<S> Taking<'_, S> {
             if self.clock.monotonic() >= end {
                 return Ok(Attempt::Withdrawn(standing));
             }
-            self.clock.sleep(RIVALS_READ);
+            self.clock.sleep(CONFLICT_POLL_INTERVAL);
         }
     }
 
     /// Returns what competes with an attempt of its own, without that attempt.
-    fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, NotTaken> {
+    fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, TakeError> {
         let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
-        if of_owner > LEASES_OF_ONE {
-            let what = format!("take devices for a user who has {LEASES_OF_ONE} leases already");
+        if of_owner > MAX_LEASES_PER_USER {
+            let what = format!("grant more leases: the user already has {MAX_LEASES_PER_USER}");
             return Err(Error::new(ErrorKind::Invalid, what).into());
         }
         let mut beside = self.pool(&Ledger::new(leases, Vec::new()))?.leases;
@@ -84,7 +84,7 @@ impl<S> Taking<'_, S> {
         if beside.len() < all {
             return Ok(beside);
         }
-        let what = format!("publish lease {}, which nobody sees", entry.id);
+        let what = format!("publish lease {}: it is not visible", entry.id);
         Err(Error::new(ErrorKind::Io, what).into())
     }
 }

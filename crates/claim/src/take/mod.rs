@@ -4,23 +4,23 @@ mod attempt;
 mod grant;
 mod wait;
 
-use crate::ask::{Ahead, Ask, Chosen, HeldUp, NotTaken, Standing, Taken, Wait, Waiting};
 use crate::ledger::{Leases, Ledger, is_same};
 use crate::queue::Queue;
+use crate::request::{Ahead, Ask, Chosen, HeldUp, Standing, TakeError, Taken, Wait, Waiting};
 use gpu_core::{
-    Claim, Clock, Entry, EntryKind, Error, ErrorKind, Held, Locks, QUEUE_BEAT, QueuePlace, Result,
-    SafeGpuHolder,
+    Claim, Clock, Entry, EntryKind, Error, ErrorKind, Held, Locks, QUEUE_HEARTBEAT, QueuePlace,
+    Result, SafeGpuHolder,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
-use wait::ATTEMPTS_APART;
+use wait::MIN_ATTEMPT_INTERVAL;
 
 /// How long a look at the devices counts: those outside of the scheme come and go unseen. It grows
 /// with those who are ahead.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-const LOOK_AGAIN_PER_PLACE: Duration = Duration::from_millis(250);
-const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const POLL_INTERVAL_PER_PLACE: Duration = Duration::from_millis(250);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes devices, waiting for them as the ask says.
 ///
@@ -30,7 +30,7 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(10);
 /// [`Ask::pace`] says, and after each signal.
 ///
 /// # Errors
-/// [`NotTaken`]; nothing is left of the claim then.
+/// [`TakeError`]; nothing is left of the claim then.
 pub fn take<S>(
     locks: &dyn Locks,
     clock: &dyn Clock,
@@ -38,7 +38,7 @@ pub fn take<S>(
     look: &mut dyn FnMut() -> Result<S>,
     choose: &dyn Fn(&S, &Claim, &[Entry]) -> Chosen,
     watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
-) -> Result<Taken<S>, NotTaken> {
+) -> Result<Taken<S>, TakeError> {
     let start = clock.monotonic();
     let entry = Entry {
         id: locks.new_id()?,
@@ -74,7 +74,7 @@ pub fn take<S>(
         own_look: None,
         awake_until: start,
         attempted: start,
-        apart: ATTEMPTS_APART,
+        apart: MIN_ATTEMPT_INTERVAL,
         held_up_since: None,
         holder: None,
         silent_since: None,
@@ -154,13 +154,13 @@ struct Taking<'a, S> {
 
 impl<S> Taking<'_, S> {
     /// Publishes its place in the queue, or renews it where that is due.
-    fn keep_place(&mut self) -> Result<(), NotTaken> {
+    fn keep_place(&mut self) -> Result<(), TakeError> {
         if self.ask.wait == Wait::No {
             return Ok(());
         }
         let now = self.clock.monotonic();
         let is_there = match &self.place {
-            Some(_) if now.saturating_sub(self.beat) < QUEUE_BEAT => return Ok(()),
+            Some(_) if now.saturating_sub(self.beat) < QUEUE_HEARTBEAT => return Ok(()),
             Some(place) => place.renew()?,
             None => false,
         };
@@ -193,7 +193,7 @@ impl<S> Taking<'_, S> {
     fn pool(&self, ledger: &Ledger) -> Result<Ledger> {
         let Some(within) = &self.ask.within else { return Ok(ledger.pool(None)) };
         let refused = |why| {
-            let what = format!("take devices out of lease {}, which {why}", within.id);
+            let what = format!("claim within lease {}, which {why}", within.id);
             Error::new(ErrorKind::Invalid, what)
         };
         if !ledger.leases.iter().any(|lease| is_same(lease, within)) {
@@ -218,5 +218,5 @@ impl<S> Taking<'_, S> {
 
 fn look_again(ahead: &Ahead) -> Duration {
     let places = u32::try_from(ahead.count).unwrap_or(1000).min(1000);
-    (LOOK_AGAIN + LOOK_AGAIN_PER_PLACE * places).min(LOOK_AGAIN_AT_MOST)
+    (POLL_INTERVAL + POLL_INTERVAL_PER_PLACE * places).min(MAX_POLL_INTERVAL)
 }

@@ -1,32 +1,32 @@
 //! Lets time pass between attempts: after a conflict, behind an equal claim, or until something
 //! changes.
 
-use super::attempt::{AWAKE, SAFE_GPU_PAUSE};
+use super::attempt::{AWAKE_PERIOD, SAFE_GPU_POLL_INTERVAL};
 use super::{Taking, look_again};
-use crate::ask::{NotTaken, Standing, Wait, Waiting};
 use crate::queue::Queue;
-use gpu_core::{QUEUE_BEAT, QueuePlace, Result};
+use crate::request::{Standing, TakeError, Wait, Waiting};
+use gpu_core::{QUEUE_HEARTBEAT, QueuePlace, Result};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A change may be told an instant before it is there: it is looked for once more after this.
-const SETTLED: Duration = Duration::from_millis(100);
+const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 /// After a change, at least so long since the last attempt, and twice as long after each that
 /// brought nothing, up to the limit: anybody can cause changes.
-pub(super) const ATTEMPTS_APART: Duration = Duration::from_millis(20);
-const ATTEMPTS_APART_AT_MOST: Duration = Duration::from_millis(320);
+pub(super) const MIN_ATTEMPT_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_ATTEMPT_INTERVAL: Duration = Duration::from_millis(320);
 
 /// After a conflict, 1 to 20 ms, by chance.
-const WITHDRAWN_AT_MOST_MS: u64 = 20;
+const MAX_WITHDRAWAL_PAUSE_MS: u64 = 20;
 /// Who does not wait gives up after so many of them.
-const WITHDRAWALS: u32 = 10;
+const MAX_WITHDRAWALS: u32 = 10;
 
 impl<S> Taking<'_, S> {
     /// Lets time pass after a conflict, so that those who were in it do not meet again.
-    pub(super) fn pause(&mut self, standing: Standing) -> Result<(), NotTaken> {
+    pub(super) fn pause(&mut self, standing: Standing) -> Result<(), TakeError> {
         self.withdrawals += 1;
-        if self.withdrawals >= WITHDRAWALS && self.ask.wait == Wait::No {
+        if self.withdrawals >= MAX_WITHDRAWALS && self.ask.wait == Wait::No {
             return Err(self.ended(standing));
         }
         let now = self.watched(&standing)?;
@@ -37,7 +37,7 @@ impl<S> Taking<'_, S> {
             self.entry.id.as_str().bytes().fold(u64::from(self.withdrawals), |sum, byte| {
                 sum.wrapping_mul(31).wrapping_add(u64::from(byte))
             });
-        self.clock.sleep(Duration::from_millis(1 + chance % WITHDRAWN_AT_MOST_MS));
+        self.clock.sleep(Duration::from_millis(1 + chance % MAX_WITHDRAWAL_PAUSE_MS));
         Ok(())
     }
 
@@ -46,7 +46,7 @@ impl<S> Taking<'_, S> {
         &mut self,
         before: &QueuePlace,
         mut standing: Standing,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), TakeError> {
         loop {
             let now = self.watched(&standing)?;
             if self.is_over(now) {
@@ -57,10 +57,10 @@ impl<S> Taking<'_, S> {
             }
             if self.own_look.is_some_and(|at| now >= at) {
                 self.own_look = None;
-                self.awake_until = now + AWAKE;
+                self.awake_until = now + AWAKE_PERIOD;
                 return Ok(());
             }
-            let beat = self.beat + QUEUE_BEAT;
+            let beat = self.beat + QUEUE_HEARTBEAT;
             if now >= beat {
                 self.keep_place()?;
                 let waiter = self.locks.waiter(before)?;
@@ -68,7 +68,7 @@ impl<S> Taking<'_, S> {
                     return Ok(());
                 }
                 // Somebody reads along: then the places are counted anew.
-                if self.ask.pace < QUEUE_BEAT / 5 {
+                if self.ask.pace < QUEUE_HEARTBEAT / 5 {
                     let mut queue = Queue::read(self.locks, &self.entry)?;
                     queue.before(&self.entry)?;
                     standing.ahead = queue.ahead();
@@ -84,7 +84,7 @@ impl<S> Taking<'_, S> {
     }
 
     /// Waits until something changed that may matter.
-    pub(super) fn wait(&mut self, standing: Standing) -> Result<(), NotTaken> {
+    pub(super) fn wait(&mut self, standing: Standing) -> Result<(), TakeError> {
         if self.ask.wait == Wait::No {
             return Err(self.ended(standing));
         }
@@ -93,10 +93,10 @@ impl<S> Taking<'_, S> {
         let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
         let mut until = seen + look_again(&standing.ahead);
         if standing.held_up.is_some() {
-            until = until.min(now + SAFE_GPU_PAUSE);
+            until = until.min(now + SAFE_GPU_POLL_INTERVAL);
         }
         if std::mem::take(&mut self.settling) {
-            until = until.min(now + SETTLED);
+            until = until.min(now + SETTLE_TIME);
         }
         loop {
             let now = self.watched(&standing)?;
@@ -104,15 +104,15 @@ impl<S> Taking<'_, S> {
                 return Err(self.ended(standing));
             }
             if self.made_last_attempt || now >= until {
-                self.apart = ATTEMPTS_APART;
+                self.apart = MIN_ATTEMPT_INTERVAL;
                 return Ok(());
             }
             self.keep_place()?;
-            let slice = self.slice(now, until.min(self.beat + QUEUE_BEAT));
+            let slice = self.slice(now, until.min(self.beat + QUEUE_HEARTBEAT));
             if self.locks.wait(slice)? {
                 let next = self.attempted + self.apart;
                 self.clock.sleep(next.saturating_sub(self.clock.monotonic()));
-                self.apart = (self.apart * 2).min(ATTEMPTS_APART_AT_MOST);
+                self.apart = (self.apart * 2).min(MAX_ATTEMPT_INTERVAL);
                 self.settling = true;
                 return Ok(());
             }
@@ -126,13 +126,13 @@ impl<S> Taking<'_, S> {
     }
 
     /// Asks whoever watches whether to go on, and returns what time it is.
-    fn watched(&mut self, standing: &Standing) -> Result<Duration, NotTaken> {
+    fn watched(&mut self, standing: &Standing) -> Result<Duration, TakeError> {
         let now = self.clock.monotonic();
         let Standing { ahead, leases, held_up } = standing;
         let waited = now.saturating_sub(self.start);
         match (self.watch)(&Waiting { ahead, leases, waited, held_up: held_up.as_ref() }) {
             ControlFlow::Continue(()) => Ok(now),
-            ControlFlow::Break(()) => Err(NotTaken::Stopped),
+            ControlFlow::Break(()) => Err(TakeError::Stopped),
         }
     }
 
@@ -144,10 +144,10 @@ impl<S> Taking<'_, S> {
     }
 
     /// Returns how it ends when there is no time left.
-    fn ended(&self, standing: Standing) -> NotTaken {
+    fn ended(&self, standing: Standing) -> TakeError {
         match self.ask.wait {
-            Wait::No => NotTaken::NotNow(Box::new(standing)),
-            Wait::For(_) | Wait::Ever => NotTaken::TimedOut(Box::new(standing)),
+            Wait::No => TakeError::NotNow(Box::new(standing)),
+            Wait::For(_) | Wait::Ever => TakeError::TimedOut(Box::new(standing)),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Taking devices of a machine of four, with locks and a clock that are made up.
 
+mod fake;
 mod nested;
-mod world;
 
+use fake::{MACHINE, Made, ask, choose, devices, entry, id, names, take_now, take_while};
 use gpu_claim::*;
 use gpu_core::*;
 use std::ops::ControlFlow;
 use std::time::Duration;
-use world::{MACHINE, Made, ask, choose, devices, entry, id, names, take_now, take_while};
 
 #[test]
-fn what_is_free_is_taken_and_held_until_it_is_dropped() {
+fn free_devices_are_held_until_drop() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 1, &["a"]));
     let taken = take_now(&made, &ask(2, Wait::No)).ok().unwrap();
@@ -24,21 +24,21 @@ fn what_is_free_is_taken_and_held_until_it_is_dropped() {
 }
 
 #[test]
-fn who_does_not_wait_leaves_nothing() {
+fn refused_claim_without_wait_leaves_no_entry() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 2, &["a", "b"]));
     made.add(EntryKind::Waiter, entry("w", 2, 1, &[]));
-    let Err(NotTaken::NotNow(standing)) = take_now(&made, &ask(3, Wait::No)) else {
+    let Err(TakeError::NotNow(standing)) = take_now(&made, &ask(3, Wait::No)) else {
         panic!("two are free")
     };
     assert_eq!((standing.ahead.count, standing.leases.len()), (1, 1));
     assert_eq!(standing.held_up, None);
-    assert!(matches!(take_now(&made, &ask(5, Wait::Ever)), Err(NotTaken::Never)));
+    assert!(matches!(take_now(&made, &ask(5, Wait::Ever)), Err(TakeError::Never)));
     assert_eq!((made.waiters(), made.with(|world| world.entries.len())), (1, 2));
 }
 
 #[test]
-fn a_wait_ends_when_the_time_is_over_or_somebody_asks_and_leaves_nothing() {
+fn wait_ends_on_timeout_or_stop_without_leftovers() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let five = Wait::For(Duration::from_secs(5));
@@ -47,16 +47,16 @@ fn a_wait_ends_when_the_time_is_over_or_somebody_asks_and_leaves_nothing() {
         assert_eq!(waiting.leases.len(), 1);
         ControlFlow::Continue(())
     });
-    assert!(matches!(result, Err(NotTaken::TimedOut(_))));
+    assert!(matches!(result, Err(TakeError::TimedOut(_))));
     let now = made.with(|world| world.now);
     assert!(now >= Duration::from_secs(5) && now < Duration::from_secs(6), "{now:?}");
     let result = take_while(&made, &ask(1, Wait::Ever), |_| ControlFlow::Break(()));
-    assert!(matches!(result, Err(NotTaken::Stopped)));
+    assert!(matches!(result, Err(TakeError::Stopped)));
     assert_eq!(made.waiters(), 0);
 }
 
 #[test]
-fn a_wait_ends_with_the_devices_of_whoever_ended() {
+fn waiting_claim_gets_released_devices() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let taken = take_while(&made, &ask(4, Wait::Ever), |waiting| {
@@ -79,7 +79,7 @@ fn a_wait_ends_with_the_devices_of_whoever_ended() {
 }
 
 #[test]
-fn attempt_that_meets_an_earlier_one_or_a_lease_withdraws() {
+fn attempt_withdraws_on_conflict_with_earlier_attempt_or_lease() {
     for kind in [EntryKind::Attempt, EntryKind::Lease] {
         let made = Made::default();
         made.with(|world| {
@@ -100,7 +100,7 @@ fn attempt_that_meets_an_earlier_one_or_a_lease_withdraws() {
 }
 
 #[test]
-fn earliest_attempt_waits_for_later_ones_to_withdraw() {
+fn earliest_attempt_waits_for_later_attempts_to_withdraw() {
     let made = Made::default();
     made.with(|world| {
         world.met = vec![(EntryKind::Attempt, entry("x", 1000, 1, &["a"]))];
@@ -120,7 +120,7 @@ fn earliest_attempt_waits_for_later_ones_to_withdraw() {
 }
 
 #[test]
-fn attempt_is_confirmed_by_the_second_reading_that_finds_it_alone() {
+fn attempt_is_confirmed_by_second_uncontested_read() {
     let made = Made::default();
     let looked = std::cell::Cell::new(0);
     let mut look = || {
@@ -135,14 +135,14 @@ fn attempt_is_confirmed_by_the_second_reading_that_finds_it_alone() {
 }
 
 #[test]
-fn who_was_met_on_another_device_is_no_reason_to_withdraw() {
+fn conflict_on_other_device_causes_no_withdrawal() {
     let made = Made::default();
     made.with(|world| world.met = vec![(EntryKind::Lease, entry("x", 1, 1, &["d"]))]);
     assert_eq!(names(take_now(&made, &ask(1, Wait::No))), ["a"]);
 }
 
 #[test]
-fn servable_claim_that_does_not_act_is_passed_after_half_a_minute() {
+fn idle_servable_claim_is_skipped_after_30_seconds() {
     let made = Made::default();
     made.add(EntryKind::Waiter, entry("idle", 1, 4, &[]));
     let taken = take_now(&made, &ask(1, Wait::For(Duration::from_secs(60))));
@@ -153,19 +153,19 @@ fn servable_claim_that_does_not_act_is_passed_after_half_a_minute() {
 
 /// Ids are public: a stranger's idle claim with a copied id says nothing of the original.
 #[test]
-fn idle_copy_of_an_id_takes_no_claim_out_of_the_queue() {
+fn copied_id_does_not_remove_original_from_queue() {
     let made = Made::default();
     made.with(|world| world.tickets = 61_000_000_000);
     made.add(EntryKind::Lease, entry("x", 1, 1, &["a"]));
     made.add(EntryKind::Waiter, entry("wide", 2, 4, &[]));
     made.add(EntryKind::Waiter, Entry { owner: 7, ..entry("wide", 0, 1, &[]) });
     let result = take_now(&made, &ask(1, Wait::For(Duration::from_secs(120))));
-    assert!(matches!(result, Err(NotTaken::TimedOut(_))), "it is not passed: {:?}", result.err());
+    assert!(matches!(result, Err(TakeError::TimedOut(_))), "it is not passed: {:?}", result.err());
 }
 
 /// The one before it may see other devices, in another container.
 #[test]
-fn sleeping_claim_looks_for_itself_after_some_minutes() {
+fn sleeping_claim_checks_devices_after_timeout() {
     let made = Made::default();
     made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
     let taken = take_now(&made, &ask(1, Wait::For(Duration::from_secs(600))));
@@ -185,7 +185,7 @@ fn sleeping_claim_looks_for_itself_after_some_minutes() {
 
 /// Otherwise one driver that is loaded anew would end every claim of a queue.
 #[test]
-fn driver_that_fails_for_a_while_ends_no_claim_that_has_waited() {
+fn transient_driver_failure_does_not_end_waiting_claim() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let fails = std::cell::Cell::new(false);
@@ -215,13 +215,13 @@ fn driver_that_fails_for_a_while_ends_no_claim_that_has_waited() {
     };
     let before = made.with(|world| world.now);
     let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
-    assert!(matches!(result, Err(NotTaken::Failed(_))));
+    assert!(matches!(result, Err(TakeError::Failed(_))));
     let waited = made.with(|world| world.now) - before;
     assert!(waited > Duration::from_secs(600) && waited < Duration::from_secs(620), "{waited:?}");
 }
 
 #[test]
-fn safe_gpu_that_keeps_its_lock_is_waited_for_a_minute() {
+fn safe_gpu_lock_is_awaited_for_one_minute() {
     let made = Made::default();
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
     let ask = Ask { beside_safe_gpu: true, ..ask(1, Wait::Ever) };
@@ -256,7 +256,7 @@ fn claims_that_sleep_count_the_minute_of_one_safe_gpu_together() {
 }
 
 #[test]
-fn stopped_claim_is_passed_at_once_and_named() {
+fn stalled_claim_is_skipped_immediately_and_reported() {
     let made = Made::default();
     made.add(EntryKind::Waiter, entry("stopped", 1, 4, &[]));
     made.add(EntryKind::Lease, entry("x", 1, 3, &["b", "c", "d"]));
@@ -273,13 +273,13 @@ fn stopped_claim_is_passed_at_once_and_named() {
         }
         ControlFlow::Continue(())
     });
-    assert!(matches!(result, Err(NotTaken::Stopped)));
+    assert!(matches!(result, Err(TakeError::Stopped)));
     // A claim that lacks devices has no need to look at the queue.
     assert!(named.is_empty() || named == [entry("stopped", 1, 4, &[])], "{named:?}");
 }
 
 #[test]
-fn stopped_claim_is_ahead_of_nobody_in_a_listing() {
+fn stalled_claim_is_not_counted_as_ahead() {
     let made = Made::default();
     let (stopped, waits) = (entry("stopped", 1, 4, &[]), entry("waits", 2, 1, &[]));
     made.add(EntryKind::Waiter, stopped.clone());
@@ -292,7 +292,7 @@ fn stopped_claim_is_ahead_of_nobody_in_a_listing() {
 
 /// Any later claim that fits may go ahead of one that cannot be served, within a minute.
 #[test]
-fn claim_passes_a_blocked_one_that_came_up_to_a_minute_before() {
+fn claim_may_overtake_blocked_claim_within_one_minute() {
     const MINUTE: u64 = 60_000_000_000;
     for (age, passes) in [(0, true), (MINUTE, true), (MINUTE + 1, false)] {
         let made = Made::default();
@@ -306,7 +306,7 @@ fn claim_passes_a_blocked_one_that_came_up_to_a_minute_before() {
 }
 
 #[test]
-fn equal_claims_of_one_user_sleep_until_the_one_before_leaves() {
+fn equal_claims_of_one_user_sleep_until_predecessor_leaves() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     for name in ["first", "second"] {
@@ -339,7 +339,7 @@ fn equal_claims_of_one_user_sleep_until_the_one_before_leaves() {
 }
 
 #[test]
-fn sleeping_claim_goes_on_when_the_one_before_stops_moving() {
+fn sleeping_claim_resumes_when_predecessor_stalls() {
     let made = Made::default();
     made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
     let taken = take_while(&made, &ask(1, Wait::Ever), |waiting| {
@@ -354,7 +354,7 @@ fn sleeping_claim_goes_on_when_the_one_before_stops_moving() {
 }
 
 #[test]
-fn place_that_somebody_cleared_away_is_published_again() {
+fn removed_queue_entry_is_republished() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let result = take_while(&made, &ask(1, Wait::Ever), |waiting| {
@@ -367,13 +367,13 @@ fn place_that_somebody_cleared_away_is_published_again() {
             false => ControlFlow::Continue(()),
         }
     });
-    assert!(matches!(result, Err(NotTaken::Stopped)));
+    assert!(matches!(result, Err(TakeError::Stopped)));
     assert_eq!(made.waiters(), 0);
     assert!(made.with(|world| world.beats) >= 1);
 }
 
 #[test]
-fn a_lease_is_taken_out_of_another() {
+fn lease_can_be_nested_in_another() {
     let made = Made::default();
     let outer = entry("outer", 1, 3, &["a", "b", "c"]);
     made.add(EntryKind::Lease, outer.clone());
@@ -389,16 +389,13 @@ fn a_lease_is_taken_out_of_another() {
     let second = take_now(&made, &inner).ok().unwrap();
     assert_eq!([first.entry.devices, second.entry.devices].concat(), devices(&["a", "b"]));
     let outside = take_now(&made, &ask(1, Wait::No));
-    assert!(matches!(outside, Err(NotTaken::NotNow(_))));
+    assert!(matches!(outside, Err(TakeError::NotNow(_))));
 
     for (outer, why) in [
-        (
-            Entry { id: id("ended"), ..outer.clone() },
-            "take devices out of lease ended, which has ended",
-        ),
+        (Entry { id: id("ended"), ..outer.clone() }, "claim within lease ended, which has ended"),
         (Entry { owner: 7, ..outer }, "which has ended"),
     ] {
-        let Err(NotTaken::Failed(error)) =
+        let Err(TakeError::Failed(error)) =
             take_now(&made, &Ask { within: Some(outer), ..inner.clone() })
         else {
             panic!("it is no lease of this user")
@@ -408,21 +405,21 @@ fn a_lease_is_taken_out_of_another() {
     let foreign = Entry { owner: 7, ..entry("foreign", 1, 1, &["d"]) };
     made.add(EntryKind::Lease, foreign.clone());
     let result = take_now(&made, &Ask { within: Some(foreign), ..inner });
-    let Err(NotTaken::Failed(error)) = result else { panic!("it is another user's") };
+    let Err(TakeError::Failed(error)) = result else { panic!("it is another user's") };
     assert!(error.to_string().ends_with("belongs to another user"), "{error}");
 }
 
 #[test]
-fn a_safe_gpu_at_work_is_waited_for_and_one_that_cannot_be_held_is_told() {
+fn busy_safe_gpu_is_awaited_and_unusable_lock_is_reported() {
     let made = Made::default();
     let beside = |wait| Ask { beside_safe_gpu: true, ..ask(1, wait) };
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
     let result = take_now(&made, &beside(Wait::No));
-    let Err(NotTaken::NotNow(standing)) = result else { panic!("safe-gpu is at work") };
+    let Err(TakeError::NotNow(standing)) = result else { panic!("safe-gpu is at work") };
     let Some(HeldUp::SafeGpu(fault)) = standing.held_up else { panic!("it is told") };
-    assert_eq!(fault.text, "hold back safe-gpu");
+    assert_eq!(fault.text, "hold safe-gpu's locks");
     let result = take_now(&made, &beside(Wait::For(Duration::from_secs(3))));
-    let Err(NotTaken::TimedOut(standing)) = result else { panic!("safe-gpu is at work") };
+    let Err(TakeError::TimedOut(standing)) = result else { panic!("safe-gpu is at work") };
     assert!(matches!(standing.held_up, Some(HeldUp::SafeGpu(_))));
     let taken = take_while(&made, &beside(Wait::Ever), |waiting| {
         assert!(matches!(waiting.held_up, Some(HeldUp::SafeGpu(_))));
@@ -438,7 +435,7 @@ fn a_safe_gpu_at_work_is_waited_for_and_one_that_cannot_be_held_is_told() {
 }
 
 #[test]
-fn conflicts_without_end_end_with_the_time() {
+fn endless_conflicts_end_at_timeout() {
     let made = Made::default();
     let meet = |made: &Made| {
         made.with(|world| world.met = vec![(EntryKind::Lease, entry("x", 1, 1, &["a"]))]);
@@ -449,21 +446,21 @@ fn conflicts_without_end_end_with_the_time() {
         meet(&made);
         ControlFlow::Continue(())
     });
-    assert!(matches!(result, Err(NotTaken::TimedOut(standing)) if standing.held_up.is_none()));
+    assert!(matches!(result, Err(TakeError::TimedOut(standing)) if standing.held_up.is_none()));
     let now = made.with(|world| world.now);
     assert!(now >= Duration::from_secs(2) && now < Duration::from_secs(3), "{now:?}");
 }
 
 #[test]
-fn a_user_with_a_flood_of_leases_gets_no_more_and_others_do() {
+fn user_over_lease_limit_is_refused_while_others_are_served() {
     let made = Made::default();
     for number in 0..256 {
         made.add(EntryKind::Lease, entry(&format!("x-{number}"), number % 100, 1, &["d"]));
     }
-    let Err(NotTaken::Failed(error)) = take_now(&made, &ask(1, Wait::Ever)) else {
+    let Err(TakeError::Failed(error)) = take_now(&made, &ask(1, Wait::Ever)) else {
         panic!("one more would not be told apart")
     };
-    assert!(error.to_string().ends_with("a user who has 256 leases already"), "{error}");
+    assert!(error.to_string().ends_with("the user already has 256"), "{error}");
     assert_eq!(made.with(|world| world.entries.len()), 256);
     made.with(|world| world.entries.iter_mut().for_each(|(_, entry)| entry.owner = 7));
     made.add(EntryKind::Lease, Entry { owner: 7, ..entry("late", 300, 1, &["a"]) });
@@ -471,11 +468,11 @@ fn a_user_with_a_flood_of_leases_gets_no_more_and_others_do() {
 }
 
 #[test]
-fn a_failed_look_leaves_nothing() {
+fn failed_device_query_leaves_no_entry() {
     let made = Made::default();
     let mut look = || Err(Error::new(MachineFault::NoLibrary, "load the driver's library"));
     let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
     let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
-    assert!(matches!(result, Err(NotTaken::Failed(_))));
+    assert!(matches!(result, Err(TakeError::Failed(_))));
     assert_eq!(made.with(|world| world.entries.len()), 0);
 }

@@ -1,6 +1,6 @@
 //! Leases within leases: no device is granted twice, whichever of them end.
 
-use crate::world::{Made, ask, devices, take_now};
+use crate::fake::{Made, ask, devices, take_now};
 use gpu_claim::*;
 use gpu_core::*;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ struct Living {
     outer: Vec<LeaseId>,
 }
 
-fn take_out_of(made: &Made, outer: Option<&Entry>, count: u32) -> Result<Taken<()>, NotTaken> {
+fn take_out_of(made: &Made, outer: Option<&Entry>, count: u32) -> Result<Taken<()>, TakeError> {
     let mut nested = ask(count, Wait::No);
     nested.claim.among = outer.map(|outer| outer.devices.clone()).unwrap_or_default();
     nested.within = outer.cloned();
@@ -41,7 +41,7 @@ fn take_out_of(made: &Made, outer: Option<&Entry>, count: u32) -> Result<Taken<(
 proptest! {
     /// Two leases have a device in common only where one was taken out of the other.
     #[test]
-    fn whoever_ends_no_device_is_granted_twice(
+    fn no_device_is_granted_twice_in_any_order_of_ends(
         steps in proptest::collection::vec(any_step(), 1..40)
     ) {
         let made = Made::default();
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn a_lease_two_levels_deep_counts_when_the_middle_one_has_ended() {
+fn doubly_nested_lease_counts_after_middle_lease_ended() {
     let made = Made::default();
     let outer = take_out_of(&made, None, 2).ok().unwrap();
     let middle = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
@@ -97,14 +97,14 @@ fn a_lease_two_levels_deep_counts_when_the_middle_one_has_ended() {
     assert_eq!(beside.entry.devices, devices(&["b"]), "the first is still in use");
     assert_eq!(beside.beside, std::slice::from_ref(&inner.entry));
     let more = take_out_of(&made, Some(&outer.entry), 1);
-    assert!(matches!(more, Err(NotTaken::NotNow { .. })));
+    assert!(matches!(more, Err(TakeError::NotNow { .. })));
     drop(inner);
     let again = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
     assert_eq!(again.entry.devices, devices(&["a"]));
 }
 
 #[test]
-fn a_lease_whose_outer_ones_have_ended_counts_for_the_machine() {
+fn nested_lease_counts_after_outer_leases_ended() {
     let made = Made::default();
     let outer = take_out_of(&made, None, 1).ok().unwrap();
     let inner = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();

@@ -12,52 +12,51 @@ use std::time::Duration;
 // Which devices are wanted.
 #[derive(Debug, Args)]
 pub(crate) struct Wanted {
-    /// How many devices.
+    /// Number of GPUs.
     #[arg(short = 'n', long = "gpus", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) count: u32,
-    /// Only a share: so much memory of each, beside the shares of others (6GiB, 500MiB).
+    /// Claim only this much memory of each GPU and share the rest (6GiB, 500MiB).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) mem: Option<Bytes>,
-    /// Only among these, by index, UUID or PCI address; may be given again.
+    /// Choose only among these GPUs, by index, UUID or PCI bus ID; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
-    /// A MIG device, a part of one that is divided; of those of --gpu, where that is given. Without
-    /// it one is claimed only where it is named (--gpu MIG-…), or the list that was given names it.
+    /// Claim a MIG device, of those in --gpu if given. By default a MIG device is claimed only if
+    /// --gpu or CUDA_VISIBLE_DEVICES names it (MIG-…).
     #[arg(long)]
     pub(crate) mig: bool,
-    /// None of these.
+    /// Exclude these GPUs.
     #[arg(long = "not", value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) except: Vec<Selector>,
-    /// All of these, and others beside them where more are wanted.
+    /// Require these GPUs; others are added up to -n.
     #[arg(long = "with", value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) required: Vec<Selector>,
-    /// Memory that is to be free on each now.
+    /// Minimum free memory on each GPU.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) min_free: Option<Bytes>,
-    /// The lowest compute capability.
+    /// Minimum compute capability.
     #[arg(long, value_name = "MAJOR.MINOR", value_parser = capability)]
     pub(crate) capability: Option<(u32, u32)>,
-    /// Take none where it is not known how the devices are connected; else several are chosen by
-    /// their connection where that is known.
+    /// Fail if the GPU topology is unknown; by default it is used when available.
     #[arg(long)]
     pub(crate) topology: bool,
-    /// Take devices that somebody uses who claimed nothing, and such with unexplained memory.
+    /// Accept GPUs in use without a lease or with unexplained memory.
     #[arg(long)]
     pub(crate) accept_used: bool,
-    /// Wait until the devices can be had, however long; this is what happens without a word.
+    /// Wait until the GPUs are available (default).
     #[arg(long, conflicts_with_all = ["no_wait", "timeout"])]
     wait: bool,
-    /// Do not wait: end with 75 when the devices cannot be had now.
+    /// Do not wait: exit with 75 if the GPUs are not available now.
     #[arg(long, conflicts_with = "timeout")]
     pub(crate) no_wait: bool,
-    /// Wait this long at most for devices, then end with 75 (90s, 10m, 2h).
+    /// Wait at most this long, then exit with 75 (90s, 10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
-    /// How the devices are named in CUDA_VISIBLE_DEVICES.
+    /// Format of CUDA_VISIBLE_DEVICES.
     #[arg(long, value_name = "FORM", default_value = "uuid")]
     pub(crate) visible: Visible,
-    /// Keep the leases in this folder instead of the one of the machine.
+    /// Lease directory to use instead of the system-wide one.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) claims: Option<PathBuf>,
 }
@@ -128,30 +127,29 @@ impl From<Visible> for gpu_core::visible::Form {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
-    /// End the command after this time (90s, 10m, 2h); gpuws then ends with 124.
+    /// Terminate the command after this time (90s, 10m, 2h) and exit with 124.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) time_limit: Option<Duration>,
-    /// What becomes of the command when gpuws is killed.
+    /// What to do with the command if gpuws is killed.
     #[arg(long, value_name = "WHAT", default_value = "end")]
     on_death: Death,
     /// Time from SIGTERM to SIGKILL.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) grace: Duration,
-    /// Leave nvidia-smi as it is for the command. Else the questions by which safe-gpu looks for
-    /// free devices are answered for the command's own.
+    /// Do not put an nvidia-smi shim on the command's PATH. The shim shows safe-gpu only the leased
+    /// GPUs as free.
     #[arg(long)]
     pub(crate) no_nvidia_smi: bool,
-    /// How long users of safe-gpu are kept waiting for the command to use its devices. After it a
-    /// placeholder keeps the devices in use for them.
+    /// How long safe-gpu users wait for the command to use its GPUs; then a placeholder keeps the
+    /// GPUs busy.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) handoff_timeout: Duration,
-    /// Write what it came to into this file, one JSON object; --json writes the same as the last
-    /// line on standard error, behind what the command wrote there.
+    /// Write a JSON report to this file; --json prints it as the last line on standard error.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
-    /// Leave the command's environment as it is with --mem: it keeps within its share by itself.
+    /// With --mem, do not set environment variables that limit the command's memory.
     #[arg(long)]
     pub(crate) keep_env: bool,
     /// The command to run, after `--`.
@@ -172,9 +170,9 @@ impl RunArgs {
 /// What becomes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Death {
-    /// It is ended, with everything that it started.
+    /// Terminate it and all its descendants.
     End,
-    /// It goes on and keeps its devices.
+    /// Let it continue and keep its lease.
     Keep,
 }
 
@@ -182,32 +180,32 @@ enum Death {
 pub(crate) struct ClaimArgs {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
-    /// Take the devices, print them, and hold them until the process that asked ends.
+    /// Claim the GPUs, print them, and hold them until the calling process exits.
     #[arg(long, conflicts_with = "export")]
     pub(crate) hold: bool,
-    /// Take the devices and print lines for a shell; they are held until that shell ends:
-    /// eval "$(gpuws claim --export)".
+    /// Claim the GPUs until the calling shell exits and print shell code: eval "$(gpuws claim
+    /// --export)".
     #[arg(long)]
     pub(crate) export: bool,
-    /// Keep a tiny CUDA context on each device too, so that others who ask the driver see it in
-    /// use: users of safe-gpu, and of no scheme at all. With --hold or --export.
+    /// Also keep a small CUDA context on each GPU, so that tools which query the driver see it in
+    /// use. With --hold or --export.
     #[arg(long)]
     pub(crate) placeholder: bool,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
-    /// With --mem, print no variables that make frameworks keep within the share.
+    /// With --mem, do not print variables that limit frameworks.
     #[arg(long)]
     pub(crate) keep_env: bool,
-    /// The process for whose descendants the devices are; else the one that started gpuws.
+    /// Process whose descendants may use the GPUs; default: the parent of gpuws.
     #[arg(long = "for", value_name = "PID", value_parser = super::pid)]
     pub(crate) owner: Option<gpu_core::Pid>,
-    /// Give back what --hold or --export took, by the name of its lease; gpuws leases shows it.
-    #[arg(long, value_name = "LEASE", conflicts_with_all = NOT_TO_RELEASE, value_parser = lease)]
+    /// Release a lease taken by --hold or --export, by its ID (see gpuws leases).
+    #[arg(long, value_name = "LEASE", conflicts_with_all = CONFLICTS_WITH_RELEASE, value_parser = lease)]
     pub(crate) release: Option<LeaseId>,
 }
 
 /// What makes no sense beside the name of a lease.
-const NOT_TO_RELEASE: [&str; 21] = [
+const CONFLICTS_WITH_RELEASE: [&str; 21] = [
     "hold",
     "export",
     "placeholder",
@@ -233,7 +231,7 @@ const NOT_TO_RELEASE: [&str; 21] = [
 
 #[derive(Debug, Args)]
 pub(crate) struct LeasesArgs {
-    /// Look for leases in this folder instead of the one of the machine.
+    /// Lease directory to use instead of the system-wide one.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) claims: Option<PathBuf>,
 }
@@ -264,13 +262,13 @@ pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim());
     let unit = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
-    let (_, unit) = unit.ok_or("say the unit too: 6GiB, 500MiB")?;
-    let amount: f64 = number.parse().map_err(|_| format!("'{number}' is no number"))?;
+    let (_, unit) = unit.ok_or("missing unit, e.g. 6GiB or 500MiB")?;
+    let amount: f64 = number.parse().map_err(|_| format!("'{number}' is not a number"))?;
     let bytes = amount * *unit as f64;
     // Up to 2^53 bytes, 8 PiB, each one is told apart.
     match bytes >= 1.0 && bytes <= (1_u64 << 53) as f64 {
         true => Ok(Bytes(bytes as u64)),
-        false => Err("more than nothing, and at most 8192TiB".to_owned()),
+        false => Err("must be positive and at most 8192TiB".to_owned()),
     }
 }
 
@@ -279,8 +277,9 @@ fn time(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         return seconds_within(seconds);
     }
-    let time: jiff::SignedDuration =
-        text.parse().map_err(|_| "not a time such as 90s, 10m, 2h or 1h 30m".to_owned())?;
+    let time: jiff::SignedDuration = text
+        .parse()
+        .map_err(|_| "invalid duration; expected e.g. 90s, 10m, 2h or 1h 30m".to_owned())?;
     seconds_within(time.as_secs_f64())
 }
 
@@ -288,17 +287,17 @@ fn seconds_within(seconds: f64) -> Result<Duration, String> {
     const YEAR: f64 = 366.0 * 86_400.0;
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if !time.is_zero() && seconds <= YEAR => Ok(time),
-        _ => Err("more than 0 and at most a year".to_owned()),
+        _ => Err("must be positive and at most one year".to_owned()),
     }
 }
 
 fn lease(text: &str) -> Result<LeaseId, String> {
-    LeaseId::parse(text).ok_or_else(|| "not the name of a lease, such as 3f09c2".to_owned())
+    LeaseId::parse(text).ok_or_else(|| "invalid lease ID; expected e.g. 3f09c2".to_owned())
 }
 
 fn capability(text: &str) -> Result<(u32, u32), String> {
     let pair = text.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    pair.ok_or_else(|| "not of the form MAJOR.MINOR, such as 8.0".to_owned())
+    pair.ok_or_else(|| "expected MAJOR.MINOR, e.g. 8.0".to_owned())
 }
 
 #[cfg(test)]
@@ -306,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_of_memory_has_a_unit() {
+    fn memory_size_requires_unit() {
         for (text, bytes) in [
             ("6GiB", 6 << 30),
             ("500 MiB", 500 << 20),
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_written_so_that_it_is_read_again() {
+    fn memory_size_round_trips() {
         for (bytes, text) in [
             (6 << 30, "6GiB"),
             (3 << 29, "1536MiB"),
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_written_so_that_they_are_read_again() {
+    fn options_round_trip() {
         #[derive(Debug, clap::Parser)]
         struct Read {
             #[command(flatten)]
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_a_unit_or_is_seconds() {
+    fn duration_defaults_to_seconds() {
         for (text, millis) in [
             ("90s", 90_000),
             ("10m", 600_000),

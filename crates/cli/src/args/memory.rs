@@ -12,28 +12,30 @@ pub(crate) struct MemArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemCommand {
-    /// Explain the messages about memory that ran out in a log: why, and what to set.
-    #[command(after_help = "Example: python train.py 2>&1 | tee log; gpuws mem explain log\n\
-                            Ends with 1 when there is no such message.")]
+    /// Explain out-of-memory messages in a log: the cause and what to change.
+    #[command(
+        after_help = "Example: python train.py 2>&1 | tee log; gpuws mem explain log\nExits \
+        with 1 if there is no such message."
+    )]
     Explain(ExplainArgs),
-    /// Turn a recording of memory into lines of JSON: a snapshot of PyTorch, a log of RMM, a dump
-    /// of TensorFlow's allocator.
+    /// Convert a memory recording (PyTorch snapshot, RMM log, TensorFlow allocator dump) to JSON
+    /// Lines.
     #[command(after_help = "Example: gpuws mem convert snapshot.pickle -o job.jsonl\n\
                             The format is described in docs/memory-trace.md.")]
     Convert(ConvertArgs),
-    /// Run a recorded job again: under the allocator that recorded it, decision by decision, and
-    /// under others.
+    /// Replay a recorded job under its own allocator, compared decision by decision, and under
+    /// others.
     #[command(
         after_help = "Example: gpuws mem replay snapshot.pickle --policy expandable --limit 40GiB\n\
                             A snapshot is what torch.cuda.memory._dump_snapshot writes."
     )]
     Replay(ReplayArgs),
-    /// Find the least memory that recorded jobs need, and which of them fit on one device.
+    /// Find the minimum memory that recorded jobs need and which of them fit on one GPU.
     #[command(after_help = "Example: gpuws mem fit a.pickle b.pickle --device-memory 80GiB\n\
                             gpuws run --mem takes the answer.")]
     Fit(FitArgs),
-    /// Print the environment that makes an unmodified program keep a limit of a device's memory,
-    /// as lines for a shell; and the lines of code to add where a framework obeys none.
+    /// Print environment variables, as shell code, that keep an unmodified program within a memory
+    /// limit, and code to add for frameworks without such variables.
     #[command(after_help = "Example: eval \"$(gpuws mem env --limit 6GiB)\"\n\
                             gpuws run --mem 6GiB does the same for one command.")]
     Env(super::EnvArgs),
@@ -44,7 +46,7 @@ pub(crate) struct ExplainArgs {
     /// The log; `-` is standard input.
     #[arg(value_name = "LOG")]
     pub(crate) file: PathBuf,
-    /// Do not look at this machine for who uses its devices now.
+    /// Do not query this machine for current GPU users.
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "sim")]
     pub(crate) no_live: bool,
 }
@@ -56,7 +58,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
-    /// The file to write, which must not exist; standard output when none is named.
+    /// The file to write; must not exist. Default: standard output.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -70,18 +72,18 @@ pub(crate) struct ReplayArgs {
     pub(crate) reading: ReadingArgs,
     #[command(flatten)]
     pub(crate) policies: PolicyArgs,
-    /// The most that the allocator may take of the device (40GiB, 500MiB).
+    /// Limit for the allocator (40GiB, 500MiB).
     #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
     pub(crate) limit: Option<Bytes>,
-    /// All memory of the device for this job alone (80GiB): what gpuws status shows as total, less
-    /// what others use there; as much as it takes where nothing is said.
+    /// GPU memory available to this job (80GiB): the total in gpuws status less what others use.
+    /// Default: unlimited.
     #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
     pub(crate) device_memory: Option<Bytes>,
-    /// Only this device, by the number that the program gave it.
+    /// Only this device, by its index in the recording.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) device: Option<u32>,
-    /// Draw memory over time and the segments at the peak into a new file, by its ending: .svg is a
-    /// picture of the first allocator, .html a page with all of them.
+    /// Write a timeline of memory use and the segments at peak to a new file: .svg for the first
+    /// allocator, .html for all.
     #[arg(long, value_name = "OUT")]
     pub(crate) timeline: Option<PathBuf>,
 }
@@ -95,32 +97,30 @@ pub(crate) struct FitArgs {
     pub(crate) reading: ReadingArgs,
     #[command(flatten)]
     pub(crate) policies: PolicyArgs,
-    /// All memory of the device on which they should fit (80GiB): what gpuws status shows as
-    /// total, less what others use there.
+    /// Memory of the GPU they should fit on (80GiB): the total in gpuws status less what others
+    /// use.
     #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
     pub(crate) device_memory: Option<Bytes>,
-    /// What each process takes beside its allocator, for CUDA and its libraries; a recording does
-    /// not tell it, so 512 MiB are assumed.
+    /// Memory per process for the CUDA context and libraries, which recordings do not contain;
+    /// default 512 MiB.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::claims::size)]
     pub(crate) context: Bytes,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReadingArgs {
-    /// The most memory of the host that reading a recording may take beside the file; seven times
-    /// the file and 16 MiB, and at most 4 GiB, where nothing is said.
+    /// Host memory limit for reading a recording; default: 7 × file size + 16 MiB, at most 4 GiB.
     #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
     pub(crate) read_limit: Option<Bytes>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
-    /// Another allocator: caching, expandable, bfc, bfc-all-at-once, stream-ordered, direct; may
-    /// be said again.
+    /// Also replay under this allocator: caching, expandable, bfc, bfc-all-at-once, stream-ordered
+    /// or direct; repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Vec<String>,
-    /// A setting of the allocator, by its framework's name (max_split_size_mb=128); may be said
-    /// again.
+    /// Allocator setting under its framework's name (max_split_size_mb=128); repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct ParseArgs {
-    /// What kind of text it is; recognised from the text when not given.
+    /// Kind of the text; default: detected.
     #[arg(long, value_parser = kind())]
     pub(crate) kind: Option<Kind>,
-    /// The fields of CSV without a header line, in order.
+    /// Fields, in order, of CSV without a header line.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub(crate) fields: Vec<String>,
     /// The file; `-` is standard input.
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_kinds_are_those_of_the_json() {
+    fn document_kind_names_match_json() {
         for (name, kind) in KINDS {
             assert_eq!(serde_json::to_value(kind).unwrap(), name);
         }

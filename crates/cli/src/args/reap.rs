@@ -10,26 +10,26 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReapArgs {
-    /// Only on these devices, by index, UUID or PCI address; may be given again.
+    /// Only on these GPUs, by index, UUID or PCI bus ID; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
-    /// Only processes of this user, by name or number; may be given again.
+    /// Only processes of this user (name or UID); repeatable.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Vec<String>,
-    /// Exactly these processes, even if no finding names them; may be given again.
+    /// Target exactly these PIDs, even without a finding; repeatable.
     #[arg(long, value_name = "PID,…", value_parser = pid, value_delimiter = ',')]
     pub(crate) pid: Vec<Pid>,
-    /// Do it. Without this, only the plan is shown.
+    /// Execute the plan; without it the plan is only printed.
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) yes: bool,
     /// Seconds from SIGTERM to SIGKILL.
     #[arg(long, value_name = "SECONDS", default_value_t = Request::GRACE.as_secs(),
           value_parser = clap::value_parser!(u64).range(..=86_400))]
     grace: u64,
-    /// How far the end of one process reaches.
+    /// What to end together with a target.
     #[arg(long, default_value = "process", value_parser = scope())]
     pub(crate) scope: Reach,
-    /// Never signal this process, name, or user (as user:NAME); may be given again.
+    /// Never signal this PID, process name or user (user:NAME); repeatable.
     #[arg(long, value_name = "PID|NAME|user:NAME", value_parser = protect)]
     pub(crate) protect: Vec<Protect>,
 }
@@ -83,7 +83,7 @@ impl ReapArgs {
 fn protect(text: &str) -> Result<Protect, String> {
     let user = text.strip_prefix("user:");
     if user.unwrap_or(text).is_empty() {
-        return Err("names nobody".to_owned());
+        return Err("empty name".to_owned());
     }
     Ok(match (user, text.parse()) {
         (Some(user), _) => Protect::User(user.to_owned()),
@@ -106,7 +106,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn whom_to_protect_is_told_by_number_name_or_user() {
+    fn protect_accepts_pid_name_or_user() {
         assert_eq!(protect("17"), Ok(Protect::Pid(Pid(17))));
         assert_eq!(protect("python"), Ok(Protect::Name("python".into())));
         assert_eq!(protect("user:17"), Ok(Protect::User("17".into())));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_nothing_destroys() {
+    fn default_arguments_are_not_destructive() {
         let cli = Cli::try_parse_from(["gpuws", "reap"]).unwrap();
         let Some(Command::Reap(reap)) = cli.command else { panic!("reap is read as reap") };
         assert!(!reap.yes && reap.pid.is_empty() && reap.scope == Reach::Process);

@@ -10,27 +10,27 @@ pub(crate) struct SimArgs {
     /// The machine: a name, a folder, or a file written by `record`.
     #[arg(value_name = "MACHINE")]
     pub(crate) machine: PathBuf,
-    /// Let real processes stand for the simulated ones: ending one frees its memory. They do not
-    /// come again, hang in the kernel or stay as zombies, as the simulated ones may.
+    /// Start a real placeholder process for each simulated one; ending it frees its memory.
+    /// Placeholders do not respawn, hang or become zombies.
     #[arg(long)]
     pub(crate) live: bool,
-    /// Let the machine stand still at this time since its start.
+    /// Freeze the machine at this time after its start.
     #[arg(long, value_name = "MILLISECONDS", conflicts_with = "live")]
     pub(crate) at: Option<u64>,
-    /// The seed of what moves with time.
+    /// Seed for values that drift over time.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// How long each NVML function takes.
+    /// Latency of each NVML call.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     pub(crate) latency: u64,
-    /// Let a function of NVML fail; may be given again. EFFECT is a return code (`15`),
-    /// `delay:MS`, `hang`, `lose:GPU` or `add:GPU` (a process); `*` is every function.
+    /// Inject a fault into an NVML function; repeatable. EFFECT is a return code (`15`),
+    /// `delay:MS`, `hang`, `lose:GPU` or `add:GPU` (adds a process); `*` means every function.
     #[arg(long, value_name = "FUNCTION=EFFECT[,gpu=N][,from=N][,times=N]", value_parser = fault)]
     pub(crate) fault: Vec<CallFault>,
-    /// Append how often each program called each function to this file, a line of JSON each.
+    /// Append NVML call counts per program to this file as JSON Lines.
     #[arg(long, value_name = "FILE")]
     pub(crate) count_calls: Option<PathBuf>,
-    /// The simulated NVML; else the one beside gpuws.
+    /// Path of the simulated NVML; default: next to gpuws.
     #[arg(long, value_name = "libnvml_sim.so")]
     pub(crate) library: Option<PathBuf>,
     /// The command to run, after `--`.
@@ -42,12 +42,12 @@ pub(crate) struct SimArgs {
 fn fault(text: &str) -> Result<CallFault, String> {
     let mut parts = text.split(',');
     let (function, effect) =
-        parts.next().and_then(|part| part.split_once('=')).ok_or("no FUNCTION=EFFECT")?;
+        parts.next().and_then(|part| part.split_once('=')).ok_or("expected FUNCTION=EFFECT")?;
     if function != "*" && !function.starts_with("nvml") {
-        return Err(format!("'{function}' is no function of NVML"));
+        return Err(format!("'{function}' is not an NVML function"));
     }
-    let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no number"));
-    let gpu = |text: &str| text.parse().map_err(|_| format!("'{text}' is no index of a GPU"));
+    let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is not a number"));
+    let gpu = |text: &str| text.parse().map_err(|_| format!("'{text}' is not a GPU index"));
     let effect = match effect.split_once(':') {
         None if effect == "hang" => CallEffect::Hangs,
         None => CallEffect::Returns(gpu(effect).map_err(|_| format!("unknown effect '{effect}'"))?),
@@ -63,7 +63,7 @@ fn fault(text: &str) -> Result<CallFault, String> {
             Some(("gpu", index)) => fault.gpu = Some(gpu(index)?),
             Some(("from", nth)) => fault.from = number(nth)?,
             Some(("times", count)) => fault.times = Some(number(count)?),
-            _ => return Err(format!("'{part}' is none of gpu=N, from=N, times=N")),
+            _ => return Err(format!("unknown option '{part}'; expected gpu=N, from=N or times=N")),
         }
     }
     Ok(fault)
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_as_they_are_written() {
+    fn fault_spec_is_parsed() {
         let read = fault("nvmlDeviceGetMemoryInfo_v2=hang,gpu=2,from=3,times=1").unwrap();
         assert_eq!((read.gpu, read.from, read.times), (Some(2), 3, Some(1)));
         assert_eq!(read.effect, CallEffect::Hangs);

@@ -18,7 +18,7 @@ pub(crate) enum Format {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct StatusArgs {
-    /// Only these devices, by index, UUID or PCI address.
+    /// Only these GPUs, by index, UUID or PCI bus ID.
     #[arg(
         short = 'i',
         long = "gpu",
@@ -27,10 +27,10 @@ pub(crate) struct StatusArgs {
         value_delimiter = ','
     )]
     pub(crate) devices: Vec<Selector>,
-    /// Show everything that is known of each device, in the order of `nvidia-smi -q`.
+    /// Show all details of each GPU, in the order of `nvidia-smi -q`.
     #[arg(short = 'q', long)]
     pub(crate) details: bool,
-    /// Print in the form of another tool: `gpustat-json`, or `csv[,noheader][,nounits]` with
+    /// Output in another tool's format: `gpustat-json`, or `csv[,noheader][,nounits]` with
     /// --query-gpu or --query-compute-apps.
     #[arg(long, value_name = "FORM", value_parser = format, conflicts_with = "details")]
     pub(crate) format: Option<Format>,
@@ -43,10 +43,10 @@ pub(crate) struct StatusArgs {
 // What one row of CSV is made of; the names are those of nvidia-smi.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Fields {
-    /// Fields of a row per device; --help-query-gpu of `gpuws query` lists them.
+    /// Fields per GPU; `gpuws query --help-query-gpu` lists them.
     #[arg(long, value_name = "FIELD,…", requires = "format")]
     pub(crate) query_gpu: Option<String>,
-    /// Fields of a row per process that computes.
+    /// Fields per compute process.
     #[arg(long, value_name = "FIELD,…", requires = "format", conflicts_with = "query_gpu")]
     pub(crate) query_compute_apps: Option<String>,
 }
@@ -54,11 +54,11 @@ pub(crate) struct Fields {
 // How often a view is shown.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Repeat {
-    /// Show it again and again, so many seconds apart, until Ctrl-C.
+    /// Repeat every this many seconds until Ctrl-C.
     #[arg(short = 'l', long = "loop", value_name = "SECONDS", num_args = 0..=1,
           default_missing_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
-    /// The same in milliseconds; also -lms.
+    /// Repeat interval in milliseconds; also -lms.
     #[arg(long = "loop-ms", value_name = "MS", conflicts_with = "seconds",
           value_parser = clap::value_parser!(u32).range(1..))]
     millis: Option<u32>,
@@ -92,10 +92,10 @@ pub(crate) struct QueryArgs {
     /// List the fields of --query-compute-apps.
     #[arg(long)]
     pub(crate) help_query_compute_apps: bool,
-    /// The form of the rows: `csv`, `csv,noheader`, `csv,nounits`, `csv,noheader,nounits`.
+    /// Output format: `csv`, `csv,noheader`, `csv,nounits` or `csv,noheader,nounits`.
     #[arg(long, value_name = "FORM", value_parser = csv::Style::parse)]
     pub(crate) format: Option<csv::Style>,
-    /// Only these devices, by index, UUID or PCI address.
+    /// Only these GPUs, by index, UUID or PCI bus ID.
     #[arg(
         short = 'i',
         long = "id",
@@ -115,7 +115,7 @@ pub(crate) struct QueryArgs {
 pub(crate) struct ResetArgs {
     /// The device, by index, UUID or PCI address.
     pub(crate) gpu: Selector,
-    /// Do it. Without this, only what is in the way is shown.
+    /// Perform the reset; without it blockers are only listed.
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_nvidia_smi_are_understood() {
+    fn nvidia_smi_options_are_accepted() {
         for (line, millis, devices) in [
             ("gpuws query --query-gpu=index --format=csv", None, 0),
             ("gpuws query --query-gpu=index --format=csv,noheader,nounits -i 0", None, 1),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_rightly_is_refused() {
+    fn invalid_option_combinations_are_rejected() {
         for line in [
             "gpuws query",
             "gpuws query --query-gpu=index --format=xml",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_others_are_never_respelled() {
+    fn arguments_of_wrapped_commands_are_not_rewritten() {
         for line in ["gpuws parse -lms", "gpuws sim labbox -- gpuws query -lms"] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             assert_eq!(usual_spelling(words.clone().into_iter()), words);

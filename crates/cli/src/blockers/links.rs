@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_linked_to_the_linked_is_reset_too() {
+    fn nvlink_peers_are_transitive() {
         let (nv, sys, own) = (Link::NvLink(4), Link::Sys, Link::Itself);
         let topology = Topology {
             links: vec![
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_machine_does_not_support_is_no_link() {
+    fn only_not_supported_counts_as_no_link() {
         let devices = devices_of("labbox");
         for reason in [
             Absent::NotPermitted,

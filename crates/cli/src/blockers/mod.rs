@@ -6,16 +6,18 @@
 //! answer is that somebody may.
 
 mod links;
+mod remedy;
 mod unknown;
-mod way;
 
 pub(crate) use links::Linked;
 pub(crate) use unknown::Unknown;
 
-use gpu_core::{Absent, DeviceFileKind, DeviceState, HeldFile, Holder, Pid, Servant, Snapshot};
+use gpu_core::{
+    Absent, DeviceFileKind, DeviceState, HeldFile, Holder, Pid, Snapshot, SystemService,
+};
 use gpu_reaper::Role;
+use remedy::way;
 use std::collections::BTreeSet;
-use way::way;
 
 /// What is known about who uses some devices.
 pub(crate) struct Blockers {
@@ -90,7 +92,8 @@ fn reaches(snapshot: &Snapshot, device: &DeviceState, holder: &Holder) -> bool {
         snapshot.minor_of(device).is_some_and(|minor| holder.has(DeviceFileKind::Gpu(minor)));
     let draws = holder.has(DeviceFileKind::Modeset) || holder.has(DeviceFileKind::Render);
     let process = snapshot.process(holder.process.pid).ok();
-    let is_display = process.and_then(|info| Servant::named(&info.name)) == Some(Servant::Display);
+    let is_display =
+        process.and_then(|info| SystemService::named(&info.name)) == Some(SystemService::Display);
     own_file || (draws && is_display)
 }
 
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_told_lets_nobody_reset() {
+    fn unknown_link_blocks_reset() {
         let now = look("driver-leak");
         assert!(blockers(&now, &alone()).is_clear());
         let open = Linked { peers: vec![], whole: false };
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_was_not_looked_at() {
+    fn missing_device_file_makes_blockers_unknown() {
         let mut now = look("driver-leak");
         assert!(blockers(&now, &alone()).is_clear());
         now.files.retain(|file| !matches!(file.kind, DeviceFileKind::Gpu(_)));
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_own_children_only_the_one_that_asks_nvml_is_not_in_the_way() {
+    fn only_own_nvml_child_is_exempt_from_blockers() {
         let mut now = look("p100-ghost");
         let job = Pid(100_562);
         assert_eq!(pids(&blockers(&now, &alone())), [67_193, 100_562]);
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_anybody_can_take_stops_no_service() {
+    fn process_name_alone_does_not_suggest_stopping_service() {
         let mut now = look("p100-ghost");
         let mut way_of = |name: &str, uid| {
             let info = now.processes.get_mut(&Pid(67_193)).unwrap().0.as_mut().unwrap();

@@ -49,14 +49,16 @@ impl Unknown {
     /// Says it in a clause.
     pub(crate) fn why(self) -> String {
         match self {
-            Unknown::DeviceFile => "which file is the device's is not told".to_owned(),
-            Unknown::NoFile => "the file of the device is not there to be looked for".to_owned(),
-            Unknown::Links => "with which GPUs it is reset, by NVLinks, is not told".to_owned(),
-            Unknown::Holders => "who has the device files could not be read".to_owned(),
-            Unknown::Unread(1) => "1 process could not be looked into".to_owned(),
-            Unknown::Unread(count) => format!("{count} processes could not be looked into"),
+            Unknown::DeviceFile => "the GPU's device file is unknown".to_owned(),
+            Unknown::NoFile => "the GPU's device file does not exist".to_owned(),
+            Unknown::Links => {
+                "cannot tell which GPUs share NVLink and would be reset together".to_owned()
+            }
+            Unknown::Holders => "cannot read who has the device files open".to_owned(),
+            Unknown::Unread(1) => "1 process could not be inspected".to_owned(),
+            Unknown::Unread(count) => format!("{count} processes could not be inspected"),
             Unknown::OtherNamespaces => {
-                "processes outside of this container are not seen from here".to_owned()
+                "processes outside this container are not visible".to_owned()
             }
         }
     }

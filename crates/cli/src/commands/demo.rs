@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{Source, unknown_machine};
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_core::Pid;
 use gpu_reaper::{Advice, Diagnosis, Guard, Request};
 use gpu_sim::Simulation;
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
     let source = Source::simulated(Simulation::embedded(machine.name)?);
     let sim = format!("--sim {} ", machine.name);
     screen.print(&Line::new().accent(format!("simulated machine {}", machine.name)))?;
-    words::flow(screen, Line::new().plain("  "), &machine.description)?;
+    wording::flow(screen, Line::new().plain("  "), &machine.description)?;
 
     chapter(screen, "See", &format!("gpuws {sim}status"))?;
     let looks = source.two_looks();
@@ -38,10 +38,10 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
     chapter(screen, "Decide", &format!("gpuws {sim}reap{options}"))?;
     super::reap::show_plan(screen, now, &diagnosis, &plan, false)?;
     if !plan.targets.is_empty() {
-        chapter(screen, "Free and prove", &format!("gpuws {sim}reap{options} --yes"))?;
+        chapter(screen, "Free and verify", &format!("gpuws {sim}reap{options} --yes"))?;
         let report = super::reap::carry_out(&source, &plan, &guard, Some(screen))?;
         super::reap::show_report(screen, &report)?;
-        chapter(screen, "Look again", &format!("gpuws {sim}status"))?;
+        chapter(screen, "Check again", &format!("gpuws {sim}status"))?;
         let after = source.look();
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&after));
         super::status::show(screen, &quiet(), &after, &diagnosis)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
 
 fn the_end(screen: &mut Screen, sim: &str) -> Result<Exit, Failure> {
     screen.print(&Line::new())?;
-    let line = Line::new().plain("Each run begins anew. Try it yourself: ");
+    let line = Line::new().plain("Each run starts fresh. Try it yourself: ");
     screen.print(&line.accent(format!("gpuws {sim}doctor")))?;
     Ok(Exit::Done)
 }

@@ -1,10 +1,10 @@
 //! The lines of a device, its MIG instances and its users, fitted to the terminal.
 
-use crate::claiming::asked_memory;
+use crate::claim_request::asked_memory;
 use crate::failure::brief;
+use crate::queue_status::owner;
 use crate::terminal::{Line, Tone, bar, packed, wrapped};
-use crate::waiting::owner;
-use crate::words;
+use crate::wording;
 use gpu_core::{
     Access, DeviceFileKind, DeviceState, Entry, HeldFile, MemoryInfo, MigInstance, Snapshot,
     Timestamp,
@@ -126,13 +126,13 @@ impl Layout {
         finding: Option<FindingKind>,
     ) -> Vec<Line> {
         let process = snapshot.process(user.pid);
-        let name = words::command(process, user.name.as_deref());
+        let name = wording::command(process, user.name.as_deref());
         let what = format_args!("{} {name}", user.pid);
-        let line = Line::new().plain(INDENT).fitted(words::user(process), 10).padded_to(15);
+        let line = Line::new().plain(INDENT).fitted(wording::user(process), 10).padded_to(15);
         let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
         let room = self.process();
         let mut line = cell(line.fitted(what, room).padded_to(self.amount()), memory, 10);
-        let finding = finding.map(words::short).filter(|word| !word.is_empty());
+        let finding = finding.map(wording::short).filter(|word| !word.is_empty());
         let finding = finding.map(|word| Line::new().accent(word));
         if !self.is_wide {
             return packed(Line::new(), [line].into_iter().chain(finding), "  ", 15, self.columns);
@@ -141,7 +141,7 @@ impl Layout {
             line = line.plain(format_args!("{:>6}", utilization.to_string()));
         }
         if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
-            line = line.padded_to(68).dim(words::age(snapshot.taken_at.since(at)));
+            line = line.padded_to(68).dim(wording::age(snapshot.taken_at.since(at)));
         }
         vec![match finding {
             Some(finding) => line.plain("  ").line(finding),
@@ -156,7 +156,7 @@ impl Layout {
 
     /// `    nobody listed       15.4 GiB   ← unexplained`.
     pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
-        let line = Line::new().plain(INDENT).accent("nobody listed");
+        let line = Line::new().plain(INDENT).accent("no listed process");
         let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
         let mark = Line::new().accent("← unexplained");
         match self.is_wide {
@@ -187,7 +187,7 @@ const CLAIMS: usize = 4;
 /// a device.
 pub(super) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
     let line = |lease: &&Entry| {
-        let age = words::age(now.since(lease.since));
+        let age = wording::age(now.since(lease.since));
         let share = asked_memory(&lease.claim);
         let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
         let line = Line::new().plain(INDENT).plain("claimed by ").fitted(owner(lease), 20);
@@ -202,7 +202,7 @@ pub(super) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
     let mut lines: Vec<Line> = leases.iter().take(CLAIMS).map(line).collect();
     let more = leases.len().saturating_sub(CLAIMS);
     if more > 0 {
-        let text = words::count(more, "more claim", "more claims");
+        let text = wording::count(more, "more claim", "more claims");
         let line = Line::new().plain(INDENT).dim(format_args!("and {text}: "));
         lines.push(line.plain("gpuws leases"));
     }
@@ -235,7 +235,7 @@ fn found_by(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<St
 }
 
 fn name(device: &DeviceState) -> &str {
-    device.info.name.as_deref().map_or("?", words::product)
+    device.info.name.as_deref().map_or("?", wording::product)
 }
 
 /// Adds a cell to a line, set right.

@@ -7,7 +7,7 @@ use crate::json;
 use crate::selector::indexes;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_core::{DeviceId, DeviceState, Driver, Groups, Origin, Pid, Reach, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, Finding, FindingKind, Suspect};
 
@@ -97,8 +97,8 @@ fn show_some(
         show_cleared(screen, snapshot, "fine", cleared)?;
     }
     let untold = devices.iter().copied().filter(|device| !is_told(snapshot, diagnosis, device));
-    for line in words::unknown_users(untold) {
-        words::flow(screen, Line::new(), &line)?;
+    for line in wording::unknown_users(untold) {
+        wording::flow(screen, Line::new(), &line)?;
     }
     if global.quiet {
         return Ok(());
@@ -125,18 +125,18 @@ fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
         && snapshot.origin != Origin::Pasted
         && snapshot.devices.iter().all(answered);
     let line = match diagnosis.findings.len() {
-        0 if all_seen => Line::new().plain("0 findings: nothing is wrong"),
-        n => Line::new().accent(words::count(n, "finding", "findings")),
+        0 if all_seen => Line::new().plain("0 findings: no problems found"),
+        n => Line::new().accent(wording::count(n, "finding", "findings")),
     };
     match (&snapshot.holders, &snapshot.origin) {
-        (Err(_), _) => line.plain(". Who holds the devices is not known."),
+        (Err(_), _) => line.plain(". The holders of the device files are unknown."),
         // How much a paste was allowed to see, nobody knows.
         (Ok(_), Origin::Pasted) => line.plain("."),
         (Ok(_), _) => {
             let unread = snapshot.unreadable.total() as usize;
             line.plain(format!(
                 ". {} could not be read.",
-                words::count(unread, "process", "processes")
+                wording::count(unread, "process", "processes")
             ))
         }
     }
@@ -162,13 +162,13 @@ fn show_finding(
     finding: &Finding,
     advised: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let head = Line::new().accent(words::kind(finding.kind)).plain("  ");
-    let head = head.plain(words::devices(snapshot, &finding.devices));
-    let confidence = format!("confidence: {}", words::confidence(finding.confidence));
+    let head = Line::new().accent(wording::kind(finding.kind)).plain("  ");
+    let head = head.plain(wording::devices(snapshot, &finding.devices));
+    let confidence = format!("confidence: {}", wording::confidence(finding.confidence));
     let column = screen.width().min(100).saturating_sub(confidence.len());
     screen.print(&head.plain("  ").padded_to(column).plain(confidence))?;
     for evidence in &finding.evidence {
-        words::flow(screen, Line::new().plain("  "), evidence)?;
+        wording::flow(screen, Line::new().plain("  "), evidence)?;
     }
     for suspect in &finding.suspects {
         show_suspect(screen, snapshot, suspect)?;
@@ -183,13 +183,13 @@ fn show_finding(
     // Nothing can be done from here to the machine that a paste came from.
     let first = if snapshot.origin == Origin::Pasted { "there" } else { "next" };
     for (at, advice) in finding.advice.iter().enumerate() {
-        let (command, what) = words::advice(advice, &sim);
+        let (command, what) = wording::advice(advice, &sim);
         let head = Line::new().plain("  ").dim(if at == 0 { first } else { "or" }).padded_to(11);
         let head = head.accent(&command).plain("   ");
         if advised.contains(&command) {
             screen.print(&head.plain("as above"))?;
         } else {
-            words::beside_or_under(screen, head, what)?;
+            wording::print_wrapped(screen, head, what)?;
             advised.push(command);
         }
     }
@@ -208,7 +208,7 @@ fn show_suspect(
     suspect: &Suspect,
 ) -> Result<(), Failure> {
     let head = who(snapshot, "held by", suspect.process.pid);
-    words::beside_or_under(screen, head, &suspect.evidence.join("; "))
+    wording::print_wrapped(screen, head, &suspect.evidence.join("; "))
 }
 
 fn show_cleared(
@@ -217,7 +217,7 @@ fn show_cleared(
     word: &str,
     cleared: &Cleared,
 ) -> Result<(), Failure> {
-    words::beside_or_under(screen, who(snapshot, word, cleared.process.pid), &cleared.why)
+    wording::print_wrapped(screen, who(snapshot, word, cleared.process.pid), &cleared.why)
 }
 
 /// `held by  100562  t2t-decoder  admin   `.
@@ -226,5 +226,5 @@ fn who(snapshot: &Snapshot, word: &str, pid: Pid) -> Line {
     let name = process.map_or("?", |info| info.name.as_str());
     let line = Line::new().plain("  ").dim(word).padded_to(10).plain(format!("{:>7}  ", pid.0));
     let line = line.fitted(name, 15).plain("  ").padded_to(34);
-    line.fitted(words::user(process), 10).plain("  ").padded_to(42)
+    line.fitted(wording::user(process), 10).plain("  ").padded_to(42)
 }

@@ -1,15 +1,15 @@
 //! `gpuws leases`: who has devices, and who waits for them.
 
 use crate::args::{Global, LeasesArgs, shell_word};
-use crate::claiming::{self, reasons};
+use crate::claim_request::{self, reasons};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::keepers::Keepers;
+use crate::lease_keepers::LeaseKeepers;
+use crate::queue_status::{asked, ordinal, owner};
 use crate::source::Source;
 use crate::terminal::{Align, Line, Screen, Table};
-use crate::waiting::{asked, ordinal, owner};
-use crate::words;
+use crate::wording;
 use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
 use gpu_host::FileLocks;
 use gpu_steward::{Listed, Listing, Ports, Queued, listing};
@@ -37,7 +37,7 @@ pub(crate) fn run(
         backend: &*source.backend,
         host: &*source.host,
         clock: &*source.clock,
-        journal: &claiming::NoJournal,
+        journal: &claim_request::NoJournal,
         locks: &locks,
     };
     let listing = listing(&ports)?;
@@ -66,10 +66,10 @@ fn to_release(
 ) -> Result<(), Failure> {
     let leases: Vec<Entry> = listing.leases.iter().map(|leased| leased.entry.clone()).collect();
     // Whom it cannot find is not told of here: this is advice.
-    let keepers = Keepers::of(&leases, locks).unwrap_or_default();
+    let keepers = LeaseKeepers::of(&leases, locks).unwrap_or_default();
     let mut is_first = true;
     for (Listed { entry, devices, .. }, keepers) in listing.leases.iter().zip(keepers) {
-        if !matches!(keepers, Keepers::Holders(_)) {
+        if !matches!(keepers, LeaseKeepers::Holders(_)) {
             continue;
         }
         if std::mem::take(&mut is_first) {
@@ -86,8 +86,8 @@ fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     let mut seen: Vec<&DeviceId> = devices.iter().filter_map(|(_, id)| id.as_ref()).collect();
     seen.sort_unstable_by_key(|id| id.index);
     match seen.is_empty() {
-        true => words::count(devices.len(), "GPU not seen here", "GPUs not seen here"),
-        false => claiming::named(&seen),
+        true => wording::count(devices.len(), "GPU not visible here", "GPUs not visible here"),
+        false => claim_request::named(&seen),
     }
 }
 
@@ -102,10 +102,10 @@ fn show(
         screen.print(&Line::new().accent(&snapshot.origin))?;
     }
     if listing.leases.is_empty() && listing.queue.is_empty() {
-        screen.print(&Line::new().plain("no leases, and nobody waits"))?;
+        screen.print(&Line::new().plain("no leases and no waiting claims"))?;
         if !global.quiet {
-            let line = Line::new().plain("to get devices:   ");
-            let within = claiming::within(global);
+            let line = Line::new().plain("to claim GPUs:   ");
+            let within = claim_request::within(global);
             let run = format_args!("{within}gpuws run -n 1{folder} -- COMMAND");
             screen.print(&line.accent(run))?;
         }
@@ -130,7 +130,7 @@ fn show(
         }
         screen.print(&Line::new().plain(format_args!(
             "{} waiting",
-            words::count(listing.queue.len(), "claim", "claims")
+            wording::count(listing.queue.len(), "claim", "claims")
         )))?;
         listing.queue.iter().try_for_each(|queued| waits(screen, queued, now))?;
     }
@@ -143,12 +143,12 @@ fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
     let mut indexes: Vec<u32> = known.collect();
     indexes.sort_unstable();
     let unseen = leased.devices.len() - indexes.len();
-    let mut devices = words::ranges(&indexes);
+    let mut devices = wording::ranges(&indexes);
     if unseen > 0 {
         let and = if devices.is_empty() { "" } else { " and " };
-        devices.push_str(&format!("{and}{unseen} not seen here"));
+        devices.push_str(&format!("{and}{unseen} not visible here"));
     }
-    let share = match claiming::asked_memory(&entry.claim) {
+    let share = match claim_request::asked_memory(&entry.claim) {
         Some(bytes) => Line::new().plain(bytes),
         None => Line::new().dim("whole"),
     };
@@ -160,7 +160,7 @@ fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
         Line::new().plain(owner(entry)),
         Line::new().plain(devices),
         share,
-        Line::new().plain(words::age(now.since(entry.since))),
+        Line::new().plain(wording::age(now.since(entry.since))),
         process,
         command(entry),
     ]
@@ -186,11 +186,11 @@ fn waits(screen: &mut Screen, queued: &Queued, now: Timestamp) -> Result<(), Fai
         .plain(format_args!("  {place}  "))
         .plain(owner(entry))
         .plain(format_args!("  {}  ", asked(&entry.claim)))
-        .dim(words::age(now.since(entry.since)))
+        .dim(wording::age(now.since(entry.since)))
         .plain("  ")
         .plain(&entry.command);
     let room = screen.room(0);
     screen.print(&line.cut(room))?;
     let lacks = queued.lacks.as_ref().map_or(Vec::new(), |lacks| reasons(lacks.passed()));
-    lacks.iter().try_for_each(|reason| words::flow(screen, Line::new().dim("       "), reason))
+    lacks.iter().try_for_each(|reason| wording::flow(screen, Line::new().dim("       "), reason))
 }

@@ -5,7 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod demo;
 mod device_lines;
 pub(crate) mod doctor;
-pub(crate) mod front;
+pub(crate) mod frontend;
 pub(crate) mod holders;
 pub(crate) mod leases;
 pub(crate) mod man;

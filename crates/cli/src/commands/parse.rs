@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// The most that is read: what the largest machines print is a hundredth of it.
-const MOST: u64 = 64 << 20;
+const MAX: u64 = 64 << 20;
 
 pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure> {
     let bytes = read(&args.file)?;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
     let is_failure = document.errors.iter().all(|code| *code == ErrorCode::Other);
     let sounds = args.kind.is_none() && document.kind == Kind::Error && is_failure;
     if sounds && is_about_memory(&bytes) {
-        let why = "it is a program's log about GPU memory that ran out";
+        let why = "it is a log with an out-of-memory message";
         return Err(Failure::new(Exit::Usage, what()).with_source(why).with_hint(EXPLAIN));
     }
     screen.json(&document)?;
@@ -33,15 +33,15 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
 }
 
 /// What to type for a log about memory.
-const EXPLAIN: &str = "gpuws mem explain tells why, and what to set";
+const EXPLAIN: &str = "use gpuws mem explain for the cause and remedies";
 
 fn is_about_memory(bytes: &[u8]) -> bool {
     !gpu_text::oom::read(bytes).events.is_empty()
 }
 
-/// Reads a file, or standard input for `-`, and refuses more than [`MOST`].
+/// Reads a file, or standard input for `-`, and refuses more than [`MAX`].
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    read_up_to(path, MOST)
+    read_up_to(path, MAX)
 }
 
 /// Reads a file, or standard input for `-`, and refuses more than so many bytes.

@@ -4,7 +4,7 @@ use crate::args::{DoctorArgs, Global};
 use crate::exit::Exit;
 use crate::failure::{Failure, brief, remedy};
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_core::{Clock, PciBusId};
 use gpu_host::SystemClock;
 use gpu_text::{Document, ErrorCode};
@@ -23,7 +23,7 @@ pub(super) fn run(
     let documents = gpu_text::sections(&bytes);
     if documents.is_empty() {
         return Err(Failure::new(Exit::Usage, "read the pasted text")
-            .with_source("nothing in it looks like the output of nvidia-smi, fuser or lsof")
+            .with_source("it contains no output of nvidia-smi, fuser or lsof")
             .with_hint(BOTH));
     }
     one_machine(&documents)?;
@@ -32,8 +32,8 @@ pub(super) fn run(
         documents.iter().flat_map(|d| d.errors.iter().copied()).collect();
     let judged = snapshot.devices.iter().any(|device| device.memory_used().is_ok());
     if !judged && failures.is_empty() {
-        return Err(Failure::new(Exit::Usage, "judge the pasted text")
-            .with_source("it has no figures of device memory")
+        return Err(Failure::new(Exit::Usage, "diagnose the pasted text")
+            .with_source("it has no GPU memory figures")
             .with_hint(BOTH));
     }
     if !global.json {
@@ -77,7 +77,7 @@ fn tell_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Failu
     if !matches!(fault.kind, gpu_core::ErrorKind::Machine(_)) {
         return Ok(());
     }
-    words::flow(screen, Line::new().accent("no GPU could be asked there: "), &brief(fault))?;
+    wording::flow(screen, Line::new().accent("no GPU could be queried there: "), &brief(fault))?;
     match remedy(fault.kind) {
         Some(remedy) => screen.print(&Line::new().dim("  there    ").plain(remedy)),
         None => Ok(()),
@@ -95,18 +95,18 @@ fn explain(screen: &mut Screen, code: ErrorCode) -> Result<(), Failure> {
         | ErrorCode::Blocked
         | ErrorCode::NotPermitted => return Ok(()),
         ErrorCode::DeviceHandle => (
-            "the driver cannot reach one of the GPUs: it fell off the bus or waits for a reset",
-            words::KERNEL_LOG,
+            "the driver cannot reach a GPU: it has fallen off the bus or requires a reset",
+            wording::KERNEL_LOG,
         ),
         ErrorCode::ResetRefused => (
-            "a reset was refused because somebody has the device open, a monitor perhaps",
-            words::FUSER,
+            "a reset was refused because a process, perhaps a monitor, has the device open",
+            wording::FUSER,
         ),
         ErrorCode::Other => (
-            "a program failed, for the reason that it says; to see who has the devices:",
-            words::FUSER,
+            "a program failed for the reason it printed; to see the device holders:",
+            wording::FUSER,
         ),
     };
-    words::flow(screen, Line::new().accent("FAILURE  "), meaning)?;
+    wording::flow(screen, Line::new().accent("FAILURE  "), meaning)?;
     screen.print(&Line::new().dim("  there    ").accent(command))
 }

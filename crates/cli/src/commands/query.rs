@@ -8,7 +8,7 @@ use crate::formats::csv::{Query, Seen, Style, Subject};
 use crate::selector::Selector;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_core::{Absent, ErrorKind, Fault, Inventory, Pid};
 use std::io::Write;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Res
         }
     }
     let Some(style) = args.format else {
-        return Err(Failure::new(Exit::Usage, "know the form of the rows")
+        return Err(Failure::new(Exit::Usage, "select an output format")
             .with_source("--format=csv is mandatory")
             .with_hint("--format=csv, csv,noheader or csv,noheader,nounits"));
     };
@@ -49,7 +49,7 @@ pub(super) fn rows(
         (Some(names), _) => (Subject::Gpu, names),
         (None, Some(names)) => (Subject::ComputeApp, names),
         (None, None) => {
-            return Err(Failure::new(Exit::Usage, "know which fields to print")
+            return Err(Failure::new(Exit::Usage, "select fields")
                 .with_hint("--query-gpu=index,name,memory.used, or --query-compute-apps=pid"));
         }
     };
@@ -103,7 +103,7 @@ fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exi
     }
     for (fault, indexes) in &faults {
         let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let which = format!("{word} {}", words::ranges(indexes));
+        let which = format!("{word} {}", wording::ranges(indexes));
         let text = crate::terminal::clean(&fault.text);
         // Where standard error is closed, the code is left to tell it.
         let _ = writeln!(std::io::stderr(), "gpuws: {which} did not answer: failed to {text}");
@@ -164,7 +164,7 @@ fn no_such_field(screen: &mut Screen, subject: Subject, name: &str) -> Result<Ex
 fn help(screen: &mut Screen, subject: Subject) -> Result<Exit, Failure> {
     for (names, about) in subject.help() {
         let head = Line::new().accent(names);
-        words::beside_or_under(screen, head.plain("  "), about)?;
+        wording::print_wrapped(screen, head.plain("  "), about)?;
     }
     Ok(Exit::Done)
 }

@@ -1,12 +1,12 @@
 //! `gpuws record`: this machine as one file that `--sim` replays.
 
 use crate::args::{Global, RecordArgs};
+use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::part::Part;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_sim::{Anonymizer, RecordingWriter};
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub(crate) fn run(
         })?;
         return Ok(Exit::Done);
     }
-    let looks = words::count(look_count, "look", "looks");
+    let looks = wording::count(look_count, "look", "looks");
     if global.quiet {
         return Ok(Exit::Done);
     }

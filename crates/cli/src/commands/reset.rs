@@ -8,7 +8,7 @@ use crate::json;
 use crate::selector::select;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, one_line};
-use crate::words;
+use crate::wording;
 use gpu_core::{
     Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Fault, Groups, Journal, Origin, Pid,
     Snapshot,
@@ -72,7 +72,7 @@ fn carry_out(source: &Source, reset: &Reset<'_>) -> Result<Outcome, Failure> {
     let journal = source.journal()?;
     let id = reset.device.id();
     note(&*journal, source, reset, "reset", None)?;
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let answer = source.backend.reset(id, &token).map_err(|error| error.fault());
     let after = source.look().device(id).cloned();
     note(
@@ -120,7 +120,7 @@ fn note(
         outcome,
     };
     let line = one_line(&line).map_err(|error| {
-        Failure::new(Exit::CannotObserve, "word an audit line").with_source(error)
+        Failure::new(Exit::CannotObserve, "write an audit record").with_source(error)
     })?;
     journal.append(&line).map_err(|error| Failure::from(error).ending(Exit::NotPermitted))
 }
@@ -149,13 +149,16 @@ fn show(
     if let Some(line) = super::doctor::origin(reset.now) {
         screen.print(&line)?;
     }
-    let devices = words::devices(reset.now, std::slice::from_ref(reset.device.id()));
+    let devices = wording::devices(reset.now, std::slice::from_ref(reset.device.id()));
     let Linked { peers, whole } = &reset.linked;
     if !peers.is_empty() {
         let all: Vec<u32> = std::iter::once(reset.device.id().index).chain(peers.clone()).collect();
         let all = all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let what = format!("{devices} has NVLinks to {}: they are reset together.", ranges(peers));
-        words::flow(screen, Line::new().accent("mind: "), &what)?;
+        let what = format!(
+            "{devices} is connected by NVLink to {}; they are reset together.",
+            ranges(peers)
+        );
+        wording::flow(screen, Line::new().accent("mind: "), &what)?;
         if *whole {
             let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
             screen.print(&Line::new().padded_to(6).accent(command))?;
@@ -165,15 +168,16 @@ fn show(
         show_blocker(screen, reset.now, blocker)?;
     }
     if let Some(unknown) = reset.blockers.unknown {
-        let what = format!("{}, so that somebody may be in the way", unknown.why());
-        words::flow(screen, Line::new().accent("not known: "), &what)?;
+        let what = format!("{}; another process may be affected", unknown.why());
+        wording::flow(screen, Line::new().accent("unknown: "), &what)?;
         screen.print(&Line::new().padded_to(11).accent(unknown.remedy()))?;
     }
     match &reset.outcome {
         Some(outcome) => show_outcome(screen, &devices, reset, outcome),
         None if reset.blockers.is_clear() => {
-            screen
-                .print(&Line::new().plain(format!("nobody has {devices} open; it can be reset")))?;
+            screen.print(
+                &Line::new().plain(format!("no process has {devices} open; it can be reset")),
+            )?;
             let sim = sim_option(&reset.now.origin, global);
             let gpu = shell_word(&args.gpu.to_string());
             let line = Line::new().plain("nothing was done.   ");
@@ -185,7 +189,7 @@ fn show(
 
 fn ranges(indexes: &[u32]) -> String {
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-    format!("{word} {}", words::ranges(indexes))
+    format!("{word} {}", wording::ranges(indexes))
 }
 
 fn show_blocker(screen: &mut Screen, now: &Snapshot, blocker: &Blocker) -> Result<(), Failure> {
@@ -198,13 +202,13 @@ fn show_blocker(screen: &mut Screen, now: &Snapshot, blocker: &Blocker) -> Resul
         (false, gpu_reaper::Role::MemoryUser) => {
             format!("uses {}: has {files}", ranges(&blocker.devices))
         }
-        (false, role) => format!("{}: has {files} open", words::role(role)),
+        (false, role) => format!("{}: has {files} open", wording::role(role)),
     };
-    let head = Line::new().accent("blocked by ").plain(words::process(blocker.pid, name));
-    let head = head.plain(format!("  {}  ", words::user(process)));
-    words::beside_or_under(screen, head, &what)?;
+    let head = Line::new().accent("blocked by ").plain(wording::process(blocker.pid, name));
+    let head = head.plain(format!("  {}  ", wording::user(process)));
+    wording::print_wrapped(screen, head, &what)?;
     let (command, about) = &blocker.way;
-    words::beside_or_under(screen, Line::new().padded_to(11).accent(command).plain("   "), about)
+    wording::print_wrapped(screen, Line::new().padded_to(11).accent(command).plain("   "), about)
 }
 
 fn show_outcome(
@@ -217,13 +221,13 @@ fn show_outcome(
         Ok(()) => screen.print(&Line::new().plain(format!("{devices} was reset")))?,
         Err(fault) => {
             let head = Line::new().accent(format!("{devices} was not reset: "));
-            words::flow(screen, head, &said(&fault.text))?;
+            wording::flow(screen, head, &said(&fault.text))?;
         }
     }
     let memory = |device: Option<&DeviceState>| match device.map(DeviceState::memory_used) {
         Some(Ok(bytes)) => bytes.to_string(),
         Some(Err(absent)) => format!("({absent})"),
-        None => "(not seen any more)".to_owned(),
+        None => "(no longer visible)".to_owned(),
     };
     let before = memory(Some(reset.device));
     let after = memory(outcome.after.as_ref());

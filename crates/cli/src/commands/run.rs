@@ -5,20 +5,20 @@
 
 mod report;
 
-use super::front::ForFront;
+use super::frontend::FrontendArgs;
 use super::mem::{bounding as bounding_of, told as bounded};
 use super::shim::Shim;
 use crate::args::{Global, RunArgs};
-use crate::claiming::{self, asked_memory, chosen, failure, gpus};
+use crate::claim_request::{self, asked_memory, chosen, failure, gpus};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holder::placeholder;
 use crate::json;
+use crate::keeper_process::placeholder;
+use crate::queue_status::Teller;
 use crate::source::{CLAIMS, Source, roots};
 use crate::terminal::{Line, one_line};
-use crate::waiting::Teller;
-use crate::words;
-use gpu_core::{ActToken, Bytes, Ending, ErrorKind, Launch, Origin, ProcessFault};
+use crate::wording;
+use gpu_core::{ActToken, Bytes, ErrorKind, JobExit, Launch, Origin, ProcessFault};
 use gpu_host::supervise::{LinuxLauncher, dismiss, end_as, find_program};
 use gpu_steward::{Event, Grant, HandOff, NotGranted, NotRun, OnDeath, Ports, RunOrder, RunReport};
 use report::{ReportFile, above, exit, still_there, summary};
@@ -42,7 +42,7 @@ fn not_started(error: &gpu_core::Error) -> Failure {
     };
     let failure = Failure::from(error.clone()).ending(exit);
     match exit {
-        Exit::CommandNotRun => failure.with_hint("chmod +x makes a program of a file that is one"),
+        Exit::CommandNotRun => failure.with_hint("not executable; try: chmod +x"),
         _ => failure,
     }
 }
@@ -51,7 +51,7 @@ fn not_started(error: &gpu_core::Error) -> Failure {
 pub(crate) fn supervise(
     args: &RunArgs,
     global: &Global,
-    front: &ForFront,
+    front: &FrontendArgs,
 ) -> Result<Exit, Failure> {
     let own = |failure: Failure| match failure.exit() {
         Exit::Usage | Exit::TryLater => failure,
@@ -64,24 +64,26 @@ pub(crate) fn supervise(
         LinuxLauncher::new(&roots(), Some(front.key)).map_err(|error| own(error.into()))?;
     let root = *source
         .host
-        .own_line()
+        .own_ancestry()
         .map_err(|error| own(error.into()))?
         .first()
-        .ok_or_else(|| Failure::new(Exit::Own, "find this very process"))?;
-    let command = claiming::described(&args.command);
+        .ok_or_else(|| Failure::new(Exit::Own, "find the own process"))?;
+    let command = claim_request::described(&args.command);
     let wanted =
-        claiming::request(&args.wanted, &source, root, command, global.quiet).map_err(own)?;
+        claim_request::request(&args.wanted, &source, root, command, global.quiet).map_err(own)?;
     // Without it the command still runs; only a safe-gpu within finds other devices than its own.
     let shim = (!args.no_nvidia_smi).then(Shim::make).transpose();
     // Who claims within is to find the same leases.
     let claims = args.wanted.claims.as_ref().map(std::path::absolute).transpose();
-    let claims = claims
-        .map_err(|error| Failure::io("find the folder of the leases", error).ending(Exit::Own))?;
+    let claims =
+        claims.map_err(|error| Failure::io("find the lease directory", error).ending(Exit::Own))?;
     let claims = claims.map(|folder| (OsString::from(CLAIMS), folder.into_os_string()));
-    let (program, arguments) = args
-        .command
-        .split_first()
-        .ok_or_else(|| Failure::new(Exit::Usage, "run a command").with_hint("name one after --"))?;
+    let (program, arguments) = args.command.split_first().ok_or_else(|| {
+        Failure::new(Exit::Usage, "run a command").with_hint(
+            "pass the command \
+            after --",
+        )
+    })?;
     let bounding = args.wanted.mem.filter(|_| !args.keep_env);
     let bounding = bounding.map(|_| bounding_of(&args.keep, Some(program)));
     let order = RunOrder {
@@ -132,11 +134,11 @@ pub(crate) fn supervise(
     if let Err(why) = &shim {
         let why = why.reason();
         watch.tell(&format!(
-            "mind: nothing stands in for nvidia-smi: failed to {why}; a command that uses safe_gpu \
-             may choose other devices (--no-nvidia-smi if it does not use it)"
+            "warning: no nvidia-smi shim: failed to {why}; a command using safe_gpu may pick \
+                other GPUs (pass --no-nvidia-smi if it does not)"
         ));
     }
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
     if let Some(told) = watch.told {
         return Ok(told);
@@ -153,7 +155,7 @@ pub(crate) fn supervise(
 /// Tells on standard error what happens around the program; standard output is the program's.
 struct Watch<'a> {
     global: &'a Global,
-    front: &'a ForFront,
+    front: &'a FrontendArgs,
     file: Option<ReportFile>,
     /// How to end, once the front was told what it came to.
     told: Option<Exit>,
@@ -189,13 +191,13 @@ impl Watch<'_> {
                 self.tell(&bounded(advice, self.share.unwrap_or_default()));
                 return self.go_on();
             }
-            Event::HandedOff(HandOff::TimedOut) => self.tell(
-                "the program does not show on its devices; a safe-gpu may take them for free now",
-            ),
+            Event::HandedOff(HandOff::TimedOut) => {
+                self.tell("the job is not using its GPUs yet; safe-gpu may consider them free")
+            }
             Event::HandedOff(HandOff::Seen | HandOff::Wanted | HandOff::Covered) => {}
             Event::NotCovered(error) => {
                 let fault = error.fault();
-                self.tell(&format!("mind: no placeholder for the program: failed to {fault}"));
+                self.tell(&format!("warning: no placeholder for the job: failed to {fault}"));
             }
             Event::Contended(others) => {
                 let who = match others.first() {
@@ -203,30 +205,32 @@ impl Watch<'_> {
                     _ => "another process".to_owned(),
                 };
                 self.tell(&format!(
-                    "the program waits for safe-gpu's lock, and so does {who}, which may come \
-                     first and take its devices; the lock is kept until the program waits alone"
+                    "the job waits for safe-gpu's lock, and so does {who}, which might take the \
+                        job's GPUs; holding the lock until only the job waits"
                 ));
             }
             Event::Unseen(error) => {
                 let fault = error.fault();
-                self.tell(&format!("mind: others may not see the lease: failed to {fault}"));
+                self.tell(&format!(
+                    "warning: the lease may be invisible to others: failed to {fault}"
+                ));
             }
             Event::NotPassed(_, error) => {
-                self.tell(&format!("could not pass the signal on: failed to {}", error.fault()));
+                self.tell(&format!("could not forward the signal: failed to {}", error.fault()));
             }
             Event::LimitReached => {
                 self.is_over = true;
-                self.tell("the time is over; the program is ended");
+                self.tell("time limit reached; ending the job");
             }
             Event::Abandoned if self.on_death == OnDeath::End => {
                 self.is_over = true;
-                self.tell("nobody waits for the program any more; it is ended");
+                self.tell("front end was killed; ending the job");
             }
             Event::Abandoned => {}
             Event::CleaningUp(event) => self.cleaning_up(&event),
             Event::WaitingForMemory(waited) if waited >= Duration::from_secs(1) => {
                 if !std::mem::replace(&mut self.told_waiting, true) {
-                    self.tell("waiting for the memory to come back …");
+                    self.tell("waiting for GPU memory to be freed …");
                 }
             }
             Event::WaitingForMemory(_) => {}
@@ -248,8 +252,8 @@ impl Watch<'_> {
 
     fn stopped(&mut self) -> Exit {
         self.queue.clear();
-        self.tell("stopped; nothing was taken");
-        let signal = Ending::Signal(self.asked.unwrap_or(signal_hook::consts::SIGTERM));
+        self.tell("interrupted; nothing was claimed");
+        let signal = JobExit::Signal(self.asked.unwrap_or(signal_hook::consts::SIGTERM));
         Exit::Passed(u8::try_from(end_as(signal)).unwrap_or(u8::MAX))
     }
 
@@ -261,19 +265,21 @@ impl Watch<'_> {
             self.tell(&tells_more.unwrap_or_else(|| gpus(&indexes)));
         }
         for (device, bar) in &grant.accepted {
-            let bar = claiming::barred(bar);
-            self.tell(&format!("mind: GPU {} is {bar}", device.index));
+            let bar = claim_request::barred(bar);
+            self.tell(&format!("warning: GPU {}: {bar}", device.index));
         }
         if let Some(Err(error)) = &grant.held_back {
             let fault = error.fault();
-            self.tell(&format!("mind: users of safe-gpu do not see the lease: failed to {fault}"));
+            self.tell(&format!(
+                "warning: safe-gpu users will not see the lease: failed to {fault}"
+            ));
         }
     }
 
     fn cleaning_up(&self, event: &gpu_reaper::Event<'_>) {
         if let gpu_reaper::Event::Signalled(target, signal) = event {
-            let who = words::process(target.key.pid, &target.process.name);
-            let why = if self.is_over { "" } else { ", which was left behind" };
+            let who = wording::process(target.key.pid, &target.process.name);
+            let why = if self.is_over { "" } else { " (left behind)" };
             self.tell(&format!("{signal} to {who}{why}"));
         }
     }
@@ -289,7 +295,7 @@ impl Watch<'_> {
             Err(error) => {
                 let failure = Failure::from(error.clone()).ending(Exit::Own);
                 let _ = writeln!(std::io::stderr(), "{failure}");
-                Ending::Code(Exit::Own.code().into())
+                JobExit::Code(Exit::Own.code().into())
             }
         };
         self.told = Some(Exit::Passed(u8::try_from(ending.code()).unwrap_or(u8::MAX)));
@@ -301,7 +307,7 @@ impl Watch<'_> {
             Err(error) => {
                 let fault = error.fault();
                 self.tell(&format!(
-                    "mind: the lease is left to those who inherited it: failed to {fault}"
+                    "warning: the lease stays with processes that inherited it: failed to {fault}"
                 ));
                 ControlFlow::Break(())
             }
@@ -323,7 +329,7 @@ impl Watch<'_> {
         } else {
             self.tell(&summary(report, self.share));
             for above in above(report, self.share) {
-                self.tell(&format!("mind: {above}; what is beyond its share may be another's"));
+                self.tell(&format!("warning: {above}; the excess may belong to another job"));
             }
             for left in &report.still_there {
                 self.tell(&format!("mind: {}", still_there(left, report)));
@@ -334,28 +340,28 @@ impl Watch<'_> {
                 let (gpus, own) = (gpus(&indexes), std::process::id());
                 let verb = if indexes.len() == 1 { "stays" } else { "stay" };
                 let who = match &report.remaining[..] {
-                    [] => "that can be seen to be over".to_owned(),
-                    [one] => format!("{} has ended", words::process(one.key.pid, &one.name)),
-                    _ => "they have ended".to_owned(),
+                    [] => "that can be confirmed".to_owned(),
+                    [one] => format!("{} exits", wording::process(one.key.pid, &one.name)),
+                    _ => "they exit".to_owned(),
                 };
                 self.tell(&format!(
-                    "mind: {gpus} {verb} leased until {who}; kill {own} gives the lease up"
+                    "warning: {gpus} {verb} leased until {who}; release now with: kill {own}"
                 ));
             }
             match &report.stopped {
-                Some(fault) => self.tell(&format!("mind: failed to {fault}")),
+                Some(fault) => self.tell(&format!("warning: failed to {fault}")),
                 None if report.memory_back == Ok(false) => {
-                    self.tell("mind: the memory did not come back; gpuws doctor tells more");
+                    self.tell("warning: memory was not freed; for details: gpuws doctor");
                 }
                 None => {}
             }
             if let Some(fault) = &report.unwritten {
-                self.tell(&format!("mind: the audit log has not all of it: failed to {fault}"));
+                self.tell(&format!("warning: the audit log is incomplete: failed to {fault}"));
             }
         }
         // The program's code is what a script waits for; a file is not to take its place.
         if let Some(lacks) = self.file.take().and_then(|file| file.write(&view)) {
-            self.tell(&format!("mind: {lacks}"));
+            self.tell(&format!("warning: {lacks}"));
         }
     }
 
@@ -369,10 +375,10 @@ impl Watch<'_> {
 }
 
 /// Returns how gpuws ends for a run that came to this.
-fn ending(report: &RunReport) -> Ending {
+fn ending(report: &RunReport) -> JobExit {
     match exit(report) {
         Exit::Passed(_) => report.ending,
-        exit => Ending::Code(exit.code().into()),
+        exit => JobExit::Code(exit.code().into()),
     }
 }
 

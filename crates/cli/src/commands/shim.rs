@@ -8,7 +8,7 @@
 use crate::args::Cli;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holder::is_placeholder;
+use crate::keeper_process::is_placeholder;
 use crate::source::Source;
 use crate::terminal::Screen;
 use clap::Parser;
@@ -50,8 +50,8 @@ impl Shim {
     /// When there is no place for it that others cannot exchange, or it cannot be made.
     pub(crate) fn make() -> Result<Self, Failure> {
         let none = || {
-            Failure::new(Exit::NotPermitted, "find a folder of your own")
-                .with_source("neither XDG_RUNTIME_DIR nor HOME names one")
+            Failure::new(Exit::NotPermitted, "find a private directory")
+                .with_source("neither XDG_RUNTIME_DIR nor HOME is set")
         };
         let mut why = None;
         for place in places() {

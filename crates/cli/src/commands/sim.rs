@@ -3,7 +3,7 @@
 use crate::args::{Global, SimArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::session::{Crew, Folder};
+use crate::session::{Folder, PlaceholderProcesses};
 use crate::terminal::progress;
 use gpu_sim::{Machine, Session};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
     let kept = args.count_calls.as_deref().map(crate::output::append).transpose().map_err(own)?;
     let folder = Folder::make(args.library.as_deref()).map_err(own)?;
     let crew = match args.live {
-        true => Some(Crew::start(&machine, &folder).map_err(own)?),
+        true => Some(PlaceholderProcesses::start(&machine, &folder).map_err(own)?),
         false => None,
     };
     let session = Session {
@@ -45,12 +45,12 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
     session.write(folder.path()).map_err(|error| own(error.into()))?;
     if let (Some(crew), false) = (&crew, global.quiet) {
         progress(&format!(
-            "simulated machine {}; real processes stand for {} of it",
+            "simulated machine {}; real placeholders for {}",
             machine.name,
             crew.placeholders.len()
         ));
     }
-    let status = attend(args, &folder)?;
+    let status = run_command(args, &folder)?;
     if let (Some(path), Some(kept)) = (&args.count_calls, kept) {
         keep_counts(&folder.path().join(Session::CALLS), kept, path).map_err(own)?;
     }
@@ -59,11 +59,13 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
 
 /// Runs the command and waits for its end. Ctrl-C at the terminal reaches it by itself; a request
 /// to end that reaches gpuws is passed on, and gpuws stays to clean up.
-fn attend(args: &SimArgs, folder: &Folder) -> Result<ExitStatus, Failure> {
-    let (program, rest) = args
-        .command
-        .split_first()
-        .ok_or_else(|| Failure::new(Exit::Usage, "run a command").with_hint("name one after --"))?;
+fn run_command(args: &SimArgs, folder: &Folder) -> Result<ExitStatus, Failure> {
+    let (program, rest) = args.command.split_first().ok_or_else(|| {
+        Failure::new(Exit::Usage, "run a command").with_hint(
+            "pass the command \
+            after --",
+        )
+    })?;
     let watch = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
     let (mut ended, ends) = UnixStream::pair().map_err(watch)?;
     for signal in [SIGTERM, SIGHUP] {
@@ -121,7 +123,7 @@ fn keep_counts(counted: &Path, mut kept: File, path: &Path) -> Result<(), Failur
     match File::open(counted) {
         Ok(mut from) => io::copy(&mut from, &mut kept).map(drop).map_err(what),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Failure::io("read the counted calls", error)),
+        Err(error) => Err(Failure::io("read the call counts", error)),
     }
 }
 

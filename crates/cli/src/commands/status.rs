@@ -4,15 +4,15 @@ use crate::args::{Format, Global, StatusArgs};
 use crate::commands::device_lines::{Layout, claims};
 use crate::commands::{query, repeat};
 use crate::details;
+use crate::device_leases::DeviceLeases;
 use crate::exit::Exit;
 use crate::failure::{Failure, account, remedy};
 use crate::formats::gpustat;
 use crate::json;
-use crate::leased::Leased;
 use crate::selector::{Selector, select};
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
-use crate::words;
+use crate::wording;
 use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, FindingKind, Usage, silence};
 use rustix::process::geteuid;
@@ -34,7 +34,7 @@ pub(crate) fn run(
     let source = Source::open_to_look(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is asked meanwhile.
-        let leased = Leased::read(&source);
+        let leased = DeviceLeases::read(&source);
         let whole = source.look_in_detail(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
@@ -95,7 +95,7 @@ pub(crate) fn show(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
-    show_some(screen, global, snapshot, snapshot, diagnosis, &Leased::none())
+    show_some(screen, global, snapshot, snapshot, diagnosis, &DeviceLeases::none())
 }
 
 /// Prints the head of the whole machine, and the devices of `snapshot`.
@@ -105,7 +105,7 @@ fn show_some(
     whole: &Snapshot,
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
-    leased: &Leased,
+    leased: &DeviceLeases,
 ) -> Result<(), Failure> {
     let usage = Usage::of(whole);
     if snapshot.origin != Origin::Live {
@@ -139,13 +139,14 @@ fn show_some(
         next_commands(screen, global, snapshot, diagnosis)?;
         bystanders(screen, snapshot, &usage, diagnosis)?;
         if let Some(fault) = leased.fault() {
-            let head = Line::new().dim("who has claimed what is not known: ");
-            words::flow(screen, head, &format!("failed to {fault}"))?;
+            let head = Line::new().dim("leases unknown: ");
+            wording::flow(screen, head, &format!("failed to {fault}"))?;
         }
         if snapshot.unreadable.total() > 0 {
-            let unread = words::count(snapshot.unreadable.total() as usize, "process", "processes");
+            let unread =
+                wording::count(snapshot.unreadable.total() as usize, "process", "processes");
             let by = unseen_by(&snapshot.origin, geteuid().is_root());
-            let line = format!("{unread} could not be looked into{by}");
+            let line = format!("{unread} could not be inspected{by}");
             print_all(screen, wrapped(Line::new(), Tone::Dim, &line, room))?;
         }
     }
@@ -161,14 +162,14 @@ fn print_all(screen: &mut Screen, lines: Vec<Line>) -> Result<(), Failure> {
 fn untold(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
     let silent = snapshot.devices.iter().find_map(silence);
     let asked = snapshot.devices.iter().filter(|d| d.sample.is_ok() && silence(d).is_none());
-    let mut unknown = words::unknown_users(asked).peekable();
+    let mut unknown = wording::unknown_users(asked).peekable();
     if silent.is_some() || unknown.peek().is_some() {
         screen.print(&Line::new())?;
     }
     if let Some(fault) = silent {
-        words::flow(screen, Line::new().accent("no answer: "), &format!("failed to {fault}"))?;
+        wording::flow(screen, Line::new().accent("no answer: "), &format!("failed to {fault}"))?;
     }
-    unknown.try_for_each(|line| words::flow(screen, Line::new(), &line))
+    unknown.try_for_each(|line| wording::flow(screen, Line::new(), &line))
 }
 
 /// Says who would see the processes that could not be looked into.
@@ -177,7 +178,7 @@ fn unseen_by(origin: &Origin, is_root: bool) -> &'static str {
         // It lacks a capability there.
         (Origin::Live, true) => ", not even by root: is this a container?",
         // Who looks at a simulated machine is not whoever runs this program.
-        _ => "; root sees all",
+        _ => "; root can inspect all",
     }
 }
 
@@ -195,14 +196,14 @@ fn bystanders(
         let indexes: Vec<u32> = open.filter(|id| !is_told(id)).map(|id| id.index).collect();
         let name = snapshot.process(pid).map_or("?", |info| info.name.as_str());
         let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let role = words::role(cleared.role);
+        let role = wording::role(cleared.role);
         (!indexes.is_empty())
-            .then(|| format!("{pid} {name} ({role}, {word} {})", words::ranges(&indexes)))
+            .then(|| format!("{pid} {name} ({role}, {word} {})", wording::ranges(&indexes)))
     });
     let who: Vec<String> = who.collect();
     match who.is_empty() {
         true => Ok(()),
-        false => words::flow(screen, Line::new().dim("also open in: "), &who.join(", ")),
+        false => wording::flow(screen, Line::new().dim("also open in: "), &who.join(", ")),
     }
 }
 
@@ -217,7 +218,7 @@ fn headline(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
     usage: &Usage,
-    leased: &Leased,
+    leased: &DeviceLeases,
 ) -> Vec<Line> {
     let mut parts = Vec::new();
     if let Ok(hostname) = &snapshot.hostname {
@@ -227,12 +228,12 @@ fn headline(
         parts.extend(version.iter().map(|version| format!("driver {version}")));
         parts.extend(cuda.iter().map(|cuda| format!("CUDA {cuda}")));
         let free = snapshot.devices.iter().filter(|device| leased.is_free(device, usage)).count();
-        let gpus = words::count(snapshot.devices.len(), "GPU", "GPUs");
+        let gpus = wording::count(snapshot.devices.len(), "GPU", "GPUs");
         parts.push(format!("{gpus}, {free} free"));
     }
     let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
     if !diagnosis.findings.is_empty() {
-        let findings = words::count(diagnosis.findings.len(), "finding", "findings");
+        let findings = wording::count(diagnosis.findings.len(), "finding", "findings");
         let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
         pieces.push(last.accent(findings));
     }
@@ -246,10 +247,10 @@ pub(crate) fn without_driver(
     snapshot: &Snapshot,
     fault: &gpu_core::Fault,
 ) -> Result<(), Failure> {
-    words::flow(screen, Line::new().accent("no GPU can be asked: "), &account(fault))?;
+    wording::flow(screen, Line::new().accent("cannot query any GPU: "), &account(fault))?;
     if let Some(remedy) = remedy(fault.kind) {
         // In one line, so that a command in it can be copied.
-        words::flow(screen, Line::new().dim("remedy: "), remedy)?;
+        wording::flow(screen, Line::new().dim("remedy: "), remedy)?;
     }
     for device in &snapshot.unasked {
         let (head, indent) = (Line::new().dim("module: "), 8);
@@ -259,13 +260,13 @@ pub(crate) fn without_driver(
     match &snapshot.holders {
         Err(fault) => {
             let what = format!("failed to {}", fault.text);
-            words::flow(screen, Line::new().dim("/proc:  "), &what)
+            wording::flow(screen, Line::new().dim("/proc:  "), &what)
         }
         Ok(_) if snapshot.files.is_empty() => {
-            screen.print(&Line::new().dim("/proc:  ").plain("there are no GPU device files"))
+            screen.print(&Line::new().dim("/proc:  ").plain("no GPU device files found"))
         }
         Ok(holders) => {
-            let head = words::count(holders.len(), "process has", "processes have");
+            let head = wording::count(holders.len(), "process has", "processes have");
             screen
                 .print(&Line::new().dim("/proc:  ").plain(format!("{head} a GPU device file")))?;
             holders.iter().try_for_each(|holder| print_holder(screen, snapshot, holder))
@@ -275,7 +276,7 @@ pub(crate) fn without_driver(
 
 /// `GPU 0 Tesla P100-PCIE-16GB  00000000:04:00.0  /dev/nvidia0`, in pieces.
 fn unasked(device: &DeviceInfo) -> Vec<Line> {
-    let name = device.name.as_deref().map_or("?", words::product);
+    let name = device.name.as_deref().map_or("?", wording::product);
     let mut pieces = vec![Line::new().plain(format!("GPU {} {name}", device.id.index))];
     pieces.extend(device.id.bus.map(|bus| Line::new().plain(bus)));
     pieces.extend(device.id.minor.map(|minor| Line::new().plain(format!("/dev/nvidia{minor}"))));
@@ -289,12 +290,10 @@ fn print_holder(screen: &mut Screen, snapshot: &Snapshot, holder: &Holder) -> Re
         .iter()
         .map(|held| format!("{} {}", held.path.rsplit('/').next().unwrap_or_default(), held.access))
         .collect();
-    let head = Line::new()
-        .plain("    ")
-        .plain(words::user(process))
-        .padded_to(15)
-        .plain(words::process(holder.process.pid, process.map_or("?", |info| info.name.as_str())));
-    words::flow(screen, head.plain("  "), &files.join("  "))
+    let head = Line::new().plain("    ").plain(wording::user(process)).padded_to(15).plain(
+        wording::process(holder.process.pid, process.map_or("?", |info| info.name.as_str())),
+    );
+    wording::flow(screen, head.plain("  "), &files.join("  "))
 }
 
 /// A line per device with findings: what they are, and the command that explains them.
@@ -310,7 +309,7 @@ fn next_commands(
     for finding in &diagnosis.findings {
         let memory =
             finding.memory.map_or(String::new(), |bytes| format!(" {:.1} GiB", bytes.gib()));
-        let what = format!("{}{memory}", words::kind(finding.kind).to_lowercase());
+        let what = format!("{}{memory}", wording::kind(finding.kind).to_lowercase());
         let shown = finding.devices.iter().filter(|id| snapshot.device(id).is_some());
         let indexes: Vec<u32> = shown.map(|id| id.index).collect();
         if indexes.is_empty() && !finding.devices.is_empty() {
@@ -326,7 +325,7 @@ fn next_commands(
     }
     for (indexes, whats) in lines {
         let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let head = format!("{word} {}: ", words::ranges(&indexes));
+        let head = format!("{word} {}: ", wording::ranges(&indexes));
         let what = format!("{}.", whats.join(", "));
         let mut lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
         let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
@@ -344,10 +343,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_not_told_that_root_sees_all() {
+    fn root_gets_no_root_hint() {
         assert!(unseen_by(&Origin::Live, true).starts_with(", not even by root"));
-        assert_eq!(unseen_by(&Origin::Live, false), "; root sees all");
+        assert_eq!(unseen_by(&Origin::Live, false), "; root can inspect all");
         let simulated = Origin::Simulated("other-user".into());
-        assert_eq!(unseen_by(&simulated, true), "; root sees all");
+        assert_eq!(unseen_by(&simulated, true), "; root can inspect all");
     }
 }

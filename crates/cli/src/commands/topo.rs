@@ -20,9 +20,8 @@ pub(crate) struct Connected {
 
 pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     if args.svg.is_some() && global.json {
-        return Err(
-            Failure::new(Exit::Usage, "take --json here").with_source("--svg names another form")
-        );
+        return Err(Failure::new(Exit::Usage, "take --json here")
+            .with_source("--svg selects another format"));
     }
     let connected = look(global)?;
     match &args.svg {
@@ -60,18 +59,17 @@ fn untold(error: Error, origin: &Origin) -> Failure {
     let failure = Failure::from(error);
     match (is_absent, origin) {
         (false, _) => failure,
-        (true, Origin::Simulated(_)) => failure.with_hint(
-            "its recording does not have it; gpuws --sim dgx1-v100 topo shows one that does",
-        ),
-        (true, _) => failure.with_hint(
-            "the driver does not tell where the devices sit; lspci -t shows the PCI tree",
-        ),
+        (true, Origin::Simulated(_)) => {
+            failure.with_hint("the recording has no topology; try gpuws --sim dgx1-v100 topo")
+        }
+        (true, _) => failure
+            .with_hint("the driver does not report the topology; lspci -t shows the PCI tree"),
     }
 }
 
 fn title(connected: &Connected) -> String {
     let count = connected.topology.links.len();
-    let gpus = crate::words::count(count, "GPU", "GPUs");
+    let gpus = crate::wording::count(count, "GPU", "GPUs");
     match (&connected.now.origin, &connected.now.hostname) {
         (Origin::Live, Ok(hostname)) => format!("{hostname}: {gpus}"),
         (origin, _) => format!("{origin}: {gpus}"),

@@ -1,7 +1,7 @@
 //! What the device is and how it is set up.
 
 use super::{Entry, enabled, group, group_of, known, value, yes};
-use crate::words;
+use crate::wording;
 use gpu_core::{
     DeviceState, GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus, VirtualGpus,
 };
@@ -32,7 +32,7 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         value("Display Mode", enabled(modes.display_attached)),
         value("Display Active", enabled(info.display_active)),
         value("Persistence Mode", enabled(info.persistence)),
-        value("Addressing Mode", modes.addressing.map(words::addressing_mode)),
+        value("Addressing Mode", modes.addressing.map(wording::addressing_mode)),
         group(
             "MIG Mode",
             [
@@ -60,8 +60,8 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         group(
             "GPU Operation Mode",
             [
-                value("Current", operation.current.map(words::operation_mode)),
-                value("Pending", operation.pending.map(words::operation_mode)),
+                value("Current", operation.current.map(wording::operation_mode)),
+                value("Pending", operation.pending.map(wording::operation_mode)),
             ],
         ),
         group(

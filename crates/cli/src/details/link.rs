@@ -1,7 +1,7 @@
 //! The PCI Express link, the NVLinks and the fabric of their switches.
 
 use super::{Entry, group, group_of, known, unit, value};
-use crate::words;
+use crate::wording;
 use gpu_core::{Absent, DeviceState, Fabric, NvLink, Pcie, PcieThroughput};
 
 /// Returns the groups `PCI`, `NVLink` and `Fabric`.
@@ -57,7 +57,7 @@ fn fabric(device: &DeviceState) -> Entry {
     group(
         "Fabric",
         [
-            value("State", fabric.state.map(words::fabric_state)),
+            value("State", fabric.state.map(wording::fabric_state)),
             value("Status", fabric.status.map(said)),
         ],
     )

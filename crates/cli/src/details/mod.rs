@@ -64,7 +64,7 @@ pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failu
     ];
     head.into_iter().try_for_each(|entry| print(screen, &entry, 0))?;
     if let Err(fault) = &snapshot.driver {
-        screen.print(&Line::new().accent(format!("no GPU can be asked: {}", brief(fault))))?;
+        screen.print(&Line::new().accent(format!("cannot query any GPU: {}", brief(fault))))?;
         if let Some(remedy) = remedy(fault.kind) {
             screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
         }

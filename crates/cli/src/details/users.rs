@@ -1,7 +1,7 @@
 //! Who uses the device: MIG instances, listed processes, accounted ones, and who has its file.
 
 use super::{Entry, group, known, mib, value};
-use crate::words;
+use crate::wording;
 use gpu_core::{
     Absent, AccountedProcess, DeviceFileKind, DeviceProcess, DeviceProcessKind, DeviceState,
     Holder, Pid, Reading, Snapshot,
@@ -69,13 +69,13 @@ fn about(snapshot: &Snapshot, pid: Pid, listed: Option<&str>) -> Vec<Entry> {
         Ok(_) => absent,
         Err(reason) => reason,
     };
-    let name = words::command(process, listed);
+    let name = wording::command(process, listed);
     let name = if name == "?" { Err(info(Absent::NotRecorded)) } else { Ok(name) };
     let owner = process.and_then(|info| match &info.user {
         Ok(user) => Ok(user.clone()),
         Err(absent) => info.uid.map(|uid| uid.to_string()).map_err(|_| *absent),
     });
-    let age = process.and_then(|info| Ok(words::age(snapshot.taken_at.since(info.started_at?))));
+    let age = process.and_then(|info| Ok(wording::age(snapshot.taken_at.since(info.started_at?))));
     let mut entries = vec![value("Name", name), value("Owner", owner), value("Age", age)];
     if let Ok(Some(workload)) = process.map(|info| info.workload.as_ref()) {
         entries.push(known("Job", format!("{} {}", workload.kind, workload.id)));

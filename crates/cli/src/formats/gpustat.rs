@@ -190,14 +190,14 @@ impl Gpu {
             power_limit: sample.power_limit.ok().map(|power| power.0 / 1000),
             memory_used: sample.memory.used.ok().map(Bytes::mib),
             memory_total: sample.memory.total.ok().map(Bytes::mib),
-            processes: device.processes.as_ref().ok().map(|listed| once_each(listed, processes)),
+            processes: device.processes.as_ref().ok().map(|listed| deduplicated(listed, processes)),
         }))
     }
 }
 
 /// Each process once, though NVML may list it in several MIG instances; those that compute come
 /// before those that only draw.
-fn once_each(listed: &[DeviceProcess], processes: &Processes) -> Vec<Process> {
+fn deduplicated(listed: &[DeviceProcess], processes: &Processes) -> Vec<Process> {
     let mut shown: Vec<Process> = Vec::new();
     let draws = |process: &&DeviceProcess| process.kind == DeviceProcessKind::Graphics;
     let (drawing, computing): (Vec<_>, Vec<_>) = listed.iter().partition(draws);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_computes_comes_before_who_only_draws() {
+    fn compute_processes_precede_graphics_processes() {
         let mut device = device(&[(5, 1), (6, 2), (7, 3)]);
         let listed = device.processes.as_mut().unwrap();
         listed[0].kind = DeviceProcessKind::Graphics;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_shown_once_with_its_share_of_the_cpu() {
+    fn process_is_listed_once_with_cpu_percent() {
         let devices = [device(&[(7, 100), (7, 50)])];
         let (looks, paused) = (Cell::new(0), Cell::new(false));
         let processes = Processes::look_up(&devices, |pid| busy(pid, &looks), || paused.set(true));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_in_proc_is_not_shown_and_not_waited_for() {
+    fn process_missing_from_proc_is_skipped_without_pause() {
         let devices = [device(&[(7, 100)])];
         let gone = |_| Err(Absent::NotFound);
         let processes = Processes::look_up(&devices, gone, || panic!("there is nobody to measure"));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_device_keeps_its_place() {
+    fn lost_device_keeps_its_row() {
         let mut lost = device(&[]);
         lost.sample = Err(Error::new(DeviceFault::Lost, "ask").fault());
         let shown = machine(&[lost], &Processes::default());

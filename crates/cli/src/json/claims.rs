@@ -1,9 +1,9 @@
 //! `gpuws claim --json`, `gpuws run --json` and `gpuws leases --json`.
 
 use super::{Device, SCHEMA};
-use crate::claiming::{asked_memory, passed};
-use crate::waiting::owner;
-use gpu_core::{Bytes, DeviceId, DeviceState, Ending, Entry, Origin, Reading};
+use crate::claim_request::{asked_memory, passed};
+use crate::queue_status::owner;
+use gpu_core::{Bytes, DeviceId, DeviceState, Entry, JobExit, Origin, Reading};
 use gpu_reaper::Outcome;
 use gpu_steward::{Decision, Grant, Listed, Listing, Preview, Queued, Refused, RunReport};
 use serde::Serialize;
@@ -164,8 +164,8 @@ impl Run {
             outcome: action.outcome.clone(),
         });
         let (command_exit_code, command_signal_code) = match report.ending {
-            Ending::Code(code) => (Some(code), None),
-            Ending::Signal(signal) => (None, Some(signal)),
+            JobExit::Code(code) => (Some(code), None),
+            JobExit::Signal(signal) => (None, Some(signal)),
         };
         Run {
             schema: SCHEMA,

@@ -1,7 +1,7 @@
 //! `gpuws doctor --json`.
 
 use super::{Device, Failure, Head, Process};
-use crate::words;
+use crate::wording;
 use gpu_core::{DeviceState, Snapshot};
 use gpu_reaper::{Confidence, Diagnosis, FindingKind, Role};
 use serde::Serialize;
@@ -84,7 +84,7 @@ impl<'a> Finding<'a> {
             evidence: &suspect.evidence,
         };
         let next = |advice| {
-            let (command, what) = words::advice(advice, sim);
+            let (command, what) = wording::advice(advice, sim);
             Next { command, what }
         };
         Finding {

@@ -139,7 +139,7 @@ impl<'a> Tried<'a> {
             shortage: stop.shortage,
             fragmented: stop.shortage.is_fragmented(),
             saved_by: run
-                .savers
+                .helpful_settings
                 .iter()
                 .map(|(setting, trial)| SavedBy {
                     setting: setting.clone(),

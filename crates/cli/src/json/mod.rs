@@ -1,9 +1,9 @@
 //! What `--json` prints: views with their own stable names, apart from the libraries' types.
 
-mod bounds;
 mod claims;
 mod details;
 mod doctor;
+mod env;
 mod explain;
 mod memory;
 mod reap;
@@ -11,9 +11,9 @@ mod reset;
 mod status;
 mod topo;
 
-pub(crate) use bounds::{Bounded, Seen};
 pub(crate) use claims::{Claimed, Leases, Released, Run, Wanted};
 pub(crate) use doctor::Doctor;
+pub(crate) use env::{Bounded, Seen};
 pub(crate) use explain::Explained;
 pub(crate) use memory::{Fit, Fitted, Recorded, Replayed};
 pub(crate) use reap::Reap;

@@ -3,7 +3,7 @@
 use super::claims::OnDevice;
 use super::details::Details;
 use super::{Failure, Head, Process};
-use crate::leased::Leased;
+use crate::device_leases::DeviceLeases;
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
 use serde::Serialize;
@@ -98,7 +98,7 @@ struct DeviceProcess {
 }
 
 impl Status {
-    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis, leased: &Leased) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis, leased: &DeviceLeases) -> Self {
         let usage = Usage::of(snapshot);
         let gpu = |device| Gpu::of(snapshot, &usage, leased, device);
         Status {
@@ -142,7 +142,7 @@ impl MigDevice {
 }
 
 impl Gpu {
-    fn of(snapshot: &Snapshot, usage: &Usage, leased: &Leased, device: &DeviceState) -> Self {
+    fn of(snapshot: &Snapshot, usage: &Usage, leased: &DeviceLeases, device: &DeviceState) -> Self {
         let mut absent = BTreeMap::new();
         let sample = device
             .sample

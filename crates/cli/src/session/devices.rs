@@ -40,13 +40,12 @@ impl SessionDevices {
 
     fn refusal(&self) -> Failure {
         let what = match self.child.simulated() {
-            Some(other) => format!(
-                "the NVML that is found here belongs to the session '{}'",
-                other.session.display()
-            ),
-            None => "the NVML that is found here is not a simulated one".to_owned(),
+            Some(other) => {
+                format!("the loaded NVML belongs to session '{}'", other.session.display())
+            }
+            None => "the loaded NVML is not simulated".to_owned(),
         };
-        Failure::new(Exit::Usage, format!("look at session '{}'", self.folder.display()))
+        Failure::new(Exit::Usage, format!("query session '{}'", self.folder.display()))
             .with_source(what)
             .with_hint(format!("start it with 'gpuws sim', or unset {}", Session::VARIABLE))
     }
@@ -60,8 +59,8 @@ impl SessionDevices {
     }
 
     fn other(&self) -> Error {
-        Error::new(ErrorKind::Invalid, format!("look at session '{}'", self.folder.display()))
-            .with_source("the NVML that answers is not that of the session")
+        Error::new(ErrorKind::Invalid, format!("query session '{}'", self.folder.display()))
+            .with_source("the responding NVML does not belong to the session")
     }
 }
 
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_of_the_session_is_passed_on() {
+    fn library_of_session_is_used() {
         let nobody = tempfile::tempdir().unwrap();
         let devices =
             devices(&greeting(r#"{"machine":"labbox","session":"/run/own"}"#), nobody.path())
@@ -164,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_real_library_and_that_of_another_session_are_refused() {
+    fn real_or_foreign_session_library_is_rejected() {
         let nobody = tempfile::tempdir().unwrap();
         for (simulated, why) in [
-            ("null", "is not a simulated one"),
-            (r#"{"machine":"labbox","session":"/run/b"}"#, "belongs to the session '/run/b'"),
-            (r#"{"machine":"labbox","session":""}"#, "belongs to the session ''"),
+            ("null", "the loaded NVML is not simulated"),
+            (r#"{"machine":"labbox","session":"/run/b"}"#, "belongs to session '/run/b'"),
+            (r#"{"machine":"labbox","session":""}"#, "belongs to session ''"),
         ] {
             let Err(failure) = devices(&greeting(simulated), nobody.path()) else {
                 panic!("{simulated}")
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_child_can_say_the_origin_stays_and_nothing_is_told() {
+    fn failed_child_keeps_simulated_origin_without_data() {
         let nobody = tempfile::tempdir().unwrap();
         let devices = devices("exit 1", nobody.path()).unwrap();
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_library_that_comes_up_late_is_not_passed_on() {
+    fn late_real_library_is_not_used() {
         // A process of an earlier look hangs, so that no child is started, and is then gone.
         let proc = tempfile::tempdir().unwrap();
         let process = proc.path().join("4711");

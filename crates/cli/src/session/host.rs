@@ -1,6 +1,6 @@
 //! The processes of a session, as a program that was started in it sees them.
 
-use super::{crew, members};
+use super::{members, placeholders};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{
@@ -58,7 +58,7 @@ impl SessionHost {
         if !folder.is_absolute() {
             let what = format!("find session '{}' of the simulated NVML", folder.display());
             return Err(Failure::new(Exit::Usage, what)
-                .with_source("a session is named by a path that begins with /")
+                .with_source("the session path must be absolute")
                 .with_hint("start it with 'gpuws sim'"));
         }
         // A link that leads elsewhere by the next moment is of no account.
@@ -146,8 +146,8 @@ impl Host for SessionHost {
         Ok(list)
     }
 
-    fn own_line(&self) -> Result<Vec<ProcessKey>> {
-        self.now().own_line()
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
+        self.now().own_ancestry()
     }
 
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
@@ -161,14 +161,14 @@ impl Host for SessionHost {
         let what = || format!("open process {pid}");
         let Processes::Real(real) = &self.processes else {
             return Err(Error::new(ErrorKind::Unsupported, what()).with_source(
-                "it is only simulated; 'gpuws --sim MACHINE reap' or 'gpuws sim --live' can end it",
+                "it is simulated; use 'gpuws --sim MACHINE reap' or 'gpuws sim --live'",
             ));
         };
         let handle = real.open(pid)?;
         match members::belongs(&*handle, real, &self.session, &self.folder)? {
             true => Ok(Box::new(Actor(handle))),
             false => Err(Error::new(ProcessFault::NotPermitted, what())
-                .with_source("it does not belong to the simulation")),
+                .with_source("it is not part of the simulation")),
         }
     }
 }
@@ -176,7 +176,7 @@ impl Host for SessionHost {
 /// Returns a process as what it stands for: which program a placeholder runs says nothing of the
 /// simulated process.
 fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
-    if info.executable.as_ref().is_ok_and(|program| program.name() == crew::ACTOR) {
+    if info.executable.as_ref().is_ok_and(|program| program.name() == placeholders::ACTOR) {
         info.executable = Err(Absent::NotRecorded);
     }
     info

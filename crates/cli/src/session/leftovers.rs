@@ -25,7 +25,7 @@ const ALIVE: &str = "alive";
 const NUMBERS: [i32; 4] = [100, 50, 20, 10];
 
 /// So many are looked at, that a folder with very many does not keep anybody waiting.
-const MOST: usize = 256;
+const MAX: usize = 256;
 
 /// No session has folders so deep.
 const DEPTH: usize = 64;
@@ -66,7 +66,7 @@ pub(super) fn clear(place: &Path) {
                 .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
     };
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
-    for entry in entries.filter(own).take(MOST) {
+    for entry in entries.filter(own).take(MAX) {
         let folder = entry.path();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = open(folder.join(ALIVE), flags, Mode::empty()) else { continue };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_and_what_is_no_session_stays() {
+    fn live_sessions_and_other_folders_are_kept() {
         let place = tempfile::tempdir().unwrap();
         let make = |name: &str| {
             let folder = place.path().join(name);
@@ -200,7 +200,7 @@ mod tests {
         assert!(place.path().join("other-over/alive").exists(), "no link is followed");
     }
     #[test]
-    fn a_copy_of_a_session_is_none() {
+    fn copied_session_folder_is_not_removed() {
         let place = tempfile::tempdir().unwrap();
         let [over, copy] = ["gpuws-sim-over", "gpuws-sim-copy"].map(|name| place.path().join(name));
         std::fs::create_dir(&over).unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_in_a_folder_stays() {
+    fn mounted_contents_are_kept() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("gpuws-sim-over");
         let (mounted, elsewhere) = (folder.join("dev/data"), place.path().join("elsewhere"));

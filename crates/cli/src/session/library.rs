@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marker_is_found_wherever_it_lies() {
+    fn marker_is_found_at_any_offset() {
         let piece = PIECE as usize;
         for before in [0, 1, piece - 30, piece - 20, piece - 10, piece - 1, piece, 3 * piece + 7] {
             let filled = vec![b'x'; before];

@@ -3,7 +3,7 @@
 use gpu_core::{
     ErrorKind, Host, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, Result, StartTime,
 };
-use gpu_sim::{Session, WalkOn};
+use gpu_sim::{ExternalProcess, Session};
 use std::path::Path;
 
 /// No process has more ancestors; a made-up /proc could have a circle of them.
@@ -29,7 +29,7 @@ pub(super) fn belongs(
         };
     }
     // A session that was made by hand may admit none.
-    let walk_ons = WalkOn::named(folder).unwrap_or_default();
+    let walk_ons = ExternalProcess::named(folder).unwrap_or_default();
     if walk_ons.iter().any(|known| known.pid == pid.0 && started(known.start_ticks)) {
         // Its file could name anybody; only a process of the session has these open.
         return Ok(!handle.held(&host.device_files()?)?.is_empty());
@@ -39,7 +39,7 @@ pub(super) fn belongs(
 
 /// Tells whether a process descends from this one.
 fn descends(host: &dyn Host, key: ProcessKey) -> Result<bool> {
-    let own = host.own_line()?.first().copied();
+    let own = host.own_ancestry()?.first().copied();
     let Some(mut child) = found(host.process(key.pid))?.filter(|child| child.key == key) else {
         return Ok(false);
     };
@@ -80,7 +80,7 @@ mod tests {
     /// A host with these processes: number, start, parent.
     fn host(processes: &'static [(u32, u64, u32)]) -> MockHost {
         let mut host = MockHost::new();
-        host.expect_own_line().returning(|| Ok(vec![OWN]));
+        host.expect_own_ancestry().returning(|| Ok(vec![OWN]));
         host.expect_process().returning(|pid| {
             let known = processes.iter().find(|(own, ..)| *own == pid.0);
             let (pid, start, parent) = known
@@ -110,11 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_belongs_by_its_start_and_by_what_it_has() {
+    fn session_membership_requires_start_time_and_open_files() {
         let folder = tempfile::tempdir().unwrap();
-        WalkOn::admit(folder.path()).unwrap();
+        ExternalProcess::admit(folder.path()).unwrap();
         let uses = vec![Use { gpu: 0, mig: None, mib: 1, utilization_percent: None }];
-        WalkOn { pid: 70, start_ticks: 700, uses }.enter(folder.path()).unwrap();
+        ExternalProcess { pid: 70, start_ticks: 700, uses }.enter(folder.path()).unwrap();
         let session: Session = serde_json::from_value(serde_json::json!({
             "machine": "labbox", "began_ns": 0, "live": true,
             "placeholders": [Placeholder { simulated: 21044, pid: 60, start_ticks: 600 }],
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_descends_from_this_program_is_found_by_number_and_start() {
+    fn descendants_match_by_pid_and_start_time() {
         let key = |pid, start| ProcessKey { pid: Pid(pid), start: Some(StartTime(start)) };
         let line = &[(1, 1, 0), (50, 500, 1), (60, 600, 50), (70, 700, 60)];
         assert!(descends(&host(line), key(60, 600)).unwrap());

@@ -1,19 +1,19 @@
 //! A simulated machine that other programs see too: the private folder that they share.
 
-mod crew;
 mod devices;
 mod host;
 mod leftovers;
 mod library;
 mod members;
+mod placeholders;
 
-pub(crate) use crew::{ACTOR, Crew};
 pub(crate) use devices::SessionDevices;
 pub(crate) use host::SessionHost;
+pub(crate) use placeholders::{ACTOR, PlaceholderProcesses};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_sim::{Session, WalkOn, trusted};
+use gpu_sim::{ExternalProcess, Session, trusted};
 use rustix::fd::OwnedFd;
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -59,7 +59,7 @@ impl Folder {
         leftovers::clear(&place);
         let folder = builder
             .tempdir_in(place)
-            .map_err(|error| Failure::io("make a private folder", error))?;
+            .map_err(|error| Failure::io("create a private directory", error))?;
         let alive = leftovers::begin(folder.path())?;
         let made = Folder { folder: folder.keep(), library, _alive: alive };
         for name in NVML {
@@ -92,7 +92,7 @@ impl Folder {
     /// Lets real processes appear on the session's devices by themselves; the program with which
     /// they do lies in the folder then.
     fn admit_walk_ons(&self, actor: &Path) -> Result<(), Failure> {
-        WalkOn::admit(self.path())?;
+        ExternalProcess::admit(self.path())?;
         symlink(actor, self.path().join(ACTOR))
             .map_err(|error| Failure::io(format!("link {ACTOR}"), error))
     }
@@ -126,8 +126,8 @@ fn simulated(path: &Path) -> Result<PathBuf, Failure> {
     match library::is_simulated(&found).map_err(|error| failed("read", error))? {
         true => Ok(found),
         false => Err(Failure::new(Exit::Usage, format!("simulate with '{}'", path.display()))
-            .with_source("it is no simulated NVML")
-            .with_hint(format!("name the {LIBRARY} that was built with gpuws"))),
+            .with_source("it is not a simulated NVML")
+            .with_hint(format!("use the {LIBRARY} built with gpuws"))),
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn place() -> Result<PathBuf, Failure> {
     match runtime.and_then(|runtime| trusted(&runtime).ok()) {
         Some(runtime) => Ok(runtime),
         None => trusted(&std::env::temp_dir()).map_err(|error| {
-            Failure::from(error).with_hint("let TMPDIR name a folder of your own")
+            Failure::from(error).with_hint("set TMPDIR to a directory that you own")
         }),
     }
 }

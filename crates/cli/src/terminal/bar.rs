@@ -27,7 +27,7 @@ mod tests {
     use super::bar;
 
     #[test]
-    fn a_bar_tells_empty_from_nearly_empty_and_full_from_nearly_full() {
+    fn bar_distinguishes_empty_and_full_from_nearly() {
         for (part, whole, drawn) in [
             (0, 80, "░░░░░░░░░░░░"),
             (1, 1_000_000, "▏░░░░░░░░░░░"),

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     // Kept together, so that a reader never sees a part of an object that then fails.
     let mut bytes = Vec::new();
-    let harmless = Harmless { inner: PrettyFormatter::new(), escapes: acts };
+    let harmless = Escaped { inner: PrettyFormatter::new(), escapes: acts };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, harmless))?;
     bytes.push(b'\n');
     out.write_all(&bytes)
@@ -19,7 +19,7 @@ pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<
 /// Writes an object as Python's `json.dump(…, indent=4)` does: characters beyond ASCII escaped.
 pub(super) fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     let mut bytes = Vec::new();
-    let ascii = Harmless { inner: PrettyFormatter::with_indent(b"    "), escapes: is_not_printed };
+    let ascii = Escaped { inner: PrettyFormatter::with_indent(b"    "), escapes: is_not_printed };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;
     bytes.push(b'\n');
     out.write_all(&bytes)
@@ -31,7 +31,7 @@ pub(super) fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> i
 /// When the object cannot be written as JSON.
 pub(crate) fn one_line(object: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
-    let ascii = Harmless { inner: CompactFormatter, escapes: is_not_printed };
+    let ascii = Escaped { inner: CompactFormatter, escapes: is_not_printed };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -41,12 +41,12 @@ fn is_not_printed(character: char) -> bool {
 }
 
 /// Escapes some characters of all strings.
-struct Harmless<F> {
+struct Escaped<F> {
     inner: F,
     escapes: fn(char) -> bool,
 }
 
-impl<F: Formatter> Formatter for Harmless<F> {
+impl<F: Formatter> Formatter for Escaped<F> {
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,
@@ -106,7 +106,7 @@ impl<F: Formatter> Formatter for Harmless<F> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn python_escapes_what_is_not_ascii() {
+    fn python_style_json_escapes_non_ascii() {
         let mut out = Vec::new();
         super::write_as_python(&mut out, &["é\u{e0041}\x1b\n\"".to_owned()]).unwrap();
         let written = String::from_utf8(out).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn harmful_text_is_escaped_and_reads_back_unchanged() {
+    fn escaped_json_round_trips() {
         let text = "a\"\\\n\x1b\u{7f}\u{9b}\u{202e}\u{e0041}é";
         let mut out = Vec::new();
         super::write(&mut out, &[text]).unwrap();

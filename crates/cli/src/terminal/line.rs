@@ -1,6 +1,6 @@
 //! A line of text with tones, and its width on the terminal.
 
-use super::clean::clean;
+use super::escape::clean;
 use anstyle::{AnsiColor, Style};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -199,14 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_is_harmless_and_measured_as_shown() {
+    fn added_text_is_escaped_and_measured_in_columns() {
         let line = Line::new().plain("训练\x1b").dim(" é");
         assert_eq!(line.width(), 4 + 4 + 2);
         assert_eq!(line.to_string(), "训练\\x1b\x1b[2m é\x1b[0m");
     }
 
     #[test]
-    fn lines_are_cut_by_columns_and_say_so() {
+    fn lines_are_truncated_by_columns_with_ellipsis() {
         for (columns, shown) in [
             (0, ""),
             (1, "…"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_widens_the_character_before_it_is_counted() {
+    fn variation_selectors_count_in_width() {
         let hearts = "\u{2764}\u{fe0f}".repeat(6);
         for columns in 0..14 {
             let cut = Line::new().plain(&hearts).cut(columns);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fitted_leaves_the_rest_alone() {
+    fn fitted_text_leaves_rest_of_line_unchanged() {
         let line = Line::new().dim("训 ").fitted("abcdef", 4).plain("|");
         assert_eq!((line.text(), line.width()), ("训 abc…|", 8));
         assert_eq!(line.to_string(), "\x1b[2m训 \x1b[0mabc…|");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_fill_to_a_column_and_never_end_a_line() {
+    fn padding_fills_to_column_without_trailing_blanks() {
         let line = Line::new().plain("a").padded_to(4).plain("b").padded_to(2).padded_to(9);
         assert_eq!(line.to_string(), "a   b");
         assert_eq!(Line::new().plain("  ").dim(" ").to_string(), "");

@@ -4,14 +4,14 @@
 //! harmless, so no name that a process chose for itself can move the cursor.
 
 mod bar;
-mod clean;
+mod escape;
 mod json;
 mod line;
 mod table;
 mod wrap;
 
 pub(crate) use bar::bar;
-pub(crate) use clean::clean;
+pub(crate) use escape::clean;
 pub(crate) use json::one_line;
 pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is() {
+    fn closed_pipe_is_not_an_error_but_full_disk_is() {
         let mut gone = Screen::without_terminal(Closed);
         assert!(gone.print(&Line::new().plain("a")).is_ok());
         assert!(gone.json(&[1, 2]).is_ok());

@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_goes_on_below() {
+    fn overflowing_words_wrap_with_indent() {
         let lines =
             |columns| wrapped(Line::new().plain("a: "), Tone::Dim, "bc def g hijklmn", columns);
         assert_eq!(texts(&lines(usize::MAX)), ["a: bc def g hijklmn"]);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_stay_whole() {
+    fn pieces_are_not_split() {
         let pieces = || ["lab 1", "4 GPUs"].map(|piece| Line::new().plain(piece));
         let lines = |columns| packed(Line::new(), pieces(), " · ", 2, columns);
         assert_eq!(texts(&lines(14)), ["lab 1 · 4 GPUs"]);

@@ -4,24 +4,24 @@ mod accounting;
 mod activity;
 mod event;
 mod group;
-mod guests;
 mod health;
 mod links;
 mod modes;
 mod power;
 mod product;
 mod readings;
+mod virtualization;
 
 pub use accounting::{AccountedProcess, Accounting};
 pub use activity::{Activity, ApplicationClocks, Clocks, Engines, ThrottleReasons};
 pub use event::{DeviceEvent, DeviceEventKind};
 pub use group::{Group, Groups};
-pub use guests::{ProtectedMemory, VirtualGpus};
 pub use health::{ErrorsByPlace, MemoryErrors, MemoryHealth, ResetStatus};
 pub use links::{Fabric, FabricState, NvLink, Pcie, PcieThroughput};
 pub use modes::{AddressingMode, ComputeMode, Modes, OperationMode, OperationModes};
 pub use power::{Power, PowerReadings, Thermal};
 pub use product::{GspFirmware, Inforom, Product};
+pub use virtualization::{ProtectedMemory, VirtualGpus};
 
 use crate::absent::Absent;
 use readings::Readings;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_goes_before_what_is_not_supported() {
+    fn overlay_prefers_values_over_not_supported() {
         let (not, old) = (untold(Absent::NotSupported), untold(Absent::TooOld));
         for (below, above, expected) in [
             (&not, &old, &old),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_restated_in_every_group() {
+    fn absence_reason_is_replaced_in_every_group() {
         let mut details = untold(Absent::NotRecorded);
         details.restate(Absent::TooOld, Absent::Failed);
         assert_eq!(details, untold(Absent::NotRecorded));

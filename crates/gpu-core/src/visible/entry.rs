@@ -45,7 +45,7 @@ impl Visible {
     }
 
     /// Tells whether both can stand in one list.
-    pub(super) fn goes_with(&self, other: &Visible) -> bool {
+    pub(super) fn is_compatible_with(&self, other: &Visible) -> bool {
         let kind = |entry: &Visible| match entry {
             Visible::Index(_) => 0,
             Visible::Gpu(_) => 1,

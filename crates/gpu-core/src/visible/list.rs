@@ -7,7 +7,7 @@ use crate::id::DeviceUuid;
 use crate::snapshot::DeviceState;
 
 /// The longest list that is read; what stands behind is passed over.
-const MOST_ENTRIES: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 /// How CUDA numbers devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ impl VisibleList {
     pub fn parse(value: Option<&str>) -> Self {
         let Some(value) = value else { return VisibleList::All };
         let mut entries: Vec<Visible> = Vec::new();
-        for entry in value.split(',').take(MOST_ENTRIES).map_while(Visible::parse) {
-            if entries.first().is_some_and(|first| !entry.goes_with(first)) {
+        for entry in value.split(',').take(MAX_ENTRIES).map_while(Visible::parse) {
+            if entries.first().is_some_and(|first| !entry.is_compatible_with(first)) {
                 break;
             }
             if entries.contains(&entry) {
@@ -70,11 +70,12 @@ impl VisibleList {
         };
         let by_number = matches!(entries.first(), Some(Visible::Index(_)));
         if by_number && numbering == Numbering::FastestFirst && !are_alike(machine) {
-            return Err(Error::new(ErrorKind::Invalid, format!("tell whom {VISIBLE} means"))
-                .with_source(format!(
-                    "the devices are not alike, and CUDA counts the fastest first unless \
-                     {ORDER}={PCI_ORDER} is set"
-                )));
+            return Err(Error::new(ErrorKind::Invalid, format!("resolve {VISIBLE}")).with_source(
+                format!(
+                    "the GPUs differ and CUDA orders them fastest first unless \
+                        {ORDER}={PCI_ORDER} is set"
+                ),
+            ));
         }
         let mut resolved = Resolved::default();
         for entry in entries {

@@ -53,12 +53,12 @@ pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Res
     for uuid in devices {
         entries.push(match form {
             Form::Uuid => uuid.to_string(),
-            Form::Index if uuid.is_mig() => return cannot(format!("{uuid} has no number")),
+            Form::Index if uuid.is_mig() => return cannot(format!("{uuid} has no index")),
             Form::Index => {
                 let known = machine.iter().find(|device| device.id().uuid.as_ref() == Ok(uuid));
                 match known {
                     Some(device) => device.id().index.to_string(),
-                    None => return cannot(format!("{uuid} is not there")),
+                    None => return cannot(format!("no such device: {uuid}")),
                 }
             }
         });

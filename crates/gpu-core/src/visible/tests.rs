@@ -56,7 +56,7 @@ fn meant(value: &str) -> String {
 }
 
 #[test]
-fn a_list_means_what_cuda_makes_of_it() {
+fn visible_list_resolves_like_cuda() {
     for (value, devices) in [
         ("", ""),
         ("0", "0"),
@@ -111,7 +111,7 @@ fn a_list_means_what_cuda_makes_of_it() {
 }
 
 #[test]
-fn unset_is_all_that_have_names() {
+fn unset_list_means_all_identified_devices() {
     let mut machine = machine();
     machine[1].info.id.uuid = Err(Absent::NotSupported);
     let indexes = |value, numbering| {
@@ -123,7 +123,7 @@ fn unset_is_all_that_have_names() {
 }
 
 #[test]
-fn numbers_that_count_the_fastest_first_are_not_guessed() {
+fn fastest_first_indexes_are_not_guessed() {
     let numbers = VisibleList::parse(Some("0"));
     let names = VisibleList::parse(Some("GPU-c"));
     let mut machine = machine();
@@ -141,7 +141,7 @@ fn numbers_that_count_the_fastest_first_are_not_guessed() {
 }
 
 #[test]
-fn devices_are_written_by_name_or_number() {
+fn devices_format_by_uuid_or_index() {
     let machine = machine();
     let uuids = |names: &[&str]| -> Vec<DeviceUuid> {
         names.iter().map(|name| DeviceUuid((*name).into())).collect()
@@ -163,7 +163,7 @@ fn devices_are_written_by_name_or_number() {
 }
 
 #[test]
-fn a_list_is_narrowed_and_never_widened() {
+fn visible_list_is_narrowed_never_widened() {
     let [a, b, c] = ["a", "b", "c"].map(|name| DeviceUuid(name.into()));
     let given = [a.clone(), b.clone()];
     assert_eq!(narrow(&[], &given), Some(given.to_vec()));
@@ -185,7 +185,7 @@ fn entry() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_read_is_written_and_read_alike(
+    fn visible_list_round_trips(
         entries in proptest::collection::vec(entry(), 0..6)
     ) {
         let list = VisibleList::parse(Some(&entries.join(",")));
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_can_be_read(text in "\\PC{0,40}") {
+    fn any_text_parses(text in "\\PC{0,40}") {
         let VisibleList::These(entries) = VisibleList::parse(Some(&text)) else {
             panic!("a value is a list");
         };

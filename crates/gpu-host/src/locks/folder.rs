@@ -16,7 +16,7 @@ const LISTING: usize = 64 << 10;
 
 /// File systems on which a lock may not be known to every machine that sees the file, or on whose
 /// server a program may hang (`f_type`, linux/magic.h).
-const ELSEWHERE: [(u64, &str); 6] = [
+const NETWORK_FILESYSTEMS: [(u64, &str); 6] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
     (0xff53_4d42, "CIFS"),
@@ -59,8 +59,8 @@ impl Folder {
         }
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::NOTDIR | Errno::LOOP) => return Err(refused(path, "is no folder")),
-            Err(Errno::ACCESS) => return Err(refused(path, "may not be read")),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(refused(path, "is not a directory")),
+            Err(Errno::ACCESS) => return Err(refused(path, "is not readable")),
             fd => fd.map_err(|errno| failed(path, errno))?,
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, errno))?;
@@ -68,8 +68,10 @@ impl Folder {
         let system = rustix::fs::fstatfs(&fd).map_err(|errno| failed(path, errno))?;
         // Some architectures' field is signed and 32 bits wide.
         let kind = system.f_type as u64 & 0xffff_ffff;
-        if let Some((_, name)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == kind) {
-            let why = format!("is on {name}, where locks do not hold; name another folder");
+        if let Some((_, name)) =
+            NETWORK_FILESYSTEMS.iter().find(|(elsewhere, _)| *elsewhere == kind)
+        {
+            let why = format!("is on {name}, which does not support locks; use another directory");
             return Err(refused(path, &why));
         }
         Ok(Some(Folder { fd, path: path.to_owned(), prefix }))
@@ -188,7 +190,7 @@ pub(super) fn is_local_failure(errno: Errno) -> bool {
 
 fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return Err(refused(path, "is no folder"));
+        return Err(refused(path, "is not a directory"));
     }
     let mode = Mode::from_raw_mode(stat.st_mode);
     let sticky = mode.contains(Mode::SVTX);
@@ -202,10 +204,10 @@ fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {
             format!("has mode {:04o} and not 1777; {REMEDY}", mode.bits() & 0o7777)
         }
         Trust::Named if stat.st_uid != 0 && stat.st_uid != caller => {
-            format!("belongs to user {}: who owns it can end every lease in it", stat.st_uid)
+            format!("belongs to user {}, who could remove any lease in it", stat.st_uid)
         }
         Trust::Named if open && !sticky => {
-            "can be written by others, who could end every lease in it; chmod +t would do".into()
+            "is writable by others, who could remove any lease in it; fix with chmod +t".into()
         }
         _ => return Ok(()),
     };
@@ -213,7 +215,7 @@ fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {
 }
 
 fn failed(path: &Path, errno: Errno) -> Error {
-    fault::file(format!("open the folder of leases '{}'", path.display()), errno)
+    fault::file(format!("open the lease directory '{}'", path.display()), errno)
 }
 
 fn refused(path: &Path, why: &str) -> Error {

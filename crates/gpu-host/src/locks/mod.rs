@@ -1,14 +1,14 @@
 //! Leases as locked files: the port [`Locks`] on the kernel.
 
 mod folder;
+mod history;
+mod location;
 mod names;
 pub(crate) mod ofd;
-mod past;
-mod place;
-mod published;
-mod reading;
+mod publish;
+mod read;
+mod record_format;
 mod safe_gpu;
-mod text;
 mod user_folder;
 mod watch;
 
@@ -21,8 +21,8 @@ use gpu_core::{
     Result, SafeGpuHolder, Timestamp, Waiter,
 };
 use names::PLACE;
-use published::{InQueue, Published};
-use reading::{Fifo, Known};
+use publish::{InQueue, Published};
+use read::{Fifo, Known};
 use rustix::rand::{GetRandomFlags, getrandom};
 use safe_gpu::SafeGpu;
 use std::collections::{BTreeMap, HashSet};
@@ -32,11 +32,11 @@ use std::time::Duration;
 use user_folder::UserFolder;
 use watch::Watch;
 
-pub use place::Place;
+pub use location::Place;
 pub use safe_gpu::SafeGpuFiles;
 
 /// So long at most is a change waited for where nothing tells of it.
-const WITHOUT_WATCH: Duration = Duration::from_millis(250);
+const POLL_INTERVAL_WITHOUT_INOTIFY: Duration = Duration::from_millis(250);
 
 /// Leases as files in a folder for each user, alive while the kernel holds them locked.
 ///
@@ -85,7 +85,7 @@ impl FileLocks {
             let living: HashSet<_> = living.iter().map(|entry| (&entry.id, entry.owner)).collect();
             for (lease, files) in leases.iter().zip(&mut files) {
                 if files.is_empty() && living.contains(&(&lease.id, lease.owner)) {
-                    *files = reading::files(user, lease);
+                    *files = read::files(user, lease);
                 }
             }
             Ok(())
@@ -151,7 +151,7 @@ impl Locks for FileLocks {
                 let of_user: Vec<QueuePlace> = names.iter().filter_map(place).collect();
                 // A place has two names. Any other is of a claim that comes, goes, or was killed.
                 if user.owner == self.owner() && names.len() > 2 * of_user.len() {
-                    past::clear_queue(&queue, &names, &of_user);
+                    history::clear_queue(&queue, &names, &of_user);
                 }
                 if !of_user.is_empty() {
                     places.extend(of_user);
@@ -166,10 +166,10 @@ impl Locks for FileLocks {
     }
 
     fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
-        let waiter = self.at_place(place, |queue| reading::waiter(queue, place))?;
+        let waiter = self.at_place(place, |queue| read::waiter(queue, place))?;
         if waiter.is_none() && place.owner == self.owner() {
             self.at_place(place, |queue| {
-                past::clear_place(queue, place);
+                history::clear_place(queue, place);
                 Ok(None::<()>)
             })?;
         }
@@ -201,7 +201,7 @@ impl Locks for FileLocks {
 
     fn new_id(&self) -> Result<LeaseId> {
         let id = chance()?;
-        LeaseId::parse(&id).ok_or_else(|| Error::new(ErrorKind::Io, "make an id of a lease"))
+        LeaseId::parse(&id).ok_or_else(|| Error::new(ErrorKind::Io, "generate a lease ID"))
     }
 
     /// The time since boot: one clock for everybody, that nobody can set.
@@ -210,11 +210,11 @@ impl Locks for FileLocks {
     }
 
     fn wait(&self, at_most: Duration) -> Result<bool> {
-        let failed = |errno| fault::file("wait for a change of leases", errno);
+        let failed = |errno| fault::file("wait for lease changes", errno);
         let shared = self.place.folders()?;
         let prefix = shared.last().map_or("", |folder| folder.prefix);
         let mut watch = lock(&self.watch);
-        if watch.as_ref().is_none_or(Watch::has_lost_a_folder) {
+        if watch.as_ref().is_none_or(Watch::has_lost_watch) {
             *watch = Watch::new().ok();
         }
         match watch.as_mut().map(|watch| watch.follow(&shared)) {
@@ -227,7 +227,7 @@ impl Locks for FileLocks {
         match &*watch {
             Some(watch) => watch.wait(at_most, prefix).map_err(failed),
             None => {
-                timer::sleep(at_most.min(WITHOUT_WATCH));
+                timer::sleep(at_most.min(POLL_INTERVAL_WITHOUT_INOTIFY));
                 Ok(true)
             }
         }
@@ -253,7 +253,7 @@ impl Locks for FileLocks {
         let mut last = BTreeMap::new();
         // A hint: what cannot be read is left out.
         let _ = self.each(&mut |user| {
-            past::last_leased(user, &mut last);
+            history::last_leased(user, &mut last);
             Ok(())
         });
         last
@@ -272,8 +272,8 @@ impl Locks for FileLocks {
 fn chance() -> Result<String> {
     let mut bytes = [0; 6];
     let filled = getrandom(&mut bytes[..], GetRandomFlags::empty());
-    match filled.map_err(|errno| fault::file("read the kernel's source of chance", errno))? {
+    match filled.map_err(|errno| fault::file("read random bytes from the kernel", errno))? {
         6 => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        _ => Err(Error::new(ErrorKind::Io, "read the kernel's source of chance")),
+        _ => Err(Error::new(ErrorKind::Io, "read random bytes from the kernel")),
     }
 }

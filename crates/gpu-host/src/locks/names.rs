@@ -20,7 +20,7 @@ pub(super) const PLACE: &str = "place-";
 pub(super) const WAIT: &str = "wait-";
 
 /// What the names of files of a kind begin with.
-pub(super) fn beginning(kind: EntryKind) -> &'static str {
+pub(super) fn file_prefix(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::Attempt => TRY,
         EntryKind::Lease => LEASE,
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_name_tells_ticket_class_and_id() {
+    fn queue_file_name_encodes_ticket_class_and_id() {
         let id = LeaseId::parse("a-1").unwrap();
         for (ticket, class) in [(0, 0), (7, u64::MAX), (u64::MAX, 1)] {
             let told = QueuePlace { ticket, id: id.clone(), owner: 5, class };

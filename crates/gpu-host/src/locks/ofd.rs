@@ -60,7 +60,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn only_a_write_lock_of_another_counts() {
+    fn only_foreign_write_lock_counts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let first = File::create_new(&path).unwrap();

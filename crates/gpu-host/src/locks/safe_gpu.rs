@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The kernel gives a read lock although somebody waits to write: a safe-gpu that waits is let
 /// through, but not for ever, since one that belongs to a job of ours waits for that job.
-const LET_THROUGH: Duration = Duration::from_secs(5);
+const WAITER_GRACE: Duration = Duration::from_secs(5);
 
 /// So many of those who are in the way are named.
 const NAMED: usize = 3;
@@ -110,7 +110,7 @@ impl SafeGpu {
         let queues = held.queues().unwrap_or_default();
         if let Some((place, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
             let began = *since.get_or_insert_with(now);
-            if now().saturating_sub(began) < LET_THROUGH {
+            if now().saturating_sub(began) < WAITER_GRACE {
                 return Ok(Some(Obstacle::Waits(place, queue)));
             }
         }
@@ -130,18 +130,18 @@ impl SafeGpu {
                         format!("process {who}")
                     });
                 let path = path(place);
-                format!("hold back safe-gpu: {who}, which waits for '{path}', goes first")
+                format!("hold safe-gpu's locks: {who} is already waiting for '{path}'")
             }
             Obstacle::Locked(place) => {
                 let file = held.files.get(*place).and_then(Option::as_ref);
                 let who = match file.and_then(writer).flatten() {
-                    Some(pid) => format!("process {pid} has it locked"),
+                    Some(pid) => format!("it is locked by process {pid}"),
                     None => match self.writers(*place) {
-                        Some(who) => format!("it is locked and open for writing in process {who}"),
-                        None => "it is locked; who that is cannot be seen".to_owned(),
+                        Some(who) => format!("it is locked, and open for writing in process {who}"),
+                        None => "it is locked by a process that is not visible".to_owned(),
                     },
                 };
-                format!("hold back safe-gpu by its '{}': {who}", path(place))
+                format!("hold safe-gpu's lock '{}': {who}", path(place))
             }
         }
     }
@@ -268,7 +268,7 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
         Error::new(ErrorKind::Invalid, what)
     };
     let (folder, name) =
-        path.parent().zip(path.file_name()).ok_or_else(|| refused("is no file"))?;
+        path.parent().zip(path.file_name()).ok_or_else(|| refused("is not a regular file"))?;
     let chance = super::chance()?;
     let folder = open_or_make_folder(folder, &chance).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -295,7 +295,7 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     let file = file.map_err(failed)?;
     let stat = rustix::fs::fstat(&file).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(refused("is no file"));
+        return Err(refused("is not a regular file"));
     }
     Ok(file)
 }
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_read_from_the_kernels_list() {
+    fn waiters_are_read_from_proc_locks() {
         let list = "\
 1: OFDLCK ADVISORY  READ -1 fe:00:77 0 EOF
 1: -> POSIX  ADVISORY  WRITE 4711 fe:00:77 0 EOF
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn which_file_is_locked_is_read_from_the_descriptor() {
+    fn locked_file_is_read_from_fdinfo() {
         let line = "lock:\t1: OFDLCK  ADVISORY  READ -1 fe:00:77 0 EOF";
         assert_eq!(locked_file(line), Some("fe:00:77"));
         assert_eq!(locked_file("pos:\t0"), None);

@@ -67,7 +67,7 @@ impl UserFolder {
     /// `Io` where the caller or the machine is at fault.
     pub(super) fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
         let opened = shared.open_folder(name).map_err(|errno| {
-            fault::file(format!("open the leases '{}'", shared.show(name)), errno)
+            fault::file(format!("open the lease directory '{}'", shared.show(name)), errno)
         })?;
         let user = opened.filter(|(_, stat)| is_folder_of_its_owner(stat));
         Ok(user.map(|(folder, stat)| UserFolder {
@@ -103,7 +103,7 @@ impl UserFolder {
         let other = format!("{usual}-{ticket:016x}-{}", chance()?);
         make(shared, &other)?;
         let own = Self::first_of(shared, caller)?.ok_or_else(|| {
-            let what = format!("make a folder for leases, '{}'", shared.show(&other));
+            let what = format!("create the lease directory '{}'", shared.show(&other));
             Error::new(ErrorKind::Io, what)
         })?;
         if own.name != other {
@@ -152,7 +152,7 @@ impl UserFolder {
             let path = self.folder.show(QUEUE);
             Error::new(
                 ErrorKind::Io,
-                format!("use '{path}', which is no folder of the caller's own"),
+                format!("use '{path}', which is not a directory owned by the caller"),
             )
         })
     }
@@ -161,8 +161,9 @@ impl UserFolder {
     /// lease that others do not see is granted twice.
     fn open_to_readers(&self) -> Result<()> {
         let folder = &self.folder;
-        let failed =
-            |errno| fault::file(format!("open the leases '{}'", folder.path.display()), errno);
+        let failed = |errno| {
+            fault::file(format!("open the lease directory '{}'", folder.path.display()), errno)
+        };
         let stat = rustix::fs::fstat(&folder.fd).map_err(failed)?;
         match Mode::from_raw_mode(stat.st_mode) == mode() {
             true => Ok(()),
@@ -201,7 +202,7 @@ fn make(shared: &Folder, name: &str) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
         Err(errno) => {
-            let what = format!("make a folder for leases, '{}'", shared.show(name));
+            let what = format!("create the lease directory '{}'", shared.show(name));
             Err(fault::file(what, errno))
         }
     }

@@ -21,7 +21,7 @@ const ENDS: WatchFlags =
 const COMES: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO);
 
 /// So long at least between two readings of what happened, where nothing of it mattered.
-const IRRELEVANT_APART: Duration = Duration::from_millis(20);
+const MIN_EVENT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Which folders are watched, by file system and inode.
 #[derive(Debug)]
@@ -29,23 +29,23 @@ pub(super) struct Watch {
     fd: OwnedFd,
     folders: Vec<(u64, u64)>,
     /// One of them was removed; another may have its inode by now.
-    has_lost_a_folder: Cell<bool>,
+    has_lost_watch: Cell<bool>,
 }
 
 impl Watch {
     pub(super) fn new() -> Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Watch { fd, folders: Vec::new(), has_lost_a_folder: Cell::new(false) })
+        Ok(Watch { fd, folders: Vec::new(), has_lost_watch: Cell::new(false) })
     }
 
     /// Tells whether one of the folders is watched no more: then a new watch has to be made.
-    pub(super) fn has_lost_a_folder(&self) -> bool {
-        self.has_lost_a_folder.get()
+    pub(super) fn has_lost_watch(&self) -> bool {
+        self.has_lost_watch.get()
     }
 
     /// Watches these folders too, and tells whether one of them is new.
     pub(super) fn follow(&mut self, shared: &[Folder]) -> gpu_core::Result<bool> {
-        let failed = |errno| crate::fault::file("watch a folder of leases", errno);
+        let failed = |errno| crate::fault::file("watch the lease directory", errno);
         let known = self.folders.len();
         for folder in shared {
             self.add(folder, COMES).map_err(failed)?;
@@ -94,7 +94,7 @@ impl Watch {
                 return Ok(false);
             }
             // Anybody can cause what does not matter, as fast as can be.
-            sleep(IRRELEVANT_APART.min(end.saturating_sub(now())));
+            sleep(MIN_EVENT_INTERVAL.min(end.saturating_sub(now())));
         }
     }
 
@@ -112,7 +112,7 @@ impl Watch {
                     let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::IGNORED;
                     changed |= event.events().intersects(lost);
                     if event.events().contains(ReadFlags::IGNORED) {
-                        self.has_lost_a_folder.set(true);
+                        self.has_lost_watch.set(true);
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(changed),

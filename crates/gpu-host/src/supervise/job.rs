@@ -1,17 +1,17 @@
 //! The port [`Job`]: one program that was started, and everything that comes of it.
 
-use super::arrest::{arrest, send};
-use super::felling::fell;
 use super::launcher::{Shared, Watched};
 use super::members::members;
 use super::signals::FREE;
+use super::suspend::{arrest, send};
 use super::terminal::Terminal;
 use super::tree::{Places, children, place};
+use super::tree_kill::fell;
 use super::{moment, pause, program};
 use crate::fault;
 use gpu_core::{
-    ActToken, Arrested, Ending, Error, ErrorKind, Felled, Job, JobEvent, Launch, ProcessFault,
-    ProcessInfo, ProcessKey, Result,
+    ActToken, Error, ErrorKind, Job, JobEvent, JobExit, KilledTree, Launch, ProcessFault,
+    ProcessInfo, ProcessKey, Result, SuspendedProcesses,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -42,7 +42,7 @@ pub(crate) struct LinuxJob {
     stopped_by: Option<i32>,
     /// It was told once that nobody can make it go on.
     hung_up: bool,
-    ended: Option<Ending>,
+    ended: Option<JobExit>,
     told_ended: bool,
     told_abandoned: bool,
 }
@@ -122,8 +122,8 @@ impl LinuxJob {
         let end = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let end = ask(end).map_err(self.failed())?;
         if let Some(status) = end {
-            let code = status.exit_status().map(Ending::Code);
-            let signal = status.terminating_signal().map(Ending::Signal);
+            let code = status.exit_status().map(JobExit::Code);
+            let signal = status.terminating_signal().map(JobExit::Signal);
             self.ended = signal.or(code);
             self.take_terminal(true);
             return Ok(());
@@ -317,7 +317,12 @@ impl Job for LinuxJob {
         members(root, users, |key| self.shared.is_own(key))
     }
 
-    fn fell(&self, spared: &[gpu_core::Pid], at_most: Duration, _: &ActToken) -> Result<Felled> {
+    fn fell(
+        &self,
+        spared: &[gpu_core::Pid],
+        at_most: Duration,
+        _: &ActToken,
+    ) -> Result<KilledTree> {
         let Shared { root, users, .. } = &*self.shared;
         fell(root, users, |key| self.shared.is_own(key), Some(self.pid), spared, at_most)
     }
@@ -328,7 +333,7 @@ impl Job for LinuxJob {
         spared: &[gpu_core::Pid],
         at_most: Duration,
         _: &ActToken,
-    ) -> Result<Arrested> {
+    ) -> Result<SuspendedProcesses> {
         let Shared { root, users, .. } = &*self.shared;
         arrest(root, users, |key| self.shared.is_own(key), known, spared, Some(self.pid), at_most)
     }

@@ -93,7 +93,7 @@ impl Watched {
         let number = i32::try_from(key.pid.0).ok().and_then(Pid::from_raw);
         let opened = number.ok_or(Errno::SRCH).and_then(|number| {
             let pidfd = pidfd_open(number, PidfdFlags::empty())?;
-            let same = read_key(&root.process(key.pid.0)?)?.surely_same(&key);
+            let same = read_key(&root.process(key.pid.0)?)?.definitely_same(&key);
             let lives = same && !has_ended(&pidfd)?;
             Ok(lives.then_some(pidfd))
         });
@@ -139,7 +139,7 @@ impl LinuxLauncher {
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
         if !shows_own_namespace(&root).map_err(failed)? {
             let path = roots.proc.display();
-            let what = format!("{what}: '{path}' shows others than the kernel's own");
+            let what = format!("{what}: '{path}' belongs to a different PID namespace");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         // Before the signals: one that comes now still ends this process.
@@ -194,7 +194,7 @@ impl LinuxLauncher {
     /// # Errors
     /// `Io` when the kernel does not answer.
     pub fn is_abandoned(&self) -> Result<bool> {
-        let failed = |errno| fault::file("watch who started this", errno);
+        let failed = |errno| fault::file("watch the parent process", errno);
         self.shared.front.is_gone().map_err(failed)
     }
 }
@@ -211,14 +211,14 @@ fn end_by_panics() {
 
 /// Returns the process group of a process, which it has as long as it lives.
 fn group_of(root: &ProcRoot, key: ProcessKey) -> Option<Pid> {
-    let place = place(root, key.pid.0).ok().filter(|place| place.key.surely_same(&key))?;
+    let place = place(root, key.pid.0).ok().filter(|place| place.key.definitely_same(&key))?;
     Pid::from_raw(i32::try_from(place.group).ok()?)
 }
 
 impl Launcher for LinuxLauncher {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>> {
         if self.shared.own_children.get().is_none() {
-            let failed = |errno| fault::file("look for this process's own children", errno);
+            let failed = |errno| fault::file("list the own child processes", errno);
             let root = &self.shared.root;
             let own = place(root, std::process::id()).and_then(|own| children(root, &own));
             let own = own.map_err(failed)?.into_iter().map(|child| child.key).collect();

@@ -1,7 +1,7 @@
 //! Who is of a job.
 
-use super::felling::listed;
 use super::tree::{Places, listed_below, settled_below};
+use super::tree_kill::listed;
 use crate::proc_dir::ProcRoot;
 use crate::process::{Place, booted_at, read_known};
 use crate::users::Users;
@@ -57,7 +57,7 @@ fn read(
     users: &Users,
     is_own: impl Fn(&ProcessKey) -> bool,
 ) -> Result<Vec<ProcessInfo>> {
-    let failed = |errno| fault::file("look for what is left of the job", errno);
+    let failed = |errno| fault::file("list remaining job processes", errno);
     let own = std::process::id();
     let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
     let booted_at = text.and_then(|text| booted_at(&text));

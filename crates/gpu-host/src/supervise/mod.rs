@@ -8,7 +8,7 @@
 //! SIGKILL; no descriptor, no pipe and no variable of the environment has to survive for that. The
 //! front sees the supervisor's end, and where that was killed, it is the next above the tree: all
 //! of it becomes the front's ([`Orphans`]), to be ended. A supervisor that outlasts its run, to keep
-//! a lease, lets the front go before ([`Dismissal`]).
+//! a lease, lets the front go before ([`DetachPipe`]).
 //!
 //! Each of the three has a process group, so that who kills one of them has not killed the next.
 //! The terminal is lent by the front's group to the job's, as a shell lends it to a job
@@ -17,29 +17,29 @@
 //!
 //! Nothing here needs code between fork and exec.
 
-mod again;
-mod arrest;
 mod companion;
-mod dismissal;
-mod ending;
-mod felling;
-mod front;
+mod detach;
+mod exit_status;
+mod frontend;
 mod job;
 mod launcher;
 mod members;
 mod orphans;
 mod program;
+mod reexec;
 mod signals;
+mod suspend;
 mod terminal;
 mod tree;
+mod tree_kill;
 
-pub use again::{Again, Asked, Heir, Part};
-pub use dismissal::{Dismissal, dismiss};
-pub use ending::end_as;
-pub use front::{Front, Stands, parse_words};
+pub use detach::{DetachPipe, dismiss};
+pub use exit_status::end_as;
+pub use frontend::{Front, Relation, parse_words};
 pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::find_program;
+pub use reexec::{Again, Asked, Heir, Part};
 pub(crate) use signals::{ignored, is_in};
 pub(crate) use tree::children_of;
 

@@ -1,14 +1,14 @@
 //! What a killed supervisor leaves to the front.
 
-use super::felling::fell;
 use super::members::members;
+use super::tree_kill::fell;
 use super::{moment, pause};
 use crate::fault;
 use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
 use crate::users::Users;
 use gpu_core::{
-    ActToken, Error, ErrorKind, Felled, Job, JobEvent, Pid, ProcessInfo, ProcessKey, Result,
+    ActToken, Error, ErrorKind, Job, JobEvent, KilledTree, Pid, ProcessInfo, ProcessKey, Result,
 };
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags};
@@ -33,7 +33,7 @@ impl<'f> Orphans<'f> {
     ) -> Result<Self> {
         let root = ProcRoot::open(&roots.proc);
         let root =
-            root.map_err(|errno| fault::file("look for what a supervisor has left", errno))?;
+            root.map_err(|errno| fault::file("list processes left by the supervisor", errno))?;
         Ok(Orphans { root, users: Users::default(), signals, own_children })
     }
 }
@@ -42,10 +42,9 @@ impl Job for Orphans<'_> {
     fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
         let until = moment().saturating_add(at_most);
         loop {
-            let told = self
-                .signals
-                .read_signal()
-                .map_err(|error| Error::new(ErrorKind::Io, "ask for signals").with_source(error))?;
+            let told = self.signals.read_signal().map_err(|error| {
+                Error::new(ErrorKind::Io, "subscribe to signals").with_source(error)
+            })?;
             let signal = told.and_then(|told| i32::try_from(told.ssi_signo).ok());
             if let Some(signal) = signal.filter(|n| [SIGINT, SIGQUIT, SIGTERM].contains(n)) {
                 return Ok(Some(JobEvent::Asked(signal)));
@@ -54,7 +53,7 @@ impl Job for Orphans<'_> {
             if left.is_zero() && signal.is_none() {
                 return Ok(None);
             }
-            let failed = |errno| fault::file("watch what a supervisor has left", errno);
+            let failed = |errno| fault::file("watch processes left by the supervisor", errno);
             pause(&mut [PollFd::new(self.signals, PollFlags::IN)], Some(left)).map_err(failed)?;
         }
     }
@@ -69,7 +68,7 @@ impl Job for Orphans<'_> {
         members(&self.root, &self.users, |key| self.own_children.contains(key))
     }
 
-    fn fell(&self, spared: &[Pid], at_most: Duration, _: &ActToken) -> Result<Felled> {
+    fn fell(&self, spared: &[Pid], at_most: Duration, _: &ActToken) -> Result<KilledTree> {
         let is_own = |key: &ProcessKey| self.own_children.contains(key);
         fell(&self.root, &self.users, is_own, None, spared, at_most)
     }

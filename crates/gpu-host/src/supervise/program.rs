@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_runs_is_found_and_what_may_not_run_is_told_apart() {
+    fn path_lookup_returns_first_executable_and_reports_non_executable() {
         let made = tempfile::tempdir().unwrap();
         let (one, two) = (made.path().join("one"), made.path().join("two"));
         fs::create_dir_all(one.join("folder")).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_path_programs_are_where_they_always_are() {
+    fn missing_path_falls_back_to_default() {
         assert!(find_program("sh".as_ref(), None).unwrap().ends_with("bin/sh"));
         assert_eq!(
             kind(find_program("sh".as_ref(), Some("/nowhere".as_ref()))),

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_signal_at_once_is_an_echo_and_another_is_none() {
+    fn immediate_repeat_of_signal_is_an_echo() {
         let mut heard = BTreeMap::new();
         assert!(!is_echo(&mut heard, SIGTERM) && is_echo(&mut heard, SIGTERM));
         assert!(!is_echo(&mut heard, SIGHUP) && is_echo(&mut heard, SIGTERM));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_count_signals_from_one() {
+    fn signal_mask_bits_start_at_one() {
         assert!(is_in(1, 1) && !is_in(1, 2));
         assert!(is_in(0x4000, SIGTERM) && is_in(1 << 63, 64));
         assert!(!is_in(u64::MAX, 0) && !is_in(u64::MAX, 65));

@@ -169,11 +169,11 @@ pub(crate) fn settled_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
             before = None;
             continue;
         };
-        let now: HashSet<_> = below.iter().map(Place::bond).collect();
+        let now: HashSet<_> = below.iter().map(Place::identity).collect();
         if let Some(before) = before {
             if now == before {
                 let lives = |seen: &Place| {
-                    place(root, seen.key.pid.0).is_ok_and(|now| now.bond() == seen.bond())
+                    place(root, seen.key.pid.0).is_ok_and(|now| now.identity() == seen.identity())
                 };
                 if below.iter().filter(|place| !place.has_ended).all(lives) {
                     return Some(below);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn all_generations_are_below_and_circles_end() {
+    fn descendants_include_all_generations_and_cycles_terminate() {
         let places = Places(vec![
             at([1, 0, 1, 1]),
             at([20, 10, 20, 1]),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_children_lead_to_the_whole_tree_and_to_nobody_else() {
+    fn child_lists_yield_exactly_the_tree() {
         // 13 has ended and is waited for by nobody; 40 and its list are of another tree.
         let (_folder, root) = made(&[
             (10, 1, 'S', "11 13 "),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_cannot_be_whole_are_not_believed() {
+    fn incomplete_child_lists_are_rejected() {
         let gone = made(&[(10, 1, 'S', "11 12 "), (11, 10, 'S', "")]);
         let given_away = made(&[(10, 1, 'S', "11 "), (11, 1, 'S', "")]);
         let circle = made(&[(10, 11, 'S', "11 "), (11, 10, 'S', "10 ")]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_orphaned_without_a_parent_beside_it_in_its_session() {
+    fn process_group_without_parent_in_session_is_orphaned() {
         // A shell, a front in its job, a supervisor in the same, and their job.
         let shell = [at([1, 0, 1, 1]), at([10, 1, 10, 10])];
         let jobs = [at([20, 10, 20, 10]), at([21, 20, 20, 10]), at([30, 21, 30, 10])];

@@ -10,11 +10,11 @@ use std::process::Command;
 const GONE: ErrorKind = ErrorKind::Process(ProcessFault::Gone);
 
 fn token() -> ActToken {
-    ActToken::the_user_asked()
+    ActToken::user_confirmed()
 }
 
 #[test]
-fn one_that_obeys_ends_on_sigterm() {
+fn cooperative_process_ends_on_sigterm() {
     let mut sleeper = Sleeper::shell(":", &[]);
     let handle = host().open(sleeper.pid()).unwrap();
     assert!(!handle.has_exited().unwrap());
@@ -41,7 +41,7 @@ fn one_that_obeys_ends_on_sigterm() {
 }
 
 #[test]
-fn one_that_ignores_sigterm_ends_on_sigkill() {
+fn process_ignoring_sigterm_ends_on_sigkill() {
     let sleeper = Sleeper::shell("trap '' TERM", &[]);
     let handle = host().open(sleeper.pid()).unwrap();
     handle.signal(Signal::Term, &token()).unwrap();
@@ -53,7 +53,7 @@ fn one_that_ignores_sigterm_ends_on_sigkill() {
 }
 
 #[test]
-fn one_that_is_stopped_ends_on_sigkill() {
+fn stopped_process_ends_on_sigkill() {
     let sleeper = Sleeper::shell(":", &[]);
     let handle = host().open(sleeper.pid()).unwrap();
     let number = i32::try_from(sleeper.pid().0).unwrap();
@@ -67,7 +67,7 @@ fn one_that_is_stopped_ends_on_sigkill() {
 }
 
 #[test]
-fn one_that_lets_go_holds_nothing() {
+fn process_that_closed_device_holds_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (path, let_go) = (folder.path().join("nvidia0"), folder.path().join("let-go"));
     std::fs::write(&path, "stand-in").unwrap();
@@ -86,7 +86,7 @@ fn one_that_lets_go_holds_nothing() {
 }
 
 #[test]
-fn numbers_without_a_process_are_gone() {
+fn unused_pids_are_reported_gone() {
     for pid in [0, 4_194_305, i32::MAX.unsigned_abs(), u32::MAX] {
         assert_eq!(host().open(Pid(pid)).err().unwrap().kind(), GONE, "{pid}");
         assert_eq!(host().process(Pid(pid)).unwrap_err().kind(), GONE, "{pid}");
@@ -94,7 +94,7 @@ fn numbers_without_a_process_are_gone() {
 }
 
 #[test]
-fn a_made_up_proc_opens_nothing() {
+fn fake_proc_root_cannot_open_processes() {
     let sleeper = Sleeper::shell(":", &[]);
     let folder = tempfile::tempdir().unwrap();
     for entry in [format!("{}", sleeper.pid()), "self".to_owned()] {

@@ -33,7 +33,7 @@ fn letters(sleeper: &Sleeper, path: &Path) -> Option<String> {
 }
 
 #[test]
-fn open_for_reading_and_for_writing() {
+fn holder_access_shows_open_mode() {
     let (_folder, path) = stand_in();
     let reader = Sleeper::shell("exec 3< \"$1\" 7< \"$1\"", &[&path]);
     let writer = Sleeper::shell("exec 4>> \"$1\" 5< \"$1\"", &[&path]);
@@ -65,7 +65,7 @@ fn open_for_reading_and_for_writing() {
 }
 
 #[test]
-fn current_directory_and_root() {
+fn holder_access_shows_cwd_and_root() {
     let (folder, _) = stand_in();
     let inside = Sleeper::spawn(Command::new("sleep").arg("1000").current_dir(folder.path()));
     inside.wait_for_name("sleep");
@@ -74,7 +74,7 @@ fn current_directory_and_root() {
 }
 
 #[test]
-fn an_executable_is_not_mapped_besides() {
+fn executable_is_not_also_reported_as_mapped() {
     let (_folder, path) = stand_in();
     let sleep = Command::new("sh").args(["-c", "command -v sleep"]).output().unwrap().stdout;
     fs::copy(String::from_utf8(sleep).unwrap().trim(), &path).unwrap();
@@ -94,10 +94,13 @@ fn library(to: &Path) -> bool {
 }
 
 #[test]
-fn mapped_and_not_open() {
+fn mapped_file_is_held_without_descriptor() {
     let (_folder, path) = stand_in();
     if !library(&path) {
-        return skip("mapped_and_not_open", "this program has no shared library");
+        return skip(
+            "mapped_file_is_held_without_descriptor",
+            "this program has no shared library",
+        );
     }
     let other = Sleeper::shell(":", &[]);
     let mapper = Sleeper::spawn(Command::new("sleep").arg("1000").env("LD_PRELOAD", &path));
@@ -118,7 +121,7 @@ fn mapped_and_not_open() {
 }
 
 #[test]
-fn a_deleted_and_a_renamed_file_are_still_held() {
+fn deleted_or_renamed_file_is_still_held() {
     let (folder, path) = stand_in();
     let sleeper = Sleeper::shell("exec 3< \"$1\"", &[&path]);
     let file = resolve(&path).unwrap();
@@ -135,7 +138,7 @@ fn a_deleted_and_a_renamed_file_are_still_held() {
 const FULL: &str = "/dev/full";
 
 #[test]
-fn a_device_is_found_by_its_number() {
+fn device_is_matched_by_number() {
     let sleeper = Sleeper::shell("exec 3> \"$1\"", &[Path::new(FULL)]);
     let file = resolve(FULL).unwrap();
     assert_eq!(file.id, Ok(FileId::Device { major: 1, minor: 7 }));
@@ -155,11 +158,11 @@ fn node(path: &Path, minor: u32) -> Result<(), String> {
 }
 
 #[test]
-fn another_node_of_a_device_is_the_same_device() {
+fn second_node_of_device_is_same_device() {
     let (folder, _) = stand_in();
     let path = folder.path().join("full");
     if let Err(why) = node(&path, 7) {
-        return skip("another_node_of_a_device_is_the_same_device", &why);
+        return skip("second_node_of_device_is_same_device", &why);
     }
     let sleeper = Sleeper::shell("exec 3< \"$1\"", &[&path]);
     assert_eq!(letters(&sleeper, Path::new(FULL)).as_deref(), Some("f...."));
@@ -185,10 +188,10 @@ int main(int count, char **arguments) {
 "#;
 
 #[test]
-fn a_mapped_device_is_found_by_its_number() {
+fn mapped_device_is_matched_by_number() {
     let (folder, _) = stand_in();
     let Some(program) = compile(folder.path(), MAPPER) else {
-        return skip("a_mapped_device_is_found_by_its_number", "there is no C compiler");
+        return skip("mapped_device_is_matched_by_number", "there is no C compiler");
     };
     let zero = Path::new("/dev/zero");
     let mapper = Sleeper::ready(Command::new(&program).arg(zero));
@@ -197,7 +200,7 @@ fn a_mapped_device_is_found_by_its_number() {
 
     let path = folder.path().join("zero");
     if let Err(why) = node(&path, 5) {
-        return skip("a_mapped_device_is_found_by_its_number, through another node", &why);
+        return skip("mapped_device_is_matched_by_number, through another node", &why);
     }
     let mapper = Sleeper::ready(Command::new(&program).arg(&path));
     assert_eq!(letters(&mapper, zero).as_deref(), Some("....m"));
@@ -206,7 +209,7 @@ fn a_mapped_device_is_found_by_its_number() {
 }
 
 #[test]
-fn of_many_descriptors_the_lowest_are_named() {
+fn lowest_descriptors_are_listed() {
     let (_folder, path) = stand_in();
     let flags = rustix::fs::OFlags::RDONLY;
     let open = |_| rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
@@ -229,7 +232,7 @@ fn of_many_descriptors_the_lowest_are_named() {
 }
 
 #[test]
-fn several_files_give_several_rows_in_the_order_asked() {
+fn several_files_are_reported_in_requested_order() {
     let (folder, path) = stand_in();
     let control = folder.path().join("nvidiactl");
     fs::write(&control, "").unwrap();
@@ -248,7 +251,7 @@ fn several_files_give_several_rows_in_the_order_asked() {
 }
 
 #[test]
-fn processes_that_come_and_go_are_no_failure() {
+fn vanishing_processes_are_not_errors() {
     let (_folder, path) = stand_in();
     let file = resolve(&path).unwrap();
     let sleeper = Sleeper::shell("exec 3< \"$1\"", &[&path]);
@@ -264,6 +267,6 @@ fn processes_that_come_and_go_are_no_failure() {
 }
 
 #[test]
-fn nothing_asked_is_nothing_found() {
+fn empty_request_returns_empty_result() {
     assert_eq!(host().holders(&[]).unwrap(), Default::default());
 }

@@ -15,7 +15,7 @@ fn own_pid() -> Pid {
 }
 
 #[test]
-fn this_very_process() {
+fn own_process_is_described() {
     let own = host().process(own_pid()).unwrap();
     assert_eq!(own.key.pid, own_pid());
     assert_eq!(own.uid, Ok(rustix::process::geteuid().as_raw()));
@@ -53,8 +53,8 @@ fn all_processes_are_listed_once() {
 }
 
 #[test]
-fn the_own_line_goes_up_to_the_first_process() {
-    let line = host().own_line().unwrap();
+fn own_ancestry_reaches_init() {
+    let line = host().own_ancestry().unwrap();
     let pids: Vec<_> = line.iter().map(|key| key.pid).collect();
     assert_eq!(pids[..2], [own_pid(), Pid(std::os::unix::process::parent_id())]);
     assert!(line.iter().all(|key| key.start.is_some()));
@@ -63,7 +63,7 @@ fn the_own_line_goes_up_to_the_first_process() {
 }
 
 #[test]
-fn hostile_names_are_told_as_they_are_and_break_nothing() {
+fn hostile_process_names_are_returned_verbatim() {
     let sleep = Command::new("sh").args(["-c", "command -v sleep"]).output().unwrap().stdout;
     let folder = tempfile::tempdir().unwrap();
     for (name, told) in [
@@ -98,13 +98,13 @@ fn command_lines_are_bounded_and_keep_empty_arguments() {
 }
 
 #[test]
-fn the_machine_has_a_name() {
+fn hostname_is_read() {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     assert_eq!(host().hostname().as_deref(), Ok(name.trim()));
 }
 
 #[test]
-fn device_files_of_this_machine_can_be_listed() {
+fn device_files_are_listed() {
     let files = host().device_files().unwrap();
     assert!(files.iter().all(|file| file.id.is_ok() && file.path.starts_with("/dev/")));
 }

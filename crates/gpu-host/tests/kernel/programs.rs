@@ -12,7 +12,7 @@ fn program(pid: Pid) -> Executable {
 }
 
 #[test]
-fn program_is_the_file_that_a_process_executes() {
+fn executable_identifies_running_file() {
     let own = program(Pid(std::process::id()));
     let path = std::env::current_exe().unwrap();
     assert_eq!(Path::new(&own.path), path);
@@ -24,7 +24,7 @@ fn program_is_the_file_that_a_process_executes() {
 }
 
 #[test]
-fn program_whose_file_was_deleted_is_the_same_file() {
+fn executable_identity_survives_deletion() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("Xorg");
     copy_program("/bin/sleep".as_ref(), &path);
@@ -39,7 +39,7 @@ fn program_whose_file_was_deleted_is_the_same_file() {
 }
 
 #[test]
-fn thread_of_the_kernel_runs_no_program() {
+fn kernel_thread_has_no_executable() {
     let Ok(thread) = host().process(Pid(2)) else { return };
     if thread.kernel_thread {
         assert_eq!(thread.executable, Err(Absent::NotFound));
@@ -56,8 +56,8 @@ time.sleep(600)
 ";
 
 #[test]
-fn program_of_the_system_is_seen_by_the_caller_unless_namespaces_can_forge_it() {
-    const TEST: &str = "program_of_the_system_is_seen_by_the_caller";
+fn system_executable_is_visible_unless_mount_namespace_differs() {
+    const TEST: &str = "system_executable_is_visible_unless_mount_namespace_differs";
     if !Path::new("/usr/bin/python3").exists() {
         return skip(TEST, "there is no /usr/bin/python3");
     }
@@ -82,8 +82,8 @@ fn program_of_the_system_is_seen_by_the_caller_unless_namespaces_can_forge_it() 
 }
 
 #[test]
-fn terminal_is_told_by_the_session() {
-    const TEST: &str = "terminal_is_told_by_the_session";
+fn terminal_is_derived_from_session() {
+    const TEST: &str = "terminal_is_derived_from_session";
     if !Path::new("/usr/bin/script").exists() {
         return skip(TEST, "there is no script(1)");
     }

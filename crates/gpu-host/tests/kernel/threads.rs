@@ -32,12 +32,12 @@ int main(int count, char **arguments) {
 "#;
 
 #[test]
-fn a_zombie_whose_threads_live_is_a_holder_until_they_end() {
+fn zombie_leader_with_live_threads_is_a_holder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nvidia0");
     std::fs::write(&path, "stand-in").unwrap();
     let Some(program) = compile(folder.path(), ZOMBIE) else {
-        return skip("a_zombie_whose_threads_live_is_a_holder", "there is no C compiler");
+        return skip("zombie_leader_with_live_threads_is_a_holder", "there is no C compiler");
     };
     let mut sleeper = Sleeper::ready(Command::new(program).arg(&path));
     let pid = sleeper.pid();
@@ -56,7 +56,7 @@ fn a_zombie_whose_threads_live_is_a_holder_until_they_end() {
     assert!(!handle.has_exited().unwrap(), "its threads live");
     assert_eq!(handle.look().unwrap().state, Ok(ProcessState::Zombie));
     assert_eq!(handle.held(&files).unwrap(), holder.held);
-    handle.signal(Signal::Term, &ActToken::the_user_asked()).unwrap();
+    handle.signal(Signal::Term, &ActToken::user_confirmed()).unwrap();
     eventually(|| handle.has_exited().unwrap());
     assert!(host().holders(&files).unwrap().holders.is_empty());
     sleeper.reap();
@@ -85,8 +85,8 @@ int main(int count, char **arguments) {
 "#;
 
 #[test]
-fn a_thread_with_descriptors_of_its_own_is_looked_at() {
-    const TEST: &str = "a_thread_with_descriptors_of_its_own_is_looked_at";
+fn thread_with_own_descriptor_table_is_scanned() {
+    const TEST: &str = "thread_with_own_descriptor_table_is_scanned";
     if std::fs::metadata("/proc/self/fd").unwrap().size() == 0 {
         return skip(TEST, "the kernel (before 6.2) does not tell how many a thread has");
     }
@@ -105,7 +105,7 @@ fn a_thread_with_descriptors_of_its_own_is_looked_at() {
 }
 
 #[test]
-fn the_number_of_a_thread_is_no_process() {
+fn thread_id_is_not_a_process() {
     let thread = std::thread::spawn(|| {
         let tid = Pid(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
         assert_ne!(tid, Pid(std::process::id()));

@@ -92,8 +92,8 @@ fn as_nobody() -> Command {
 }
 
 #[test]
-fn everything_again_as_nobody() {
-    const TEST: &str = "everything_again_as_nobody";
+fn all_tests_pass_as_nobody() {
+    const TEST: &str = "all_tests_pass_as_nobody";
     let Some(again) = Again::new(TEST) else { return };
     let mut command = as_nobody();
     command.arg(again.program());
@@ -102,15 +102,15 @@ fn everything_again_as_nobody() {
 }
 
 #[test]
-fn strangers_as_nobody() {
-    const TEST: &str = "strangers_as_nobody";
+fn foreign_processes_as_nobody() {
+    const TEST: &str = "foreign_processes_as_nobody";
     let Some(again) = Again::new(TEST) else { return };
-    again.only(TEST, "strangers_are_counted_and_left_alone", &mut as_nobody());
+    again.only(TEST, "foreign_processes_are_counted_as_unreadable", &mut as_nobody());
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn strangers_are_counted_and_left_alone() {
+fn foreign_processes_are_counted_as_unreadable() {
     let (pid, files) = foreign();
     let scan = host().holders(&files).unwrap();
     assert_eq!(scan.holders, []);
@@ -127,26 +127,26 @@ fn strangers_are_counted_and_left_alone() {
     let handle = host().open(pid).unwrap();
     assert_eq!(handle.look().unwrap().uid, Ok(0), "who it is may be known");
     assert_eq!(handle.held(&files).unwrap_err().kind(), NOT_PERMITTED);
-    let error = handle.signal(Signal::Term, &ActToken::the_user_asked()).unwrap_err();
+    let error = handle.signal(Signal::Term, &ActToken::user_confirmed()).unwrap_err();
     assert_eq!(error.kind(), NOT_PERMITTED);
     assert_eq!(error.to_string(), format!("send SIGTERM to process {pid}"));
     assert!(!handle.has_exited().unwrap());
 }
 
 #[test]
-fn strangers_that_hidepid_hides() {
-    const TEST: &str = "strangers_that_hidepid_hides";
+fn foreign_processes_under_hidepid() {
+    const TEST: &str = "foreign_processes_under_hidepid";
     let Some(again) = Again::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c"]);
     command.arg("mount -t proc -o hidepid=2 proc /proc && exec \"$@\"").arg("sh");
     command.arg(as_nobody().get_program()).args(as_nobody().get_args());
-    again.only(TEST, "hidden_processes_are_known_to_be_there", &mut command);
+    again.only(TEST, "hidden_processes_are_reported_as_unreadable", &mut command);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn hidden_processes_are_known_to_be_there() {
+fn hidden_processes_are_reported_as_unreadable() {
     let (pid, files) = foreign();
     // Somebody of this user that is just starting may be closed for a moment too.
     let known = |hidden: &gpu_core::Unreadable| hidden.0.keys().eq([&Absent::NotPermitted]);
@@ -160,15 +160,15 @@ fn hidden_processes_are_known_to_be_there() {
     let gone = ErrorKind::Process(ProcessFault::Gone);
     assert_eq!(host().process(pid).unwrap_err().kind(), gone);
     // Its parent is root's, and cannot be seen.
-    let line: Vec<_> = host().own_line().unwrap().iter().map(|key| key.pid).collect();
+    let line: Vec<_> = host().own_ancestry().unwrap().iter().map(|key| key.pid).collect();
     assert_eq!(line, [Pid(std::process::id())]);
     assert!(gpu_host::hides_processes("/proc".as_ref()));
 }
 
 /// A program with the set-user-ID bit stands between a shell and this program, as su(1) does.
 #[test]
-fn an_ancestor_beyond_a_hidden_one() {
-    const TEST: &str = "an_ancestor_beyond_a_hidden_one";
+fn ancestry_behind_hidden_parent() {
+    const TEST: &str = "ancestry_behind_hidden_parent";
     let Some(again) = Again::new(TEST) else { return };
     let between = again.folder.path().join("timeout");
     if let Err(error) = std::fs::copy("/usr/bin/timeout", &between) {
@@ -186,13 +186,13 @@ fn an_ancestor_beyond_a_hidden_one() {
         between.display()
     ));
     command.arg("sh");
-    again.only(TEST, "who_stands_beyond_it_is_in_the_line", &mut command);
+    again.only(TEST, "ancestor_behind_hidden_parent_is_found", &mut command);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn who_stands_beyond_it_is_in_the_line() {
-    const TEST: &str = "who_stands_beyond_it_is_in_the_line";
+fn ancestor_behind_hidden_parent_is_found() {
+    const TEST: &str = "ancestor_behind_hidden_parent_is_found";
     let between = Pid(std::os::unix::process::parent_id());
     if host().process(between).is_ok() {
         return skip(TEST, "the set-user-ID bit has no effect here");
@@ -200,26 +200,26 @@ fn who_stands_beyond_it_is_in_the_line() {
     if !std::path::Path::new("/proc/thread-self/children").exists() {
         return skip(TEST, "the kernel keeps no lists of children");
     }
-    let line: Vec<_> = host().own_line().unwrap().iter().map(|key| key.pid).collect();
+    let line: Vec<_> = host().own_ancestry().unwrap().iter().map(|key| key.pid).collect();
     let [own, beyond] = line[..] else { panic!("{line:?}") };
     assert!(own == Pid(std::process::id()) && beyond != between, "{line:?}");
     assert_eq!(host().process(beyond).unwrap().name, "sh");
 }
 
 #[test]
-fn root_with_fewer_capabilities() {
-    const TEST: &str = "root_with_fewer_capabilities";
+fn root_without_ptrace_capability() {
+    const TEST: &str = "root_without_ptrace_capability";
     let Some(again) = Again::new(TEST) else { return };
     let mut command = Command::new("setpriv");
     command.args(["--inh-caps=-all", "--bounding-set=-sys_ptrace"]);
-    again.only(TEST, "descriptors_that_are_listed_and_closed_are_not_none", &mut command);
+    again.only(TEST, "unreadable_descriptor_links_are_counted", &mut command);
 }
 
 /// Root may list the descriptors of every process, and without `CAP_SYS_PTRACE` not follow those
 /// of one that has it, as in a container.
 #[test]
 #[ignore = "run by another test"]
-fn descriptors_that_are_listed_and_closed_are_not_none() {
+fn unreadable_descriptor_links_are_counted() {
     let (pid, files) = foreign();
     let scan = host().holders(&files).unwrap();
     assert_eq!(scan.holders, []);
@@ -229,17 +229,17 @@ fn descriptors_that_are_listed_and_closed_are_not_none() {
 }
 
 #[test]
-fn in_a_namespace_with_the_proc_of_the_outer_one() {
-    const TEST: &str = "in_a_namespace_with_the_proc_of_the_outer_one";
+fn pid_namespace_with_outer_proc() {
+    const TEST: &str = "pid_namespace_with_outer_proc";
     let Some(again) = Again::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork"]);
-    again.only(TEST, "numbers_of_another_namespace_open_nothing", &mut command);
+    again.only(TEST, "foreign_namespace_pids_cannot_be_opened", &mut command);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn numbers_of_another_namespace_open_nothing() {
+fn foreign_namespace_pids_cannot_be_opened() {
     let (pid, files) = foreign();
     assert!(host().process(pid).is_ok());
     assert_eq!(host().holders(&files).unwrap().holders.len(), 1, "what is shown can be looked at");
@@ -250,49 +250,49 @@ fn numbers_of_another_namespace_open_nothing() {
 }
 
 #[test]
-fn in_a_namespace_with_a_proc_of_its_own() {
-    const TEST: &str = "in_a_namespace_with_a_proc_of_its_own";
+fn pid_namespace_with_own_proc() {
+    const TEST: &str = "pid_namespace_with_own_proc";
     let Some(again) = Again::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]);
-    again.only(TEST, "a_namespace_shows_its_own_processes", &mut command);
+    again.only(TEST, "own_namespace_processes_are_listed", &mut command);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn a_namespace_shows_its_own_processes() {
+fn own_namespace_processes_are_listed() {
     assert_eq!(host().sees_host_pids(), Ok(false));
     let sleeper = Sleeper::shell(":", &[]);
     let pids: Vec<_> = host().processes().unwrap().processes.iter().map(|p| p.key.pid).collect();
     assert_eq!(pids, [Pid(std::process::id()), sleeper.pid()]);
     let handle = host().open(sleeper.pid()).unwrap();
     assert_eq!(handle.look().unwrap().namespace_pids, Ok(vec![sleeper.pid()]));
-    handle.signal(Signal::Term, &ActToken::the_user_asked()).unwrap();
+    handle.signal(Signal::Term, &ActToken::user_confirmed()).unwrap();
     eventually(|| handle.has_exited().unwrap());
 }
 
 #[test]
-fn in_a_namespace_whose_numbers_can_be_chosen() {
-    const TEST: &str = "in_a_namespace_whose_numbers_can_be_chosen";
+fn pid_namespace_with_chosen_pids() {
+    const TEST: &str = "pid_namespace_with_chosen_pids";
     let Some(again) = Again::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]);
-    again.only(TEST, "a_number_given_away_reaches_neither", &mut command);
+    again.only(TEST, "handle_of_reused_pid_reaches_neither_process", &mut command);
 }
 
 /// Linux lets who may checkpoint processes say which number comes next.
 #[test]
 #[ignore = "run by another test"]
-fn a_number_given_away_reaches_neither() {
+fn handle_of_reused_pid_reaches_neither_process() {
     let mut first = Sleeper::shell(":", &[]);
     let pid = first.pid();
     let handle = host().open(pid).unwrap();
-    handle.signal(Signal::Kill, &ActToken::the_user_asked()).unwrap();
+    handle.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap();
     first.reap();
 
     let last = (pid.0 - 1).to_string();
     if let Err(error) = std::fs::write("/proc/sys/kernel/ns_last_pid", last) {
-        return skip("a_number_given_away_reaches_neither", &error.to_string());
+        return skip("handle_of_reused_pid_reaches_neither_process", &error.to_string());
     }
     let second = Sleeper::shell(":", &[]);
     assert_eq!(second.pid(), pid, "the number is used again");
@@ -303,7 +303,7 @@ fn a_number_given_away_reaches_neither() {
     let files = [resolve("/dev/null").unwrap()];
     assert_eq!(handle.held(&files).unwrap_err().kind(), gone);
     for signal in [Signal::Term, Signal::Kill] {
-        let error = handle.signal(signal, &ActToken::the_user_asked()).unwrap_err();
+        let error = handle.signal(signal, &ActToken::user_confirmed()).unwrap_err();
         assert_eq!(error.kind(), gone);
     }
     let successor = host().open(pid).unwrap();
@@ -311,8 +311,8 @@ fn a_number_given_away_reaches_neither() {
 }
 
 #[test]
-fn a_process_in_a_namespace_has_two_numbers() {
-    const TEST: &str = "a_process_in_a_namespace_has_two_numbers";
+fn namespaced_process_has_two_pids() {
+    const TEST: &str = "namespaced_process_has_two_pids";
     if !rustix::process::geteuid().is_root() {
         return skip(TEST, "needs root");
     }

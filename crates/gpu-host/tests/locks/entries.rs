@@ -1,6 +1,6 @@
 //! How entries come, are seen, and end.
 
-use crate::stranger::Stranger;
+use crate::other_process::Stranger;
 use crate::{ATTEMPT, LEASE, WAITER, entry, eventually, lease, locks, own};
 use gpu_core::{Clock, DeviceUuid, Entry, Locks, Pid};
 use gpu_host::SystemClock;
@@ -11,13 +11,13 @@ use std::slice;
 use std::time::Duration;
 use tempfile::tempdir;
 
-fn names(folder: &Path, beginning: &str) -> usize {
+fn names(folder: &Path, file_prefix: &str) -> usize {
     let files = fs::read_dir(own(folder)).unwrap().flatten();
-    files.filter(|file| file.file_name().to_string_lossy().starts_with(beginning)).count()
+    files.filter(|file| file.file_name().to_string_lossy().starts_with(file_prefix)).count()
 }
 
 #[test]
-fn what_is_published_is_seen_until_it_is_let_go() {
+fn published_entry_is_visible_until_dropped() {
     let folder = tempdir().unwrap();
     let (here, there) = (locks(folder.path()), locks(folder.path()));
     let (first, held) = lease(&here, &["GPU-1"]);
@@ -40,7 +40,7 @@ fn what_is_published_is_seen_until_it_is_let_go() {
 }
 
 #[test]
-fn one_id_is_given_once() {
+fn duplicate_id_is_rejected() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (first, _held) = lease(&locks, &["GPU-1"]);
@@ -51,7 +51,7 @@ fn one_id_is_given_once() {
 }
 
 #[test]
-fn a_lease_ends_with_its_last_process_whatever_way_it_dies() {
+fn lease_ends_with_its_last_process() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let holder = Stranger::start(None, "publish lease GPU-1", folder.path()).unwrap();
@@ -74,7 +74,7 @@ fn a_lease_ends_with_its_last_process_whatever_way_it_dies() {
 }
 
 #[test]
-fn letting_go_ends_it_for_those_who_inherited_it() {
+fn release_ends_lease_for_inheritors() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (_, held) = lease(&locks, &["GPU-1"]);
@@ -90,7 +90,7 @@ fn letting_go_ends_it_for_those_who_inherited_it() {
 
 /// A job can be another user's than its lease (`setpriv`), and is trusted with nothing.
 #[test]
-fn who_inherits_a_lease_can_neither_change_nor_end_it() {
+fn inheritor_cannot_change_or_end_lease() {
     const SPOIL: &str = "\
 import fcntl, os, struct, sys
 fds = [int(fd) for fd in os.listdir('/proc/self/fd')]
@@ -124,9 +124,9 @@ print(spoiled)
 }
 
 #[test]
-fn a_file_of_another_user_keeps_no_lease_alive() {
+fn file_of_another_user_keeps_no_lease_alive() {
     if !rustix::process::geteuid().is_root() {
-        return crate::skip("a_file_of_another_user_keeps_no_lease_alive", "needs root");
+        return crate::skip("file_of_another_user_keeps_no_lease_alive", "needs root");
     }
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
@@ -137,7 +137,7 @@ fn a_file_of_another_user_keeps_no_lease_alive() {
     held.leave();
     let kept = locks.entries(LEASE).unwrap();
     let file = own(folder.path()).join(format!("kept-{}", entry.id));
-    std::os::unix::fs::chown(file, Some(crate::stranger::NOBODY), None).unwrap();
+    std::os::unix::fs::chown(file, Some(crate::other_process::NOBODY), None).unwrap();
     // A program that another test is just starting has a copy of the lease's own file until it runs.
     crate::eventually(|| locks.entries(LEASE).unwrap().is_empty());
     assert!(child.try_wait().unwrap().is_none(), "it still has the file");
@@ -147,7 +147,7 @@ fn a_file_of_another_user_keeps_no_lease_alive() {
 }
 
 #[test]
-fn inherited_file_gets_its_name_before_the_lease() {
+fn inherited_file_is_named_before_lease() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (first, held) = lease(&locks, &["GPU-1"]);
@@ -163,7 +163,7 @@ fn inherited_file_gets_its_name_before_the_lease() {
 }
 
 #[test]
-fn attempt_becomes_a_lease_when_it_is_confirmed() {
+fn confirmed_attempt_becomes_lease() {
     let folder = tempdir().unwrap();
     let (here, there) = (locks(folder.path()), locks(folder.path()));
     let attempt = entry(&here, &["GPU-1"]);
@@ -187,7 +187,7 @@ fn attempt_becomes_a_lease_when_it_is_confirmed() {
 }
 
 #[test]
-fn one_that_is_left_ends_with_those_who_inherited_it() {
+fn abandoned_lease_ends_with_inheritors() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
@@ -208,7 +208,7 @@ fn one_that_is_left_ends_with_those_who_inherited_it() {
 }
 
 #[test]
-fn waiting_ends_when_a_lease_ends_and_at_nothing_else() {
+fn wait_wakes_only_on_lease_end() {
     const LONG: Duration = Duration::from_secs(10);
     let folder = tempdir().unwrap();
     let (here, there) = (locks(folder.path()), locks(folder.path()));
@@ -239,7 +239,7 @@ fn waiting_ends_when_a_lease_ends_and_at_nothing_else() {
 }
 
 #[test]
-fn who_is_no_longer_seen_learns_of_it() {
+fn holder_detects_that_its_entry_was_removed() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
@@ -256,7 +256,7 @@ fn who_is_no_longer_seen_learns_of_it() {
 }
 
 #[test]
-fn one_that_is_published_again_outlives_the_one_that_nobody_saw_any_more() {
+fn republished_lease_outlives_removed_entry() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, old) = lease(&locks, &["GPU-1"]);
@@ -272,7 +272,7 @@ fn one_that_is_published_again_outlives_the_one_that_nobody_saw_any_more() {
 }
 
 #[test]
-fn ended_leases_tell_when_a_device_was_used_and_few_are_kept() {
+fn ended_leases_record_last_use_and_are_pruned() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let killed = Stranger::start(None, "publish lease GPU-9", folder.path()).unwrap();
@@ -291,7 +291,7 @@ fn ended_leases_tell_when_a_device_was_used_and_few_are_kept() {
 }
 
 #[test]
-fn everybody_reads_an_entry_whatever_the_umask() {
+fn entries_are_world_readable_regardless_of_umask() {
     let folder = tempdir().unwrap();
     let task = "publish-with-a-closed-umask GPU-1";
     let _stranger = Stranger::start(None, task, folder.path()).unwrap();

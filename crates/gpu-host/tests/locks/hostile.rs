@@ -1,6 +1,6 @@
 //! What others put into the folders.
 
-use crate::stranger::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, Stranger};
 use crate::{ATTEMPT, LEASE, WAITER, entry, lease, locks, own, skip};
 use gpu_core::{ErrorKind, Locks};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -33,7 +33,7 @@ fn locked(path: &Path, text: &[u8]) -> File {
 }
 
 #[test]
-fn what_is_no_entry_is_passed_by() {
+fn invalid_entries_are_skipped() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
@@ -70,8 +70,8 @@ fn what_is_no_entry_is_passed_by() {
 }
 
 #[test]
-fn files_without_number_hide_no_lease_of_another_user() {
-    let test = "files_without_number_hide_no_lease_of_another_user";
+fn unlimited_files_hide_no_lease_of_another_user() {
+    let test = "unlimited_files_hide_no_lease_of_another_user";
     let Some(folder) = shared(test) else { return };
     let here = locks(folder.path());
     let (entry, _held) = lease(&here, &["GPU-1"]);
@@ -87,7 +87,7 @@ fn files_without_number_hide_no_lease_of_another_user() {
 
 /// With `fs.protected_hardlinks` off anybody may give anybody's file a second name.
 #[test]
-fn a_second_name_for_a_lease_elsewhere_does_not_hide_it() {
+fn hard_link_to_lease_does_not_hide_it() {
     let folder = tempdir().unwrap();
     let elsewhere = tempdir().unwrap();
     let locks = locks(folder.path());
@@ -98,7 +98,7 @@ fn a_second_name_for_a_lease_elsewhere_does_not_hide_it() {
 }
 
 #[test]
-fn a_readers_lock_revives_nothing() {
+fn read_lock_does_not_revive_dead_lease() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (dead, held) = lease(&locks, &["GPU-1"]);
@@ -113,7 +113,7 @@ fn a_readers_lock_revives_nothing() {
 
 /// Nothing but the lock of the one who made it counts: not what `flock` locks.
 #[test]
-fn a_lock_of_another_kind_revives_nothing() {
+fn flock_does_not_revive_dead_lease() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (dead, held) = lease(&locks, &["GPU-1"]);
@@ -129,7 +129,7 @@ fn a_lock_of_another_kind_revives_nothing() {
 /// By a lease of the kernel's kind (fcntl(2)) whoever opens a file waits for its owner to let go,
 /// or is refused.
 #[test]
-fn a_file_that_its_owner_keeps_from_being_opened_keeps_nobody_from_looking() {
+fn kernel_file_lease_does_not_block_readers() {
     const KEEP: &str = "\
 import fcntl, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)
@@ -203,8 +203,8 @@ pub(crate) fn spoil_all(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn another_user_is_seen_and_sees_and_ends_nothing() {
-    let Some(folder) = shared("another_user_is_seen_and_sees_and_ends_nothing") else { return };
+fn other_users_see_entries_but_cannot_end_them() {
+    let Some(folder) = shared("other_users_see_entries_but_cannot_end_them") else { return };
     let locks = locks(folder.path());
     let (own, _held) = lease(&locks, &["GPU-1"]);
     let place = entry(&locks, &[]);
@@ -226,7 +226,7 @@ fn another_user_is_seen_and_sees_and_ends_nothing() {
 /// An owner-owned file that others may write, linked under the name of an entry, made entries of its
 /// owner in a folder that all users shared (`protected_hardlinks` allows that link).
 #[test]
-fn nobody_can_forge_an_entry_of_another_user() {
+fn entry_of_another_user_cannot_be_forged() {
     const FORGE: &str = "\
 import fcntl, json, os, struct, sys
 folder, text = sys.argv[1], json.loads(sys.argv[2])
@@ -253,7 +253,7 @@ for name in ('u0-1', 'u1', 'u'):
 print(made, flush=True)
 sys.stdin.read()
 ";
-    let Some(folder) = shared("nobody_can_forge_an_entry_of_another_user") else { return };
+    let Some(folder) = shared("entry_of_another_user_cannot_be_forged") else { return };
     let locks = locks(folder.path());
     let (own_lease, _held) = lease(&locks, &["GPU-1"]);
     for name in ["open", "safe-gpu"] {
@@ -280,7 +280,7 @@ sys.stdin.read()
 }
 
 #[test]
-fn folder_that_others_may_write_is_nobodys() {
+fn group_or_world_writable_user_folder_is_ignored() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
@@ -301,7 +301,7 @@ fn folder_that_others_may_write_is_nobodys() {
 
 /// A user gets further folders while a stranger has the usual name: no bound on them may hide one.
 #[test]
-fn lease_in_any_folder_of_its_user_is_seen() {
+fn leases_in_all_folders_of_user_are_visible() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
@@ -313,8 +313,8 @@ fn lease_in_any_folder_of_its_user_is_seen() {
 }
 
 #[test]
-fn name_of_a_users_folder_that_a_stranger_has_blocks_nobody() {
-    let test = "name_of_a_users_folder_that_a_stranger_has_blocks_nobody";
+fn squatted_user_folder_name_does_not_block_user() {
+    let test = "squatted_user_folder_name_does_not_block_user";
     let Some(folder) = shared(test) else { return };
     let usual = own(folder.path());
     let spoils: [fn(&Path); 4] = [
@@ -352,10 +352,9 @@ fn name_of_a_users_folder_that_a_stranger_has_blocks_nobody() {
 /// jobs of an array do, and has made so many folders that each claim is long at looking for one of
 /// its user's: each makes a folder, and all are to see each other.
 #[test]
-fn simultaneous_first_claims_of_a_user_see_each_other_where_a_stranger_has_the_usual_name() {
+fn concurrent_first_claims_see_each_other_despite_squatted_folder() {
     const AT_ONCE: usize = 12;
-    let test =
-        "simultaneous_first_claims_of_a_user_see_each_other_where_a_stranger_has_the_usual_name";
+    let test = "concurrent_first_claims_see_each_other_despite_squatted_folder";
     for _ in 0..3 {
         let Some(folder) = shared(test) else { return };
         let others = (0..500).map(|number| folder.path().join(format!("u{NOBODY}-{number}")));
@@ -382,8 +381,8 @@ fn simultaneous_first_claims_of_a_user_see_each_other_where_a_stranger_has_the_u
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_leaves_nothing() {
-    let test = "a_full_disk_is_an_error_and_leaves_nothing";
+fn full_disk_is_an_error_without_leftovers() {
+    let test = "full_disk_is_an_error_without_leftovers";
     if !rustix::process::geteuid().is_root() {
         return skip(test, "needs root");
     }

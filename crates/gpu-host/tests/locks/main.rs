@@ -3,12 +3,12 @@
 //! What needs another user or a file system of its own is run by root, and says so elsewhere.
 
 mod entries;
+mod fd_limits;
 mod hostile;
-mod place;
+mod location;
+mod other_process;
 mod queue;
 mod safe_gpu;
-mod scarce;
-mod stranger;
 
 use gpu_core::{
     Claim, Clock, DeviceUuid, Entry, EntryKind, Held, Locks, Pid, ProcessKey, Timestamp,

@@ -1,8 +1,8 @@
 //! Places in the queue.
 
-use crate::stranger::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, Stranger};
 use crate::{WAITER, entry, eventually, locks, own};
-use gpu_core::{Claim, Clock, Entry, Locks, QUEUE_STALL, QueuePlace};
+use gpu_core::{Claim, Clock, Entry, Locks, QUEUE_STALL_TIMEOUT, QueuePlace};
 use gpu_host::{FileLocks, SystemClock};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timestamps};
 use rustix::time::Timespec;
@@ -28,7 +28,7 @@ fn files(folder: &Path) -> usize {
 }
 
 #[test]
-fn listing_tells_order_and_class_of_places() {
+fn queue_listing_has_order_and_class() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let first = entry(&locks, &[]);
@@ -45,7 +45,7 @@ fn listing_tells_order_and_class_of_places() {
 }
 
 #[test]
-fn waiting_for_a_place_ends_when_its_claim_leaves_or_dies() {
+fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
     let folder = tempdir().unwrap();
     let (here, there) = (locks(folder.path()), locks(folder.path()));
     let first = entry(&there, &[]);
@@ -71,7 +71,7 @@ fn waiting_for_a_place_ends_when_its_claim_leaves_or_dies() {
 }
 
 #[test]
-fn dead_place_is_removed_by_its_user() {
+fn dead_queue_place_is_removed_by_its_user() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     Stranger::start(None, "publish waiter -", folder.path()).unwrap().kill();
@@ -91,7 +91,7 @@ fn dead_place_is_removed_by_its_user() {
 }
 
 #[test]
-fn queue_of_another_owner_or_that_others_may_write_is_not_read() {
+fn untrusted_queue_folder_is_ignored() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let waiting = entry(&locks, &[]);
@@ -111,7 +111,7 @@ fn queue_of_another_owner_or_that_others_may_write_is_not_read() {
 }
 
 #[test]
-fn what_lies_in_place_of_the_queue_is_named() {
+fn non_folder_in_place_of_queue_is_reported() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     drop(crate::lease(&locks, &["GPU-1"]));
@@ -122,7 +122,7 @@ fn what_lies_in_place_of_the_queue_is_named() {
 }
 
 #[test]
-fn place_that_is_not_renewed_is_stalled_until_it_is() {
+fn unrenewed_queue_place_is_stalled() {
     let folder = tempdir().unwrap();
     let locks = locks(folder.path());
     let waiting = entry(&locks, &[]);
@@ -139,7 +139,7 @@ fn place_that_is_not_renewed_is_stalled_until_it_is() {
     };
     let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
     let now = Duration::from_secs(since_boot.unsigned_abs());
-    if let Some(missed) = now.checked_sub(QUEUE_STALL + Duration::from_secs(2)) {
+    if let Some(missed) = now.checked_sub(QUEUE_STALL_TIMEOUT + Duration::from_secs(2)) {
         beat(missed);
         assert!(is_stalled());
         assert!(held.renew().unwrap());

@@ -71,8 +71,8 @@ fn has_it(path: &Path) -> bool {
 }
 
 #[test]
-fn every_version_waits_while_they_are_held_and_goes_on_after() {
-    if !has_python("every_version_waits_while_they_are_held_and_goes_on_after") {
+fn every_safe_gpu_version_waits_while_locks_are_held() {
+    if !has_python("every_safe_gpu_version_waits_while_locks_are_held") {
         return;
     }
     let tmp = tempdir().unwrap();
@@ -92,15 +92,15 @@ fn every_version_waits_while_they_are_held_and_goes_on_after() {
     let error = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     let (path, pid) = (first.display(), waiters[0].pid());
-    let named = format!("hold back safe-gpu: process {pid}, which waits for '{path}', goes first");
+    let named = format!("hold safe-gpu's locks: process {pid} is already waiting for '{path}'");
     assert_eq!(error.to_string(), named);
     drop((held, also));
     eventually(|| has_it(&first) && has_it(&second));
 }
 
 #[test]
-fn one_that_is_at_work_is_waited_for() {
-    if !has_python("one_that_is_at_work_is_waited_for") {
+fn running_safe_gpu_is_awaited() {
+    if !has_python("running_safe_gpu_is_awaited") {
         return;
     }
     let tmp = tempdir().unwrap();
@@ -112,7 +112,7 @@ fn one_that_is_at_work_is_waited_for() {
         let error = here.hold_back_safe_gpu(Duration::from_millis(20)).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         let (path, pid) = (file.display(), at_work.pid());
-        let named = format!("hold back safe-gpu by its '{path}': process {pid} has it locked");
+        let named = format!("hold safe-gpu's lock '{path}': it is locked by process {pid}");
         assert_eq!(error.to_string(), named);
         let place = files(tmp.path()).iter().position(|other| *other == file).unwrap();
         let holder = SafeGpuHolder { file: place, process: Some(pid) };
@@ -124,8 +124,8 @@ fn one_that_is_at_work_is_waited_for() {
 }
 
 #[test]
-fn timeout_names_whoever_has_a_file_locked() {
-    if !has_python("timeout_names_whoever_has_a_file_locked") {
+fn timeout_error_names_lock_holder() {
+    if !has_python("timeout_error_names_lock_holder") {
         return;
     }
     let tmp = tempdir().unwrap();
@@ -144,14 +144,14 @@ fn timeout_names_whoever_has_a_file_locked() {
     assert_eq!(
         error.to_string(),
         format!(
-            "hold back safe-gpu by its '{path}': it is locked and open for writing in process {pid}"
+            "hold safe-gpu's lock '{path}': it is locked, and open for writing in process {pid}"
         )
     );
 }
 
 #[test]
-fn one_lock_is_released_without_the_other() {
-    if !has_python("one_lock_is_released_without_the_other") {
+fn locks_are_released_independently() {
+    if !has_python("locks_are_released_independently") {
         return;
     }
     let tmp = tempdir().unwrap();
@@ -166,7 +166,7 @@ fn one_lock_is_released_without_the_other() {
 }
 
 #[test]
-fn missing_files_are_made_for_everybody() {
+fn missing_lock_files_are_created_world_writable() {
     let tmp = tempdir().unwrap();
     let old_umask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let held = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO);
@@ -178,7 +178,7 @@ fn missing_files_are_made_for_everybody() {
 }
 
 #[test]
-fn missing_files_get_their_names_when_they_are_open_to_everybody() {
+fn lock_files_are_made_world_writable_before_they_are_named() {
     let tmp = tempdir().unwrap();
     let [first, second] = files(tmp.path());
     let folder = second.parent().unwrap();
@@ -207,7 +207,7 @@ fn missing_files_get_their_names_when_they_are_open_to_everybody() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_at_once() {
+fn non_regular_lock_file_is_rejected() {
     let tmp = tempdir().unwrap();
     let [first, second] = files(tmp.path());
     let fifo = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -1,17 +1,19 @@
 //! Programs of the supervisor's own beside its job.
 
 use crate::Test;
-use crate::cast::{below, eventually};
-use crate::stage::roots;
+use crate::fixture::{below, eventually};
+use crate::roles::roots;
 use gpu_core::{Launch, Launcher};
 use gpu_host::supervise::LinuxLauncher;
 use std::process::Command;
 use std::time::Duration;
 
-pub(crate) const TESTS: &[Test] =
-    &[("companion_is_no_member_and_leaves_no_zombie", companion_is_no_member_and_leaves_no_zombie)];
+pub(crate) const TESTS: &[Test] = &[(
+    "companion_is_not_a_job_member_and_leaves_no_zombie",
+    companion_is_not_a_job_member_and_leaves_no_zombie,
+)];
 
-fn companion_is_no_member_and_leaves_no_zombie() {
+fn companion_is_not_a_job_member_and_leaves_no_zombie() {
     let program = std::env::current_exe().unwrap();
     let status = Command::new(program).arg("companions").status().unwrap();
     assert!(status.success(), "{status}");

@@ -1,8 +1,8 @@
 //! Signals for which a handler runs, at any moment: whatever waits in the kernel then ends early.
 
 use crate::Test;
-use crate::cast::{Scene, a_while, how};
-use crate::stage::roots;
+use crate::fixture::{Scene, a_while, how};
+use crate::roles::roots;
 use gpu_core::{Claim, DeviceUuid, Entry, EntryKind, Host, Locks, Pid, ProcessKey, Timestamp};
 use gpu_host::{FileLocks, LinuxHost, Place, SafeGpuFiles};
 use std::ffi::OsString;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_storm_of_signals_spoils_no_lock_and_no_look", spoils_no_lock_and_no_look),
-    ("a_storm_of_signals_harms_no_healthy_job", harms_no_healthy_job),
+    ("signal_storm_does_not_break_locks_or_queries", signal_storm_does_not_break_locks_or_queries),
+    ("signal_storm_does_not_harm_job", signal_storm_does_not_harm_job),
 ];
 
 /// So often something is done that a signal interrupts ...
@@ -57,7 +57,7 @@ impl Drop for Storm {
     }
 }
 
-fn spoils_no_lock_and_no_look() {
+fn signal_storm_does_not_break_locks_or_queries() {
     let scene = Scene::new();
     let mut actor = scene.role(&["interrupted"]).arg(scene.folder()).spawn().unwrap();
     // It bounds each of its steps itself. How long all of them take beside a storm depends on how
@@ -65,7 +65,7 @@ fn spoils_no_lock_and_no_look() {
     assert_eq!(actor.wait().unwrap().code(), Some(0));
 }
 
-fn harms_no_healthy_job() {
+fn signal_storm_does_not_harm_job() {
     let scene = Scene::new();
     let mut front = scene.shell("plain", "echo ready > ready; : < go; exit 5");
     scene.said("ready");

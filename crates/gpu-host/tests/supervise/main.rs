@@ -1,20 +1,20 @@
 //! Front, supervisor and job against the running kernel, in a terminal and without one.
 //!
 //! Signals, the terminal and lost children are matters of a whole process. So this program has its
-//! own main function: started with a role it plays that one (see [`stage`]), and started without
+//! own main function: started with a role it plays that one (see [`roles`]), and started without
 //! one it runs the tests, one after the other, each in processes of its own. It is the subreaper
 //! of all of them: what a test leaves behind is a failure, and is ended by its number.
 
-mod cast;
-mod codes;
 mod companions;
-mod felling;
-mod fronts;
+mod exit_codes;
+mod fixture;
+mod frontends;
 mod interrupted;
 mod pty;
+mod roles;
 mod signals;
-mod stage;
 mod terminal;
+mod tree_kill;
 mod trees;
 
 use std::io::{Write, stdout};
@@ -27,13 +27,13 @@ type Test = (&'static str, fn());
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if let Some(role) = words.next().and_then(|word| word.into_string().ok())
-        && let Some(code) = stage::play(&role, words)
+        && let Some(code) = roles::play(&role, words)
     {
         return code;
     }
     take_usual_signals();
-    let first = [codes::TESTS, signals::TESTS, interrupted::TESTS, fronts::TESTS];
-    let then = [trees::TESTS, companions::TESTS, felling::TESTS, terminal::TESTS];
+    let first = [exit_codes::TESTS, signals::TESTS, interrupted::TESTS, frontends::TESTS];
+    let then = [trees::TESTS, companions::TESTS, tree_kill::TESTS, terminal::TESTS];
     run(&[first.concat(), then.concat()].concat())
 }
 
@@ -57,7 +57,7 @@ fn run(tests: &[Test]) -> ExitCode {
     for (name, test) in tests.iter().filter(|(name, _)| name.contains(&filter)) {
         say(&format!("test {name} ... "));
         let well = catch_unwind(test).is_ok();
-        let left = cast::end_all();
+        let left = fixture::end_all();
         if !left.is_empty() {
             say(&format!("left behind: {}: ", left.join(", ")));
         }

@@ -1,7 +1,7 @@
 //! A terminal with an interactive shell in it, and somebody who types.
 
-use crate::cast::{PATIENCE, Scene, eventually, number};
-use crate::stage::REPORT;
+use crate::fixture::{PATIENCE, Scene, eventually, number};
+use crate::roles::REPORT;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -101,13 +101,13 @@ impl Shell {
     /// Ends the shell, which must be at its prompt.
     pub(crate) fn leave(mut self) {
         self.enter("exit 77");
-        assert_eq!(crate::cast::how(&mut self.child), 77);
+        assert_eq!(crate::fixture::how(&mut self.child), 77);
     }
 
     /// Takes the terminal away, as a connection that breaks does; the shell ends.
     pub(crate) fn hang_up(self) {
         let Shell { terminal, mut child, .. } = self;
         drop(terminal);
-        crate::cast::end_of(&mut child);
+        crate::fixture::end_of(&mut child);
     }
 }

@@ -1,19 +1,19 @@
 //! Signals on their way to the job.
 
 use crate::Test;
-use crate::cast::{Scene, a_while, end_of, eventually, how, number, send};
+use crate::fixture::{Scene, a_while, end_of, eventually, how, number, send};
 use rustix::process::{Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_signal_to_the_front_reaches_the_job_once", a_signal_to_the_front_reaches_the_job_once),
-    ("a_signal_to_the_whole_group_reaches_the_job_once", a_signal_to_the_group),
-    ("a_free_signal_to_the_whole_group_reaches_the_job_once", a_free_signal_to_the_group),
-    ("a_signal_to_the_supervisor_reaches_the_job_once", a_signal_to_the_supervisor),
-    ("what_is_asked_in_the_queue_is_told", what_is_asked_in_the_queue_is_told),
-    ("a_job_may_ignore_what_it_is_asked", a_job_may_ignore_what_it_is_asked),
-    ("what_the_caller_ignores_is_ignored", what_the_caller_ignores_is_ignored),
-    ("a_job_that_is_stopped_goes_on", a_job_that_is_stopped_goes_on),
+    ("signal_to_frontend_reaches_job_once", signal_to_frontend_reaches_job_once),
+    ("signal_to_group_reaches_job_once", signal_to_group_reaches_job_once),
+    ("sigusr1_to_group_reaches_job_once", sigusr1_to_group_reaches_job_once),
+    ("signal_to_supervisor_reaches_job_once", signal_to_supervisor_reaches_job_once),
+    ("signal_in_queue_is_reported", signal_in_queue_is_reported),
+    ("job_may_ignore_signal", job_may_ignore_signal),
+    ("ignored_signals_are_inherited", ignored_signals_are_inherited),
+    ("stopped_job_is_resumed", stopped_job_is_resumed),
 ];
 
 /// Counts a signal until it is told to end, and then says how often it came.
@@ -33,7 +33,7 @@ fn once(scene: &Scene, front: &mut std::process::Child) {
     assert_eq!(scene.said("total"), "1");
 }
 
-fn a_signal_to_the_front_reaches_the_job_once() {
+fn signal_to_frontend_reaches_job_once() {
     for (name, signal) in
         [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP), ("USR1", Signal::USR1)]
     {
@@ -45,11 +45,11 @@ fn a_signal_to_the_front_reaches_the_job_once() {
     }
 }
 
-fn a_signal_to_the_group() {
+fn signal_to_group_reaches_job_once() {
     assert_eq!(to_the_group("TERM", Signal::TERM).count("asked 15"), 1);
 }
 
-fn a_free_signal_to_the_group() {
+fn sigusr1_to_group_reaches_job_once() {
     to_the_group("USR1", Signal::USR1);
 }
 
@@ -63,7 +63,7 @@ fn to_the_group(name: &str, signal: Signal) -> Scene {
     scene
 }
 
-fn a_signal_to_the_supervisor() {
+fn signal_to_supervisor_reaches_job_once() {
     let scene = Scene::new();
     let mut front = scene.shell("plain", &counts("TERM"));
     scene.said("ready");
@@ -71,7 +71,7 @@ fn a_signal_to_the_supervisor() {
     once(&scene, &mut front);
 }
 
-fn what_is_asked_in_the_queue_is_told() {
+fn signal_in_queue_is_reported() {
     for (signal, number_of_it) in [(Signal::TERM, 15), (Signal::QUIT, 3), (Signal::HUP, 1)] {
         let scene = Scene::new();
         let mut command = scene.front("queue", &["true"]);
@@ -85,7 +85,7 @@ fn what_is_asked_in_the_queue_is_told() {
     }
 }
 
-fn a_job_may_ignore_what_it_is_asked() {
+fn job_may_ignore_signal() {
     let scene = Scene::new();
     let script = "trap '' TERM; echo $$ > ready; while :; do sleep 0.02; done";
     let mut front = scene.shell("plain", script);
@@ -98,13 +98,13 @@ fn a_job_may_ignore_what_it_is_asked() {
     assert_eq!(end_of(&mut front).code(), Some(137));
 }
 
-fn what_the_caller_ignores_is_ignored() {
+fn ignored_signals_are_inherited() {
     let scene = Scene::new();
     let program = std::env::current_exe().unwrap();
     let script = "trap '' HUP; exec \"$0\" front plain sh -c 'echo $$ > ready; read line; exit 3'";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script]).arg(program).current_dir(scene.folder());
-    command.env(crate::stage::REPORT, scene.report_file()).stdin(std::process::Stdio::piped());
+    command.env(crate::roles::REPORT, scene.report_file()).stdin(std::process::Stdio::piped());
     let mut front = command.spawn().unwrap();
     let job = number(scene.said("ready").parse().unwrap());
     for pid in [number(front.id()), scene.supervisor(), job] {
@@ -116,12 +116,12 @@ fn what_the_caller_ignores_is_ignored() {
     assert_eq!(how(&mut front), 3);
 }
 
-fn a_job_that_is_stopped_goes_on() {
+fn stopped_job_is_resumed() {
     let scene = Scene::new();
     let mut front = scene.shell("plain", &counts("TERM"));
     scene.said("ready");
-    let job = number(crate::cast::below(pid_of(&scene)).first().unwrap().pid);
-    let state = || crate::cast::everybody().into_iter().find(|seen| number(seen.pid) == job);
+    let job = number(crate::fixture::below(pid_of(&scene)).first().unwrap().pid);
+    let state = || crate::fixture::everybody().into_iter().find(|seen| number(seen.pid) == job);
     send(job, Signal::STOP);
     eventually("it is stopped", || state().unwrap().state == 'T');
     a_while();

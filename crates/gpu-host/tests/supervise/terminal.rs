@@ -1,30 +1,30 @@
 //! Job control: the terminal is the job's as long as it runs.
 
 use crate::Test;
-use crate::cast::{Scene, Seen, a_while, all_end, below, eventually, everybody, number, send};
+use crate::fixture::{Scene, Seen, a_while, all_end, below, eventually, everybody, number, send};
 use crate::pty::{CTRL_C, CTRL_Z, Shell};
 use rustix::process::Signal;
 use std::fs;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("ctrl_c_reaches_the_job_alone_and_once", ctrl_c_reaches_the_job_alone_and_once),
+    ("ctrl_c_reaches_only_job_once", ctrl_c_reaches_only_job_once),
     ("ctrl_c_ends_job_front_and_script", ctrl_c_ends_job_front_and_script),
-    ("ctrl_c_in_the_queue_is_told_once", ctrl_c_in_the_queue_is_told_once),
-    ("ctrl_z_stops_all_and_fg_goes_on", ctrl_z_stops_all_and_fg_goes_on),
-    ("ctrl_z_stops_all_also_where_no_file_can_be_opened", ctrl_z_where_no_file_can_be_opened),
-    ("ctrl_z_and_bg_let_it_run_behind", ctrl_z_and_bg_let_it_run_behind),
-    ("from_behind_it_is_brought_to_the_front", from_behind_it_is_brought_to_the_front),
-    ("running_behind_it_is_brought_to_the_front", running_behind_it_is_brought_to_the_front),
-    ("ctrl_z_stops_nobody_whom_nobody_could_wake", ctrl_z_stops_nobody_whom_nobody_could_wake),
-    ("a_shell_is_a_job_too", a_shell_is_a_job_too),
-    ("a_front_is_a_job_too", a_front_is_a_job_too),
-    ("input_may_be_a_file_or_a_pipe", input_may_be_a_file_or_a_pipe),
-    ("a_pager_has_the_terminal_while_the_job_runs", a_pager_has_the_terminal),
-    ("the_terminal_is_set_as_before", the_terminal_is_set_as_before),
-    ("a_killed_front_loses_no_terminal", a_killed_front_loses_no_terminal),
-    ("a_terminal_that_is_gone_ends_the_job", a_terminal_that_is_gone_ends_the_job),
-    ("a_terminal_that_is_gone_ends_a_stopped_job", a_terminal_that_is_gone_ends_a_stopped_job),
-    ("a_front_killed_while_all_are_stopped_is_missed", a_front_killed_while_all_are_stopped),
+    ("ctrl_c_in_queue_is_reported_once", ctrl_c_in_queue_is_reported_once),
+    ("ctrl_z_stops_all_and_fg_resumes", ctrl_z_stops_all_and_fg_resumes),
+    ("ctrl_z_works_with_exhausted_fd_limit", ctrl_z_works_with_exhausted_fd_limit),
+    ("ctrl_z_and_bg_continue_in_background", ctrl_z_and_bg_continue_in_background),
+    ("stopped_background_job_is_foregrounded", stopped_background_job_is_foregrounded),
+    ("running_background_job_is_foregrounded", running_background_job_is_foregrounded),
+    ("ctrl_z_is_ignored_in_orphaned_group", ctrl_z_is_ignored_in_orphaned_group),
+    ("shell_can_be_the_job", shell_can_be_the_job),
+    ("nested_frontend_can_be_the_job", nested_frontend_can_be_the_job),
+    ("stdin_may_be_file_or_pipe", stdin_may_be_file_or_pipe),
+    ("pager_keeps_terminal_while_job_runs", pager_keeps_terminal_while_job_runs),
+    ("terminal_settings_are_restored", terminal_settings_are_restored),
+    ("killed_frontend_returns_terminal_to_shell", killed_frontend_returns_terminal_to_shell),
+    ("terminal_hangup_ends_job", terminal_hangup_ends_job),
+    ("terminal_hangup_ends_stopped_job", terminal_hangup_ends_stopped_job),
+    ("frontend_killed_while_stopped_is_noticed", frontend_killed_while_stopped_is_noticed),
 ];
 
 /// Reads a line from the terminal and says it, once it may go on.
@@ -37,7 +37,7 @@ fn enter(scene: &Scene, shell: &Shell, command: &str) {
     shell.in_front(number(scene.said("ready").parse().unwrap()));
 }
 
-fn ctrl_c_reaches_the_job_alone_and_once() {
+fn ctrl_c_reaches_only_job_once() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     let script = "n=0; trap 'n=$((n+1)); echo int:$n:' INT; echo $$ > ready\n\
@@ -74,7 +74,7 @@ fn ctrl_c_ends_job_front_and_script() {
     shell.leave();
 }
 
-fn ctrl_c_in_the_queue_is_told_once() {
+fn ctrl_c_in_queue_is_reported_once() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     shell.enter("$S front queue true");
@@ -104,7 +104,7 @@ fn all_are_stopped(scene: &Scene, stopped: bool) {
     eventually(if stopped { "all are stopped" } else { "all go on" }, same);
 }
 
-fn ctrl_z_stops_all_and_fg_goes_on() {
+fn ctrl_z_stops_all_and_fg_resumes() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     enter(&scene, &shell, READS);
@@ -124,7 +124,7 @@ fn ctrl_z_stops_all_and_fg_goes_on() {
     shell.leave();
 }
 
-fn ctrl_z_where_no_file_can_be_opened() {
+fn ctrl_z_works_with_exhausted_fd_limit() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     enter(&scene, &shell, &READS.replace("plain", "scarce"));
@@ -138,7 +138,7 @@ fn ctrl_z_where_no_file_can_be_opened() {
     shell.leave();
 }
 
-fn ctrl_z_and_bg_let_it_run_behind() {
+fn ctrl_z_and_bg_continue_in_background() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     // No dash: one that waits for a child of vfork(2) does not stop before that child runs.
@@ -161,7 +161,7 @@ fn ctrl_z_and_bg_let_it_run_behind() {
     shell.leave();
 }
 
-fn from_behind_it_is_brought_to_the_front() {
+fn stopped_background_job_is_foregrounded() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     // It stops as soon as it reads.
@@ -179,7 +179,7 @@ fn from_behind_it_is_brought_to_the_front() {
     shell.leave();
 }
 
-fn running_behind_it_is_brought_to_the_front() {
+fn running_background_job_is_foregrounded() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     let script = "echo $$ > ready; : < go; read line; echo read:$line:; exit 6\n";
@@ -195,7 +195,7 @@ fn running_behind_it_is_brought_to_the_front() {
     shell.leave();
 }
 
-fn ctrl_z_stops_nobody_whom_nobody_could_wake() {
+fn ctrl_z_is_ignored_in_orphaned_group() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     // The front takes the place of the session's first process, so that no shell watches it.
@@ -210,7 +210,7 @@ fn ctrl_z_stops_nobody_whom_nobody_could_wake() {
     all_end();
 }
 
-fn a_shell_is_a_job_too() {
+fn shell_can_be_the_job() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     shell.enter("$S front plain bash --norc --noprofile --noediting -i");
@@ -241,7 +241,7 @@ fn a_shell_is_a_job_too() {
     shell.leave();
 }
 
-fn a_front_is_a_job_too() {
+fn nested_frontend_can_be_the_job() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     shell
@@ -259,7 +259,7 @@ fn a_front_is_a_job_too() {
     shell.leave();
 }
 
-fn input_may_be_a_file_or_a_pipe() {
+fn stdin_may_be_file_or_pipe() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     fs::write(scene.folder().join("input"), "from-a-file\n").unwrap();
@@ -280,7 +280,7 @@ fn input_may_be_a_file_or_a_pipe() {
 const PAGER: &str = "trap '' INT\nread line; echo first:$line:\n\
     while read key < /dev/tty; do echo key:$key:; [ $key != q ] || exit 3; done\n";
 
-fn a_pager_has_the_terminal() {
+fn pager_keeps_terminal_while_job_runs() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     fs::write(scene.folder().join("pager"), PAGER).unwrap();
@@ -310,7 +310,7 @@ fn a_pager_has_the_terminal() {
     shell.leave();
 }
 
-fn the_terminal_is_set_as_before() {
+fn terminal_settings_are_restored() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     // A script, since an interactive shell would set the terminal itself.
@@ -325,7 +325,7 @@ fn the_terminal_is_set_as_before() {
     shell.leave();
 }
 
-fn a_killed_front_loses_no_terminal() {
+fn killed_frontend_returns_terminal_to_shell() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     shell.enter("$S front keep sh -c 'echo $PPID > ready; sleep 0.5; exit 3' & echo $! > front");
@@ -343,7 +343,7 @@ fn a_killed_front_loses_no_terminal() {
     all_end();
 }
 
-fn a_terminal_that_is_gone_ends_the_job() {
+fn terminal_hangup_ends_job() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     shell.enter("$S front plain sh -c 'echo job-$((1+1)); exec sleep 1000'");
@@ -354,7 +354,7 @@ fn a_terminal_that_is_gone_ends_the_job() {
     assert_eq!(scene.count("ended Signal(1)"), 1, "{:?}", scene.report());
 }
 
-fn a_terminal_that_is_gone_ends_a_stopped_job() {
+fn terminal_hangup_ends_stopped_job() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     enter(&scene, &shell, READS);
@@ -366,7 +366,7 @@ fn a_terminal_that_is_gone_ends_a_stopped_job() {
     all_end();
 }
 
-fn a_front_killed_while_all_are_stopped() {
+fn frontend_killed_while_stopped_is_noticed() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     enter(&scene, &shell, READS);

@@ -1,21 +1,18 @@
 //! Who is of the tree, whatever it does to leave it.
 
 use crate::Test;
-use crate::cast::{Scene, below, eventually, how, number, send};
+use crate::fixture::{Scene, below, eventually, how, number, send};
 use rustix::process::Signal;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("whoever_outlives_the_job_is_a_member", whoever_outlives_the_job_is_a_member),
-    ("a_group_outlives_its_leader", a_group_outlives_its_leader),
-    ("who_lost_its_parent_leaves_no_zombie", who_lost_its_parent_leaves_no_zombie),
-    (
-        "a_copy_of_the_supervisors_program_is_a_member",
-        a_copy_of_the_supervisors_program_is_a_member,
-    ),
+    ("processes_outliving_job_are_members", processes_outliving_job_are_members),
+    ("process_group_outlives_its_leader", process_group_outlives_its_leader),
+    ("orphans_leave_no_zombies", orphans_leave_no_zombies),
+    ("copy_of_supervisor_program_is_a_member", copy_of_supervisor_program_is_a_member),
     ("own_children_keep_their_status", own_children_keep_their_status),
 ];
 
-fn whoever_outlives_the_job_is_a_member() {
+fn processes_outliving_job_are_members() {
     let scene = Scene::new();
     // In its group, in a session of its own, two generations down, and a zombie, which is none.
     let script = "sleep 1001 & setsid sleep 1002 & (setsid sh -c 'sleep 1003 & exec sleep 1004' &) \
@@ -30,7 +27,7 @@ fn whoever_outlives_the_job_is_a_member() {
     assert_eq!(scene.count("empty"), 1);
 }
 
-fn a_group_outlives_its_leader() {
+fn process_group_outlives_its_leader() {
     let scene = Scene::new();
     // After the job's end the supervisor passes SIGUSR1 to whoever is left of the group.
     let script = "(trap 'echo told > told' USR1; echo ready > ready; while :; do sleep 0.02; done) \
@@ -43,7 +40,7 @@ fn a_group_outlives_its_leader() {
     assert_eq!(scene.count("alone"), 1, "who left the group is not told");
 }
 
-fn who_lost_its_parent_leaves_no_zombie() {
+fn orphans_leave_no_zombies() {
     let scene = Scene::new();
     let script = "for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'sleep 0.05' & sh -c 'sleep 0.03' &); \
         done; echo ready > ready; read line; exit 1";
@@ -56,7 +53,7 @@ fn who_lost_its_parent_leaves_no_zombie() {
     assert_eq!(how(&mut front), 1);
 }
 
-fn a_copy_of_the_supervisors_program_is_a_member() {
+fn copy_of_supervisor_program_is_a_member() {
     let scene = Scene::new();
     // One leads a session, one a process group in the supervisor's own, as its helper does; of a
     // third like that a zombie would be left.

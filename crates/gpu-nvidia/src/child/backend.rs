@@ -1,9 +1,9 @@
 //! The child behind the port.
 
-use super::look::{Answer, Look, Nothing, Single};
+use super::assemble::{Answer, Look, Nothing, Single};
 use super::process::Process;
+use super::request::{self, Failure, Patience};
 use super::stuck::{self, Stuck};
-use super::talk::{self, Failure, Patience};
 use super::wire::{Greeting, Question, Said, Then};
 use super::{Helper, Waiting, moment};
 use crate::SimulatedNvml;
@@ -88,7 +88,7 @@ impl Child {
     /// Lets one that runs end by itself.
     fn dismiss(&mut self) {
         if let Child::Runs(Running { process, .. }) = std::mem::replace(self, Child::Absent) {
-            process.hang_up();
+            process.close_input();
             *self = Child::Ends { process };
         }
     }
@@ -156,7 +156,7 @@ impl NvmlChild {
         if self.start(&mut standing).is_ok()
             && let Child::Runs(child) = &mut standing.child
             && child.ahead.is_none()
-            && talk::put(&mut child.process, Question::Look(groups), self.then).is_ok()
+            && request::put(&mut child.process, Question::Look(groups), self.then).is_ok()
         {
             child.ahead = Some((groups, moment()));
         }
@@ -195,7 +195,7 @@ impl NvmlChild {
         let mut patience = Patience::new(begin, self.deadline, wanted, &*self.waiting);
         self.ready(&mut standing, &mut patience, Some(question))?;
         let Child::Runs(child) = &mut standing.child else { return Err(nothing()) };
-        match talk::answer(&mut child.process, &mut patience, answer) {
+        match request::answer(&mut child.process, &mut patience, answer) {
             Ok(()) => {
                 standing.losses = 0;
                 if self.then == Then::End {
@@ -237,9 +237,9 @@ impl NvmlChild {
                 return Ok(());
             }
             self.hear_greeting(child, patience)?;
-            talk::answer(&mut child.process, patience, &mut Look::new(ahead))?;
+            request::answer(&mut child.process, patience, &mut Look::new(ahead))?;
         }
-        talk::put(&mut child.process, question, self.then)
+        request::put(&mut child.process, question, self.then)
     }
 
     fn hear_greeting(
@@ -250,13 +250,13 @@ impl NvmlChild {
         if child.has_greeted {
             return Ok(());
         }
-        let greeting = talk::greeting(&mut child.process, patience)?;
+        let greeting = request::greeting(&mut child.process, patience)?;
         child.has_greeted = true;
         // Another library behind the second child than behind the first would be taken for the
         // first.
         match *self.greeting.get_or_init(|| greeting.clone()) == greeting {
             true => Ok(()),
-            false => Err(Failure::Broken("its library was exchanged".to_owned())),
+            false => Err(Failure::Broken("its library was replaced".to_owned())),
         }
     }
 
@@ -393,7 +393,7 @@ impl GpuBackend for NvmlChild {
             return failed(ErrorKind::Unsupported, "the machine is simulated");
         }
         let Ok(bus) = device.bus else {
-            return failed(ErrorKind::Invalid, "its PCI address is not known");
+            return failed(ErrorKind::Invalid, "its PCI bus ID is unknown");
         };
         Resetter::installed()?.reset(bus, &device.to_string())
     }
@@ -428,18 +428,17 @@ fn barred(stuck: &Stuck) -> Fault {
     let pid = stuck.pid;
     let started = stuck.age.map(|age| format!(", started {} min ago,", age / 60));
     let started = started.unwrap_or_default();
-    let text = format!(
-        "get an answer from the driver: process {pid} of an earlier look{started} still hangs in it"
-    );
+    let text =
+        format!("query the driver: process {pid} of an earlier query{started} still hangs in it");
     Fault { kind: ErrorKind::TimedOut, text }
 }
 
 fn broken(how: &str) -> Fault {
-    let text = format!("get an answer from the process that asks NVML: {how}");
+    let text = format!("query the NVML helper process: {how}");
     Fault { kind: MachineFault::Unknown(UNKNOWN).into(), text }
 }
 
 /// What an answer lacks that was said to be whole; nobody gets to see it.
 fn nothing() -> Fault {
-    broken("it says nothing")
+    broken("it sent no answer")
 }

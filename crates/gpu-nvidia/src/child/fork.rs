@@ -37,7 +37,7 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid
     let number = unsafe { c_fork() };
     if number == 0 {
         // The copy of the program must not go on where a panic would lead it.
-        let _ = catch_unwind(AssertUnwindSafe(|| match stand_alone(ends) {
+        let _ = catch_unwind(AssertUnwindSafe(|| match detach_from_program(ends) {
             Ok(()) => serve(library),
             Err(_) => _exit(1),
         }));
@@ -51,7 +51,7 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid
 
 /// Lets go of what the program has: its terminal, its process group, its folder. What else it has
 /// open, [`serve`] closes.
-fn stand_alone(ends: &Ends) -> rustix::io::Result<()> {
+fn detach_from_program(ends: &Ends) -> rustix::io::Result<()> {
     let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     dup2_stdin(&ends.input)?;
     dup2_stdout(&ends.output)?;

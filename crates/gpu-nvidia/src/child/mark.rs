@@ -77,7 +77,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn mark_is_there_until_its_file_is_closed() {
+    fn mark_lasts_until_its_file_is_closed() {
         let program = tempfile::NamedTempFile::new().unwrap();
         // A program is not to be written, and nobody needs to.
         std::fs::set_permissions(program.path(), Permissions::from_mode(0o555)).unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_byte_of_the_user_is_the_mark() {
+    fn mark_is_own_byte_of_user() {
         let program = tempfile::NamedTempFile::new().unwrap();
         let other = Mark::on(program.path()).unwrap();
         for byte in [own_byte() + 1, TRIAL] {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_mark_can_be_set_one_may_be_missing() {
+    fn missing_mark_is_inconclusive_if_marks_cannot_be_set() {
         let program = tempfile::NamedTempFile::new().unwrap();
         let writer = std::fs::File::options().write(true).open(program.path()).unwrap();
         let all = flock { l_len: 0, ..range(F_WRLCK, 0) };

@@ -15,14 +15,14 @@
 //! No wait is without a bound. What cannot be bounded is the start of another program as the child,
 //! which the kernel ends when that is read from its file.
 
+mod assemble;
 mod backend;
 mod fork;
-mod look;
 mod mark;
 mod process;
+mod request;
 mod serve;
 mod stuck;
-mod talk;
 mod wire;
 
 pub use backend::NvmlChild;

@@ -64,7 +64,7 @@ impl Process {
     /// # Errors
     /// `Io`.
     pub(crate) fn start(helper: &Helper) -> Result<Self> {
-        let what = || format!("start '{}' to ask NVML", helper.program.display());
+        let what = || format!("start the NVML helper '{}'", helper.program.display());
         let failed = |error: std::io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
         let begun = || {
             let library = helper.library.as_deref().map(from_root).transpose()?;
@@ -183,7 +183,7 @@ impl Process {
             true => self.reap(),
             false => None,
         };
-        Trouble::Ended(how.unwrap_or_else(|| "it says nothing any more".to_owned()))
+        Trouble::Ended(how.unwrap_or_else(|| "it stopped answering".to_owned()))
     }
 
     /// Waits for one that has ended, so that no zombie stays, and says how it ended.
@@ -191,8 +191,8 @@ impl Process {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), options).ok()??;
         match (status.terminating_signal(), status.exit_status()) {
-            (Some(signal), _) => Some(format!("it was ended by signal {signal}")),
-            (None, Some(code)) => Some(format!("it ended with code {code}")),
+            (Some(signal), _) => Some(format!("it was terminated by signal {signal}")),
+            (None, Some(code)) => Some(format!("it exited with code {code}")),
             (None, None) => None,
         }
     }
@@ -208,7 +208,7 @@ impl Process {
     }
 
     fn end(&mut self) {
-        self.hang_up();
+        self.close_input();
         // It may have ended by itself by now.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         self.killed = true;
@@ -216,7 +216,7 @@ impl Process {
     }
 
     /// Ends the conversation, which ends the child unless it misbehaves.
-    pub(crate) fn hang_up(&self) {
+    pub(crate) fn close_input(&self) {
         // A socket that is not connected any more is what is wanted.
         let _ = self.orders.shutdown(Shutdown::Both);
     }
@@ -226,7 +226,7 @@ impl Drop for Process {
     /// Ends the child, by force if it does not end with the conversation, and waits for it if it
     /// has ended.
     fn drop(&mut self) {
-        self.hang_up();
+        self.close_input();
         if !self.killed && !self.ends_within(ENDING) {
             self.end();
         }

@@ -194,7 +194,7 @@ impl Shared {
     fn hanging_call(&self) -> Option<String> {
         match self.library.get() {
             Some(library) => library.current_call().map(|call| call.to_string()),
-            None => Some("the loading of the library".to_owned()),
+            None => Some("loading the library".to_owned()),
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
     use tempfile::NamedTempFile;
 
     #[test]
-    fn child_that_still_has_something_to_do_is_marked_and_named() {
+    fn busy_child_is_marked_and_named() {
         for (pending, is_told) in [(0, false), (1, true), (2, true)] {
             let (name, program) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
             let flags = OFlags::WRONLY | OFlags::CLOEXEC;

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_looked_through_only_where_a_mark_is_set() {
+    fn processes_are_scanned_only_if_a_mark_is_set() {
         let made = made(NAME, "D (disk sleep)", &own());
         let program = tempfile::NamedTempFile::new().unwrap();
         let link = made.path().join("4711/exe");
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_the_caller_that_hangs_is_found() {
+    fn own_hanging_child_is_found() {
         for state in ["D (disk sleep)", "R (running)"] {
             let made = made(NAME, state, &own());
             let stuck = found(made.path()).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_started_helper_is_known_by_the_path_of_its_program() {
+    fn helper_is_matched_by_executable_path() {
         let made = made(NAME, "D (disk sleep)", &own());
         let link = made.path().join("4711/exe");
         fs::remove_file(&link).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_stops_us() {
+    fn processes_of_other_users_are_ignored() {
         let user = rustix::process::getuid().as_raw();
         let stranger = user + 1;
         for (name, state, users) in [
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_another_program_means_nothing() {
+    fn same_name_with_other_executable_is_ignored() {
         let made = made(NAME, "R (running)", &own());
         let link = made.path().join("4711/exe");
         fs::remove_file(&link).unwrap();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_namespace_means_nothing() {
+    fn process_in_other_namespace_is_ignored() {
         for kind in ["pid", "user"] {
             let made = made(NAME, "R (running)", &own());
             link_namespace(made.path(), "4711", kind, 4_026_532_999);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_threads_of_a_real_kernel_are_not_looked_at() {
+    fn only_real_kernel_threads_are_skipped() {
         let made = made(NAME, "D (disk sleep)", &own());
         let second = made.path().join("2");
         fs::create_dir_all(second.join("task/2")).unwrap();
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_files_are_nobody() {
+    fn malformed_proc_files_are_ignored() {
         let made = made(NAME, "D (disk sleep)", &own());
         for (file, text) in [("stat", "4711 (x) D 1"), ("status", "State:\n"), ("comm", "")] {
             let path = made.path().join("4711").join(file);

@@ -161,7 +161,7 @@ mod tests {
     use gpu_core::{Absent, ErrorKind, MachineFault};
 
     #[test]
-    fn lines_come_out_as_they_went_in_whatever_the_pieces() {
+    fn lines_are_reassembled_from_any_chunks() {
         let text = b"one\n\nthree is longer\nhalf";
         for piece in 1..text.len() {
             let mut lines = Lines::default();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_line_whatever_the_names() {
+    fn message_is_one_line_with_hostile_names() {
         let hostile = "a\nb\u{2028}\u{1b}[31m\"\\".to_owned();
         let said =
             Said::Driver(Ok(Driver { version: Ok(hostile.clone()), cuda: Err(Absent::Failed) }));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_keeps_its_kind() {
+    fn fault_kind_round_trips() {
         let kinds = [MachineFault::Unknown(77).into(), ErrorKind::Again, Absent::TooOld.into()];
         for kind in kinds {
             let fault = Fault { kind, text: "x".to_owned() };

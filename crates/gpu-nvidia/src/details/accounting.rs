@@ -69,7 +69,7 @@ mod tests {
     use gpu_core::{Bytes, Percent};
 
     #[test]
-    fn what_is_not_told_is_not_zero() {
+    fn unreported_values_are_absent_not_zero() {
         let untold = nvmlAccountingStats_t {
             gpuUtilization: u32::MAX,
             maxMemoryUsage: u64::MAX,

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_that_is_not_known_is_none() {
+    fn unknown_performance_state_is_absent() {
         assert_eq!(performance_state(0), Ok(0));
         assert_eq!(performance_state(15), Ok(15));
         for unknown in [16, 32, 256, u32::MAX] {

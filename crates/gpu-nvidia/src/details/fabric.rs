@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_by_their_numbers() {
+    fn fabric_states_are_decoded() {
         assert_eq!(state(0), Ok(FabricState::None));
         assert_eq!(state(3), Ok(FabricState::Completed));
         assert_eq!(state(4), Err(Absent::Implausible));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_is_absent_for_its_own_reason() {
+    fn field_values_have_individual_absence_reasons() {
         let read = |code| value(&answered(code));
         assert_eq!(read(0), Ok(66));
         assert_eq!(read(3), Err(Absent::NotSupported));
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_reaches_beyond_its_value_is_that_of_the_call() {
+    fn device_code_in_field_value_fails_whole_call() {
         assert_eq!(spoils(&[answered(0), answered(3), answered(999)]), 0);
         assert_eq!(spoils(&[answered(3), answered(15), answered(16)]), 15);
         assert_eq!(spoils(&[answered(18)]), 18);
     }
 
     #[test]
-    fn a_number_is_read_by_its_type() {
+    fn field_value_is_decoded_by_type() {
         let read = |kind, value| {
             whole_number(&nvmlFieldValue_t { valueType: kind, value, ..Data::zeroed() })
         };

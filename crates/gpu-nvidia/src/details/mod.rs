@@ -7,13 +7,13 @@ mod accounting;
 mod activity;
 mod fabric;
 mod fields;
-mod guests;
 mod memory_health;
 mod modes;
 mod nvlink;
 mod pcie;
 mod power;
 mod product;
+mod virtualization;
 
 pub(crate) use nvlink::{Remote, remotes};
 
@@ -34,7 +34,9 @@ impl Opened<'_> {
                 Group::Modes => details.modes = Some(self.modes(device)?),
                 Group::Inforom => details.inforom = Some(product::inforom(device)?),
                 Group::GspFirmware => details.gsp_firmware = Some(product::gsp_firmware(device)?),
-                Group::VirtualGpus => details.virtual_gpus = Some(guests::virtual_gpus(device)?),
+                Group::VirtualGpus => {
+                    details.virtual_gpus = Some(virtualization::virtual_gpus(device)?)
+                }
                 Group::ResetStatus => {
                     details.reset_status = Some(memory_health::reset_status(device)?);
                 }
@@ -53,7 +55,7 @@ impl Opened<'_> {
                 Group::Pcie => details.pcie = Some(self.pcie(device)?),
                 Group::PcieThroughput => details.pcie_throughput = Some(pcie::throughput(device)?),
                 Group::ProtectedMemory => {
-                    details.protected_memory = Some(guests::protected_memory(device)?);
+                    details.protected_memory = Some(virtualization::protected_memory(device)?);
                 }
                 Group::MemoryErrors => {
                     details.memory_errors = Some(memory_health::memory_errors(device)?.into());

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_by_their_numbers() {
+    fn modes_are_decoded() {
         assert_eq!(compute_mode(0), Ok(ComputeMode::Default));
         assert_eq!(compute_mode(3), Ok(ComputeMode::ExclusiveProcess));
         assert_eq!(compute_mode(4), Err(Absent::Implausible));

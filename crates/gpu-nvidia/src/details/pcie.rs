@@ -25,8 +25,8 @@ impl Opened<'_> {
             width: told(&functions.nvmlDeviceGetCurrPcieLinkWidth)?,
             width_max: told(&functions.nvmlDeviceGetMaxPcieLinkWidth)?,
             replays: told(&functions.nvmlDeviceGetPcieReplayCounter)?,
-            device_id: pci.and_then(|pci| number_of_maker(pci.pciDeviceId)),
-            subsystem_id: pci.and_then(|pci| number_of_maker(pci.pciSubSystemId)),
+            device_id: pci.and_then(|pci| nonzero_pci_id(pci.pciDeviceId)),
+            subsystem_id: pci.and_then(|pci| nonzero_pci_id(pci.pciSubSystemId)),
             bar1_total: bar1.and_then(|memory| bytes(memory.bar1Total)),
             bar1_used: bar1.and_then(|memory| bytes(memory.bar1Used)),
         })
@@ -34,7 +34,7 @@ impl Opened<'_> {
 }
 
 /// Nobody has the number 0: it is left out of a struct that has room for it.
-fn number_of_maker(value: u32) -> Reading<u32> {
+fn nonzero_pci_id(value: u32) -> Reading<u32> {
     if value == 0 { Err(Absent::NotSupported) } else { number(value) }
 }
 

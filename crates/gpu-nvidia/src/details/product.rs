@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_without_a_name_have_none() {
+    fn unknown_brand_numbers_have_no_name() {
         assert_eq!(named(&BRANDS, 2).unwrap(), "Tesla");
         assert_eq!(named(&BRANDS, 16).unwrap(), "Titan RTX");
         assert_eq!(named(&ARCHITECTURES, 10 - 2).unwrap(), "Blackwell");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_node_is_the_first_of_the_set() {
+    fn nearest_numa_node_is_first_set_bit() {
         assert_eq!(first_bit(&[0, 0]), None);
         assert_eq!(first_bit(&[0b110, 1]), Some(1));
         assert_eq!(first_bit(&[0, 1]), Some(c_ulong::BITS));

@@ -102,7 +102,7 @@ impl CudaMemory {
 
     fn paging(&self, what: impl Fn() -> String) -> Result<Paging> {
         self.paging.ok_or_else(|| {
-            let why = "driver or device have no virtual memory management";
+            let why = "driver or device does not support virtual memory management";
             Error::new(ErrorKind::Unsupported, what()).with_source(why)
         })
     }
@@ -285,7 +285,7 @@ impl DeviceMemory for CudaMemory {
     }
 
     fn page(&self) -> Result<Bytes> {
-        self.paging(|| "ask for the size of pages".to_owned()).map(|paging| Bytes(paging.page))
+        self.paging(|| "query the page size".to_owned()).map(|paging| Bytes(paging.page))
     }
 }
 

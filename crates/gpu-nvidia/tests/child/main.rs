@@ -4,12 +4,12 @@
 //! is a FIFO that nobody writes to: opening it never returns. That wait can be ended by a signal,
 //! and only a driver can make one that cannot.
 
-#[path = "../conversation/mod.rs"]
-mod conversation;
+#[path = "../isolation/mod.rs"]
+mod isolation;
 
-mod answers;
-mod earlier;
-mod ending;
+mod exits;
+mod fixture;
 mod real;
-mod silence;
-mod stage;
+mod replies;
+mod stuck;
+mod timeouts;

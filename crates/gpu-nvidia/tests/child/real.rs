@@ -1,14 +1,14 @@
 //! The real child.
 
-use super::stage::*;
-use crate::conversation::{endless_library, has_nothing_else, inheritable, with_last_words};
+use super::fixture::*;
+use crate::isolation::{endless_library, has_nothing_else, inheritable, with_last_words};
 use gpu_core::{ErrorKind, GpuBackend, Groups, Origin};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
-fn the_real_child_says_that_the_library_cannot_be_loaded() {
+fn real_child_reports_unloadable_library() {
     let child = Child::real(&[Path::new("/nowhere/libnvidia-ml.so.1")]);
     let backend = child.backend(LONG);
     let wrong = ErrorKind::Invalid;
@@ -20,7 +20,7 @@ fn the_real_child_says_that_the_library_cannot_be_loaded() {
 }
 
 #[test]
-fn the_real_child_has_nothing_but_its_conversation() {
+fn real_child_inherits_only_its_pipes() {
     let child = Child::real(&[]);
     let lease = inheritable();
     let backend = child.backend(LONG);
@@ -30,13 +30,13 @@ fn the_real_child_has_nothing_but_its_conversation() {
 }
 
 #[test]
-fn the_real_child_says_what_hangs() {
+fn real_child_reports_hanging_call() {
     let folder = tempfile::tempdir().unwrap();
     let library = endless_library(folder.path());
     let hangs = || failed(Child::real(&[&library]).backend(SHORT).look(Groups::NONE));
     assert_eq!(
         with_last_words(hangs).text,
-        "get an answer from the driver within 0.3 s: the loading of the library did not return"
+        "get an answer from the driver within 0.3 s: loading the library did not return"
     );
     let child = Child::real(&[&library]);
     let backend = child.backend(SHORT);
@@ -48,7 +48,7 @@ fn the_real_child_says_what_hangs() {
 }
 
 #[test]
-fn the_real_child_ends_with_the_program_even_while_it_hangs() {
+fn hanging_real_child_ends_with_program() {
     let folder = tempfile::tempdir().unwrap();
     let library = endless_library(folder.path());
     let (input, to_child) = std::io::pipe().unwrap();

@@ -4,7 +4,7 @@ use super::MAX_ROWS;
 use super::event::{Bin, Block, ChunkSum, Event, Framework, Pool, Region, Tensor, Wording};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader, framework_of_path};
-use crate::work;
+use crate::work_meter;
 use gpu_core::Bytes;
 
 /// A line of the report, or of what follows it.
@@ -300,7 +300,7 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let list = reader.events.list();
     let latest = list.iter().enumerate().rev().take(MAX_EVENTS_APART);
     let known = latest
-        .inspect(|_| work::add(1))
+        .inspect(|_| work_meter::add(1))
         .find(|(_, event)| of_allocator(event) && fits(event))
         .map(|(index, _)| index);
     let index =

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_powers_of_two_whatever_they_are_called() {
+    fn all_units_are_powers_of_two() {
         for (text, want) in [
             ("6.50 GiB", 6_979_321_856),
             ("957.5MiB", 1_004_011_520),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_none_and_what_is_absurd_keeps_its_text() {
+    fn invalid_amount_is_none_and_absurd_amount_keeps_text() {
         for text in ["", "GiB", "7", "7 parsecs", "x7 GiB", "- MiB", ". GiB"] {
             assert_eq!(Figure::at_start(text), None, "{text}");
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_found_before_a_place_too() {
+    fn amount_is_found_before_position() {
         let end = |text| Figure::at_end(text).map(|figure| figure.text);
         assert_eq!(end("of which 2.93 GiB "), Some("2.93 GiB".into()));
         assert_eq!(end("(3.78 GiB"), Some("3.78 GiB".into()));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_printed_figure_is_half_of_its_last_digit_wide() {
+    fn slack_is_half_of_last_digit() {
         let slack = |text| Figure::at_start(text).unwrap().0.slack.0;
         assert_eq!(slack("6.37 GiB"), 5_368_710);
         assert_eq!(slack("12.50 MiB"), 5_243);
@@ -176,14 +176,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_within_the_slack(bytes in 0u64..1 << 50) {
+        fn printed_value_is_within_slack(bytes in 0u64..1 << 50) {
             let text = format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64);
             let (figure, _) = Figure::at_start(&text).unwrap();
             prop_assert!(figure.bytes.unwrap().0.abs_diff(bytes) <= figure.slack.0 + 1);
         }
 
         #[test]
-        fn any_text_is_safe(text in "\\PC{0,40}") {
+        fn arbitrary_text_never_panics(text in "\\PC{0,40}") {
             let (_, _) = (Figure::at_start(&text), Figure::at_end(&text));
             let _ = integer(&text);
         }

@@ -6,13 +6,13 @@
 //! the figures that this wording gives. Figures are kept as printed, also where they make no sense.
 
 mod bfc;
-mod brief;
+mod dedup;
 mod event;
 mod figure;
-mod flat;
-mod known;
-mod plain;
+mod flatten;
+mod libraries;
 mod reader;
+mod short_messages;
 mod torch;
 mod wrap;
 mod xla;
@@ -43,7 +43,7 @@ pub fn read(bytes: &[u8]) -> Report {
 fn read_within(bytes: &[u8], most: usize) -> Report {
     let (head, tail) = end_of(bytes, most);
     let text = text::clean(tail);
-    let mut report = reader::read(&flat::flatten(&text));
+    let mut report = reader::read(&flatten::flatten(&text));
     report.is_cut |= text.is_cut() || !head.is_empty();
     let lines_before = head.iter().filter(|byte| **byte == b'\n').count();
     for event in &mut report.events {

@@ -1,11 +1,11 @@
 //! The walk over a log: its marks, and what is open between them.
 
+use super::dedup::Events;
 use super::event::{Event, Framework, Report};
-use super::flat::Flat;
-use super::known::Events;
-use super::plain::Bare;
-use super::{bfc, brief, plain, torch, xla};
-use crate::work;
+use super::flatten::Flat;
+use super::libraries::Bare;
+use super::{bfc, libraries, short_messages, torch, xla};
+use crate::work_meter;
 use std::ops::Range;
 
 /// How much of the text after a mark is read for it, in bytes.
@@ -25,8 +25,8 @@ enum Mark {
     DriverPoolTorch,
     Bfc(bfc::Mark),
     Xla(xla::Mark),
-    Plain(plain::Mark),
-    Brief(brief::Mark),
+    Plain(libraries::Mark),
+    Brief(short_messages::Mark),
 }
 
 /// What stands around a mark.
@@ -122,8 +122,8 @@ fn read_marks(reader: &mut Reader, flat: &Flat, marks: &Marks<Mark>) -> Vec<usiz
             Mark::DriverPoolTorch => torch::read_driver_pool(reader, passage),
             Mark::Bfc(mark) => bfc::read(reader, *mark, passage),
             Mark::Xla(mark) => xla::read(reader, *mark, passage),
-            Mark::Plain(mark) => plain::read(reader, *mark, passage),
-            Mark::Brief(mark) => brief::read(reader, *mark, passage),
+            Mark::Plain(mark) => libraries::read(reader, *mark, passage),
+            Mark::Brief(mark) => short_messages::read(reader, *mark, passage),
         };
         if found {
             with_figures.push(*at);
@@ -147,11 +147,11 @@ fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_fi
             break;
         }
         let is_same = told.as_mut().is_some_and(|told| told.is_one_message(flat, at));
-        if is_same || plain::is_source(&text[flat.line_start(at)..at], &text[at..]) {
+        if is_same || libraries::is_source(&text[flat.line_start(at)..at], &text[at..]) {
             continue;
         }
         if !is_part(at)
-            && let Some(event) = plain::bare(what, Passage::of(flat, 0, at, text.len()))
+            && let Some(event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
         {
             reader.add(event);
             told = Some(Told { at, next_letter: None });
@@ -185,7 +185,7 @@ impl Told {
             let after = text.trim_start_matches(is_word);
             let letter = after.find(char::is_alphabetic).unwrap_or(after.len());
             let distance = text.len() - after.len() + letter;
-            work::add(distance);
+            work_meter::add(distance);
             first + distance
         })
     }
@@ -213,7 +213,7 @@ fn marks(text: &str) -> (Marks<Mark>, Marks<Bare>) {
         let (word, rest) = (&text[at.clone()], &text[at.start..]);
         if let Some(mark) = mark(word, rest) {
             marks.push((at.start, mark));
-        } else if let Some(mark) = plain::bare_mark(word, rest) {
+        } else if let Some(mark) = libraries::bare_mark(word, rest) {
             bare.push((at.start, mark));
         }
     }
@@ -230,8 +230,8 @@ fn mark(word: &str, rest: &str) -> Option<Mark> {
     }
     .or_else(|| bfc::mark(word, rest).map(Mark::Bfc))
     .or_else(|| xla::mark(word, rest).map(Mark::Xla))
-    .or_else(|| plain::mark(word, rest).map(Mark::Plain))
-    .or_else(|| brief::mark(word, rest).map(Mark::Brief))
+    .or_else(|| libraries::mark(word, rest).map(Mark::Plain))
+    .or_else(|| short_messages::mark(word, rest).map(Mark::Brief))
 }
 
 /// Iterates over the words of letters, digits and `_` that may begin a mark.

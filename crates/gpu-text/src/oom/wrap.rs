@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_word_or_number_goes_on_and_whole_ones_do_not() {
+    fn only_broken_words_and_numbers_are_joined() {
         for (before, line) in [
             ("GPU 0 ha", "s a total"),
             ("a total capa", "city of"),

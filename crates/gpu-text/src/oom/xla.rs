@@ -4,7 +4,7 @@
 use super::event::{Event, Framework, Rematerialization, Wording};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader, framework_of_path};
-use crate::work;
+use crate::work_meter;
 use gpu_core::Bytes;
 
 /// A place of one of these messages.
@@ -39,7 +39,8 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
         "failed" => (Mark::Rung, is_rung(rest)),
         "Can" => {
             let word = rest.chars().take(MAX_CAN_NOT).take_while(|c| *c != ' ');
-            let end = word.inspect(|c| work::add(c.len_utf8())).map(char::len_utf8).sum::<usize>();
+            let end =
+                word.inspect(|c| work_meter::add(c.len_utf8())).map(char::len_utf8).sum::<usize>();
             (Mark::Complaint, rest[end..].trim_start().starts_with(BELOW))
         }
         _ => return None,
@@ -111,7 +112,7 @@ fn host(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     if is_xla {
         return exhausted(reader, passage, ALLOCATING, Some(Wording::XlaHost));
     }
-    super::plain::cupy(reader, passage, ALLOCATING)
+    super::libraries::cupy(reader, passage, ALLOCATING)
 }
 
 /// `Failed to allocate request for 1.56GiB (1677721600B) on device ordinal 0`.

@@ -3,7 +3,7 @@
 use super::listed::{self, Key, Listed, unsigned};
 use super::take_later;
 use crate::document::{Document, Gpu, Kind, MigDevice, Value};
-use crate::work;
+use crate::work_meter;
 use gpu_core::{
     Absent, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
     DeviceUuid, Fault, MemoryInfo, MigInstance, PciBusId, plausible,
@@ -125,7 +125,7 @@ impl Devices {
             None => (known.gpu_instance, known.compute_instance) == place,
         };
         let next = u32::try_from(device.mig.len()).unwrap_or(u32::MAX);
-        work::add(device.mig.len());
+        work_meter::add(device.mig.len());
         let is_full = device.mig.len() == MAX_MIGS;
         let known = match device.mig.iter_mut().find(same) {
             Some(known) => known,
@@ -291,7 +291,7 @@ impl<'a> Names<'a> {
 
 /// Tells whether two names are of one device; `None` when they have none in common.
 fn same(a: Names<'_>, b: Names<'_>) -> Option<bool> {
-    work::add(1);
+    work_meter::add(1);
     if let (Some(a), Some(b)) = (a.uuid, b.uuid) {
         return Some(a == b);
     }

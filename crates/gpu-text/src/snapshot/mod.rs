@@ -182,7 +182,7 @@ mod tests {
                         init 1 root NOFD /proc/1/fd (opendir: Permission denied)\n";
 
     #[test]
-    fn silence_about_holders_is_no_claim() {
+    fn missing_holder_list_is_not_recorded() {
         let snapshot = of(GPUS);
         let fault = snapshot.holders.unwrap_err();
         assert_eq!(fault.kind, ErrorKind::Field(Absent::NotRecorded));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_no_device_can_have_are_absent() {
+    fn implausible_values_are_absent() {
         let snapshot = of(
             "index, memory.total [MiB], memory.used [MiB], utilization.gpu [%], temperature.gpu, power.draw [W]\n\
              0, 16384 MiB, 16385 MiB, 255 %, -256, 4000000000.00 W\n\
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_process_0_is_no_list() {
+    fn process_list_with_pid_0_is_rejected() {
         let apps = |pid| {
             format!("pid, gpu_uuid, used_memory [MiB]\n7, GPU-a, 5 MiB\n{pid}, GPU-a, 9 MiB\n")
         };
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_processes_find_their_device() {
+    fn listed_processes_are_matched_to_device() {
         let pmon = "# gpu pid type sm command\n# Idx # C/G % name\n1 7 C 55 train\n1 7 C - train\n";
         let snapshot = of(&format!("{GPUS}{APPS}{pmon}"));
         assert_eq!(snapshot.devices[0].processes, Ok(vec![]));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_a_mig_device_is_on_the_device_around_it() {
+    fn process_in_mig_device_is_listed_on_parent_device() {
         let list = "GPU 0: K (UUID: GPU-a)\nGPU 1: K (UUID: GPU-b)\n  MIG 1g.5gb Device 0: (UUID: MIG-c)\n";
         let snapshot = of(&format!("{list}{}", APPS.replace("GPU-b", "MIG-c")));
         let listed: Vec<_> = snapshot
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_an_unknown_device_leaves_no_list_empty() {
+    fn process_of_unknown_device_makes_all_lists_unknown() {
         let snapshot = of(&format!("{GPUS}{}", APPS.replace("GPU-b, 8", "GPU-c, 8")));
         assert_eq!(snapshot.devices.len(), 3, "the list names a third device");
         let apps = "pid, used_memory [MiB]\n7, 5 MiB\n";
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_of_both_tools_are_one() {
+    fn holders_from_fuser_and_lsof_are_merged() {
         let snapshot = of(&format!("{FUSER}{LSOF}"));
         let [holder] = snapshot.holders() else { panic!("{:?}", snapshot.holders) };
         assert_eq!((holder.process.pid, holder.process.start), (Pid(9), None));
@@ -296,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_alone_is_asked_about_and_held_by_nobody() {
+    fn mounted_file_alone_has_no_holder() {
         let snapshot = of("/dev/nvidia0:        root     kernel mount /dev/nvidia0\n");
         assert_eq!(snapshot.holders, Ok(vec![]));
         assert_eq!(snapshot.files.len(), 1);
     }
 
     #[test]
-    fn texts_with_different_names_meet() {
+    fn device_ids_from_different_texts_are_joined() {
         let list = "GPU 0: Test K80 (UUID: GPU-a)\nGPU 1: Test K80 (UUID: GPU-b)\n";
         let buses = "index, pci.bus_id\n1, 00000000:05:00.0\n0, 00000000:04:00.0\n";
         let used = "uuid, memory.used [MiB]\nGPU-b, 7 MiB\nGPU-a, 6 MiB\n";
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_without_index_go_by_their_address_and_the_last_row_counts() {
+    fn devices_without_index_are_keyed_by_bus_id() {
         let snapshot = of("pci.bus_id, memory.used [MiB]\n\
                            00000000:8B:00.0, 1 MiB\n00000000:0B:00.0, 2 MiB\n00000000:8B:00.0, 3 MiB\n");
         let used: Vec<_> = snapshot.devices.iter().map(|device| device.memory_used()).collect();
@@ -325,14 +325,14 @@ mod tests {
     }
 
     #[test]
-    fn machine_failures_are_the_driver_s() {
+    fn machine_errors_become_driver_fault() {
         let snapshot = of("Failed to initialize NVML: Driver/library version mismatch\n");
         assert_eq!(snapshot.driver.unwrap_err().kind, MachineFault::VersionMismatch.into());
         assert!(of(&format!("No devices were found\n\n{GPUS}")).driver.is_ok());
     }
 
     #[test]
-    fn topology_is_apart() {
+    fn topology_is_separate_from_snapshot() {
         let documents = sections(b"\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\tNV2\t0\nGPU1\tNV2\tX\t0\n");
         let links = topology(&documents[0]).unwrap().links;
         assert_eq!(links[1], [Link::NvLink(2), Link::Itself]);
@@ -341,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_paste_is_joined(
+        fn arbitrary_paste_is_joined(
             parts in prop::collection::vec(
                 prop::sample::select(vec![GPUS, APPS, FUSER, LSOF, "0, GPU-z, a, b\n", "x\n", "\n",
                     "# gpu pid sm fb command\n", "# gpu sm pwr\n", "0 9 5 - x\n", "1 8 7 6 y\n",

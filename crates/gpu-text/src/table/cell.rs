@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_two_sides_or_one_reason() {
+    fn memory_cell_is_pair_or_absence() {
         assert_eq!(memory_pair("  10MiB / 16280MiB "), [Ok(10), Ok(16_280)]);
         assert_eq!(memory_pair(" 19%   196MB  /     1023MB"), [Ok(196), Ok(1023)]);
         assert_eq!(memory_pair("0MiB / ERR!"), [Ok(0), Err(Absent::Failed)]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_lost_its_unit_was_cut() {
+    fn number_without_unit_is_truncated() {
         assert_eq!(memory_pair("10253MiB / 162"), [Ok(10_253), Err(Absent::NotRecorded)]);
         assert_eq!(memory_pair("10253MiB / 16280Mi"), [Ok(10_253), Err(Absent::NotRecorded)]);
         assert_eq!(memory_pair("10253M"), [Err(Absent::NotRecorded); 2]);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn names_modes_and_addresses() {
+    fn names_modes_and_bus_ids_are_parsed() {
         let gpu = first(row("  10  Tesla K80           Off  | 0000:05:00.0     N/A |   0 "), false);
         let gpu = gpu.unwrap();
         assert_eq!((gpu.index, gpu.name.as_deref()), (Some(10), Some("Tesla K80")));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_without_an_address_is_a_device_among_devices_only() {
+    fn row_without_bus_id_is_a_device_only_in_device_table() {
         let text = "  0  Orin (nvgpu)     N/A  | N/A              N/A |       N/A ";
         assert_eq!(first(row(text), false), None);
         let gpu = first(row(text), true).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_before_the_end_of_the_address_is_no_device() {
+    fn row_truncated_before_bus_id_is_not_a_device() {
         let text = "  1  Tesla K80  Off  | 00000000:05:00.0 Off | 0 ";
         for end in 0..text.len() {
             let cut = Row { text: &text[..end], opened: true, closed: false, last: true };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_row_of_every_generation() {
+    fn second_row_of_every_generation_is_parsed() {
         let gpu = filled(" N/A   41C    P0    63W / 149W |   7MiB / 11441MiB |  81%   E. Process ");
         assert_eq!((gpu.temperature_c, gpu.utilization_percent), (Ok(41), Ok(81)));
         assert_eq!((gpu.power_draw_w, gpu.power_limit_w), (Ok(63.0), Ok(149.0)));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn mig_mode() {
+    fn mig_mode_is_parsed() {
         for (cell, want) in [
             ("  Enabled ", Ok(true)),
             (" Disabled* ", Ok(false)),

@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_every_generation() {
+    fn versions_of_every_generation_are_parsed() {
         let some = |text: &str| Some(text.to_owned());
         let old = " NVIDIA-SMI 4.304.51   Driver Version: 304.51  ";
         assert_eq!(versions(old, true), [some("304.51"), None]);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_at_the_cut_is_none() {
+    fn truncated_version_is_absent() {
         let cut = " NVIDIA-SMI 470.1   Driver Version: 470.1";
         assert_eq!(versions(cut, false), [None, None]);
         assert_eq!(versions(cut, true)[0].as_deref(), Some("470.1"));

@@ -5,7 +5,7 @@
 
 use crate::field;
 use crate::text::Text;
-use crate::work;
+use crate::work_meter;
 
 /// How many characters of a dash make a rule.
 const RULE_RUN: usize = 8;
@@ -155,7 +155,7 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
                     length <= width && !next.is_empty() && (full || !next.starts_with(['|', '+']))
                 });
                 let Some((_, tail)) = tail else { break };
-                work::add(width);
+                work_meter::add(width);
                 joined.extend(std::iter::repeat_n(' ', width - length));
                 joined.push_str(tail);
             }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_every_make() {
+    fn rules_of_every_style_are_recognised() {
         let mut frame = Frame::default();
         assert_eq!(frame.read("+-----------+---+", false), Line::Rule);
         assert_eq!(frame.read("   |-----------|---+   ", false), Line::Rule);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_behind_a_prefix_and_before_a_remark() {
+    fn rows_with_prefix_or_remark_are_found() {
         let mut frame = Frame::default();
         assert_eq!(rows(&mut frame, "  | 0 | 1 |  "), Some((" 0 | 1 ", true)));
         assert_eq!(rows(&mut frame, " 0 | 1 "), Some(("0 | 1 ", false)));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_around_a_row_are_no_part_of_it() {
+    fn quote_marks_around_row_are_stripped() {
         let mut frame = Frame::default();
         assert_eq!(rows(&mut frame, "# | 0 | 1 |"), Some((" 0 | 1 ", true)));
         assert_eq!(rows(&mut frame, "`| 0 | 1 |`"), Some((" 0 | 1 ", true)));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_cannot_draw_a_rule() {
+    fn process_name_cannot_forge_rule() {
         let mut frame = Frame::default();
         assert_eq!(rows(&mut frame, "+----------------+"), None);
         let name = "|  0  77  C  x+---------+  1MiB |";
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapped_lines_are_joined_where_a_rule_shows_it() {
+    fn wrapped_lines_are_joined_by_rule_width() {
         let text = "+---------\n-----+\n| 0  Tesla\n K80 |\n| 30%\n 4C |\ndone\n";
         let want =
             [(1, "+--------------+"), (3, "| 0  Tesla K80 |"), (5, "| 30%      4C |"), (7, "done")];

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_and_memory() {
+    fn instances_and_memory_are_parsed() {
         let mig =
             read("  0   12   1   5  |   2004MiB /  9728MiB    | 14      0 |  1   0 ").unwrap();
         assert_eq!((mig.gpu_index, mig.gpu_instance_id), (Some(0), Some(12)));
@@ -47,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn other_rows_are_none() {
+    fn other_rows_are_not_mig_rows() {
         assert_eq!(read("              |    2MiB / 16383MiB  |    |    "), None);
         assert_eq!(read("  No MIG devices found      "), None);
         assert_eq!(read("  0   12   1   1"), None, "the last number may be cut");
     }
 
     #[test]
-    fn a_cut_keeps_what_is_there() {
+    fn truncated_row_keeps_its_cells() {
         let mig = read("  0   12   1   5  |   2004MiB /  97").unwrap();
         assert_eq!(mig.memory_used_mib, Ok(2004));
         assert_eq!(mig.memory_total_mib, Err(Absent::NotRecorded));

@@ -253,7 +253,7 @@ Mon Jan  1 00:00:00 2024
     }
 
     #[test]
-    fn three_tables_of_one_run() {
+    fn three_tables_of_one_run_are_parsed() {
         let document = read(&[HEAD, DEVICES, MIG, PROCESSES, ROW, END].concat());
         assert_eq!(document.driver_version.as_deref(), Some("515.1"));
         assert_eq!(document.gpus.len(), 2);
@@ -275,7 +275,7 @@ Mon Jan  1 00:00:00 2024
     }
 
     #[test]
-    fn no_processes_no_table_and_a_cut_table_differ() {
+    fn empty_missing_and_truncated_process_tables_differ() {
         let none =
             "|  No running processes found                                                 |\n";
         let refused =
@@ -292,7 +292,7 @@ Mon Jan  1 00:00:00 2024
     }
 
     #[test]
-    fn tables_without_their_beginning() {
+    fn tables_without_beginning_are_parsed() {
         let document = read(&[DEVICES, MIG, PROCESSES, ROW, END].concat());
         assert_eq!((document.gpus.len(), document.mig_devices.len()), (2, 2));
         assert_eq!(document.driver_version, None);
@@ -306,7 +306,7 @@ Mon Jan  1 00:00:00 2024
     }
 
     #[test]
-    fn tables_that_follow_each_other_all_count() {
+    fn consecutive_tables_are_all_parsed() {
         let one = [HEAD, DEVICES, PROCESSES, ROW, END].concat();
         let document = read(&[one.as_str(), &one].concat());
         assert_eq!(document.gpus.len(), 4);
@@ -316,7 +316,7 @@ Mon Jan  1 00:00:00 2024
     }
 
     #[test]
-    fn a_row_that_is_cut_is_said_to_be() {
+    fn truncated_row_is_unread() {
         let document = read(&[HEAD, "|   0  Example 90\n"].concat());
         assert_eq!(document.gpus, []);
         let [unread] = document.unread.as_slice() else { panic!("{:?}", document.unread) };
@@ -326,7 +326,7 @@ Mon Jan  1 00:00:00 2024
     }
 
     #[test]
-    fn text_around_a_table_is_passed_over() {
+    fn text_around_table_is_skipped() {
         let text = [
             "me@host:~$ dmesg | grep 0000:0a\n[ 1.5] nvidia 0000:0a:00.0: enabled\n",
             "0 1 00000000:0A:00.0 x\nme@host:~$ nvidia-smi\n",

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_every_generation() {
+    fn rows_of_every_generation_are_parsed() {
         let plain = "    0     23380  C  shell                   11876MB  ";
         assert_eq!(
             process(plain, Some(Layout::Plain), true),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_of_mig() {
+    fn mig_instance_ids_are_parsed() {
         let Entry::Process(p) = read("  0    8    0    16798   C   rpc  74MiB ", None, false)
         else {
             panic!("no process");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_names_and_absences_are_not() {
+    fn placeholder_names_are_kept_but_absences_are_not() {
         let row = "  0   1032  C+G   Insufficient Permissions     N/A      ";
         let want = told(0, 1032, "C+G", "Insufficient Permissions", Err(Absent::NotSupported));
         assert_eq!(process(row, Some(Layout::Typed), true), want);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_no_process() {
+    fn other_rows_are_not_processes() {
         assert_eq!(
             read("  0            Not Supported   ", Some(Layout::Plain), true),
             Entry::NotSupported
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_never_shortens_a_number() {
+    fn truncation_never_shortens_a_number() {
         let row = "    0   N/A  N/A     10073      C   python         4712MiB ";
         for end in 0..row.len() {
             let text = &row[..end];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn without_headings_only_a_whole_row_counts() {
+    fn only_complete_rows_count_without_header() {
         assert_eq!(read("  3   text of something else ", None, true), Entry::Unreadable);
         assert_eq!(read("  3   77  text of something else ", None, true), Entry::Other);
         assert_eq!(read("  3   77  C  text of something ", None, true), Entry::Other);

@@ -1,24 +1,24 @@
 //! What only a process of its own can show: the environment, standard error, and what is written
 //! at the end.
 
-use crate::stage::{library_path, session};
+use crate::fixture::{library_path, session};
 use gpu_sim::Session;
 use nvml_wrapper_sys::bindings::NvmlLib;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the test `child` of this program on a session of the environment.
+/// Runs the test `child_process_entry` of this program on a session of the environment.
 fn run(folder: &Path) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "children::child", "--ignored", "--nocapture"]);
+    command.args(["--exact", "children::child_process_entry", "--ignored", "--nocapture"]);
     command.env(Session::VARIABLE, folder).output().unwrap()
 }
 
 /// Initialises the library as a program does that knows nothing of simulations.
 #[test]
 #[ignore = "run by the others"]
-fn child() {
+fn child_process_entry() {
     // SAFETY: the functions are called as the public header declares them.
     unsafe {
         let nvml = NvmlLib::new(library_path()).unwrap();
@@ -34,7 +34,7 @@ fn child() {
 }
 
 #[test]
-fn each_process_adds_a_line_of_counts_in_the_end() {
+fn each_process_appends_one_count_line_on_exit() {
     let folder = tempfile::tempdir().unwrap();
     Session { counts_calls: true, ..session("labbox") }.write(folder.path()).unwrap();
     for lines in 1..=2 {
@@ -48,7 +48,7 @@ fn each_process_adds_a_line_of_counts_in_the_end() {
 }
 
 #[test]
-fn an_unreadable_session_is_said_in_one_line() {
+fn unreadable_session_is_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(Session::FILE), "{\"machine\": \"a\\u001b[2J\"}").unwrap();
     let output = run(folder.path());

@@ -1,4 +1,4 @@
-use crate::stage::{Stage, session, text};
+use crate::fixture::{Stage, session, text};
 use gpu_core::{GpuBackend, Group};
 use gpu_sim::Simulation;
 use nvml_wrapper_sys::bindings::{
@@ -14,7 +14,7 @@ fn all_zero<T>() -> T {
 }
 
 #[test]
-fn a_handle_is_found_by_every_name_on_every_machine() {
+fn handle_is_found_by_index_uuid_serial_and_bus_id() {
     for machine in gpu_sim::machines() {
         let simulation = Simulation::embedded(machine.name).unwrap();
         let Ok(devices) = simulation.devices() else { continue };
@@ -59,7 +59,7 @@ fn a_handle_is_found_by_every_name_on_every_machine() {
 }
 
 #[test]
-fn readings_are_those_of_the_machine() {
+fn readings_match_machine() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let details = simulation
         .details(
@@ -97,7 +97,7 @@ fn readings_are_those_of_the_machine() {
 }
 
 #[test]
-fn memory_adds_up_in_both_versions() {
+fn memory_adds_up_in_v1_and_v2() {
     let stage = Stage::begun(session("labbox"));
     let (nvml, device) = (stage.nvml, stage.device(0));
     let mut one = nvmlMemory_t { total: 0, free: 0, used: 0 };
@@ -118,7 +118,7 @@ fn memory_adds_up_in_both_versions() {
 }
 
 #[test]
-fn a_short_buffer_is_not_written_to() {
+fn short_buffer_is_not_written() {
     let stage = Stage::begun(session("labbox"));
     let (nvml, device) = (stage.nvml, stage.device(0));
     let name = "NVIDIA A100-SXM4-80GB";
@@ -141,7 +141,7 @@ fn a_short_buffer_is_not_written_to() {
 }
 
 #[test]
-fn null_is_an_invalid_argument() {
+fn null_pointer_is_invalid_argument() {
     let stage = Stage::begun(session("labbox"));
     let (nvml, device) = (stage.nvml, stage.device(0));
     // SAFETY: null is what is tested.
@@ -172,7 +172,7 @@ fn null_is_an_invalid_argument() {
 }
 
 #[test]
-fn garbage_is_no_handle() {
+fn garbage_handle_is_rejected() {
     let stage = Stage::begun(session("labbox"));
     let real = stage.device(3) as usize;
     let garbage =
@@ -184,7 +184,7 @@ fn garbage_is_no_handle() {
 }
 
 #[test]
-fn a_sensor_is_asked_in_the_new_way_too() {
+fn versioned_temperature_call_is_supported() {
     let stage = Stage::begun(session("labbox"));
     let device = stage.device(0);
     let mut asked: nvmlTemperature_t = all_zero();
@@ -201,7 +201,7 @@ fn a_sensor_is_asked_in_the_new_way_too() {
 }
 
 #[test]
-fn values_are_told_by_number_each_with_its_own_code() {
+fn field_values_have_individual_codes() {
     let simulation = Simulation::embedded("labbox").unwrap();
     let id = &simulation.devices().unwrap()[0].id;
     let groups = [Group::Power, Group::Thermal].into_iter().collect();
@@ -228,7 +228,7 @@ fn values_are_told_by_number_each_with_its_own_code() {
 }
 
 #[test]
-fn a_draw_is_that_of_the_gpu_and_not_of_its_module_or_memory() {
+fn power_field_scope_is_gpu_only() {
     let stage = Stage::begun(session("hgx-h100-x8"));
     let (average, instant, of_gpu, of_module, of_memory) = (185, 186, 0, 1, 2);
     for field in [average, instant] {
@@ -246,7 +246,7 @@ fn a_draw_is_that_of_the_gpu_and_not_of_its_module_or_memory() {
 }
 
 #[test]
-fn an_operation_mode_may_be_asked_for_without_the_other() {
+fn operation_mode_pointers_are_optional() {
     let folder = tempfile::tempdir().unwrap();
     let machine = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
         [[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
@@ -266,7 +266,7 @@ fn an_operation_mode_may_be_asked_for_without_the_other() {
 }
 
 #[test]
-fn a_lost_device_says_so_to_everything_but_its_place() {
+fn lost_device_fails_everything_but_location() {
     let stage = Stage::begun(session("lost-gpu"));
     let simulation = Simulation::embedded("lost-gpu").unwrap();
     let mut lost = 0;

@@ -1,4 +1,4 @@
-use crate::stage::{Stage, session};
+use crate::fixture::{Stage, session};
 use gpu_sim::Session;
 use nvml_wrapper_sys::bindings::{nvmlEventData_t, nvmlEventSet_t};
 use std::fs;
@@ -54,7 +54,7 @@ fn wait(stage: &Stage, set: nvmlEventSet_t, millis: u32) -> (u32, nvmlEventData_
 }
 
 #[test]
-fn who_waits_learns_what_a_device_reports() {
+fn event_wait_returns_device_event() {
     let machine = tempfile::tempdir().unwrap();
     fs::write(machine.path().join("machine.toml"), MACHINE).unwrap();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -79,7 +79,7 @@ fn who_waits_learns_what_a_device_reports() {
 }
 
 #[test]
-fn a_set_that_is_none_is_found_out() {
+fn invalid_event_set_is_rejected() {
     let stage = Stage::begun(session("labbox"));
     let nvml = stage.nvml;
     let one = set(&stage, &[0]);

@@ -1,4 +1,4 @@
-use crate::stage::{Stage, fault, session};
+use crate::fixture::{Stage, fault, session};
 use gpu_sim::{CallEffect, CallFault, Session};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn codes() -> impl Iterator<Item = u32> {
 }
 
 #[test]
-fn a_function_returns_any_code() {
+fn function_fault_returns_any_code() {
     for code in codes() {
         let returns = fault("nvmlDeviceGetTemperature", CallEffect::Returns(code));
         let stage = Stage::begun(with("labbox", vec![returns]));
@@ -21,7 +21,7 @@ fn a_function_returns_any_code() {
 }
 
 #[test]
-fn initialisation_returns_any_code() {
+fn init_fault_returns_any_code() {
     for code in codes() {
         let returns = fault("nvmlInit_v2", CallEffect::Returns(code));
         let stage = Stage::with(with("labbox", vec![CallFault { times: Some(1), ..returns }]));
@@ -32,7 +32,7 @@ fn initialisation_returns_any_code() {
 }
 
 #[test]
-fn a_fault_is_for_one_device_and_some_calls() {
+fn fault_applies_to_one_device_and_call_range() {
     let second = CallFault {
         gpu: Some(2),
         from: 2,
@@ -46,7 +46,7 @@ fn a_fault_is_for_one_device_and_some_calls() {
 }
 
 #[test]
-fn a_star_means_every_function() {
+fn star_fault_applies_to_every_function() {
     let all = CallFault { from: 2, times: Some(2), ..fault("*", CallEffect::Returns(3)) };
     let stage = Stage::begun(with("labbox", vec![all]));
     let mut count = 7;
@@ -58,7 +58,7 @@ fn a_star_means_every_function() {
 }
 
 #[test]
-fn a_device_is_lost_between_two_calls() {
+fn device_can_be_lost_between_two_calls() {
     let loses = CallFault { from: 2, ..fault("nvmlDeviceGetTemperature", CallEffect::LosesGpu(1)) };
     let stage = Stage::begun(with("labbox", vec![loses]));
     let (zero, one) = (stage.device(0), stage.device(1));
@@ -76,7 +76,7 @@ fn a_device_is_lost_between_two_calls() {
 }
 
 #[test]
-fn a_late_call_is_late_and_answers() {
+fn delayed_call_is_late_but_answers() {
     let late = Duration::from_millis(50);
     let delay = fault("nvmlDeviceGetTemperature", CallEffect::DelayMs(40));
     let session = Session { latency_us: 10_000, ..with("labbox", vec![delay]) };
@@ -93,7 +93,7 @@ fn since_boot() -> Duration {
 }
 
 #[test]
-fn a_call_that_hangs_holds_up_nobody_else() {
+fn hanging_call_does_not_block_others() {
     let hangs = CallFault { gpu: Some(3), ..fault("nvmlDeviceGetTemperature", CallEffect::Hangs) };
     let stage = Stage::begun(with("labbox", vec![hangs]));
     let stuck = stage.device(3) as usize;

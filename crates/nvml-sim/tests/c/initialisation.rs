@@ -1,11 +1,11 @@
-use crate::stage::{Stage, calls, marker, open, session};
+use crate::fixture::{Stage, calls, marker, open, session};
 use gpu_core::{ErrorKind, GpuBackend, MachineFault};
 use gpu_sim::Simulation;
 use std::fs;
 use std::ptr::null_mut;
 
 #[test]
-fn it_is_initialised_until_the_last_shutdown() {
+fn library_is_initialised_until_last_shutdown() {
     let stage = Stage::of("labbox");
     let count = || {
         let mut count = 0;
@@ -23,7 +23,7 @@ fn it_is_initialised_until_the_last_shutdown() {
 }
 
 #[test]
-fn nothing_answers_before() {
+fn calls_fail_before_init() {
     let stage = Stage::of("labbox");
     assert_eq!(stage.init(), 0);
     let device = stage.device(0);
@@ -33,7 +33,7 @@ fn nothing_answers_before() {
 }
 
 #[test]
-fn a_session_is_read_again_after_the_last_shutdown() {
+fn session_is_reread_after_last_shutdown() {
     let stage = Stage::of("labbox");
     assert_eq!(stage.init(), 0);
     let first = stage.device(3);
@@ -46,7 +46,7 @@ fn a_session_is_read_again_after_the_last_shutdown() {
 }
 
 #[test]
-fn an_unreadable_session_is_no_driver() {
+fn unreadable_session_fails_init() {
     for text in ["", "{", "{\"machine\": \"labbox\"}", "{\"machine\": \"lapbox\", \"began_ns\": 0}"]
     {
         let folder = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ fn an_unreadable_session_is_no_driver() {
 }
 
 #[test]
-fn a_driver_that_does_not_answer_gives_its_code() {
+fn failing_driver_returns_its_code() {
     let mut failing = 0;
     for machine in gpu_sim::machines() {
         let Err(error) = Simulation::embedded(machine.name).unwrap().driver() else { continue };
@@ -80,7 +80,7 @@ fn a_driver_that_does_not_answer_gives_its_code() {
 }
 
 #[test]
-fn the_markers_answer_at_any_time() {
+fn markers_answer_without_init() {
     let stage = Stage::of("p100-ghost");
     let folder = stage.folder.path().to_str().unwrap().to_owned();
     for _ in 0..2 {
@@ -105,7 +105,7 @@ fn calls_are_counted_by_name() {
 }
 
 #[test]
-fn every_code_has_a_text_of_its_own() {
+fn every_code_has_its_own_error_string() {
     let stage = Stage::of("labbox");
     let text = |code| {
         // SAFETY: it answers any number with a text that stays.

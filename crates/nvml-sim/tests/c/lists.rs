@@ -1,4 +1,4 @@
-use crate::stage::{Stage, fault, session};
+use crate::fixture::{Stage, fault, session};
 use gpu_sim::{CallEffect, CallFault, Session};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlProcessInfo_t, nvmlProcessInfo_v1_t, nvmlProcessUtilizationSample_t,
@@ -43,7 +43,7 @@ impl Stage {
 }
 
 #[test]
-fn a_list_is_counted_and_fetched() {
+fn process_list_is_counted_and_fetched() {
     let stage = Stage::begun(session("labbox"));
     let (busy, idle) = (stage.device(0), stage.device(1));
     let (code, count, _) = stage.compute(busy, 0);
@@ -60,7 +60,7 @@ fn a_list_is_counted_and_fetched() {
 }
 
 #[test]
-fn a_list_grows_between_two_calls() {
+fn process_list_can_grow_between_two_calls() {
     let adds = CallFault {
         from: 2,
         times: Some(1),
@@ -76,7 +76,7 @@ fn a_list_grows_between_two_calls() {
 }
 
 #[test]
-fn version_one_tells_the_same_in_sixteen_bytes() {
+fn v1_process_list_matches_in_sixteen_bytes() {
     assert_eq!(size_of::<nvmlProcessInfo_v1_t>(), 16);
     let stage = Stage::begun(session("labbox"));
     let mut infos = [nvmlProcessInfo_v1_t { pid: 0, usedGpuMemory: 0 }; 4];
@@ -95,7 +95,7 @@ fn version_one_tells_the_same_in_sixteen_bytes() {
 }
 
 #[test]
-fn null_is_no_list() {
+fn null_count_is_invalid_argument() {
     let stage = Stage::begun(session("labbox"));
     let (device, mut count) = (stage.device(0), 3);
     // SAFETY: null is what is tested.
@@ -113,7 +113,7 @@ fn null_is_no_list() {
 }
 
 #[test]
-fn only_busy_processes_are_sampled() {
+fn only_busy_processes_have_utilization_samples() {
     let stage = Stage::begun(session("labbox"));
     let (busy, idle, free) = (stage.device(0), stage.device(2), stage.device(1));
     assert_eq!(stage.samples(busy, 0, 0), (7, 1, vec![]));

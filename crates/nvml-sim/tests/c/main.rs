@@ -4,10 +4,10 @@
 mod children;
 mod devices;
 mod events;
+mod external_processes;
 mod faults;
+mod fixture;
 mod initialisation;
 mod lists;
 mod mig;
-mod stage;
-mod stand_ins;
-mod walk_ons;
+mod placeholders;

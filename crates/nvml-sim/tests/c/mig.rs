@@ -1,4 +1,4 @@
-use crate::stage::{Stage, session, text};
+use crate::fixture::{Stage, session, text};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlMemory_t, nvmlProcessInfo_t};
 use std::ffi::CString;
 use std::ptr::null_mut;
@@ -15,7 +15,7 @@ fn instance(stage: &Stage, index: u32) -> Result<nvmlDevice_t, u32> {
 }
 
 #[test]
-fn instances_have_handles_of_their_own() {
+fn mig_devices_have_their_own_handles() {
     let stage = Stage::begun(session("mig-a100"));
     let nvml = stage.nvml;
     let gpu = stage.device(0);
@@ -49,7 +49,7 @@ fn instances_have_handles_of_their_own() {
 }
 
 #[test]
-fn an_instance_is_found_by_its_name_and_lists_its_own() {
+fn mig_device_is_found_by_uuid_and_lists_its_processes() {
     let stage = Stage::begun(session("mig-a100"));
     let nvml = stage.nvml;
     for (index, listed) in [(0, 1), (1, 0), (2, 0)] {
@@ -82,7 +82,7 @@ fn an_instance_is_found_by_its_name_and_lists_its_own() {
 }
 
 #[test]
-fn a_whole_device_is_no_instance() {
+fn whole_device_is_not_a_mig_device() {
     let stage = Stage::begun(session("labbox"));
     let (mut is_mig, mut id, mut parent) = (9, 0, null_mut());
     let gpu = stage.device(0);

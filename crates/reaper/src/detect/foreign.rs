@@ -1,30 +1,28 @@
 //! Looking from inside a PID namespace of our own, as in a container.
 
-use super::case::{Case, Unexplained};
+use super::context::{DetectContext, Unexplained};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::DeviceState;
 
 /// The driver knows only the host's process numbers. Inside a container they name nobody, or a
 /// stranger, and nvidia-smi lists no one at all; so here every other account of memory is void.
-pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     if case.now.sees_host_pids != Ok(false) {
         return Vec::new();
     }
     case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
 }
 
-fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
+fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let listed = device.processes.as_ref().map_or(0, Vec::len);
     let unexplained = Unexplained::of(case, device).filter(Unexplained::is_ghost);
     if listed == 0 && unexplained.is_none() {
         return None;
     }
-    let mut evidence = vec![
-        "this is a PID namespace of its own; NVML knows only the host's process numbers".into(),
-    ];
+    let mut evidence = vec!["this is a separate PID namespace; NVML reports host PIDs".into()];
     if listed > 0 {
         let them = if listed == 1 { "one process" } else { "processes" };
-        evidence.push(format!("NVML lists {them} by numbers that mean nothing here"));
+        evidence.push(format!("NVML lists {them} by host PIDs, which are invalid here"));
     }
     evidence.extend(unexplained.as_ref().map(|account| {
         format!("{} of {} used", account.used.to_string().trim_end_matches(" MiB"), account.total)

@@ -1,20 +1,21 @@
 //! Processes that NVML lists and that do not exist here.
 
-use super::case::Case;
+use super::context::DetectContext;
 use super::unexplained::suspects;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{Bytes, DeviceState};
 
-pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
 }
 
-fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
+fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let gone: Vec<_> = case.listed_on(device).filter(|process| case.is_gone(process.pid)).collect();
     if gone.is_empty() {
         return None;
     }
     let pids = gone.iter().map(|process| process.pid.to_string()).collect::<Vec<_>>().join(", ");
+    let verb = if gone.len() == 1 { "does" } else { "do" };
     let memory: Option<Bytes> = gone.iter().map(|process| process.memory.ok()).sum();
     let suspects = heirs(case, device);
     let best = suspects.iter().map(|suspect| suspect.confidence).max();
@@ -30,13 +31,13 @@ fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
         devices: vec![device.id().clone()],
         memory,
         suspects,
-        evidence: vec![format!("NVML lists {pids}; no such process exists here")],
+        evidence: vec![format!("NVML lists {pids}, which {verb} not exist here")],
         advice: vec![advice],
     })
 }
 
 /// Who may have inherited the memory: who surely has some, and that no list accounts for.
-fn heirs(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
+fn heirs(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
     let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
     let mut heirs = suspects(case, device);
     heirs.retain(|heir| {

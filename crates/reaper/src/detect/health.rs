@@ -1,12 +1,12 @@
 //! Devices that answer with an error or not at all, and who blocks their reset.
 
-use super::case::{Case, Unexplained, paths};
+use super::context::{DetectContext, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{
     Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind, Fault, MachineFault, Reach,
 };
 
-pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = silent(case).into_iter().collect();
     for device in &case.now.devices {
         let fault = faulty(device);
@@ -22,7 +22,7 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 
 /// The devices at which the driver did not answer. One that shares the fault of another before it
 /// was not asked any more, and nothing is said against it.
-fn silent(case: &Case<'_>) -> Option<Finding> {
+fn silent(case: &DetectContext<'_>) -> Option<Finding> {
     let mut asked: Vec<(&DeviceState, &Fault)> = Vec::new();
     let mut behind = Vec::new();
     for device in &case.now.devices {
@@ -36,8 +36,8 @@ fn silent(case: &Case<'_>) -> Option<Finding> {
     let mut evidence = vec![format!("failed to {first}")];
     match &behind[..] {
         [] => {}
-        [one] => evidence.push(format!("GPU {one} was not asked any more")),
-        many => evidence.push(format!("GPUs {} were not asked any more", many.join(", "))),
+        [one] => evidence.push(format!("GPU {one} was not queried")),
+        many => evidence.push(format!("GPUs {} were not queried", many.join(", "))),
     }
     Some(Finding {
         kind: FindingKind::DeviceFault,
@@ -88,7 +88,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
             if failing.is_empty() {
                 return None;
             }
-            let what = format!("it answers with an error instead of its {}", failing.join(", "));
+            let what = format!("its {} cannot be read", failing.join(", "));
             (Confidence::Likely, what, Advice::ReadKernelLog)
         }
     };
@@ -118,7 +118,7 @@ fn failing(sample: &DeviceSample) -> Vec<&'static str> {
 }
 
 /// Memory that nobody uses and that only a reset gives back.
-fn leaks(case: &Case<'_>, device: &DeviceState) -> bool {
+fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
     Unexplained::of(case, device).is_some_and(|account| account.is_ghost())
         && case.now.sees_host_pids != Ok(false)
         && case.now.holders.is_ok()
@@ -129,7 +129,7 @@ fn leaks(case: &Case<'_>, device: &DeviceState) -> bool {
 }
 
 /// A reset needs a device that nobody has open, monitors included.
-fn blocked(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
+fn blocked(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let suspects: Vec<Suspect> = case
         .holders_of(device)
         .map(|holder| Suspect {
@@ -154,7 +154,7 @@ fn blocked(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
         confidence: Confidence::High,
         devices: vec![device.id().clone()],
         memory: None,
-        evidence: vec!["a reset is refused while anybody has the device open".to_owned()],
+        evidence: vec!["a reset is refused while any process has the device open".to_owned()],
         suspects,
         advice,
     })

@@ -1,6 +1,6 @@
 //! Processes that keep memory and do not compute.
 
-use super::case::Case;
+use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{Bytes, DeviceId, DeviceState, Pid, Snapshot};
@@ -13,9 +13,9 @@ fn is_much(memory: Bytes, total: Bytes) -> bool {
 }
 
 /// Looks that span less than this tell no more than one look does.
-const LONG_ENOUGH: Duration = Duration::from_secs(5);
+const MIN_OBSERVATION: Duration = Duration::from_secs(5);
 
-pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     let mut idle: BTreeMap<Pid, Vec<(&DeviceState, Bytes)>> = BTreeMap::new();
     for device in &case.now.devices {
         for process in case.listed_on(device) {
@@ -43,24 +43,21 @@ fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
     }
 }
 
-fn finding(case: &Case<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Finding {
+fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Finding {
     let span =
         case.looks.first().map_or(Duration::ZERO, |first| case.now.taken_at.since(first.taken_at));
     let sampled = held.iter().all(|(device, _)| {
         case.listed(device, pid).is_some_and(|process| process.utilization.is_ok())
     });
-    let (confidence, seen) = if span >= LONG_ENOUGH {
+    let (confidence, seen) = if span >= MIN_OBSERVATION {
         (
             Confidence::Likely,
-            format!("no compute in {} looks over {} s", case.looks.len(), span.as_secs()),
+            format!("idle in {} samples over {} s", case.looks.len(), span.as_secs()),
         )
     } else if sampled {
         (Confidence::Likely, "no compute in NVML's sample window".to_owned())
     } else {
-        (
-            Confidence::Possible,
-            "0 % at the moment of the look; one look cannot tell more".to_owned(),
-        )
+        (Confidence::Possible, "0 % utilization in a single sample".to_owned())
     };
     let devices: Vec<DeviceId> = held.iter().map(|(device, _)| device.id().clone()).collect();
     let memory: Bytes = held.iter().map(|(_, memory)| *memory).sum();
@@ -73,15 +70,16 @@ fn finding(case: &Case<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Finding
         .map(|device| device.id().index)
         .collect();
     let mut evidence = vec![match held {
-        [(_, memory)] => format!("keeps {memory}"),
-        _ => format!("keeps {memory} on {} GPUs", held.len()),
+        [(_, memory)] => format!("holds {memory}"),
+        _ => format!("holds {memory} on {} GPUs", held.len()),
     }];
     evidence.push(seen);
     let mut advice = Vec::new();
     if !busy.is_empty() {
         let list = busy.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         evidence.push(format!(
-            "works on GPU {list} only: TensorFlow takes nearly all memory of every GPU that it sees"
+            "computes on GPU {list} only; TensorFlow allocates nearly all memory of every \
+                visible GPU"
         ));
         advice.push(Advice::LimitVisibleDevices(busy));
         advice.push(Advice::LetMemoryGrow);

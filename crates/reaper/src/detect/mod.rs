@@ -1,6 +1,6 @@
 //! Detectors: from looks to findings, each with its evidence. A detector per file.
 
-mod case;
+mod context;
 mod foreign;
 mod gone;
 mod health;
@@ -11,8 +11,8 @@ mod unexplained;
 
 use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind};
 use crate::role::Role;
-pub use case::driver_reserve;
-pub(crate) use case::{Case, Unexplained};
+pub use context::driver_reserve;
+pub(crate) use context::{DetectContext, Unexplained};
 use gpu_core::{Pid, Snapshot};
 pub use health::silence;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One look is enough for all but two questions: whether a process computes, and whether a
 /// process' processor time advances. Without any look there is nothing to say.
 pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
-    let Some(case) = Case::new(looks) else { return Diagnosis::default() };
-    let detectors: [fn(&Case<'_>) -> Vec<Finding>; 7] = [
+    let Some(case) = DetectContext::new(looks) else { return Diagnosis::default() };
+    let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 7] = [
         foreign::detect,
         unexplained::detect,
         gone::detect,
@@ -67,7 +67,7 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
 
 /// Names every holder that is not behind a finding and has no listed memory: monitors, displays,
 /// daemons.
-fn cleared(case: &Case<'_>, findings: &[Finding]) -> Vec<Cleared> {
+fn cleared(case: &DetectContext<'_>, findings: &[Finding]) -> Vec<Cleared> {
     let suspects = findings.iter().flat_map(|finding| &finding.suspects);
     let suspected: BTreeSet<Pid> = suspects.map(|suspect| suspect.process.pid).collect();
     let mut cleared = BTreeMap::new();
@@ -85,12 +85,13 @@ fn cleared(case: &Case<'_>, findings: &[Finding]) -> Vec<Cleared> {
                 role,
                 why: match role {
                     Role::Monitor => {
-                        format!("{} open, nothing mapped, no uvm: a monitor", case::paths(holder))
+                        format!(
+                            "{} open, nothing mapped, no nvidia-uvm: a monitor",
+                            context::paths(holder)
+                        )
                     }
                     Role::Display => "a display server or compositor".to_owned(),
-                    Role::Daemon | Role::MemoryUser => {
-                        "a daemon that serves every user of the device".to_owned()
-                    }
+                    Role::Daemon | Role::MemoryUser => "a system daemon for the GPU".to_owned(),
                 },
             });
             entry.devices.push(device.id().clone());

@@ -1,10 +1,10 @@
 //! Holders whose parent and whose job are gone.
 
-use super::case::Case;
+use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{Pid, ProcessInfo};
 
-pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
 }
 
@@ -12,7 +12,7 @@ pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
 ///
 /// The first alone is no trouble: a program started with nohup or as a service has pid 1 for a
 /// parent and leads its own group. A worker whose launcher died is in the launcher's group.
-fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
+fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let parent = info.parent.ok()?;
     let group = info.group.ok()?;
@@ -23,7 +23,7 @@ fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
     let devices = case.used_by(pid);
     let first = devices.first()?;
     let mut evidence = vec![format!(
-        "its parent is gone ({parent} adopted it), and so is {group}, which led its process group"
+        "its parent exited (re-parented to {parent}), and so did its process group leader {group}"
     )];
     let computes = devices.iter().any(|device| {
         let process = case.listed(device, pid).and_then(|process| process.utilization.ok());
@@ -37,13 +37,17 @@ fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
     let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
     let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
     let confidence = if computes || works {
-        evidence.push("it may still compute".into());
+        evidence.push("it may still be computing".into());
         Confidence::Likely
     } else if uses_memory && session_gone && is_worker(info) {
-        evidence.push("a worker of Python's multiprocessing, which ends with its parent if it can; no compute seen".into());
+        evidence.push(
+            "a Python multiprocessing worker, which normally exits with its parent; no \
+            compute observed"
+                .into(),
+        );
         Confidence::High
     } else {
-        evidence.push("no compute seen; a daemon would look the same".into());
+        evidence.push("no compute observed; a daemon would look the same".into());
         Confidence::Likely
     };
     let advice = match confidence {
@@ -69,6 +73,6 @@ fn is_worker(info: &ProcessInfo) -> bool {
 
 /// Tells whether `parent` is one of those that adopt processes whose parent died: init, or the
 /// manager of a user's services.
-fn adopts(case: &Case<'_>, parent: Pid) -> bool {
+fn adopts(case: &DetectContext<'_>, parent: Pid) -> bool {
     parent == Pid(1) || case.info(parent).is_some_and(|info| info.name == "systemd")
 }

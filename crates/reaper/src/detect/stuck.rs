@@ -1,14 +1,14 @@
 //! Holders that are half dead: zombies whose threads live, and uninterruptible waits.
 
-use super::case::Case;
+use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{ProcessInfo, ProcessState};
 
-pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
 }
 
-fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
+fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let state = info.state.ok()?;
     let devices = match state {
@@ -32,16 +32,18 @@ fn finding(case: &Case<'_>, info: &ProcessInfo) -> Option<Finding> {
                 true => (Confidence::High, Advice::ReapDevice(index)),
                 false => (Confidence::Likely, Advice::ReapProcess(pid)),
             };
-            let evidence = "its first thread is a zombie, other threads live and hold the device; tools that read only the first thread's files see nothing";
+            let evidence = "its main thread is a zombie but other threads hold the device; tools \
+                that read only the main thread's files miss it";
             about(FindingKind::ZombieHolder, confidence, evidence, advice)
         }
         ProcessState::Zombie => {
-            let evidence = "it has ended and its parent has not waited for it";
+            let evidence = "it exited but its parent has not reaped it";
             let advice = Advice::EndParent(info.parent.ok()?);
             about(FindingKind::ZombieHolder, Confidence::Likely, evidence, advice)
         }
         _ => {
-            let evidence = "it is in an uninterruptible wait (state D): not even SIGKILL ends it before the wait ends";
+            let evidence = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
+                before the wait does";
             about(FindingKind::StuckHolder, Confidence::Likely, evidence, Advice::WaitOrReboot)
         }
     }

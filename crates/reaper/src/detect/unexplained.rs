@@ -1,18 +1,18 @@
 //! Memory that no listed process accounts for: ghosts, driver leaks, and what may not be looked at.
 
-use super::case::{Case, Unexplained, paths};
+use super::context::{DetectContext, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{Access, DeviceState, Fault, Holder, Origin, Pid, ProcessState};
 
-pub(crate) fn detect(case: &Case<'_>) -> Vec<Finding> {
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     if case.now.sees_host_pids == Ok(false) {
         return Vec::new();
     }
     case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
 }
 
-fn detect_on(case: &Case<'_>, device: &DeviceState) -> Option<Finding> {
+fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let account = Unexplained::of(case, device).filter(Unexplained::is_ghost)?;
     let suspects = suspects(case, device);
     let Cause { kind, confidence, evidence, advice } = match &case.now.holders {
@@ -39,11 +39,11 @@ struct Cause {
     advice: Option<Advice>,
 }
 
-fn unknown_holders(case: &Case<'_>, fault: &Fault) -> Cause {
+fn unknown_holders(case: &DetectContext<'_>, fault: &Fault) -> Cause {
     Cause {
         kind: FindingKind::Ghost,
         confidence: Confidence::Possible,
-        evidence: Some(format!("who holds the device files is not known: failed to {fault}")),
+        evidence: Some(format!("holders of the device files unknown: failed to {fault}")),
         advice: Some(match case.now.origin {
             Origin::Pasted => Advice::PasteHolders,
             _ => Advice::LookAsRoot,
@@ -52,14 +52,19 @@ fn unknown_holders(case: &Case<'_>, fault: &Fault) -> Cause {
 }
 
 /// Somebody is suspect.
-fn suspected(case: &Case<'_>, device: &DeviceState, suspects: &[Suspect]) -> Option<Cause> {
+fn suspected(
+    case: &DetectContext<'_>,
+    device: &DeviceState,
+    suspects: &[Suspect],
+) -> Option<Cause> {
     let first = suspects.first()?.process.pid;
     let confidence = suspects.iter().map(|suspect| suspect.confidence).max()?;
     let unreadable = case.now.unreadable.total();
     let evidence = if device.info.mig_enabled == Ok(true) {
-        Some("the device is split by MIG, where the lists can lack processes".to_owned())
+        Some("MIG is enabled, so process lists may be incomplete".to_owned())
     } else {
-        let text = || format!("{unreadable} processes could not be looked into: they may share it");
+        let text =
+            || format!("{unreadable} processes could not be inspected and may hold some of it");
         (unreadable > 0).then(text)
     };
     let advice = match confidence {
@@ -71,14 +76,14 @@ fn suspected(case: &Case<'_>, device: &DeviceState, suspects: &[Suspect]) -> Opt
 }
 
 /// Nobody who can be seen is suspect.
-fn unsuspected(case: &Case<'_>, device: &DeviceState) -> Cause {
+fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
     let unreadable = case.now.unreadable.total();
     let mapped = || {
         let minor = case.now.minor_of(device)?;
         case.holders_of(device).find(|holder| holder.has_mapped(minor))
     };
     let (kind, confidence, evidence, advice) = if unreadable > 0 {
-        let evidence = format!("{unreadable} processes could not be looked into");
+        let evidence = format!("{unreadable} processes could not be inspected");
         (FindingKind::NotPermitted, Confidence::Likely, evidence, Some(Advice::LookAsRoot))
     } else if let Some(daemon) = mps(case, device) {
         let evidence = format!("held by {daemon}: clients of the MPS server may use it");
@@ -87,11 +92,12 @@ fn unsuspected(case: &Case<'_>, device: &DeviceState) -> Cause {
         let pid = holder.process.pid;
         let name = case.info(pid).map_or("?", |info| info.name.as_str());
         let evidence = format!(
-            "mapped by {pid} {name}, which by its name is a display or a daemon and is never signalled"
+            "mapped by {pid} {name}, by its name a display server or daemon, which is never \
+                signalled"
         );
         (FindingKind::Ghost, Confidence::Possible, evidence, Some(Advice::StopService(pid)))
     } else {
-        let evidence = "every process was looked into; none uses memory of the device".to_owned();
+        let evidence = "all processes were inspected; none uses memory of the device".to_owned();
         let advice = Advice::ResetDevice(device.id().index);
         (FindingKind::DriverLeak, Confidence::Likely, evidence, Some(advice))
     };
@@ -99,7 +105,7 @@ fn unsuspected(case: &Case<'_>, device: &DeviceState) -> Cause {
 }
 
 /// Holders that use memory of the device and are not listed on it, the strongest evidence first.
-pub(super) fn suspects(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
+pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
     let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
     let unlisted =
         case.holders_of(device).filter(|holder| case.listed(device, holder.process.pid).is_none());
@@ -129,7 +135,7 @@ pub(super) fn suspects(case: &Case<'_>, device: &DeviceState) -> Vec<Suspect> {
     suspects
 }
 
-fn evidence_of(case: &Case<'_>, holder: &Holder, minor: u32) -> Vec<String> {
+fn evidence_of(case: &DetectContext<'_>, holder: &Holder, minor: u32) -> Vec<String> {
     let how = match (
         holder.has_mapped(minor),
         holder.held.iter().any(|h| h.access.contains(Access::OPEN_FOR_WRITING)),
@@ -141,11 +147,11 @@ fn evidence_of(case: &Case<'_>, holder: &Holder, minor: u32) -> Vec<String> {
     };
     let mut evidence = vec![format!("{} {how}", paths(holder))];
     if let Some(thread) = holder.through_thread {
-        evidence.push(format!("its first thread has ended; thread {thread} lives and holds them"));
+        evidence.push(format!("its main thread exited; thread {thread} is alive and holds them"));
     }
     if let Some(info) = case.info(holder.process.pid) {
         if let Ok([_, .., inner]) = info.namespace_pids.as_deref() {
-            evidence.push(format!("PID {inner} inside a PID namespace of its own"));
+            evidence.push(format!("PID {inner} in its own PID namespace"));
         }
         if let Some(workload) = &info.workload {
             evidence.push(format!("{} {}", workload.kind, workload.id));
@@ -157,11 +163,11 @@ fn evidence_of(case: &Case<'_>, holder: &Holder, minor: u32) -> Vec<String> {
     evidence
 }
 
-fn is_stuck(case: &Case<'_>, pid: Pid) -> bool {
+fn is_stuck(case: &DetectContext<'_>, pid: Pid) -> bool {
     case.info(pid).is_some_and(|info| info.state == Ok(ProcessState::Uninterruptible))
 }
 
-fn mps(case: &Case<'_>, device: &DeviceState) -> Option<String> {
+fn mps(case: &DetectContext<'_>, device: &DeviceState) -> Option<String> {
     let mut infos = case.holders_of(device).filter_map(|holder| case.info(holder.process.pid));
     infos
         .find(|info| info.name.starts_with("nvidia-cuda-mps"))

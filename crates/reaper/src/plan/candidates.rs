@@ -17,7 +17,7 @@ pub(super) fn candidates(
     request: &Request<'_>,
 ) -> BTreeMap<Pid, String> {
     if !request.pids.is_empty() {
-        let why = "asked for by its number";
+        let why = "requested by PID";
         return request.pids.iter().map(|pid| (*pid, why.to_owned())).collect();
     }
     let each_look: Vec<_> =
@@ -25,7 +25,7 @@ pub(super) fn candidates(
     certain(diagnosis)
         .into_iter()
         .filter(|(key, _)| {
-            each_look.iter().all(|look| look.keys().any(|seen| seen.surely_same(key)))
+            each_look.iter().all(|look| look.keys().any(|seen| seen.definitely_same(key)))
         })
         .map(|(key, why)| (key.pid, why.to_owned()))
         .collect()
@@ -39,8 +39,8 @@ fn certain(diagnosis: &Diagnosis) -> BTreeMap<ProcessKey, &'static str> {
         let kind = match finding.kind {
             FindingKind::Ghost => "ghost",
             FindingKind::Orphan => "orphan",
-            FindingKind::ZombieHolder => "zombie whose threads live",
-            FindingKind::ListedButGone => "heir of a listed process that is gone",
+            FindingKind::ZombieHolder => "zombie with live threads",
+            FindingKind::ListedButGone => "child of a listed process that exited",
             _ => continue,
         };
         for suspect in &finding.suspects {

@@ -1,7 +1,7 @@
 //! What should come back.
 
 use super::{Membership, Target};
-use crate::detect::Case;
+use crate::detect::DetectContext;
 use crate::finding::{Diagnosis, FindingKind, Suspect};
 use gpu_core::{Bytes, DeviceId, DeviceState, Pid};
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct Expected {
 /// What the targets hold: what is listed for them, and all that is unexplained where every
 /// suspect is a target.
 pub(super) fn expected(
-    case: &Case<'_>,
+    case: &DetectContext<'_>,
     diagnosis: &Diagnosis,
     targets: &[Target],
 ) -> Vec<Expected> {
@@ -35,7 +35,7 @@ pub(super) fn expected(
 
 fn expected_on(
     device: &DeviceState,
-    case: &Case<'_>,
+    case: &DetectContext<'_>,
     diagnosis: &Diagnosis,
     targets: &[Target],
 ) -> Option<Expected> {

@@ -8,7 +8,7 @@ mod targets;
 pub use expected::Expected;
 pub use membership::{Membership, Scope};
 
-use crate::detect::Case;
+use crate::detect::DetectContext;
 use crate::finding::Diagnosis;
 use crate::guard::{Guard, Refusal};
 use candidates::candidates;
@@ -117,7 +117,7 @@ pub fn plan(
     guard: &Guard,
     request: &Request<'_>,
 ) -> Plan {
-    let Some(case) = Case::new(looks) else { return Plan::default() };
+    let Some(case) = DetectContext::new(looks) else { return Plan::default() };
     let mut plan =
         Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
     plan.users.clone_from(&request.users);

@@ -1,7 +1,7 @@
 //! Whom the end of a process takes, or why it may not be ended.
 
 use super::{Membership, Refused, Request, Scope, Target};
-use crate::detect::Case;
+use crate::detect::DetectContext;
 use crate::guard::{Guard, Refusal, is_user};
 use crate::login::{is_login, is_no_login_parent};
 use crate::role::Role;
@@ -9,7 +9,7 @@ use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessSta
 
 /// What decides about each process that comes into question.
 pub(super) struct Choice<'a> {
-    pub(super) case: &'a Case<'a>,
+    pub(super) case: &'a DetectContext<'a>,
     pub(super) guard: &'a Guard,
     pub(super) request: &'a Request<'a>,
 }
@@ -61,7 +61,7 @@ impl Choice<'_> {
             }
         };
         // A list that lacks the process itself is not of this machine, or of another moment.
-        if !find(pid).is_some_and(|listed| listed.key.surely_same(&info.key)) {
+        if !find(pid).is_some_and(|listed| listed.key.definitely_same(&info.key)) {
             return Err(Refusal::ScopeNotSeen);
         }
         for member in everyone.iter().filter(|p| p.key.pid != pid && membership.covers(p)) {
@@ -161,7 +161,7 @@ fn scope_forbids(
     (leads_session && target.workload.is_none()).then_some(Refusal::LeadsSession)
 }
 
-fn held_minors(case: &Case<'_>, pid: Pid) -> Vec<u32> {
+fn held_minors(case: &DetectContext<'_>, pid: Pid) -> Vec<u32> {
     let held = case.holder(pid).into_iter().flat_map(|holder| &holder.held);
     held.filter_map(|held| match held.kind {
         DeviceFileKind::Gpu(minor) => Some(minor),
@@ -170,19 +170,19 @@ fn held_minors(case: &Case<'_>, pid: Pid) -> Vec<u32> {
     .collect()
 }
 
-fn warnings(case: &Case<'_>, process: &ProcessInfo) -> Vec<String> {
+fn warnings(case: &DetectContext<'_>, process: &ProcessInfo) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some((used, over)) = case.cpu_time_advance(process.key)
         && !used.is_zero()
     {
         warnings.push(format!(
-            "its CPU time advances: {} ms in the last {} ms",
+            "it is running: {} ms CPU time in the last {} ms",
             used.as_millis(),
             over.as_millis()
         ));
     }
     if process.state == Ok(ProcessState::Uninterruptible) {
-        warnings.push("it is in state D: no signal ends it before its wait does".to_owned());
+        warnings.push("it is in state D: no signal ends it before the wait does".to_owned());
     }
     warnings
 }

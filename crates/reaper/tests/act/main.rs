@@ -1,13 +1,13 @@
 //! What is sent, and above all what is not: mocks fail on any call that is not expected.
 
-#[path = "../scene/mod.rs"]
-mod scene;
+#[path = "../fixture/mod.rs"]
+mod fixture;
 
-mod ladder;
-mod log;
+mod audit_log;
+mod escalation;
 mod newcomers;
-mod proof;
-mod rejudged;
+mod recheck;
 mod scope;
+mod setup;
 mod spared;
-mod stage;
+mod verification;

@@ -1,6 +1,6 @@
 //! Who takes the device after somebody was ended.
 
-use crate::stage::*;
+use crate::setup::*;
 use gpu_core::*;
 use gpu_reaper::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn report(holders: impl Fn(bool) -> Vec<Holder> + Send + Sync + 'static) -> Repo
 }
 
 #[test]
-fn what_a_supervisor_starts_again_is_told() {
+fn respawned_process_is_reported() {
     let report = report(|later| {
         let serving = process(if later { 200 } else { 100 }, "serve");
         vec![context(&serving, &[0])]
@@ -38,7 +38,7 @@ fn what_a_supervisor_starts_again_is_told() {
 }
 
 #[test]
-fn who_takes_another_device_is_no_newcomer() {
+fn process_on_other_device_is_not_a_newcomer() {
     let other = context(&process(300, "other"), &[1]);
     let report = report(move |later| if later { vec![other.clone()] } else { vec![] });
     assert_eq!(report.newcomers, Ok(vec![]));

@@ -1,6 +1,6 @@
 //! A whole scope, and the process that it is ended for.
 
-use crate::stage::*;
+use crate::setup::*;
 use gpu_core::*;
 use gpu_reaper::*;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn group(primary_lets_go: bool) -> (Report, Vec<String>) {
 }
 
 #[test]
-fn a_scope_is_spared_with_the_process_that_it_was_to_be_ended_for() {
+fn scope_is_spared_if_its_target_is_spared() {
     let (report, lines) = group(true);
     let outcomes: Vec<&Outcome> = report.actions.iter().map(|action| &action.outcome).collect();
     assert_eq!(outcomes, [&Outcome::LetGo, &Outcome::Spared]);
@@ -63,7 +63,7 @@ fn a_scope_is_spared_with_the_process_that_it_was_to_be_ended_for() {
 }
 
 #[test]
-fn who_is_born_into_a_scope_meanwhile_is_told() {
+fn process_joining_scope_is_reported() {
     let (report, _) = group(false);
     assert!(report.actions.iter().all(|action| action.signals == [Signal::Term]), "{report:?}");
     let why = Why::JoinedTheScope;
@@ -75,7 +75,7 @@ fn who_is_born_into_a_scope_meanwhile_is_told() {
 }
 
 #[test]
-fn a_scope_is_spared_when_what_it_is_for_cannot_be_opened() {
+fn scope_is_spared_if_its_target_cannot_be_opened() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
@@ -90,7 +90,7 @@ fn a_scope_is_spared_when_what_it_is_for_cannot_be_opened() {
 }
 
 #[test]
-fn a_member_that_outlives_its_leader_is_killed_all_the_same() {
+fn member_outliving_its_leader_is_killed() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
@@ -117,7 +117,7 @@ fn a_member_that_outlives_its_leader_is_killed_all_the_same() {
 }
 
 #[test]
-fn scope_is_spared_once_its_holder_releases_the_device_and_lives() {
+fn scope_is_spared_if_its_holder_releases_device() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
@@ -144,7 +144,7 @@ fn scope_is_spared_once_its_holder_releases_the_device_and_lives() {
 }
 
 #[test]
-fn member_that_is_a_login_or_a_display_by_now_is_spared() {
+fn member_turned_login_or_display_is_spared() {
     let login: fn(&mut ProcessInfo) = |info| {
         (info.session, info.has_terminal) = (Ok(info.key.pid), Ok(true));
     };
@@ -200,17 +200,17 @@ fn end_beside_hidden_parent(fault: ProcessFault, adopted: u32) -> Report {
 }
 
 #[test]
-fn member_whose_parent_cannot_be_seen_is_not_signalled() {
+fn member_with_unreadable_parent_is_not_signalled() {
     for fault in [ProcessFault::NotPermitted, ProcessFault::Gone] {
         let report = end_beside_hidden_parent(fault, 2);
         let Outcome::Failed { why } = &report.actions[1].outcome else { panic!("{report:?}") };
-        assert_eq!(why.text, "see the parent of process 101");
+        assert_eq!(why.text, "read the parent of process 101");
         assert!(report.actions[1].signals.is_empty());
     }
 }
 
 #[test]
-fn member_whose_parent_has_ended_is_judged_by_the_one_that_adopted_it() {
+fn reparented_member_is_judged_by_new_parent() {
     for adopted in [1, 7] {
         let report = end_beside_hidden_parent(ProcessFault::Gone, adopted);
         assert_eq!(report.actions[1].signals, [Signal::Term], "{report:?}");
@@ -218,7 +218,7 @@ fn member_whose_parent_has_ended_is_judged_by_the_one_that_adopted_it() {
 }
 
 #[test]
-fn scope_is_spared_when_its_holder_ends_before_its_first_signal() {
+fn scope_is_spared_if_its_holder_exits_first() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));

@@ -1,6 +1,6 @@
 //! Who is never signalled.
 
-use crate::stage::*;
+use crate::setup::*;
 use gpu_core::*;
 use gpu_reaper::*;
 use mockall::predicate::always;
@@ -24,14 +24,14 @@ fn spared_holding(
 }
 
 #[test]
-fn a_reused_number_is_never_signalled() {
+fn reused_pid_is_never_signalled() {
     let mut other = process(100, "t2t-decoder");
     other.key.start = Some(StartTime(77));
     assert_eq!(spared(move || Ok(other.clone()), true), Outcome::NotTheSame);
 }
 
 #[test]
-fn a_changed_or_unknown_user_is_never_signalled() {
+fn changed_or_unknown_user_is_never_signalled() {
     for uid in [Ok(0), Err(Absent::NotPermitted)] {
         let mut other = process(100, "t2t-decoder");
         other.uid = uid;
@@ -40,18 +40,18 @@ fn a_changed_or_unknown_user_is_never_signalled() {
 }
 
 #[test]
-fn who_let_go_is_never_signalled() {
+fn process_that_released_device_is_never_signalled() {
     assert_eq!(spared(|| Ok(process(100, "t2t-decoder")), false), Outcome::LetGo);
 }
 
 #[test]
-fn another_device_and_the_common_files_are_not_the_device() {
+fn holding_other_device_does_not_count() {
     // It has nvidia1, nvidiactl and nvidia-uvm; the plan was for nvidia0.
     assert_eq!(spared_holding(|| Ok(process(100, "t2t-decoder")), &[1]), Outcome::LetGo);
 }
 
 #[test]
-fn who_cannot_be_checked_is_never_signalled() {
+fn uncheckable_process_is_never_signalled() {
     let outcome =
         spared(|| Err(Error::new(ProcessFault::NotPermitted, "look at process 100")), true);
     assert!(matches!(outcome, Outcome::Failed { .. }));
@@ -60,14 +60,14 @@ fn who_cannot_be_checked_is_never_signalled() {
 }
 
 #[test]
-fn who_is_protected_by_now_is_never_signalled() {
+fn newly_protected_process_is_never_signalled() {
     let host = host(still_holding);
     let report = run(&host, &backend(0), &journal().0, vec![Protect::Pid(Pid(100))]);
     assert_eq!(report.actions[0].outcome, Outcome::Protected);
 }
 
 #[test]
-fn a_plan_for_one_machine_is_not_carried_out_on_another() {
+fn plan_is_not_executed_on_another_machine() {
     // Neither host opens anything: a mock fails on a call that is not expected.
     for (devices, processes) in [
         (Origin::Simulated("scene".into()), Origin::Live),
@@ -75,7 +75,7 @@ fn a_plan_for_one_machine_is_not_carried_out_on_another() {
         (Origin::Pasted, Origin::Pasted),
     ] {
         let mut host = MockHost::new();
-        host.expect_own_line().returning(|| Ok(vec![]));
+        host.expect_own_ancestry().returning(|| Ok(vec![]));
         host.expect_origin().return_const(processes);
         let mut backend = MockGpuBackend::new();
         backend.expect_origin().return_const(devices);
@@ -85,7 +85,7 @@ fn a_plan_for_one_machine_is_not_carried_out_on_another() {
 }
 
 #[test]
-fn user_who_is_unknown_then_and_now_is_never_signalled() {
+fn process_of_unknown_user_is_never_signalled() {
     let unknown = || ProcessInfo { uid: Err(Absent::NotPermitted), ..process(100, "t2t-decoder") };
     let host = host(move |handle| {
         handle.expect_look().returning(move || Ok(unknown()));

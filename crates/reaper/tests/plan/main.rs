@@ -1,18 +1,18 @@
 //! Whom a plan takes, whom it refuses, and what it expects.
 
-#[path = "../scene/mod.rs"]
-mod scene;
+#[path = "../fixture/mod.rs"]
+mod fixture;
 mod scopes;
 
+use fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
-use scene::*;
 
 fn guard(own: &[u32], protect: Vec<Protect>) -> Guard {
     let own: Vec<ProcessKey> =
         own.iter().map(|pid| ProcessKey { pid: Pid(*pid), start: Some(StartTime(1)) }).collect();
     let mut host = MockHost::new();
-    host.expect_own_line().returning(move || Ok(own.clone()));
+    host.expect_own_ancestry().returning(move || Ok(own.clone()));
     Guard::new(&host, protect).unwrap()
 }
 
@@ -41,7 +41,7 @@ fn targets(plan: &Plan) -> Vec<u32> {
 }
 
 #[test]
-fn without_a_number_only_the_certain_are_taken() {
+fn only_high_confidence_suspects_are_default_targets() {
     let (look, _) = ghost();
     let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [100]);
@@ -51,7 +51,7 @@ fn without_a_number_only_the_certain_are_taken() {
 }
 
 #[test]
-fn a_suspect_must_be_one_in_every_look() {
+fn suspect_must_appear_in_every_snapshot() {
     let (now, _) = ghost();
     let mut before = now.clone();
     before.devices[0] = device(0, 25, 16_280);
@@ -60,7 +60,7 @@ fn a_suspect_must_be_one_in_every_look() {
 }
 
 #[test]
-fn device_and_user_only_narrow() {
+fn device_and_user_filters_only_narrow() {
     let (look, _) = ghost();
     let guard = guard(&[], vec![]);
     let narrowed =
@@ -77,7 +77,7 @@ fn device_and_user_only_narrow() {
 }
 
 #[test]
-fn a_number_reaches_a_listed_process_but_never_a_protected_one() {
+fn pid_reaches_listed_but_not_protected_process() {
     let (look, _) = ghost();
     let refusal = |guard: &Guard, pid: u32| {
         let request = Request { pids: vec![Pid(pid)], ..Request::default() };
@@ -89,7 +89,7 @@ fn a_number_reaches_a_listed_process_but_never_a_protected_one() {
     assert_eq!(refusal(&open, 67), Ok(Refusal::Role(Role::Monitor)));
     assert_eq!(refusal(&open, 1), Ok(Refusal::Init));
     assert_eq!(refusal(&open, 4711), Ok(Refusal::NotSeen));
-    assert_eq!(refusal(&guard(&[101], vec![]), 101), Ok(Refusal::OwnLine));
+    assert_eq!(refusal(&guard(&[101], vec![]), 101), Ok(Refusal::OwnAncestry));
     for protect in [
         Protect::Pid(Pid(101)),
         Protect::Name("python".into()),
@@ -101,7 +101,7 @@ fn a_number_reaches_a_listed_process_but_never_a_protected_one() {
 }
 
 #[test]
-fn a_process_without_start_time_is_no_target() {
+fn process_without_start_time_is_not_a_target() {
     let (mut look, _) = ghost();
     let mut info = process(100, "t2t-decoder");
     info.key.start = None;
@@ -113,7 +113,7 @@ fn a_process_without_start_time_is_no_target() {
 }
 
 #[test]
-fn the_plan_warns_of_a_target_that_works() {
+fn plan_warns_if_target_is_computing() {
     let (before, _) = ghost();
     let mut now = before.clone();
     now.taken_at = Timestamp(before.taken_at.0 + 500);
@@ -121,11 +121,11 @@ fn the_plan_warns_of_a_target_that_works() {
     busy.cpu_time = Ok(std::time::Duration::from_millis(1400));
     now.processes.insert(Pid(100), Process::from(Ok(busy)));
     let plan = planned(&[before, now], &guard(&[], vec![]), &Request::default());
-    assert!(plan.targets[0].warnings[0].contains("400 ms in the last 500 ms"), "{plan:?}");
+    assert!(plan.targets[0].warnings[0].contains("400 ms CPU time in the last 500 ms"), "{plan:?}");
 }
 
 #[test]
-fn shared_unexplained_memory_is_not_promised() {
+fn shared_unexplained_memory_is_not_expected_back() {
     let (mut look, _) = ghost();
     let other = process(105, "python");
     let mut holders = look.holders().to_vec();
@@ -138,15 +138,15 @@ fn shared_unexplained_memory_is_not_promised() {
 }
 
 #[test]
-fn whoever_does_not_know_its_own_line_gets_no_guard() {
+fn guard_requires_own_ancestry() {
     let mut host = MockHost::new();
-    host.expect_own_line()
+    host.expect_own_ancestry()
         .returning(|| Err(Error::new(ProcessFault::NotPermitted, "read own line")));
     assert!(Guard::new(&host, vec![]).is_err());
 }
 
 #[test]
-fn a_long_name_protects_though_the_kernel_cuts_it() {
+fn protection_matches_truncated_name() {
     let (mut look, _) = ghost();
     let info = process(100, "averylongserver");
     look.holders = Ok(vec![context(&info, &[0])]);
@@ -157,7 +157,7 @@ fn a_long_name_protects_though_the_kernel_cuts_it() {
 }
 
 #[test]
-fn a_display_is_refused_by_number_too() {
+fn display_is_refused_even_by_pid() {
     let mut x = process(700, "Xorg");
     x.uid = Ok(0);
     let snapshot = look(vec![device(0, 9000, 16_280)], vec![context(&x, &[0])], vec![x]);
@@ -167,7 +167,7 @@ fn a_display_is_refused_by_number_too() {
 }
 
 #[test]
-fn who_could_not_be_looked_into_may_share_the_memory() {
+fn unreadable_processes_make_expected_memory_unknown() {
     let (mut look, _) = ghost();
     look.unreadable.count(Absent::NotPermitted);
     let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
@@ -176,7 +176,7 @@ fn who_could_not_be_looked_into_may_share_the_memory() {
 }
 
 #[test]
-fn a_monitor_with_a_number_of_the_hosts_stays_a_monitor() {
+fn monitor_with_host_pid_is_still_a_monitor() {
     let monitor = process(67, "argusagent");
     let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
     let device = listing(device(0, 5000, 16_280), 67, 4990);
@@ -188,7 +188,7 @@ fn a_monitor_with_a_number_of_the_hosts_stays_a_monitor() {
 }
 
 #[test]
-fn nothing_is_expected_of_a_device_that_is_merely_open() {
+fn merely_opened_device_is_not_expected_to_free_memory() {
     let worker = process(101, "python");
     let held = holder(
         &worker,

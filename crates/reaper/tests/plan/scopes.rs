@@ -1,12 +1,12 @@
 //! Scopes wider than a process.
 
-use crate::scene::*;
+use crate::fixture::*;
 use crate::{ghost, guard, planned, targets};
 use gpu_core::*;
 use gpu_reaper::*;
 
 #[test]
-fn a_group_is_taken_whole_or_not_at_all() {
+fn group_is_targeted_completely_or_not_at_all() {
     let (look, mut everyone) = ghost();
     let mut child = process(110, "worker");
     child.group = Ok(Pid(100));
@@ -29,7 +29,7 @@ fn a_group_is_taken_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_container_is_a_cgroup_and_what_is_below_it() {
+fn container_scope_includes_nested_cgroups() {
     let (mut look, _) = ghost();
     let within = |pid: u32, cgroup: &str| {
         let mut info = process(pid, "python");
@@ -51,7 +51,7 @@ fn a_container_is_a_cgroup_and_what_is_below_it() {
 }
 
 #[test]
-fn who_is_in_two_scopes_is_one_target() {
+fn process_in_two_scopes_is_one_target() {
     let within = |pid: u32| {
         let mut info = process(pid, "python");
         info.cgroup = Ok("/docker/abc".into());
@@ -79,7 +79,7 @@ fn stranger() -> ProcessInfo {
 }
 
 #[test]
-fn user_option_narrows_a_group() {
+fn user_filter_narrows_group() {
     let (look, mut everyone) = ghost();
     everyone.push(stranger());
     let open = guard(&[], vec![]);
@@ -94,7 +94,7 @@ fn user_option_narrows_a_group() {
 }
 
 #[test]
-fn user_option_leaves_out_members_whose_user_is_unknown() {
+fn user_filter_excludes_members_with_unknown_user() {
     let (look, mut everyone) = ghost();
     let absent = Absent::NotPermitted;
     everyone.push(ProcessInfo { uid: Err(absent), user: Err(absent), ..stranger() });
@@ -105,7 +105,7 @@ fn user_option_leaves_out_members_whose_user_is_unknown() {
 }
 
 #[test]
-fn scope_is_refused_where_the_list_lacks_the_process_itself() {
+fn scope_is_refused_if_list_lacks_target() {
     let (look, everyone) = ghost();
     let others: Vec<ProcessInfo> =
         everyone.into_iter().filter(|info| info.key.pid != Pid(100)).collect();
@@ -118,7 +118,7 @@ fn scope_is_refused_where_the_list_lacks_the_process_itself() {
 }
 
 #[test]
-fn scope_is_refused_where_the_parent_of_a_member_is_not_shown() {
+fn scope_is_refused_if_parent_of_member_is_missing() {
     let (look, mut everyone) = ghost();
     let member = ProcessInfo { group: Ok(Pid(100)), ..process(110, "worker") };
     for (parent, expected) in [(1, &[100, 110][..]), (200, &[])] {
@@ -163,7 +163,7 @@ fn job(login: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Plan {
 }
 
 #[test]
-fn container_scope_never_takes_a_login_session() {
+fn container_scope_excludes_login_sessions() {
     let batch = job(|_, _| {});
     assert_eq!(targets(&batch), [100, 99, 201, 202], "steps of a job lead sessions too");
     let logins: [(&str, Login); 3] = [

@@ -37,7 +37,7 @@ pub fn serve_entry(
     let (kind, said) = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
         Ok(Some(Ok(value))) => (VALUE, value),
         Ok(Some(Err(why))) => (FAILURE, why.into_bytes()),
-        Ok(None) => (FAILURE, b"there is no such entry point".to_vec()),
+        Ok(None) => (FAILURE, b"no such entry point".to_vec()),
         Err(panic) => (PANIC, words_of(&*panic)),
     };
     let send = || -> std::io::Result<()> {
@@ -54,5 +54,5 @@ pub fn serve_entry(
 fn words_of(panic: &(dyn std::any::Any + Send)) -> Vec<u8> {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it did not say why").as_bytes().to_vec()
+    text.unwrap_or("no reason given").as_bytes().to_vec()
 }

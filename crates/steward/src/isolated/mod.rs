@@ -214,7 +214,7 @@ impl Isolation {
         let Some(mut supervisor) = self.supervisor.take() else { return Err(lost("it is gone")) };
         let sent = supervisor.wait().map_err(IsolatedError::Lost)?;
         if !sent.complete {
-            return Err(lost("it was ended from outside"));
+            return Err(lost("it was ended externally"));
         }
         let said = serde_json::from_slice(&sent.report);
         let report = match said.map_err(|error| lost(&error.to_string()))? {
@@ -238,7 +238,7 @@ impl Isolation {
             Some(PANIC) => Err(IsolatedError::Panicked(words(), report)),
             Some(FAILURE) => Err(IsolatedError::Failed(words(), report)),
             Some(VALUE) if report.code == 0 => Ok(Outcome { value, report: *report }),
-            Some(_) => Err(IsolatedError::Failed("it said no more".to_owned(), report)),
+            Some(_) => Err(IsolatedError::Failed("no further output".to_owned(), report)),
             None => Err(IsolatedError::Failed("it sent no result".to_owned(), report)),
         }
     }

@@ -86,12 +86,15 @@ impl fmt::Display for IsolatedError {
         match self {
             IsolatedError::NotGranted(why) => write!(f, "claim devices for an isolated job: {why}"),
             IsolatedError::NotStarted(fault) => write!(f, "start an isolated job: {fault}"),
-            IsolatedError::TimedOut(_) => f.write_str("run an isolated job within its time"),
+            IsolatedError::TimedOut(_) => f.write_str("run an isolated job within its time limit"),
             IsolatedError::Failed(why, report) => {
                 write!(f, "run an isolated job, which ended with code {}: {why}", report.code)
             }
             IsolatedError::Panicked(why, _) => write!(f, "run an isolated job: panic: {why}"),
-            IsolatedError::TooLong(_) => f.write_str("keep all that an isolated job sent"),
+            IsolatedError::TooLong(_) => f.write_str(
+                "receive the result of an isolated job: it \
+                is too large",
+            ),
             IsolatedError::Lost(_) => f.write_str("supervise an isolated job"),
         }
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How soon a wait notices that its caller is gone.
-const PACE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Does the supervisor's part: claims, runs, cleans up; returns the report to send. `result` is
 /// the file to which the job writes its result; `asks_to_stop` tells, before the job runs, that
@@ -30,8 +30,8 @@ pub fn supervise(
 ) -> Result<Vec<u8>> {
     let invalid = |error| Error::new(ErrorKind::Invalid, "read an order").with_source(error);
     let order: Order = serde_json::from_slice(order).map_err(invalid)?;
-    let itself = || Error::new(ErrorKind::Invalid, "find this very process");
-    let root = *ports.host.own_line()?.first().ok_or_else(itself)?;
+    let itself = || Error::new(ErrorKind::Invalid, "find the own process");
+    let root = *ports.host.own_ancestry()?.first().ok_or_else(itself)?;
     let mut set = order.set;
     set.push((RESULT.into(), result.into()));
     let run = RunOrder {
@@ -42,7 +42,7 @@ pub fn supervise(
                 Some(0) => Wait::No,
                 Some(patience) => Wait::For(Duration::from_millis(patience)),
             },
-            pace: PACE,
+            pace: POLL_INTERVAL,
             needs_topology: order.needs_topology,
             command: order.command,
             root,

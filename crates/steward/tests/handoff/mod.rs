@@ -34,7 +34,7 @@ fn told(world: &World, order: &RunOrder) -> Vec<String> {
 }
 
 #[test]
-fn safe_gpu_is_held_back_until_the_program_shows_on_all_its_devices() {
+fn safe_gpu_is_held_back_until_job_is_visible_on_all_devices() {
     let world = World::new(2);
     world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
     world.after(4 * SECOND, |state| {
@@ -48,7 +48,7 @@ fn safe_gpu_is_held_back_until_the_program_shows_on_all_its_devices() {
 }
 
 #[test]
-fn a_program_that_wants_the_lock_gets_it_once_placeholders_show_on_its_devices() {
+fn job_waiting_for_safe_gpu_gets_lock_after_placeholders_appear() {
     for waiting in [&[OUTSIDE, INSIDE][..], &[INSIDE, OUTSIDE], &[INSIDE]] {
         let world = World::new(2);
         wait_after(&world, SECOND, waiting);
@@ -66,7 +66,7 @@ fn a_program_that_wants_the_lock_gets_it_once_placeholders_show_on_its_devices()
             state.uses(INSIDE, 0, 2_000);
         });
         world.after(5 * SECOND, |state| assert!(state.companions().is_empty()));
-        world.after(19 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+        world.after(19 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
         ends_after(&world, 20 * SECOND, 0);
         assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Wanted)"], "{waiting:?}");
         let launched = world.state().accompanied[1].1.clone();
@@ -75,7 +75,7 @@ fn a_program_that_wants_the_lock_gets_it_once_placeholders_show_on_its_devices()
 }
 
 #[test]
-fn the_peak_leaves_placeholders_out() {
+fn peak_memory_excludes_placeholders() {
     let world = World::new(2);
     world.state().lag = 3 * SECOND;
     wait_after(&world, SECOND, &[INSIDE]);
@@ -83,7 +83,7 @@ fn the_peak_leaves_placeholders_out() {
         state.waits_for_safe_gpu.clear();
         state.uses(INSIDE, 0, 50);
     });
-    world.after(19 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    world.after(19 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 20 * SECOND, 0);
     let (report, _) = outcome(&world, &with_placeholder(2));
     let peaks: Vec<_> = report.unwrap().devices.iter().map(|used| used.peak).collect();
@@ -91,7 +91,7 @@ fn the_peak_leaves_placeholders_out() {
 }
 
 #[test]
-fn after_the_time_an_outsider_is_let_go_behind_placeholders() {
+fn outsider_proceeds_after_timeout_behind_placeholders() {
     let world = World::new(1);
     wait_after(&world, 5 * SECOND, &[OUTSIDE]);
     world.after(29 * SECOND, |state| {
@@ -107,7 +107,7 @@ fn after_the_time_an_outsider_is_let_go_behind_placeholders() {
 }
 
 #[test]
-fn after_the_time_nothing_is_done_until_somebody_waits() {
+fn timeout_has_no_effect_without_waiters() {
     let world = World::new(1);
     world.after(3_000 * SECOND, |state| {
         assert!(state.holds_back && state.accompanied.is_empty());
@@ -127,12 +127,12 @@ fn obstacles() -> [Obstacle; 5] {
         (|state| state.compute_mode = ComputeMode::ExclusiveProcess, "compute mode", 0),
         (|state| state.compute_mode = ComputeMode::Prohibited, "compute mode", 0),
         (|state| state.sees_host_pids = false, "another PID namespace", 0),
-        (|state| state.shows_after = None, "the driver does not show it", 1),
+        (|state| state.shows_after = None, "the driver does not list it", 1),
     ]
 }
 
 #[test]
-fn without_placeholders_the_lock_goes_to_the_program_alone() {
+fn lock_goes_only_to_job_without_placeholders() {
     for (obstacle, why, started) in obstacles() {
         let world = World::new(1);
         obstacle(&mut world.state());
@@ -143,7 +143,7 @@ fn without_placeholders_the_lock_goes_to_the_program_alone() {
         });
         world.after(42 * SECOND, |state| {
             assert_eq!((&state.released[..], state.holds_back), (&[0][..], true));
-            state.ends(INSIDE, Ending::Code(0));
+            state.ends(INSIDE, JobExit::Code(0));
         });
         ends_after(&world, 50 * SECOND, 0);
         let limited = RunOrder { handoff: 60 * SECOND, ..with_placeholder(1) };
@@ -155,7 +155,7 @@ fn without_placeholders_the_lock_goes_to_the_program_alone() {
 }
 
 #[test]
-fn an_outsider_at_the_lock_of_another_version_is_not_in_the_way() {
+fn outsider_at_lock_of_other_version_does_not_block() {
     let world = World::new(1);
     world.state().accompany_fault = Some(ErrorKind::Io);
     wait_after(&world, SECOND, &[OUTSIDE]);
@@ -167,14 +167,14 @@ fn an_outsider_at_the_lock_of_another_version_is_not_in_the_way() {
         assert_eq!((&state.released[..], state.holds_back), (&[1][..], true));
         state.uses(JOB, 0, 100);
     });
-    world.after(4 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    world.after(4 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 10 * SECOND, 0);
     let told = told(&world, &with_placeholder(1));
     assert_eq!(told[1..], ["HandedOff(Seen)"], "{told:?}");
 }
 
 #[test]
-fn without_placeholders_the_time_ends_what_would_never_end() {
+fn timeout_ends_endless_wait_without_placeholders() {
     for waiting in [&[OUTSIDE, INSIDE][..], &[OUTSIDE]] {
         let world = World::new(1);
         world.state().accompany_fault = Some(ErrorKind::Io);
@@ -182,7 +182,7 @@ fn without_placeholders_the_time_ends_what_would_never_end() {
         world.after(29 * SECOND, |state| assert!(state.holds_back));
         world.after(33 * SECOND, |state| {
             assert!(!state.holds_back);
-            state.ends(INSIDE, Ending::Code(0));
+            state.ends(INSIDE, JobExit::Code(0));
         });
         ends_after(&world, 50 * SECOND, 0);
         let told = told(&world, &with_placeholder(1));
@@ -192,21 +192,21 @@ fn without_placeholders_the_time_ends_what_would_never_end() {
 }
 
 #[test]
-fn placeholders_that_fail_or_vanish_are_told() {
+fn failed_placeholders_are_reported() {
     let world = World::new(1);
     wait_after(&world, SECOND, &[OUTSIDE, INSIDE]);
-    world.after(2 * SECOND, |state| state.ends(1000, Ending::Code(125)));
+    world.after(2 * SECOND, |state| state.ends(1000, JobExit::Code(125)));
     world.after(3 * SECOND, |state| state.waits_for_safe_gpu = vec![INSIDE]);
-    world.after(5 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    world.after(5 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 10 * SECOND, 0);
     let lines = told(&world, &with_placeholder(1));
-    assert!(lines[0].starts_with("NotCovered") && lines[0].contains("CUDA answers 2"), "{lines:?}");
+    assert!(lines[0].starts_with("NotCovered") && lines[0].contains("CUDA error 2"), "{lines:?}");
     assert_eq!(world.state().released, [0]);
 
     let world = World::new(1);
     wait_after(&world, SECOND, &[INSIDE]);
-    world.after(6 * SECOND, |state| state.ends(1000, Ending::Signal(9)));
-    world.after(8 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    world.after(6 * SECOND, |state| state.ends(1000, JobExit::Signal(9)));
+    world.after(8 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 10 * SECOND, 0);
     let lines = told(&world, &with_placeholder(1));
     assert_eq!(lines[0], "HandedOff(Wanted)");
@@ -214,7 +214,7 @@ fn placeholders_that_fail_or_vanish_are_told() {
 }
 
 #[test]
-fn placeholders_are_dismissed_when_the_program_waits_no_more() {
+fn placeholders_end_when_job_stops_waiting() {
     let world = World::new(2);
     world.state().shows_after = Some(4 * SECOND);
     wait_after(&world, SECOND, &[INSIDE]);
@@ -225,13 +225,13 @@ fn placeholders_are_dismissed_when_the_program_waits_no_more() {
     world.after(5 * SECOND, |state| {
         assert_eq!((state.companions(), state.holds_back), (vec![], true), "nobody needs them");
     });
-    world.after(19 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    world.after(19 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 20 * SECOND, 0);
     assert_eq!(told(&world, &with_placeholder(2)), [""; 0]);
 }
 
 #[test]
-fn placeholder_has_its_full_time_when_the_program_waits_again() {
+fn placeholder_timeout_restarts_when_job_waits_again() {
     let world = World::new(1);
     let again = |state: &mut State| state.waits_for_safe_gpu = vec![INSIDE];
     world.state().shows_after = Some(4 * SECOND);
@@ -240,14 +240,14 @@ fn placeholder_has_its_full_time_when_the_program_waits_again() {
     world.after(100 * SECOND, again);
     world.after(110 * SECOND, |state| {
         assert_eq!((state.companions(), state.holds_back), (vec![1001], false));
-        state.ends(INSIDE, Ending::Code(0));
+        state.ends(INSIDE, JobExit::Code(0));
     });
     ends_after(&world, 120 * SECOND, 0);
     assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Wanted)"]);
 }
 
 #[test]
-fn placeholder_on_a_device_that_is_unused_again_has_its_full_time() {
+fn placeholder_timeout_restarts_when_device_is_unused_again() {
     let world = World::new(2);
     world.state().shows_after = Some(20 * SECOND);
     world.after(SECOND, |state| state.uses(JOB, 0, 100));
@@ -259,18 +259,18 @@ fn placeholder_on_a_device_that_is_unused_again_has_its_full_time() {
     // The second one, started later, has not shown yet 30 seconds after the first was started.
     world.after(50 * SECOND, |state| {
         assert_eq!((state.companions(), state.holds_back), (vec![1000, 1001], false));
-        state.ends(INSIDE, Ending::Code(0));
+        state.ends(INSIDE, JobExit::Code(0));
     });
     ends_after(&world, 60 * SECOND, 0);
     assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Wanted)"]);
 }
 
 #[test]
-fn a_time_limit_ends_a_run_whose_placeholder_hangs() {
+fn time_limit_ends_run_with_hanging_placeholder() {
     let world = World::new(1);
     world.state().shows_after = None;
     wait_after(&world, SECOND, &[INSIDE]);
-    world.after(7 * SECOND, |state| state.ends(INSIDE, Ending::Code(0)));
+    world.after(7 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     let limited = RunOrder { time_limit: Some(5 * SECOND), ..with_placeholder(1) };
     let (report, _) = outcome(&world, &limited);
     let report = report.unwrap();

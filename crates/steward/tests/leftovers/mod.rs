@@ -4,7 +4,7 @@ use super::*;
 
 /// Runs it to the end of what it keeps the lease for.
 fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let mut since = None;
     let report = run(order, &world.ports(), world, &token, &mut |event| {
         if let Event::Keeping(Ok(report)) = event {
@@ -34,19 +34,19 @@ fn pids(processes: &[ProcessInfo]) -> Vec<u32> {
 }
 
 #[test]
-fn frozen_program_is_given_up_near_its_limit_and_keeps_the_lease_until_it_is_gone() {
+fn frozen_job_is_abandoned_at_limit_and_keeps_lease_until_gone() {
     let world = World::new(1);
     freeze(&world);
     world.after(5000 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1, "the lease is kept");
-        state.ends(JOB, Ending::Signal(9));
+        state.ends(JOB, JobExit::Signal(9));
     });
     let (report, since) = kept(&world, &limited());
     // Limit and grace, and some seconds in which SIGKILL could have ended it.
     assert!(report.elapsed <= 75 * SECOND, "{:?}", report.elapsed);
     assert!(since.unwrap() <= Duration::from_secs(1000 + 76));
     let why = report.stopped.as_ref().unwrap();
-    assert_eq!(why.text, "end process 60 (train), which is frozen or in an uninterruptible wait");
+    assert_eq!(why.text, "end process 60 (train), which is frozen or in uninterruptible sleep");
     assert_eq!((pids(&report.still_there), pids(&report.remaining)), (vec![JOB], vec![JOB]));
     let state = world.state();
     assert!(state.now >= Duration::from_secs(6000) && state.leases.is_empty());
@@ -54,20 +54,20 @@ fn frozen_program_is_given_up_near_its_limit_and_keeps_the_lease_until_it_is_gon
 }
 
 #[test]
-fn kept_lease_is_published_again_where_its_file_is_cleared_away() {
+fn kept_lease_is_republished_if_its_file_is_removed() {
     let world = World::new(1);
     freeze(&world);
     world.after(100 * SECOND, |state| state.leases.clear());
     world.after(4000 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1);
-        state.ends(JOB, Ending::Signal(9));
+        state.ends(JOB, JobExit::Signal(9));
     });
     kept(&world, &limited());
     assert!(world.state().leases.is_empty());
 }
 
 #[test]
-fn sigterm_gives_a_kept_lease_up_and_sighup_does_not() {
+fn sigterm_releases_kept_lease_but_sighup_does_not() {
     let world = World::new(1);
     freeze(&world);
     world.after(1000 * SECOND, |state| state.events.push(JobEvent::Asked(1)));
@@ -82,7 +82,7 @@ fn sigterm_gives_a_kept_lease_up_and_sighup_does_not() {
 }
 
 #[test]
-fn sigterm_gives_a_kept_lease_up_although_the_job_cannot_be_followed() {
+fn sigterm_releases_kept_lease_even_if_job_is_not_watched() {
     let world = World::new(1);
     freeze(&world);
     world.after(10 * SECOND, |state| state.watch_fault = Some(ErrorKind::Io));
@@ -90,7 +90,7 @@ fn sigterm_gives_a_kept_lease_up_although_the_job_cannot_be_followed() {
         assert_eq!(state.leases.len(), 1);
         state.events.push(JobEvent::Asked(15));
     });
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let mut watch = |_: Event<'_>| ControlFlow::Continue(());
     let lost = run(&limited(), &world.ports(), &world, &token, &mut watch).unwrap_err();
     assert!(matches!(lost, NotRun::Lost(..)));
@@ -99,23 +99,23 @@ fn sigterm_gives_a_kept_lease_up_although_the_job_cannot_be_followed() {
 }
 
 #[test]
-fn child_of_a_process_that_could_not_be_ended_keeps_the_lease_too() {
+fn child_of_unkillable_process_keeps_lease() {
     let world = World::new(1);
     freeze(&world);
     world.after(1000 * SECOND, |state| {
         state.add(process(61, JOB, "child"));
-        state.ends(JOB, Ending::Signal(9));
+        state.ends(JOB, JobExit::Signal(9));
     });
     world.after(2000 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1);
-        state.ends(61, Ending::Code(0));
+        state.ends(61, JobExit::Code(0));
     });
     kept(&world, &limited());
     assert!(world.state().leases.is_empty());
 }
 
 #[test]
-fn frozen_holder_that_was_left_behind_keeps_the_lease() {
+fn frozen_leftover_holder_keeps_lease() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         let mut frozen = process(61, JOB, "frozen");
@@ -129,10 +129,10 @@ fn frozen_holder_that_was_left_behind_keeps_the_lease() {
     ends_after(&world, 5 * SECOND, 3);
     world.after(500 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1);
-        state.ends(61, Ending::Signal(9));
+        state.ends(61, JobExit::Signal(9));
     });
     let (report, since) = kept(&world, &order(Claim::whole(1)));
-    assert_eq!(report.ending, Ending::Code(3));
+    assert_eq!(report.ending, JobExit::Code(3));
     assert_eq!(pids(&report.remaining), [61]);
     assert_eq!(pids(&report.still_there), [61, 63]);
     assert!(since.unwrap() < Duration::from_secs(1000 + 40), "{since:?}");
@@ -142,14 +142,14 @@ fn frozen_holder_that_was_left_behind_keeps_the_lease() {
 }
 
 #[test]
-fn successor_of_an_ended_process_is_asked_once_and_the_next_is_killed() {
+fn first_successor_gets_sigterm_and_next_sigkill() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "first"));
         state.successors = vec![(61, 62), (62, 63), (63, 64)];
     });
     ends_after(&world, 5 * SECOND, 0);
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     let mut watch = |_: Event<'_>| ControlFlow::Continue(());
     let order = order(Claim::whole(1));
     isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
@@ -157,7 +157,7 @@ fn successor_of_an_ended_process_is_asked_once_and_the_next_is_killed() {
 }
 
 #[test]
-fn holder_that_hands_over_to_a_fork_of_itself_is_stopped_and_killed() {
+fn self_forking_holder_is_stopped_and_killed() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "innocent"));
@@ -175,7 +175,7 @@ fn holder_that_hands_over_to_a_fork_of_itself_is_stopped_and_killed() {
 }
 
 #[test]
-fn processes_that_appear_without_end_keep_the_lease() {
+fn endlessly_spawning_processes_keep_lease() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(100, JOB, "chain"));
@@ -189,7 +189,7 @@ fn processes_that_appear_without_end_keep_the_lease() {
 }
 
 #[test]
-fn new_processes_without_a_device_are_left_alone() {
+fn new_processes_without_device_are_not_signalled() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(100, JOB, "busy"));
@@ -205,7 +205,7 @@ fn new_processes_without_a_device_are_left_alone() {
 }
 
 #[test]
-fn loop_that_starts_holders_again_is_ended_with_them() {
+fn loop_respawning_holders_is_ended() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "loop"));
@@ -234,7 +234,7 @@ fn silences() -> [fn(&mut State); 3] {
 }
 
 #[test]
-fn hidden_process_keeps_the_lease_where_the_driver_cannot_tell() {
+fn hidden_process_keeps_lease_if_driver_is_silent() {
     for silence in silences() {
         let world = World::new(1);
         world.after(SECOND, move |state| {
@@ -246,18 +246,18 @@ fn hidden_process_keeps_the_lease_where_the_driver_cannot_tell() {
         ends_after(&world, 5 * SECOND, 0);
         world.after(100 * SECOND, |state| {
             assert_eq!(state.leases.len(), 1);
-            state.ends(61, Ending::Code(0));
+            state.ends(61, JobExit::Code(0));
         });
         let (report, _) = kept(&world, &order(Claim::whole(1)));
         let why = report.stopped.as_ref().unwrap();
-        assert_eq!(why.text, "see whether process 61 (hidden) has a device open");
+        assert_eq!(why.text, "check whether process 61 (hidden) has a device open");
         assert_eq!((pids(&report.remaining), pids(&report.unlisted)), (vec![61], vec![]));
         assert!(world.state().signals.is_empty() && world.state().leases.is_empty());
     }
 }
 
 #[test]
-fn hidden_process_that_the_driver_does_not_list_is_named_and_keeps_no_lease() {
+fn unlisted_hidden_process_is_reported_and_keeps_no_lease() {
     let world = World::new(2);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "ssh-agent"));
@@ -271,7 +271,7 @@ fn hidden_process_that_the_driver_does_not_list_is_named_and_keeps_no_lease() {
 }
 
 #[test]
-fn hidden_process_that_the_driver_lists_is_ended() {
+fn listed_hidden_process_is_ended() {
     let world = World::new(2);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "hidden"));
@@ -285,7 +285,7 @@ fn hidden_process_that_the_driver_lists_is_ended() {
 }
 
 #[test]
-fn hidden_process_keeps_the_lease_no_longer_than_the_driver_is_silent() {
+fn hidden_process_releases_lease_when_driver_answers() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "ssh-agent"));
@@ -303,7 +303,7 @@ fn hidden_process_keeps_the_lease_no_longer_than_the_driver_is_silent() {
 }
 
 #[test]
-fn process_that_holds_nothing_keeps_no_lease_after_a_restless_look() {
+fn process_without_device_keeps_no_lease_after_unstable_scan() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         let mut frozen = process(61, JOB, "frozen");
@@ -317,7 +317,7 @@ fn process_that_holds_nothing_keeps_no_lease_after_a_restless_look() {
     ends_after(&world, 5 * SECOND, 0);
     world.after(100 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1);
-        state.ends(61, Ending::Signal(9));
+        state.ends(61, JobExit::Signal(9));
         state.chain_uses_device = false;
         state.chain = Some(100);
     });

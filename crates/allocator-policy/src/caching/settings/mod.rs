@@ -74,7 +74,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// There is no such setting.
-    #[error("read the allocator's setting '{key}': there is none of that name; {}", hint(.nearest.as_deref()))]
+    #[error("parse the allocator setting '{key}': unknown setting; {}", hint(.nearest.as_deref()))]
     Unknown {
         /// What it was called.
         key: String,
@@ -82,7 +82,7 @@ pub enum SettingError {
         nearest: Option<String>,
     },
     /// The value is not one that the setting can have.
-    #[error("read the allocator's setting '{key}': '{value}' is not {expected}")]
+    #[error("parse the allocator setting '{key}': '{value}' is not {expected}")]
     Value {
         /// What it is called.
         key: String,
@@ -92,7 +92,7 @@ pub enum SettingError {
         expected: &'static str,
     },
     /// The text is not of the form `key:value,key:value`.
-    #[error("read the allocator's settings: '{rest}' is not of the form key:value")]
+    #[error("parse the allocator settings: expected key:value, found '{rest}'")]
     Form {
         /// What was there instead.
         rest: String,
@@ -370,6 +370,6 @@ fn in_order(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
 fn hint(nearest: Option<&str>) -> String {
     match nearest {
         Some(name) => format!("did you mean '{name}'?"),
-        None => format!("known are {}", Settings::known().collect::<Vec<_>>().join(", ")),
+        None => format!("expected one of {}", Settings::known().collect::<Vec<_>>().join(", ")),
     }
 }

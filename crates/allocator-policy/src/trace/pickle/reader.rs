@@ -9,7 +9,7 @@ use super::{Pickle, Ref, Value, scalar, text};
 const EMPTY: Ref = Ref(u32::MAX);
 
 /// How many lists and dictionaries there may be, which leaves [`EMPTY`] to be none of them.
-const MOST_CONTAINERS: u32 = Ref::DICT - 1;
+const MAX_CONTAINERS: u32 = Ref::DICT - 1;
 
 /// What the allocator of the process takes for a table beside its entries.
 const ALLOCATION: usize = 28;
@@ -210,9 +210,9 @@ impl<'a, 'b> Reader<'a, 'b> {
     /// Makes a container and pushes it.
     fn close(&mut self, items: Vec<Ref>, kind: u32) -> Result<(), TraceError> {
         let number = self.contents.len() as u32;
-        if number >= MOST_CONTAINERS {
+        if number >= MAX_CONTAINERS {
             let at = Place::Byte(self.cursor.opcode.0 as u64);
-            let limit = MOST_CONTAINERS.into();
+            let limit = MAX_CONTAINERS.into();
             return Err(TraceError::new(at, Problem::TooMuch { what: "lists", limit }));
         }
         self.budget.push(&mut self.contents, items).map_err(|full| self.cursor.full(full))?;

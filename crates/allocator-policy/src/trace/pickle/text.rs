@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_undone_and_broken_ones_refused() {
+    fn escapes_are_decoded_and_malformed_ones_rejected() {
         assert_eq!(raw_unicode(b"a\\u20ac\\U0001f600\xe9").unwrap()[..], *"a€😀é".as_bytes());
         assert_eq!(raw_unicode(b"\\ud800\\n").unwrap()[..], *"\u{fffd}\\n".as_bytes());
         for broken in [&b"\\u12"[..], b"\\U00110000", b"\\u+123"] {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_of_64_bits() {
+    fn numbers_are_limited_to_64_bits() {
         assert_eq!(number(b"9223372036854775807L"), Some(Value::Int(i64::MAX)));
         assert_eq!(number(b"-5"), Some(Value::Int(-5)));
         assert_eq!(number(b"9223372036854775808"), Some(Value::Huge(1 << 63)));

@@ -141,8 +141,8 @@ impl Reader<'_, '_> {
         let pickle = self.entries.pickle;
         let mut settings = BTreeMap::new();
         let pairs = self.entries.dict(dict, Spot::Settings)?;
-        if pairs.len() > MOST_SETTINGS {
-            let problem = Problem::TooMuch { what: "settings", limit: MOST_SETTINGS as u64 };
+        if pairs.len() > MAX_SETTINGS {
+            let problem = Problem::TooMuch { what: "settings", limit: MAX_SETTINGS as u64 };
             return Err(TraceError::new(Place::Entry(Spot::Settings.to_string()), problem));
         }
         for (key, value) in pairs {
@@ -160,14 +160,14 @@ impl Reader<'_, '_> {
 
 /// How many settings there may be, and how many pairs one that is a dictionary; PyTorch 2.6 has
 /// eight settings.
-const MOST_SETTINGS: usize = 256;
+const MAX_SETTINGS: usize = 256;
 
 /// How many bytes a setting may take, in the file and as text, that is not passed over.
 const LONGEST_SETTING: usize = 4096;
 
 /// Returns pairs as one text, where they are numbers and texts and not too many.
 fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>) -> Option<String> {
-    if pairs.len() > MOST_SETTINGS {
+    if pairs.len() > MAX_SETTINGS {
         return None;
     }
     let mut text = String::new();

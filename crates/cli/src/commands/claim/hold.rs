@@ -2,8 +2,8 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holder::{RENEWAL, opened, until};
-use gpu_core::{Ending, EntryKind, ProcessKey};
+use crate::keeper_process::{RENEWAL, opened, until};
+use gpu_core::{EntryKind, JobExit, ProcessKey};
 use gpu_host::supervise::end_as;
 use gpu_steward::{Grant, Ports};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -51,7 +51,7 @@ impl Signals {
     /// Ends this program by the signal that it was told to end by.
     pub(super) fn end(&self) -> Exit {
         let signal = i32::try_from(self.told.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
-        Exit::Passed(u8::try_from(end_as(Ending::Signal(signal))).unwrap_or(u8::MAX))
+        Exit::Passed(u8::try_from(end_as(JobExit::Signal(signal))).unwrap_or(u8::MAX))
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn hold(
     root: ProcessKey,
     signals: &Signals,
 ) -> Result<Exit, Failure> {
-    let failed = |errno: Errno| Failure::io("wait for the end of the lease", errno.into());
+    let failed = |errno: Errno| Failure::io("wait for the lease to end", errno.into());
     let Some(root) = opened(root).map_err(failed)? else { return Ok(Exit::Done) };
     let stdin = std::io::stdin();
     let mut has_pipe = fstat(&stdin).is_ok_and(|stat| {
@@ -72,7 +72,7 @@ pub(super) fn hold(
     let mut is_seen = true;
     let mut due = ports.clock.monotonic() + RENEWAL;
     let mind = |text: &str| {
-        let _ = writeln!(std::io::stderr(), "gpuws: mind: {text}");
+        let _ = writeln!(std::io::stderr(), "gpuws: warning: {text}");
     };
     loop {
         let mut files =
@@ -101,7 +101,7 @@ pub(super) fn hold(
             if let Err(error) = &renewed
                 && is_seen
             {
-                mind(&format!("others may not see the lease: failed to {}", error.fault()));
+                mind(&format!("the lease may be invisible to others: failed to {}", error.fault()));
             }
             is_seen = renewed.is_ok();
             due = ports.clock.monotonic() + if is_seen { RENEWAL } else { RETRY };

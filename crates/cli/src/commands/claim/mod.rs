@@ -6,15 +6,15 @@ mod release;
 
 use super::mem;
 use crate::args::{ClaimArgs, Global};
-use crate::claiming::{self, NoJournal, failure};
+use crate::claim_request::{self, NoJournal, failure};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holder::{Holder, Keeps};
 use crate::json;
-use crate::keepers::is_supervisor;
+use crate::keeper_process::{Holder, Keeps};
+use crate::lease_keepers::is_supervisor;
+use crate::queue_status::Teller;
 use crate::source::Source;
 use crate::terminal::{Line, Screen, progress};
-use crate::waiting::Teller;
 use gpu_allocator_policy::environment::Advice;
 use gpu_core::{EntryKind, Locks, Origin, ProcessInfo};
 use gpu_host::FileLocks;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Res
 
 fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     if args.hold || args.export || args.release.is_some() {
-        claiming::real_processes(global)?;
+        claim_request::real_processes(global)?;
     }
     let source = Source::open(global)?;
     if let Origin::Simulated(machine) = source.host.origin()
@@ -44,7 +44,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         && !source.can_end_processes
     {
         // Who asks is nobody there, and the lease would end with nobody's end.
-        return Err(claiming::only_simulated(&machine));
+        return Err(claim_request::only_simulated(&machine));
     }
     if args.placeholder {
         placeholder_makes_sense(args, &source)?;
@@ -58,7 +58,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         None => asker(&source, &locks, args)?,
     };
     let wanted =
-        claiming::request(&args.wanted, &source, root.key, described(&root), global.quiet)?;
+        claim_request::request(&args.wanted, &source, root.key, described(&root), global.quiet)?;
     if !global.quiet {
         wanted.notes.iter().for_each(|note| progress(note));
     }
@@ -99,10 +99,10 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     // There is no job to wait for: with placeholders, safe-gpu sees the devices in use by now.
     if let Some(Err(error)) = grant.held_back.take() {
         let fault = error.fault();
-        progress(&format!("users of safe-gpu do not see the lease: failed to {fault}"));
+        progress(&format!("safe-gpu users will not see the lease: failed to {fault}"));
     }
     for (device, bar) in &grant.accepted {
-        progress(&format!("mind: GPU {} is {}", device.index, claiming::barred(bar)));
+        progress(&format!("warning: GPU {}: {}", device.index, claim_request::barred(bar)));
     }
     match global.json {
         true => screen.json(&json::Claimed::of(&grant))?,
@@ -148,10 +148,10 @@ fn placeholder_makes_sense(args: &ClaimArgs, source: &Source) -> Result<(), Fail
         Err(Failure::new(Exit::Usage, "keep a placeholder").with_source(why.to_owned()))
     };
     if !args.hold && !args.export {
-        return refused("without --hold or --export nothing is taken");
+        return refused("--placeholder requires --hold or --export");
     }
     if source.host.origin() != Origin::Live {
-        return refused("a simulated machine has no CUDA; nvml-sim-process --use stands for it");
+        return refused("simulated machines have no CUDA; use nvml-sim-process --use instead");
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ fn placeholder_makes_sense(args: &ClaimArgs, source: &Source) -> Result<(), Fail
 /// it; and the supervisor of a run has a lease of its own, which this one is within. What is held is
 /// then for this program alone.
 fn asker(source: &Source, locks: &FileLocks, args: &ClaimArgs) -> Result<ProcessInfo, Failure> {
-    let line = source.host.own_line()?;
+    let line = source.host.own_ancestry()?;
     let gone = || Failure::new(Exit::Own, "find the process that started gpuws");
     let mut line = line.iter();
     let own = source.host.process(line.next().ok_or_else(gone)?.pid)?;
@@ -176,8 +176,8 @@ fn asker(source: &Source, locks: &FileLocks, args: &ClaimArgs) -> Result<Process
             false => Ok(own),
             true => Err(Failure::new(Exit::Usage, "claim for the process that started gpuws")
                 .with_source(match is_everybodys {
-                    true => "everybody descends from that one",
-                    false => "that is gpuws itself, which waits for this program only",
+                    true => "every process descends from it",
+                    false => "that is gpuws itself, waiting for this program",
                 })
                 .with_hint("name the process: --for PID")),
         };
@@ -203,8 +203,8 @@ fn owned(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
     match own && root.key.pid.0 > 1 {
         true => Ok(root),
         false => Err(Failure::new(Exit::Usage, format!("claim for process {}", root.key.pid))
-            .with_source("it is not yours alone")
-            .with_hint("--for takes a process of your own, such as $$")),
+            .with_source("it does not belong to you")
+            .with_hint("pass --for a process of your own, e.g. $$")),
     }
 }
 
@@ -213,5 +213,5 @@ fn described(root: &ProcessInfo) -> String {
         Ok(words) if !words.is_empty() => words.iter().map(OsString::from).collect(),
         _ => vec![OsString::from(&root.name)],
     };
-    claiming::described(&words)
+    claim_request::described(&words)
 }

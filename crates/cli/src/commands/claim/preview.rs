@@ -1,13 +1,13 @@
 //! What a claim would get now.
 
 use crate::args::{ClaimArgs, Global};
-use crate::claiming::{Asked, chosen, failure, reasons, whose, within};
+use crate::claim_request::{Asked, chosen, failure, reasons, whose, within};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
+use crate::queue_status::{asked, ordinal};
 use crate::terminal::{Line, Screen};
-use crate::waiting::{asked, ordinal};
-use crate::words;
+use crate::wording;
 use gpu_core::Origin;
 use gpu_placement::Refusal;
 use gpu_steward::{NotGranted, Ports, Preview, Refused, preview};
@@ -58,29 +58,29 @@ fn print(
     }
     match &seen.decision {
         Ok(decision) => {
-            words::flow(screen, Line::new().plain("would take "), &chosen(decision))?;
+            wording::flow(screen, Line::new().plain("would claim "), &chosen(decision))?;
             for reason in reasons(decision.passed()) {
-                words::flow(screen, Line::new().dim("  "), &reason)?;
+                wording::flow(screen, Line::new().dim("  "), &reason)?;
             }
         }
         Err(refused) => {
             let asked = asked(&wanted.request.claim);
-            screen.print(&Line::new().accent(format_args!("{asked} cannot be had now")))?;
+            screen.print(&Line::new().accent(format_args!("{asked} not available now")))?;
             for reason in reasons(refused.passed()) {
-                words::flow(screen, Line::new().plain("  "), &reason)?;
+                wording::flow(screen, Line::new().plain("  "), &reason)?;
             }
         }
     }
     if let Some(first) = seen.ahead.first() {
         let place = ordinal(seen.ahead.len() + 1);
-        let text = format!("it would be {place} in the queue; first is {}", whose(first));
-        words::flow(screen, Line::new(), &text)?;
+        let text = format!("would be {place} in the queue; first: {}", whose(first));
+        wording::flow(screen, Line::new(), &text)?;
     }
     if global.quiet {
         return Ok(());
     }
     let within = within(global);
-    let line = Line::new().plain("nothing was taken.   ");
+    let line = Line::new().plain("nothing was claimed.   ");
     let (options, keep) = (args.wanted.again(), args.keep.again());
     let keep_env = if args.keep_env { " --keep-env" } else { "" };
     let run = format_args!("{within}gpuws run{options}{keep}{keep_env} -- COMMAND");

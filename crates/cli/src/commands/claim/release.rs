@@ -1,14 +1,14 @@
 //! Gives back what `--hold` or `--export` took.
 
 use crate::args::Global;
-use crate::claiming::gpus;
+use crate::claim_request::gpus;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::keepers::Keepers;
+use crate::lease_keepers::LeaseKeepers;
+use crate::queue_status::owner;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
-use crate::waiting::owner;
 use gpu_core::{
     ActToken, Entry, EntryKind, Groups, LeaseId, Locks, OuterLease, ProcessFault, ProcessInfo,
     Signal,
@@ -44,10 +44,10 @@ pub(super) fn run(
         return Err(match named().next() {
             Some(other) => refused(Exit::NotPermitted)
                 .with_source(format!("it belongs to {}", owner(other)))
-                .with_hint("only who took it gives it back"),
+                .with_hint("only its owner can release it"),
             None => refused(Exit::Usage)
-                .with_source("there is none of that name")
-                .with_hint("gpuws leases lists those that there are"),
+                .with_source("no lease has this ID")
+                .with_hint("list leases with: gpuws leases"),
         });
     };
     let outer = OuterLease { id: lease.id.clone(), owner: lease.owner };
@@ -56,33 +56,35 @@ pub(super) fn run(
         inner.within.contains(&outer) && (inner.owner == lease.owner || inner.owner == 0)
     };
     if let Some(inner) = leases.iter().find(is_inner) {
-        let why = format!("lease {} of {} was taken out of it", inner.id, owner(inner));
+        let why = format!("lease {} of {} is nested in it", inner.id, owner(inner));
         return Err(refused(Exit::TryLater)
             .with_source(why)
-            .with_hint("end that one first; gpuws leases shows its process"));
+            .with_hint("release that one first; gpuws leases shows its process"));
     }
-    let keepers = Keepers::of(std::slice::from_ref(lease), locks)?.pop();
-    let holders = match keepers.unwrap_or(Keepers::Unseen) {
-        Keepers::Holders(holders) => holders,
-        Keepers::Run(supervisor) => {
+    let keepers = LeaseKeepers::of(std::slice::from_ref(lease), locks)?.pop();
+    let holders = match keepers.unwrap_or(LeaseKeepers::Unseen) {
+        LeaseKeepers::Holders(holders) => holders,
+        LeaseKeepers::Run(supervisor) => {
             return Err(refused(Exit::Usage)
-                .with_source("it is a run's, and ends with that")
+                .with_source("it belongs to a gpuws run and ends with it")
                 .with_hint(format!("kill {supervisor} ends the run")));
         }
-        Keepers::Others(others) => {
-            let who =
-                format!("it is kept by {}, which this gpuws did not start", programs(&others));
-            return Err(refused(Exit::Usage).with_source(who).with_hint(
-                "it ends with the last program that keeps it; look at each before you end it",
-            ));
+        LeaseKeepers::Others(others) => {
+            let who = format!(
+                "it is kept alive by {}, which was not started by gpuws claim",
+                programs(&others)
+            );
+            return Err(refused(Exit::Usage)
+                .with_source(who)
+                .with_hint("the lease ends with its last process; check each before ending it"));
         }
-        Keepers::Unseen => {
+        LeaseKeepers::Unseen => {
             return Err(refused(Exit::CannotObserve)
-                .with_source("who keeps it cannot be seen")
-                .with_hint("it may be kept in another container"));
+                .with_source("the processes that keep it alive are not visible")
+                .with_hint("they may run in another container"));
         }
     };
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     for holder in &holders {
         match holder.signal(Signal::Term, &token) {
             Err(error) if error.kind() == ProcessFault::Gone.into() => {}
@@ -97,8 +99,8 @@ pub(super) fn run(
     while is_there(locks)? {
         if source.clock.monotonic().saturating_sub(start) >= PATIENCE {
             return Err(refused(Exit::Deadline)
-                .with_source("what keeps it was asked to end, and has not")
-                .with_hint("gpuws leases shows whether it is still there"));
+                .with_source("the process that keeps it alive did not exit when asked")
+                .with_hint("check with: gpuws leases"));
         }
         source.clock.sleep(PAUSE);
     }

@@ -1,7 +1,7 @@
 //! `gpuws holders`: what `fuser -v` and `lsof` tell of a file, in one table.
 
-mod answer;
-mod found;
+mod json;
+mod lookup;
 mod table;
 
 use crate::args::{Global, HoldersArgs, shell_word};
@@ -9,10 +9,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
-use crate::words;
-use answer::Answer;
-use found::Found;
+use crate::wording;
 use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
+use json::Answer;
+use lookup::Found;
 use table::table;
 
 /// Shows who has `files`; with none named, the GPU device files of the machine.
@@ -51,7 +51,8 @@ fn show(
     let files = if named.is_empty() { host.device_files()? } else { named };
     if files.is_empty() {
         return Err(Failure::new(Exit::CannotObserve, "find a GPU device file").with_hint(
-            "name a file: gpuws holders FILE; or look at a simulated machine: gpuws --sim p100-ghost holders",
+            "pass a file (gpuws holders FILE) or use a simulated machine (gpuws --sim p100-ghost \
+                holders)",
         ));
     }
     let HolderScan { holders, unreadable } = host.holders(&files)?;
@@ -75,7 +76,7 @@ fn show(
 
 /// Tells whether the one who looks is root already, on this machine or the simulated one.
 fn is_root(host: &dyn Host) -> bool {
-    let own = host.own_line().ok().and_then(|line| line.first().copied());
+    let own = host.own_ancestry().ok().and_then(|line| line.first().copied());
     own.and_then(|own| host.process(own.pid).ok()).is_some_and(|info| info.uid == Ok(0))
 }
 
@@ -87,13 +88,14 @@ fn print_legend(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     if !found.is_empty() {
-        let letters = "f open, F open for writing, m mapped, e executed, c current folder, r root";
+        let letters =
+            "f open, F open for writing, m mapped, e executed, c current directory, r root";
         screen.print(&Line::new().dim(letters))?;
     }
     if unreadable.total() > 0 {
         let reasons: Vec<String> =
             unreadable.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        let number = words::count(unreadable.total() as usize, "process", "processes");
+        let number = wording::count(unreadable.total() as usize, "process", "processes");
         let mut line =
             Line::new().plain(format!("{number} could not be read: {}", reasons.join(", ")));
         if unreadable.0.contains_key(&Absent::NotPermitted) && !is_root(host) {
@@ -141,7 +143,7 @@ mod tests {
     fn host(origin: Origin) -> MockHost {
         let mut host = MockHost::new();
         host.expect_origin().return_const(origin);
-        host.expect_own_line().returning(|| Ok(vec![ProcessKey { pid: Pid(2), start: None }]));
+        host.expect_own_ancestry().returning(|| Ok(vec![ProcessKey { pid: Pid(2), start: None }]));
         host.expect_device_files().returning(|| Ok(vec![file(0), file(1)]));
         host.expect_holders().returning(|_| {
             let mut scan = HolderScan {
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_table_tells_what_both_tools_tell() {
+    fn table_combines_fuser_and_lsof_columns() {
         let host = host(Origin::Simulated("m".into()));
         let shown = Screen::captured(|screen| {
             assert_eq!(
@@ -198,14 +200,14 @@ FILE          USER         PID  ACCESS  FD              COMMAND
               1001           3  f....   0,1,2,3,4,5 +2  worker (through thread 33)
               (not found)    4  f....   5               (not found)
 /dev/nvidia1  (no holder)
-f open, F open for writing, m mapped, e executed, c current folder, r root
+f open, F open for writing, m mapped, e executed, c current directory, r root
 1 process could not be read: 1 not permitted.   sudo gpuws holders
 "
         );
     }
 
     #[test]
-    fn json_says_null_for_what_is_absent() {
+    fn json_prints_null_for_absent_values() {
         let shown = Screen::captured(|screen| {
             show(&global(true, false), &none(), &host(Origin::Live), vec![], screen).unwrap();
         });
@@ -219,14 +221,14 @@ f open, F open for writing, m mapped, e executed, c current folder, r root
     }
 
     #[test]
-    fn a_machine_without_device_files_is_told_plainly() {
+    fn missing_device_files_fail_with_hint() {
         let mut host = MockHost::new();
         host.expect_origin().return_const(Origin::Live);
         host.expect_device_files().returning(|| Ok(vec![]));
         let shown = Screen::captured(|screen| {
             let failure = show(&global(false, false), &none(), &host, vec![], screen).unwrap_err();
             assert_eq!(failure.exit(), Exit::CannotObserve);
-            assert!(failure.to_string().contains("\nhint: name a file"));
+            assert!(failure.to_string().contains("\nhint: pass a file"));
         });
         assert_eq!(shown, "");
     }

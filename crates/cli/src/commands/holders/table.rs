@@ -1,6 +1,6 @@
 //! The table: a row for each file and holder.
 
-use super::found::Found;
+use super::lookup::Found;
 use crate::terminal::{Align, Line, Table};
 use gpu_core::{DeviceFile, HeldFile};
 

@@ -2,11 +2,11 @@
 
 use super::recording;
 use crate::args::{ConvertArgs, Global};
+use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::part::Part;
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_allocator_policy::trace::{Format, Recording};
 use serde::Serialize;
 use std::io::BufWriter;
@@ -38,10 +38,10 @@ pub(crate) fn run(
         return Ok(Exit::Done);
     }
     for device in devices {
-        let events = words::count(device.event_count, "event", "events");
+        let events = wording::count(device.event_count, "event", "events");
         let held = match device.segment_count {
-            Some(segments) => words::count(segments, "segment", "segments"),
-            None => "no segments told".to_owned(),
+            Some(segments) => wording::count(segments, "segment", "segments"),
+            None => "segments not recorded".to_owned(),
         };
         screen.print(&Line::new().plain(format!("device {}: {events}, {held}", device.index)))?;
     }

@@ -3,19 +3,19 @@
 mod figures;
 mod log;
 pub(super) mod machine;
-mod page;
+mod render;
 
 use crate::args::{ExplainArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_allocator_policy::explain::{Diagnosis, explain};
 use gpu_text::oom;
 
 /// So many events are shown; JSON has all.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 pub(crate) fn run(
     args: &ExplainArgs,
@@ -36,11 +36,11 @@ pub(crate) fn run(
     if global.json {
         screen.json(&json::Explained::of(&report, &diagnoses, look.as_ref()))?;
     } else if none {
-        let what = "no message about GPU memory that ran out in this text";
+        let what = "no out-of-memory message found";
         screen.print(&Line::new().plain(what))?;
         if is_recording(&log.bytes) && !global.quiet {
             let next = format!("gpuws mem replay {}", args.file.display());
-            screen.print(&Line::new().dim("it is a recording of memory: ").plain(next))?;
+            screen.print(&Line::new().dim("this is a memory recording; use: ").plain(next))?;
         }
     } else {
         screen.together(|screen| {
@@ -71,20 +71,20 @@ fn show(
     diagnoses: &[Diagnosis],
 ) -> Result<(), Failure> {
     let pairs = report.events.iter().zip(diagnoses);
-    for (index, (event, diagnosis)) in pairs.take(MOST_SHOWN).enumerate() {
+    for (index, (event, diagnosis)) in pairs.take(MAX_SHOWN).enumerate() {
         if index > 0 {
             screen.print(&Line::new())?;
         }
-        page::show(screen, global, event, diagnosis)?;
+        render::show(screen, global, event, diagnosis)?;
     }
-    let more = report.events.len().saturating_sub(MOST_SHOWN);
+    let more = report.events.len().saturating_sub(MAX_SHOWN);
     if more > 0 {
         screen.print(&Line::new())?;
-        let more = words::count(more, "more message", "more messages");
+        let more = wording::count(more, "more message", "more messages");
         screen.print(&Line::new().dim(format!("{more}; --json has all")))?;
     }
     if report.is_cut {
-        screen.print(&Line::new().dim("the log has more than was read"))?;
+        screen.print(&Line::new().dim("only the end of the log was read"))?;
     }
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 use super::jobs::{Job, choices, file_name, show_head, without_settings};
 use super::replay::show_refused;
-use super::spark::Spark;
+use super::sparkline::Sparkline;
 use crate::args::{FitArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{Fit, Fitted};
 use crate::terminal::{Align, Line, Screen, Table, progress};
-use crate::words;
+use crate::wording;
 use gpu_allocator_policy::explain::amount;
 use gpu_allocator_policy::{Choice, Need, need, together, trial};
 use gpu_core::Bytes;
@@ -20,7 +20,7 @@ const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288
 const MANY: usize = 5_000;
 
 /// More than any job takes, in GiB: an allocator that takes all at once took it.
-const MOST_GIB: f64 = 1_000_000.0;
+const MAX_GIB: f64 = 1_000_000.0;
 
 /// What a job needs on one device.
 pub(crate) struct Needs {
@@ -32,7 +32,7 @@ pub(crate) struct Needs {
     /// What it had live at once, as it asked for it.
     pub(crate) live: Bytes,
     /// What each allocator needs, by its title.
-    pub(crate) by_policy: Vec<(String, Need, Spark)>,
+    pub(crate) by_policy: Vec<(String, Need, Sparkline)>,
     /// What the request asked for with which the recorded job ended; it is counted.
     pub(crate) refused: Option<Bytes>,
 }
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
         let choices = choices(&args.policies, &job)?;
         for on_device in job.devices(path, None)? {
             if on_device.trace.events.len() > MANY {
-                progress(&format!("finding the least memory that {} needs", file_name(path)));
+                progress(&format!("finding the minimum memory for {}", file_name(path)));
             }
             let by_policy = choices
                 .iter()
@@ -108,11 +108,11 @@ fn needed(
     workload: &gpu_allocator_policy::Workload,
     title: &str,
     choice: &Choice,
-) -> Result<(String, Need, Spark), Failure> {
+) -> Result<(String, Need, Sparkline), Failure> {
     let failed =
         |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);
     let need = need(workload, choice).map_err(failed)?;
-    let mut spark = Spark::new(workload.steps.len());
+    let mut spark = Sparkline::new(workload.steps.len());
     trial(workload, choice, Some(need.least), &mut spark).map_err(failed)?;
     Ok((title.to_owned(), need, spark))
 }
@@ -138,7 +138,7 @@ fn show(
             Line::new().accent(if need.exact { least } else { format!("≤ {least}") }),
             Line::new().plain(amount(need.tight.wasted())),
             Line::new().plain(match need.unlimited.peak.reserved {
-                all if all.gib() > MOST_GIB => "all".to_owned(),
+                all if all.gib() > MAX_GIB => "all".to_owned(),
                 reserved => amount(reserved),
             }),
             Line::new().dim(spark.draw()),
@@ -146,7 +146,7 @@ fn show(
     }
     if !args.policies.set.is_empty() {
         let given = format!("{}:", args.policies.set.join(", "));
-        words::flow(screen, Line::new().plain("  With "), &given)?;
+        wording::flow(screen, Line::new().plain("  With "), &given)?;
     }
     table.print(screen)?;
     show_refused(screen, needs.refused)?;
@@ -157,8 +157,8 @@ fn show(
         None => devices_that_fit(needs, args),
     };
     let text =
-        format!("{verdict}, with {} taken for the CUDA context (--context)", amount(args.context));
-    words::flow(screen, Line::new(), &text)?;
+        format!("{verdict}, assuming {} for the CUDA context (--context)", amount(args.context));
+    wording::flow(screen, Line::new(), &text)?;
     if !global.quiet && args.device_memory.is_none_or(|total| mem <= total) {
         let next = format!("gpuws run --mem {}MiB -- COMMAND", mem.mib());
         screen.print(&Line::new().dim("next: ").plain(next))?;
@@ -175,10 +175,12 @@ fn devices_that_fit(needs: &Needs, args: &FitArgs) -> String {
     let too_small = SIZES.iter().rfind(|size| gib(**size) < best + args.context);
     match (suffices, too_small) {
         (Some(enough), Some(small)) => {
-            format!("fits one {enough} GiB GPU; not one of {small} GiB under any allocator here")
+            format!(
+                "fits a {enough} GiB GPU; fits no {small} GiB GPU under any of these allocators"
+            )
         }
-        (Some(enough), None) => format!("fits one {enough} GiB GPU"),
-        (None, _) => "fits no GPU of today".to_owned(),
+        (Some(enough), None) => format!("fits a {enough} GiB GPU"),
+        (None, _) => "fits no current GPU".to_owned(),
     }
 }
 
@@ -200,7 +202,7 @@ fn show_sets(
         let names: Vec<_> = set.iter().map(|job| all[*job].name.as_str()).collect();
         let sum = set.iter().map(|job| needs[*job]).sum();
         let head = Line::new().accent(format!("  {:>10}  ", amount(sum)));
-        words::flow(screen, head, &names.join(" + "))?;
+        wording::flow(screen, head, &names.join(" + "))?;
     }
     Ok(())
 }

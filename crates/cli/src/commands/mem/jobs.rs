@@ -5,7 +5,7 @@ use crate::args::{PolicyArgs, ReadingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
-use crate::words;
+use crate::wording;
 use gpu_allocator_policy::caching::Settings;
 use gpu_allocator_policy::explain::amount;
 use gpu_allocator_policy::trace::{Action, DeviceTrace, Event, Format, Recording};
@@ -85,14 +85,15 @@ impl Job {
         let failure = Failure::new(Exit::Usage, format!("find a job in '{}'", path.display()));
         if let (Some(device), false) = (only, jobs.is_empty()) {
             let devices: Vec<_> = jobs.iter().map(|job| job.device).collect();
-            let has = words::ranges(&devices);
+            let has = wording::ranges(&devices);
             return failure.with_source(format!("it has none on device {device}, but on {has}"));
         }
-        let failure = failure.with_source("it tells what was held, not what the job did before");
+        let failure = failure.with_source("it contains the final state but no allocation history");
         failure.with_hint(match self.recording.format {
-            Format::BfcDump => "gpuws mem explain says why memory was not enough",
+            Format::BfcDump => "for the cause of the failure: gpuws mem explain",
             _ => {
-                "torch.cuda.memory._record_memory_history() before the job, _dump_snapshot() after it"
+                "call torch.cuda.memory._record_memory_history() before the job and \
+                    _dump_snapshot() after it"
             }
         })
     }
@@ -140,7 +141,7 @@ pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choic
         for setting in &args.set {
             let (key, value) = setting.split_once(['=', ':']).ok_or_else(|| {
                 Failure::new(Exit::Usage, format!("read the setting '{setting}'"))
-                    .with_source("it is not of the form key=value")
+                    .with_source("expected key=value")
             })?;
             choice.set(key.trim(), value.trim()).map_err(refuse)?;
             title.push_str(&format!(", {key}={value}"));
@@ -158,7 +159,7 @@ pub(super) fn show_head(
     live: Bytes,
 ) -> Result<(), Failure> {
     let (events, device) = trace;
-    let events = words::count(events, "event", "events");
+    let events = wording::count(events, "event", "events");
     let head = Line::new().accent(name).plain(format!("  {events}, device {device}  "));
     let live = format!("{} live at once", amount(live));
     if head.width() + live.len() <= screen.width() {

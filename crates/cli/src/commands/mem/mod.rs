@@ -1,14 +1,14 @@
 //! `gpuws mem`: what a job takes of a device's memory, and why that was not enough.
 
 mod convert;
-mod drawing;
 mod env;
 mod explain;
 mod fit;
 mod jobs;
 mod recording;
 mod replay;
-mod spark;
+mod sparkline;
+mod timeline_file;
 
 pub(crate) use env::{Known, bounding, told};
 pub(crate) use fit::Needs;

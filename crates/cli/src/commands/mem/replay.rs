@@ -1,25 +1,25 @@
 //! `gpuws mem replay`: a recorded job run again.
 
-use super::drawing::Drawing;
 use super::jobs::{Job, OnDevice, choices, file_name, show_head, without_settings};
-use super::spark::Spark;
+use super::sparkline::Sparkline;
+use super::timeline_file::Drawing;
 use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{Recorded, Replayed};
 use crate::terminal::{Align, Line, Screen, Table, progress};
-use crate::words;
+use crate::wording;
 use gpu_allocator_policy::explain::amount;
-use gpu_allocator_policy::{Agreement, Choice, Tally, Trial, compare, savers, trial};
+use gpu_allocator_policy::{Agreement, Choice, Tally, Trial, compare, helpful_settings, trial};
 use gpu_core::Bytes;
 
 /// What became of a job under one allocator.
 pub(crate) struct Run {
     pub(crate) title: String,
     pub(crate) trial: Trial,
-    pub(crate) spark: Spark,
+    pub(crate) spark: Sparkline,
     /// The settings that would have saved it, and how it fares then.
-    pub(crate) savers: Vec<(String, Trial)>,
+    pub(crate) helpful_settings: Vec<(String, Trial)>,
 }
 
 /// What became of the job on one device.
@@ -107,18 +107,18 @@ fn replay(
     let (limited, device) = bounded(choice, args);
     if device.is_none() && choice.takes_all() {
         let failure = Failure::new(Exit::Usage, format!("replay under {title}"));
-        let failure = failure.with_source("it takes all memory of its device at once");
-        return Err(failure.with_hint("say how much that is: --device-memory 80GiB"));
+        let failure = failure.with_source("it allocates the whole device up front");
+        return Err(failure.with_hint("set the device size, e.g. --device-memory 80GiB"));
     }
     let failed =
         |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);
-    let mut spark = Spark::new(job.granted.steps.len());
+    let mut spark = Sparkline::new(job.granted.steps.len());
     let trial = trial(&job.granted, &limited, device, &mut spark).map_err(failed)?;
-    let savers = match trial.outcome.survived() {
+    let helpful_settings = match trial.outcome.survived() {
         true => Vec::new(),
-        false => savers(&job.granted, &limited, device).map_err(failed)?,
+        false => helpful_settings(&job.granted, &limited, device).map_err(failed)?,
     };
-    Ok(Run { title: title.to_owned(), trial, spark, savers })
+    Ok(Run { title: title.to_owned(), trial, spark, helpful_settings })
 }
 
 fn show(
@@ -133,9 +133,9 @@ fn show(
     match &replays.agreement {
         Some(agreement) => show_agreement(screen, agreement)?,
         None => {
-            let why = "no regions of PyTorch's allocator are recorded.";
+            let why = "the recording has no PyTorch allocator segments.";
             let head = Line::new().dim("  Not compared decision by decision: ");
-            words::flow(screen, head, why)?;
+            wording::flow(screen, head, why)?;
         }
     }
     show_refused(screen, replays.job.refused)?;
@@ -143,7 +143,7 @@ fn show(
     let room = args.limit.into_iter().chain(args.device_memory).min().map(amount);
     let given: Vec<_> = room.into_iter().chain(args.policies.set.iter().cloned()).collect();
     if !given.is_empty() {
-        words::flow(screen, Line::new().plain("With "), &format!("{}:", given.join(", ")))?;
+        wording::flow(screen, Line::new().plain("With "), &format!("{}:", given.join(", ")))?;
     }
     let mut table = Table::new(&[
         ("  allocator", Align::Left),
@@ -177,8 +177,9 @@ fn show(
 /// Says that the recorded job ended for lack of memory.
 pub(super) fn show_refused(screen: &mut Screen, refused: Option<Bytes>) -> Result<(), Failure> {
     let Some(size) = refused else { return Ok(()) };
-    let text = format!("it ended when {} were refused; here they are granted", amount(size));
-    words::flow(screen, Line::new().plain("  "), &text)
+    let text =
+        format!("the job ended with a failed allocation of {}; the replay grants it", amount(size));
+    wording::flow(screen, Line::new().plain("  "), &text)
 }
 
 fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Failure> {
@@ -186,22 +187,22 @@ fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Fail
     let parts = [
         of(agreement.addresses, "addresses"),
         of(agreement.segments, "segments"),
-        of(agreement.segments_freed, "given back"),
+        of(agreement.segments_freed, "freed"),
     ];
     let head = match agreement.is_complete() {
         true => Line::new().plain("  as recorded: "),
         false => Line::new().plain("  ").accent("as recorded: "),
     };
-    words::flow(screen, head, &format!("{} foretold", parts.join(", ")))?;
+    wording::flow(screen, head, &format!("{} predicted", parts.join(", ")))?;
     let peak = agreement.outcome.peak;
     let (reserved, allocated) = (amount(peak.reserved), amount(peak.in_use));
-    let refused = words::count(agreement.retries as usize, "time", "times");
+    let refused = wording::count(agreement.retries as usize, "time", "times");
     let text =
-        format!("peak reserved {reserved}, allocated {allocated}; the device refused {refused}");
-    words::flow(screen, Line::new().plain("  "), &text)?;
+        format!("peak reserved {reserved}, allocated {allocated}; failed cudaMalloc: {refused}");
+    wording::flow(screen, Line::new().plain("  "), &text)?;
     if let Some(first) = &agreement.first {
         let head = Line::new().plain(format!("  differs first at event {}: ", first.event));
-        words::flow(screen, head, &first.what)?;
+        wording::flow(screen, head, &first.what)?;
     }
     Ok(())
 }
@@ -217,35 +218,35 @@ fn show_stop(
     screen.print(&Line::new())?;
     let at = match stop.step.and_then(|step| replays.job.granted.events.get(step)) {
         Some(event) => format!("at event {event} of {}", replays.job.trace.events.len()),
-        None => "with what it had when the recording began".to_owned(),
+        None => "with its initial allocations".to_owned(),
     };
     screen.print(&Line::new().accent(&run.title).plain(format!(": out of memory {at}")))?;
     let shortage = stop.shortage;
     let text = format!(
-        "asked {}; {} reserved, of that {} allocated and {} cached, the largest piece {}",
+        "requested {}; {} reserved ({} allocated, {} cached, largest free block {})",
         amount(shortage.asked),
         amount(shortage.reserved),
         amount(shortage.in_use),
         amount(shortage.cached()),
         amount(shortage.largest_free),
     );
-    words::flow(screen, Line::new().plain("  "), &text)?;
+    wording::flow(screen, Line::new().plain("  "), &text)?;
     let free = amount(shortage.free());
     let verdict = match shortage.is_fragmented() {
-        true => format!("Fragmentation: {free} were free, but not in one piece."),
-        false => format!("Too big: no more than {free} were free."),
+        true => format!("Fragmentation: {free} free, but not contiguous."),
+        false => format!("Insufficient memory: only {free} free."),
     };
-    words::flow(screen, Line::new().plain("  "), &verdict)?;
+    wording::flow(screen, Line::new().plain("  "), &verdict)?;
     if global.quiet {
         return Ok(());
     }
-    for (setting, trial) in &run.savers {
-        let head = Line::new().plain("  Saved by ").accent(setting);
+    for (setting, trial) in &run.helpful_settings {
+        let head = Line::new().plain("  Fits with ").accent(setting);
         let reserved = amount(trial.outcome.peak.reserved);
-        screen.print(&head.plain(format!(": {reserved} reserved at most")))?;
+        screen.print(&head.plain(format!(": peak reserved {reserved}")))?;
     }
-    if run.savers.is_empty() {
-        let next = "  No setting of this allocator saves it; gpuws mem fit says how much it needs.";
+    if run.helpful_settings.is_empty() {
+        let next = "  No setting of this allocator helps; for the required memory: gpuws mem fit";
         screen.print(&Line::new().dim(next))?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::source::Source;
 use crate::terminal::{Line, Screen, clean};
-use crate::words;
+use crate::wording;
 use gpu_core::{ActToken, ProcessState};
 use gpu_reaper::{Event, Guard, Outcome, Plan, Report, Role, Target};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,7 +24,7 @@ pub(crate) fn carry_out(
         return Ok(Report::nothing());
     }
     let journal = source.journal()?;
-    let token = ActToken::the_user_asked();
+    let token = ActToken::user_confirmed();
     // From here on Ctrl-C does not leave a process half ended without a word.
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -68,7 +68,7 @@ impl Teller<'_> {
     }
 
     fn print(&mut self, event: Event<'_>) {
-        let process = |target: &Target| words::process(target.key.pid, &target.process.name);
+        let process = |target: &Target| wording::process(target.key.pid, &target.process.name);
         let line = match event {
             Event::Signalled(target, signal) => {
                 self.told_waiting = false;
@@ -80,13 +80,13 @@ impl Teller<'_> {
                 .line(became(outcome)),
             Event::StillThere(target, after) => Line::new()
                 .plain(format!("         {} ", process(target)))
-                .accent(format!("still there after {:.1} s", after.as_secs_f64())),
+                .accent(format!("still running after {:.1} s", after.as_secs_f64())),
             Event::WaitingForEnd(left, waited) if self.is_late(waited) => {
-                let left = words::count(left, "process", "processes");
+                let left = wording::count(left, "process", "processes");
                 Line::new().dim(format!("         … waiting for {left} to end"))
             }
             Event::WaitingForMemory(waited) if self.is_late(waited) => {
-                Line::new().dim("         … waiting for the memory to come back")
+                Line::new().dim("         … waiting for memory to be freed")
             }
             Event::WaitingForEnd(..) | Event::WaitingForMemory(_) => return,
         };
@@ -107,29 +107,32 @@ fn became(outcome: &Outcome) -> Line {
     let line = Line::new();
     match outcome {
         Outcome::NotReached => line.accent("was not reached"),
-        Outcome::Unsettled => line.accent("was not waited for to its end"),
-        Outcome::AlreadyGone => line.plain("was gone already"),
+        Outcome::Unsettled => line.accent("did not finish exiting while watched"),
+        Outcome::AlreadyGone => line.plain("had already exited"),
         Outcome::Ended { after_ms } => {
-            line.plain(format!("gone after {:.1} s", *after_ms as f64 / 1000.0))
+            line.plain(format!("exited after {:.1} s", *after_ms as f64 / 1000.0))
         }
-        Outcome::LetGo => line.plain("let go of the device by itself; nothing more was sent"),
-        Outcome::NotTheSame => line.accent("is another process by now; nothing was sent"),
-        Outcome::AnotherProgram => line.accent("runs another program now; nothing more was sent"),
+        Outcome::LetGo => line.plain("released the device itself; no further signal sent"),
+        Outcome::NotTheSame => {
+            line.accent("is a different process now (PID reused); no signal sent")
+        }
+        Outcome::AnotherProgram => {
+            line.accent("executes another program now; no further signal sent")
+        }
         Outcome::RoleForbids { role: Role::Monitor } => {
-            line.plain("uses no device memory any more; nothing more was sent")
+            line.plain("no longer uses device memory; no further signal sent")
         }
         Outcome::RoleForbids { role: Role::Display } => {
-            line.accent("is a display server; nothing more was sent")
+            line.accent("is a display server; no further signal sent")
         }
         Outcome::RoleForbids { .. } => {
-            line.accent("is a daemon that serves every user of the device; nothing more was sent")
+            line.accent("is a system daemon for the GPU; no further signal sent")
         }
-        Outcome::LoginSession => line.accent("is part of a login session; nothing more was sent"),
-        Outcome::Protected => line.accent("is protected; nothing was sent"),
-        Outcome::Spared => line.plain("spared with the process that it was in the scope of"),
-        Outcome::Survived { state: Ok(ProcessState::Uninterruptible) } => {
-            line.accent("survived SIGKILL: state D, it ends when its wait does")
-        }
+        Outcome::LoginSession => line.accent("belongs to a login session; no further signal sent"),
+        Outcome::Protected => line.accent("is protected; no signal sent"),
+        Outcome::Spared => line.plain("spared because its target was spared"),
+        Outcome::Survived { state: Ok(ProcessState::Uninterruptible) } => line
+            .accent("survived SIGKILL: state D (uninterruptible sleep); exits when the wait ends"),
         Outcome::Survived { .. } => line.accent("survived SIGKILL"),
         Outcome::Failed { why } => line.accent(format!("could not be ended: {why}")),
     }

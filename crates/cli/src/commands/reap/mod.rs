@@ -1,10 +1,10 @@
 //! `gpuws reap`: plan, act, proof.
 
 mod act;
-mod shown;
+mod render;
 
 pub(crate) use act::carry_out;
-pub(crate) use shown::{show_plan, show_report};
+pub(crate) use render::{show_plan, show_report};
 
 use crate::args::{Global, Reach, ReapArgs};
 use crate::exit::Exit;
@@ -96,8 +96,8 @@ fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure
                 Protect::User(user) => format!("user:{user}"),
             };
             Err(Failure::new(Exit::Usage, format!("protect '{word}'"))
-                .with_source("no process that can be seen has that number, name or user")
-                .with_hint("a process is named as ps -e shows it, a user as user:NAME"))
+                .with_source("no visible process matches this PID, name or user")
+                .with_hint("use a process name as in ps -e, or user:NAME"))
         }
     }
 }
@@ -117,12 +117,10 @@ fn belongs_to_somebody(source: &Source, users: &[String]) -> Result<(), Failure>
     match users.iter().find(|user| !is_known(user)) {
         None => Ok(()),
         Some(user) => Err(Failure::new(Exit::Usage, format!("reap for user '{user}'"))
-            .with_source(
-                "nobody has that name or number, and no process that can be seen is theirs",
-            )
+            .with_source("no such user, and no visible process belongs to them")
             .with_hint(match source.host.origin() {
-                Origin::Live => "ps -eo user,pid,args lists who has processes",
-                _ => "'gpuws holders' shows whose processes the simulated machine has",
+                Origin::Live => "list process owners with: ps -eo user,pid,args",
+                _ => "list the simulated processes with: gpuws holders",
             })),
     }
 }
@@ -158,7 +156,7 @@ fn not_done(
 ) -> Result<(), Failure> {
     let line = Line::new().plain("nothing was done.");
     if !source.can_end_processes && !plan.targets.is_empty() {
-        let line = line.plain("   real processes stand for them within ");
+        let line = line.plain("   to act on real placeholder processes, use ");
         return screen.print(&line.accent("gpuws sim --live"));
     }
     if plan.targets.is_empty() {
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_code_tells_what_became_of_the_targets() {
+    fn exit_code_reflects_target_outcomes() {
         let failed = |kind: ErrorKind| exit_of(Outcome::Failed { why: fault(kind) });
         assert_eq!(exit_of(Outcome::Ended { after_ms: 0 }), Exit::Done);
         assert_eq!(exit_of(Outcome::AlreadyGone), Exit::Done);
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_code_tells_why_everything_was_stopped() {
+    fn exit_code_reflects_reason_for_abort() {
         let stopped = |kind: ErrorKind| {
             let report = Report { stopped: Some(fault(kind)), ..Report::nothing() };
             exit(&Plan::default(), &report)
@@ -213,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_code_is_not_zero_where_somebody_may_be_left() {
+    fn exit_code_is_nonzero_if_processes_may_remain() {
         let with = |newcomers: Reading<Vec<Newcomer>>| {
             exit(&Plan::default(), &Report { newcomers, ..Report::nothing() })
         };

@@ -4,8 +4,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::terminal::one_line;
-use crate::words;
-use gpu_core::{Bytes, Ending, ProcessInfo};
+use crate::wording;
+use gpu_core::{Bytes, JobExit, ProcessInfo};
 use gpu_reaper::{Action, Outcome, is_stuck};
 use gpu_steward::{DeviceUse, RunReport};
 use std::fs::File;
@@ -52,7 +52,11 @@ pub(super) fn above(report: &RunReport, share: Option<Bytes>) -> Vec<String> {
     let above = report.devices.iter().filter_map(|used| {
         let peak = used.peak.ok().filter(|peak| *peak > share)?;
         let index = used.device.index;
-        Some(format!("it took {:.1} of {:.1} GiB of GPU {index}", peak.gib(), share.gib()))
+        Some(format!(
+            "used {:.1} GiB of its {:.1} GiB share of GPU {index}",
+            peak.gib(),
+            share.gib()
+        ))
     });
     above.collect()
 }
@@ -60,10 +64,10 @@ pub(super) fn above(report: &RunReport, share: Option<Bytes>) -> Vec<String> {
 /// `done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
 pub(super) fn summary(report: &RunReport, share: Option<Bytes>) -> String {
     let head = match (report.limit_hit, report.ending) {
-        (true, _) => "ended at its time limit after".to_owned(),
-        (false, Ending::Code(0)) => "done in".to_owned(),
-        (false, Ending::Code(code)) => format!("ended with {code} after"),
-        (false, Ending::Signal(signal)) => format!("ended by signal {signal} after"),
+        (true, _) => "time limit reached after".to_owned(),
+        (false, JobExit::Code(0)) => "done in".to_owned(),
+        (false, JobExit::Code(code)) => format!("exited with {code} after"),
+        (false, JobExit::Signal(signal)) => format!("terminated by signal {signal} after"),
     };
     let mut parts = vec![format!("{head} {}", lasted(report.elapsed))];
     let peak = |used: &DeviceUse| match used.peak {
@@ -81,9 +85,9 @@ pub(super) fn summary(report: &RunReport, share: Option<Bytes>) -> String {
     let ended = |action: &&Action| matches!(action.outcome, Outcome::Ended { .. });
     let ended = report.left_behind.iter().filter(ended).count();
     if ended > 0 {
-        let left = words::count(ended, "process", "processes");
+        let left = wording::count(ended, "process", "processes");
         let back = match report.memory_back {
-            Ok(true) => ", memory back",
+            Ok(true) => ", memory freed",
             _ => "",
         };
         let were = if ended == 1 { "was" } else { "were" };
@@ -97,15 +101,15 @@ pub(super) fn summary(report: &RunReport, share: Option<Bytes>) -> String {
 /// `4711 python is still there`, and why, where SIGKILL does not end it; or what is known of it,
 /// where its descriptors may not be read.
 pub(super) fn still_there(left: &ProcessInfo, report: &RunReport) -> String {
-    let who = words::process(left.key.pid, &left.name);
+    let who = wording::process(left.key.pid, &left.name);
     let is_unlisted = report.unlisted.iter().any(|unlisted| unlisted.key == left.key);
     match (is_stuck(left), is_unlisted) {
-        (true, _) => format!("{who} is still there, frozen or in an uninterruptible wait"),
+        (true, _) => format!("{who} is still running, frozen or in uninterruptible sleep"),
         (_, true) => format!(
-            "{who} is still there; its descriptors cannot be read, and the driver lists it on none \
-             of the GPUs"
+            "{who} is still running; its descriptors are unreadable and the driver lists it on \
+                no GPU"
         ),
-        _ => format!("{who} is still there"),
+        _ => format!("{who} is still running"),
     }
 }
 
@@ -132,7 +136,7 @@ mod tests {
     use gpu_core::{DeviceId, LeaseId, Pid};
 
     #[test]
-    fn the_last_line_says_what_it_took_and_what_was_cleaned_up() {
+    fn summary_line_reports_usage_and_cleanup() {
         let used = |index, mib| DeviceUse {
             device: DeviceId::from_index(index),
             peak: Ok(Bytes::from_mib(mib)),
@@ -146,7 +150,7 @@ mod tests {
         };
         let report = RunReport {
             lease: LeaseId::parse("1-a").unwrap(),
-            ending: Ending::Code(0),
+            ending: JobExit::Code(0),
             limit_hit: false,
             abandoned: false,
             devices: vec![used(4, 38_298), used(5, 37_786)],
@@ -163,13 +167,13 @@ mod tests {
         assert_eq!(
             summary(&report, None),
             "done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · \
-             2 processes left behind were ended, memory back"
+             2 processes left behind were ended, memory freed"
         );
         let share = Some(Bytes::from_mib(37_888));
         assert!(summary(&report, share).contains(" · peak 37.4, 36.9 of 37.0 GiB · "));
-        assert_eq!(above(&report, share), ["it took 37.4 of 37.0 GiB of GPU 4"]);
+        assert_eq!(above(&report, share), ["used 37.4 GiB of its 37.0 GiB share of GPU 4"]);
         assert_eq!(above(&report, Some(Bytes::from_mib(38_298))), [""; 0]);
-        let limited = RunReport { limit_hit: true, ending: Ending::Signal(15), ..report };
-        assert!(summary(&limited, None).ends_with("2 processes of it were ended, memory back"));
+        let limited = RunReport { limit_hit: true, ending: JobExit::Signal(15), ..report };
+        assert!(summary(&limited, None).ends_with("2 processes of it were ended, memory freed"));
     }
 }

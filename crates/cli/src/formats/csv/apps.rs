@@ -6,18 +6,17 @@ use gpu_core::{Absent, Reading};
 
 /// Every column, by the names of nvidia-smi 535.
 pub(super) const FIELDS: &[Field] = &[
-    Field::new("timestamp", "when it was looked, in local time", |row| Ok(row.time.to_owned())),
+    Field::new("timestamp", "timestamp of the query, local time", |row| Ok(row.time.to_owned())),
     Field::new("gpu_name", "name of the product", gpu::name),
     Field::new("gpu_bus_id", "PCI address of the device", gpu::bus_id),
     Field::new("gpu_serial", "serial number of the board", gpu::serial)
         .from(gpu_core::Group::Product),
     Field::new("gpu_uuid", "UUID of the device", gpu::uuid),
-    Field::new("pid", "number of the process on the host", |row| {
+    Field::new("pid", "process ID", |row| {
         row.process.map(|(process, _)| plain(&process.pid)).ok_or(Absent::NotFound)
     }),
-    Field::new("process_name", "first word of its command line, or else its name", name)
-        .or(&["name"]),
-    Field::new("used_gpu_memory", "device memory that it has", |row| {
+    Field::new("process_name", "executable path or process name", name).or(&["name"]),
+    Field::new("used_gpu_memory", "device memory used by the process", |row| {
         let (process, _) = row.process.ok_or(Absent::NotFound)?;
         process.memory.as_ref().map(mib).map_err(|absent| *absent)
     })

@@ -147,7 +147,7 @@ mod tests {
 
     /// What nvidia-smi 535 printed for the same figures.
     #[test]
-    fn figures_are_rounded_as_nvidia_smi_rounds_them() {
+    fn values_are_rounded_like_nvidia_smi() {
         for (milliwatts, written) in
             [(312_345, "312.35"), (312_995, "312.99"), (5, "0.00"), (61_230, "61.23"), (0, "0.00")]
         {

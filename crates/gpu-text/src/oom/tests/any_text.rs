@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn the_bounds_hold() {
+fn report_is_bounded() {
     let many: String =
         (0..1500).map(|n| format!("CUDA out of memory. Tried to allocate {n}.00 MiB.\n")).collect();
     let report = read(many.as_bytes());
@@ -23,14 +23,14 @@ fn the_bounds_hold() {
 
 proptest! {
     #[test]
-    fn any_bytes_give_the_same_bounded_report(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_give_deterministic_bounded_report(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let report = read(&bytes);
         prop_assert!(report.events.len() <= bytes.len());
         prop_assert_eq!(read(&bytes), report);
     }
 
     #[test]
-    fn pieces_of_messages_in_any_order_are_safe(
+    fn shuffled_message_fragments_never_panic(
         pieces in prop::collection::vec((0usize..4, 0usize..3000, 0usize..400), 0..12),
     ) {
         let sources = [TORCH_2, DUMP, "RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes (total", "(\u{e9}\u{20ac} 9.9.9 GiB * \\n"];
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn figures_of_pytorch_come_back_as_printed(asked in 1u64..1 << 20, free in 0u64..1 << 20, pid in any::<u32>()) {
+    fn pytorch_figures_round_trip(asked in 1u64..1 << 20, free in 0u64..1 << 20, pid in any::<u32>()) {
         let log = format!("CUDA out of memory. Tried to allocate {asked}.25 MiB. GPU 0 has a total capacity of \
             80.00 GiB of which {free}.50 MiB is free. Process {pid} has 1.00 GiB memory in use.");
         let event = one(&log);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn cupy() {
+fn cupy_messages_are_parsed() {
     let cupy = one(
         "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,600,000 bytes (allocated so \
         far: 3,600,000,000 bytes, limit set to: 4,000,000,000 bytes).",
@@ -20,7 +20,7 @@ fn cupy() {
 }
 
 #[test]
-fn rmm() {
+fn rmm_messages_are_parsed() {
     let rmm = one(
         "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 576000000 bytes) at: \
         /x/rmm/mr/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory",
@@ -37,7 +37,7 @@ fn rmm() {
 }
 
 #[test]
-fn llama_cpp() {
+fn llama_cpp_message_is_parsed() {
     let llama = one(
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 590.50 MiB on device 1: cudaMalloc failed: \
         out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 619184128\n",
@@ -47,7 +47,7 @@ fn llama_cpp() {
 }
 
 #[test]
-fn vllm() {
+fn vllm_message_is_parsed() {
     let vllm = one(
         "ValueError: Free memory on device cuda:1 (12.25/24.00 GiB) on startup is less than desired GPU \
         memory utilization (0.92, 22.08 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
@@ -60,7 +60,7 @@ fn vllm() {
 }
 
 #[test]
-fn paddle() {
+fn paddle_message_is_parsed() {
     let paddle = one(
         "Out of memory error on GPU 0. Cannot allocate 1.500000GB memory on GPU 0, 7.000000GB memory has \
         been allocated and available memory is only 716.750000MB.",
@@ -70,7 +70,7 @@ fn paddle() {
 }
 
 #[test]
-fn xgboost() {
+fn xgboost_message_is_parsed() {
     let boost = one("xgboost.core.XGBoostError: Memory allocation error on worker 0: bad_alloc: \
         cudaErrorMemoryAllocation: out of memory\n- Free memory: 2.50GB\n- Requested memory: 3.25GB\n");
     assert_eq!((text(&boost.free), text(&boost.tried)), ("2.50GB", "3.25GB"));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_message_is_the_same_however_a_log_mangles_it() {
+fn message_survives_log_formatting() {
     let want = Event { line: 0, ..one(TORCH_2) };
     let words: Vec<&str> = TORCH_2.split(' ').collect();
     let wrapped = |before: &str, width: usize| {
@@ -30,7 +30,7 @@ fn the_message_is_the_same_however_a_log_mangles_it() {
 }
 
 #[test]
-fn the_message_is_the_same_in_panels_behind_labels_and_broken_at_the_edge() {
+fn message_survives_panels_prefixes_and_wrapping() {
     let want = Event { line: 0, ..one(TORCH_2) };
     let words: Vec<&str> = TORCH_2.split(' ').collect();
     let each = |before: &str, after: &str| {
@@ -52,7 +52,7 @@ fn the_message_is_the_same_in_panels_behind_labels_and_broken_at_the_edge() {
 }
 
 #[test]
-fn what_several_processes_write_at_once_is_told_apart_by_their_labels() {
+fn interleaved_output_is_separated_by_prefix() {
     let other = TORCH_2.replace("GPU 2", "GPU 5").replace("3.25 GiB", "3.50 GiB");
     let rows = |text: &str| {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
@@ -69,7 +69,7 @@ fn what_several_processes_write_at_once_is_told_apart_by_their_labels() {
 }
 
 #[test]
-fn a_dump_is_the_same_wrapped_at_the_edge() {
+fn dump_survives_wrapping() {
     let want = Event { line: 0, ..one(DUMP) };
     let wrapped = |line: &str| {
         let mut rows = vec![String::new()];
@@ -89,7 +89,7 @@ fn a_dump_is_the_same_wrapped_at_the_edge() {
 }
 
 #[test]
-fn several_messages_are_several_events_and_a_repeated_one_is_not() {
+fn repeated_message_is_counted_not_duplicated() {
     let other = TORCH_2.replace("GPU 2 has", "GPU 3 has");
     let events = all(&format!("{TORCH_2}\n{other}\nDuring handling of the above\n{TORCH_2}\n"));
     let seen: Vec<_> = events.iter().map(|event| (event.gpu, event.times, event.line)).collect();
@@ -97,7 +97,7 @@ fn several_messages_are_several_events_and_a_repeated_one_is_not() {
 }
 
 #[test]
-fn a_cut_message_gives_what_is_left() {
+fn truncated_message_keeps_its_figures() {
     let cut =
         one("Tried to allocate 2.00 GiB (GPU 0; 4.00 GiB total capacity; 3.00 GiB already alloc");
     assert_eq!((text(&cut.tried), text(&cut.total), cut.allocated), ("2.00 GiB", "4.00 GiB", None));
@@ -108,7 +108,7 @@ fn a_cut_message_gives_what_is_left() {
 }
 
 #[test]
-fn of_a_long_log_the_end_is_read() {
+fn end_of_long_log_is_read() {
     let log = format!("{}CUDA out of memory. Tried to allocate 2.00 GiB.\n", "step\n".repeat(1000));
     let report = read_within(log.as_bytes(), 200);
     assert!(report.is_cut);

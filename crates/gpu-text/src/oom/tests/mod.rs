@@ -1,9 +1,9 @@
 //! Made messages in every wording, by what prints them.
 
 mod any_text;
-mod bare;
 mod library;
 mod log;
+mod no_figures;
 mod tensorflow;
 mod torch;
 mod xla;

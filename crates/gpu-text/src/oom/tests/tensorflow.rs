@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_full_dump_of_tensorflow() {
+fn full_tensorflow_dump_is_parsed() {
     let event = one(DUMP);
     assert_eq!((event.framework, event.gpu), (Framework::TensorFlow, Some(1)));
     assert_eq!(event.allocator.as_deref(), Some("GPU_1_bfc"));
@@ -41,7 +41,7 @@ fn a_full_dump_of_tensorflow() {
 }
 
 #[test]
-fn dumps_after_each_other_are_events_and_the_exception_is_of_the_first() {
+fn consecutive_dumps_are_events_and_exception_belongs_to_first() {
     let second = DUMP
         .replace("1.00GiB (rounded to 1073741824)", "2.00GiB (rounded to 2147483648)")
         .replace("shape[64,2048,2048]", "shape[128,2048,2048]");
@@ -63,7 +63,7 @@ fn dumps_after_each_other_are_events_and_the_exception_is_of_the_first() {
 }
 
 #[test]
-fn the_oldest_dumps() {
+fn oldest_dumps_are_parsed() {
     let event = one(
         "W tensorflow/core/common_runtime/bfc_allocator.cc:273] Allocator (GPU_0_bfc) ran out of \
         memory trying to allocate 96.00MiB.  Current allocation summary follows.\n\
@@ -88,7 +88,7 @@ fn the_oldest_dumps() {
 }
 
 #[test]
-fn what_tensorflow_calls_no_failure_is_marked() {
+fn tensorflow_non_failure_is_marked() {
     let log = "W tensorflow/core/common_runtime/bfc_allocator.cc:243] Allocator (GPU_0_bfc) ran out of memory \
         trying to allocate 1.25GiB with freed_by_count=0. The caller indicates that this is not a failure, \
         but may mean that there could be performance gains if more memory were available.\n";
@@ -97,7 +97,7 @@ fn what_tensorflow_calls_no_failure_is_marked() {
 }
 
 #[test]
-fn a_ladder_is_one_event() {
+fn decreasing_retries_are_one_event() {
     let rung = |text: &str, bytes: u64| {
         format!(
             "2019-01-01 E tensorflow/stream_executor/cuda/cuda_driver.cc:806] failed to allocate {text} \

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_message_of_pytorch_2_in_full() {
+fn full_pytorch_2_message_is_parsed() {
     let event = one(TORCH_2);
     assert_eq!((event.framework, event.wording), (Framework::PyTorch, Some(Wording::Torch22)));
     assert_eq!((event.backend.as_deref(), event.gpu), (Some("cuda"), Some(2)));
@@ -18,13 +18,13 @@ fn the_message_of_pytorch_2_in_full() {
 }
 
 #[test]
-fn the_newest_pytorch_names_its_variable() {
+fn newest_pytorch_variable_is_recognised() {
     let newest = one(&TORCH_2.replace("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"));
     assert_eq!(newest.wording, Some(Wording::Torch29));
 }
 
 #[test]
-fn older_wordings_of_pytorch() {
+fn older_pytorch_messages_are_parsed() {
     let cached =
         one("RuntimeError: CUDA out of memory. Tried to allocate 20.50 MiB (GPU 1; 11.00 GiB \
         total capacity; 9.75 GiB already allocated; 10.25 MiB free; 512.00 KiB cached)");
@@ -49,7 +49,7 @@ fn older_wordings_of_pytorch() {
 }
 
 #[test]
-fn a_limit_of_the_process_is_told() {
+fn process_limit_is_parsed() {
     let old = one(
         "CUDA out of memory. Tried to allocate 5.50 GiB (GPU 0; 11.00 GiB total capacity; 0 \
         bytes already allocated; 10.75 GiB free; 5.50 GiB allowed; 0 bytes reserved in total by PyTorch)",
@@ -65,7 +65,7 @@ fn a_limit_of_the_process_is_told() {
 }
 
 #[test]
-fn pytorch_on_the_pool_of_the_driver() {
+fn pytorch_cuda_malloc_async_message_is_parsed() {
     let message = "torch.OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of \
         memory)\nCurrently allocated     : 5.25 GiB\nRequested               : 12.50 MiB\nDevice \
         limit            : 12.00 GiB\nFree (according to CUDA): 0 bytes\nPyTorch limit (set by \
@@ -88,7 +88,7 @@ fn pytorch_on_the_pool_of_the_driver() {
 }
 
 #[test]
-fn other_backends_of_pytorch() {
+fn other_pytorch_backends_are_parsed() {
     let xpu = one(
         "XPU out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 15.00 \
         GiB. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 1.00 MiB is reserved by \

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn errors_of_xla() {
+fn xla_errors_are_parsed() {
     let error = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate \
         6000000000 bytes.\n";
     let twice = one(&format!("{error}The above exception\n{error}"));
@@ -29,7 +29,7 @@ fn errors_of_xla() {
 }
 
 #[test]
-fn what_the_compiler_complained_of_goes_with_the_error() {
+fn compiler_warning_is_attached_to_error() {
     let complaint = "W hlo_rematerialization.cc:2941] Can't reduce memory use below 22.25GiB (23890755584 bytes) by \
         rematerialization; only reduced to 37.00GiB (39728447488 bytes), down from 38.00GiB originally\n";
     let alone = one(complaint);

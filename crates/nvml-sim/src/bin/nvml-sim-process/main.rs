@@ -11,20 +11,20 @@
 //! over, for some seconds, or as long as a command. Within `gpuws sim MACHINE --live` it lies in
 //! the session's folder: `"$GPUWS_SIM_SESSION/nvml-sim-process" --use 0:1000`.
 
+mod arguments;
 mod device_file;
-mod part;
+mod external_process;
 mod placeholder;
-mod walk_on;
 
+use arguments::Part;
 use gpu_sim::Placeholder;
-use part::Part;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let played = match std::env::var_os(Placeholder::VARIABLE) {
         Some(_) => placeholder::play().map_err(|error| format!("start: {error}")),
-        None => Part::read(std::env::args_os().skip(1)).and_then(walk_on::play),
+        None => Part::read(std::env::args_os().skip(1)).and_then(external_process::play),
     };
     played.unwrap_or_else(|why| {
         // Whoever started a placeholder waits for a line and gets the end of the output instead.

@@ -9,16 +9,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// So many folders are looked through at most.
-const MOST_FOLDERS: usize = 32;
+const MAX_FOLDERS: usize = 32;
 
 /// So many names of a folder are read at most.
-const MOST_NAMES: usize = 20_000;
+const MAX_NAMES: usize = 20_000;
 
 /// The longest version that is read.
 const LONGEST_VERSION: usize = 64;
 
 /// So much of a program and of `pyvenv.cfg` is read at most.
-const MOST_READ: u64 = 4096;
+const MAX_READ: u64 = 4096;
 
 /// An environment, by the names of its variables.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -85,7 +85,7 @@ impl Python {
     /// Returns the frameworks that it finds, the first of each kind in the order in which it looks.
     pub(super) fn installed(&self, variable: Variables<'_>) -> Vec<Installed> {
         let mut found: Vec<Installed> = Vec::new();
-        for folder in self.folders(variable).iter().take(MOST_FOLDERS) {
+        for folder in self.folders(variable).iter().take(MAX_FOLDERS) {
             let here = installed_in(folder);
             let is_new = |one: &Installed| found.iter().all(|had| had.framework != one.framework);
             let new: Vec<_> = here.into_iter().filter(is_new).collect();
@@ -204,7 +204,7 @@ fn package(name: &str) -> Option<(String, &str)> {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MOST_NAMES);
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_NAMES);
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
@@ -217,7 +217,7 @@ fn start_of(path: &Path) -> Option<String> {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(MOST_READ).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_environment_comes_before_the_path() {
+    fn virtual_environment_takes_precedence_over_path() {
         let tree = Tree::new();
         tree.file("v/bin/python", "");
         tree.file("usr/bin/python3", "");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_environment_may_see_the_packages_of_the_system() {
+    fn virtual_environment_may_include_system_packages() {
         let tree = Tree::new();
         let home = tree.path("usr/bin");
         tree.file("v/bin/python", "");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_leads_to_the_packages_beside_its_end() {
+    fn packages_are_found_beside_symlink_target() {
         let tree = Tree::new();
         tree.file("opt/py/bin/python3.10", "");
         std::fs::create_dir_all(tree.path("bin")).unwrap();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_versions_none_is_taken() {
+    fn conflicting_versions_are_unknown() {
         let tree = Tree::new();
         let names =
             ["torch-2.9.0.dist-info", "torch-2.10.0.dist-info", "Tensorflow_GPU-2.4.dist-info"];
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_are_passed_over() {
+    fn invalid_package_names_are_skipped() {
         for name in [
             "torch",
             "torch.dist-info",
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_python_of_a_command_is_it_or_who_its_first_line_names() {
+    fn python_of_command_is_itself_or_its_shebang() {
         let tree = Tree::new();
         let python = tree.file("v/bin/python3.11", "");
         tree.file("bin/python3", "");

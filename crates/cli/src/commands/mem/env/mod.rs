@@ -43,8 +43,8 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
     let devices = look.as_ref().map(|look| chosen(look, &args.gpu)).transpose()?;
     if devices.is_none() && !args.gpu.is_empty() {
         return Err(Failure::new(Exit::CannotObserve, "find the devices that --gpu names")
-            .with_source("no driver answers")
-            .with_hint("--device-memory says how much memory they have"));
+            .with_source("no driver is available")
+            .with_hint("pass their memory size with --device-memory"));
     }
     let devices = devices.unwrap_or_default();
     let total = |device: &DeviceState| device.memory_total().ok();
@@ -64,10 +64,13 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
         inherited: &|name| had.get(name).cloned(),
     };
     if bound.leaves_nothing() {
-        let what = format!("leave anything of {} to a framework", amount(args.limit));
+        let what = format!("set a limit of {}", amount(args.limit));
         return Err(Failure::new(Exit::Usage, what)
-            .with_source(format!("CUDA and its libraries take {} of it", amount(args.keep.context)))
-            .with_hint("--context says how much that is"));
+            .with_source(format!(
+                "it does not exceed the {} that the CUDA context and libraries need",
+                amount(args.keep.context)
+            ))
+            .with_hint("set the context size with --context"));
     }
     let advice = bound.advice(&known.used);
     if global.json {
@@ -120,7 +123,10 @@ fn show(
             comment(screen, &look.origin.to_string())?;
         }
         let (limit, context) = (amount(args.limit), amount(args.keep.context));
-        let head = format!("{limit} of each device, {context} of it for CUDA and its libraries");
+        let head = format!(
+            "limit {limit} per GPU, including {context} for the CUDA context and \
+            libraries"
+        );
         comment(screen, &head)?;
         for used in &known.used {
             comment(screen, &known.described(used))?;
@@ -139,7 +145,7 @@ fn show(
     for snippet in &advice.code {
         comment(
             screen,
-            &format!("for {}, before its first use of a device:", snippet.framework.name()),
+            &format!("for {}, before its first use of a GPU:", snippet.framework.name()),
         )?;
         for line in &snippet.lines {
             screen.print(&Line::new().plain(format_args!("#     {line}")))?;

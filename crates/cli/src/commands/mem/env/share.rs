@@ -5,7 +5,7 @@ use crate::args::KeepArgs;
 use gpu_allocator_policy::environment::{Advice, Framework, Keeper, READ, Used, Version};
 use gpu_allocator_policy::explain::amount;
 use gpu_core::Bytes;
-use gpu_steward::Bounding;
+use gpu_steward::MemoryLimit;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -79,9 +79,9 @@ pub(super) fn inherited() -> BTreeMap<String, String> {
 
 /// Returns what is known of a command that is to keep its share; without one, of what this
 /// environment runs.
-pub(crate) fn bounding(keep: &KeepArgs, command: Option<&OsStr>) -> Bounding {
+pub(crate) fn bounding(keep: &KeepArgs, command: Option<&OsStr>) -> MemoryLimit {
     let variable = |name: &str| std::env::var_os(name);
-    Bounding {
+    MemoryLimit {
         context: keep.context,
         used: Known::of(keep, command, &variable).used,
         inherited: inherited(),
@@ -96,18 +96,21 @@ pub(crate) fn told(advice: &Advice, share: Bytes) -> String {
         kept.map(|variable| variable.name).collect::<Vec<_>>().join(" and ")
     };
     let (server, allocator) = (by(Keeper::Server), by(Keeper::Allocator));
-    let more = "gpuws mem env tells more";
+    let more = "for details: gpuws mem env";
     match (server.is_empty(), allocator.is_empty()) {
-        (false, _) => format!("{share} at most by {server}, if it finds the MPS server; {more}"),
-        (true, false) => format!("{share} at most by {allocator}; that is cooperative; {more}"),
+        (false, _) => format!(
+            "limited to {share} by {server} if the program uses the MPS \
+            server; {more}"
+        ),
+        (true, false) => format!("limited to {share} by {allocator} (cooperative); {more}"),
         (true, true) if advice.code.is_empty() => {
             let why = advice.notes.first().map_or("", String::as_str);
-            format!("mind: nothing keeps the command within {share}: {why}")
+            format!("warning: nothing limits the command to {share}: {why}")
         }
         (true, true) => {
             let names: Vec<&str> = advice.code.iter().map(|code| code.framework.name()).collect();
             let names = names.join(" and ");
-            format!("mind: {names} must be told in the program to keep within {share}; {more}")
+            format!("warning: set the limit of {share} for {names} in the program itself; {more}")
         }
     }
 }

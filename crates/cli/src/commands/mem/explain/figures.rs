@@ -1,11 +1,11 @@
 //! The figures of an event, as the diagnosis takes them.
 
-use gpu_allocator_policy::explain::{Other, Shown, Speaker};
+use gpu_allocator_policy::explain::{MessageSource, OomFigures, Other};
 use gpu_core::{Bytes, Pid};
 use gpu_text::oom::{Dump, Event, Figure, Framework, Wording};
 
 /// Returns what an event shows.
-pub(super) fn shown(event: &Event) -> Shown {
+pub(super) fn shown(event: &Event) -> OomFigures {
     let bytes = |figure: &Option<Figure>| figure.as_ref().and_then(|figure| figure.bytes);
     let dump = &event.dump;
     let asked = bytes(&event.tried).or_else(|| event.tensor.as_ref()?.bytes());
@@ -17,7 +17,7 @@ pub(super) fn shown(event: &Event) -> Shown {
         .or_else(|| Some(dump.pool?.held?.saturating_sub(in_use?)));
     let mut rungs = event.ladder.iter().filter_map(|rung| rung.bytes);
     let others = event.processes.iter();
-    Shown {
+    OomFigures {
         backend: event.backend.clone(),
         asked,
         total: bytes(&event.total),
@@ -47,30 +47,32 @@ pub(super) fn shown(event: &Event) -> Shown {
         room_slack: room_slack(event),
         went_on: event.wording == Some(Wording::NoFailure),
         slack: slack(event),
-        ..Shown::by(speaker(event))
+        ..OomFigures::by(speaker(event))
     }
 }
 
-fn speaker(event: &Event) -> Speaker {
+fn speaker(event: &Event) -> MessageSource {
     match (event.framework, event.wording, event.backend.as_deref()) {
-        (_, Some(Wording::XlaHost), _) | (Framework::PyTorch, _, Some("cpu")) => Speaker::Host,
-        (Framework::PyTorch, _, Some("mps")) => Speaker::TorchMetal,
-        (Framework::PyTorch, Some(Wording::Torch13 | Wording::Torch14), _) => {
-            Speaker::TorchWithoutSettings
+        (_, Some(Wording::XlaHost), _) | (Framework::PyTorch, _, Some("cpu")) => {
+            MessageSource::Host
         }
-        (Framework::PyTorch, Some(Wording::Torch110), _) => Speaker::TorchWithSplit,
+        (Framework::PyTorch, _, Some("mps")) => MessageSource::TorchMetal,
+        (Framework::PyTorch, Some(Wording::Torch13 | Wording::Torch14), _) => {
+            MessageSource::TorchWithoutSettings
+        }
+        (Framework::PyTorch, Some(Wording::Torch110), _) => MessageSource::TorchWithSplit,
         (
             Framework::PyTorch,
             Some(Wording::Torch21 | Wording::Torch22 | Wording::Torch29),
             Some("cuda" | "hip"),
-        ) => Speaker::TorchExpandable,
-        (Framework::PyTorch, ..) => Speaker::Torch,
-        (Framework::TensorFlow, ..) => Speaker::TensorFlow,
-        (Framework::Xla | Framework::Jax, ..) => Speaker::Xla,
-        (Framework::CuPy, ..) => Speaker::CuPy,
-        (Framework::Rmm, ..) => Speaker::Rmm,
-        (Framework::LlamaCpp, ..) => Speaker::LlamaCpp,
-        (Framework::Vllm, ..) => Speaker::Vllm,
+        ) => MessageSource::TorchExpandable,
+        (Framework::PyTorch, ..) => MessageSource::Torch,
+        (Framework::TensorFlow, ..) => MessageSource::TensorFlow,
+        (Framework::Xla | Framework::Jax, ..) => MessageSource::Xla,
+        (Framework::CuPy, ..) => MessageSource::CuPy,
+        (Framework::Rmm, ..) => MessageSource::Rmm,
+        (Framework::LlamaCpp, ..) => MessageSource::LlamaCpp,
+        (Framework::Vllm, ..) => MessageSource::Vllm,
         (
             Framework::Paddle
             | Framework::OnnxRuntime
@@ -78,7 +80,7 @@ fn speaker(event: &Event) -> Speaker {
             | Framework::CudaJl
             | Framework::Cuda,
             ..,
-        ) => Speaker::Other,
+        ) => MessageSource::Other,
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 const KEPT: usize = 64 << 20;
 
 /// More than this is not read through.
-const MOST: u64 = 16 << 30;
+const MAX: u64 = 16 << 30;
 
 /// The end of a log.
 pub(super) struct Log {
@@ -23,13 +23,13 @@ pub(super) struct Log {
 pub(super) fn read(path: &Path) -> Result<Log, Failure> {
     let what = || format!("read '{}'", path.display());
     let log = if path.as_os_str() == "-" {
-        end(io::stdin().lock(), KEPT, MOST)
+        end(io::stdin().lock(), KEPT, MAX)
     } else {
-        File::open(path).and_then(|file| end(file, KEPT, MOST))
+        File::open(path).and_then(|file| end(file, KEPT, MAX))
     };
     log.map_err(|error| Failure::io(what(), error))?.ok_or_else(|| {
         Failure::new(Exit::Usage, what())
-            .with_source(format!("it is larger than {} GiB", MOST >> 30))
+            .with_source(format!("it is larger than {} GiB", MAX >> 30))
             .with_hint("tail -c 60M LOG | gpuws mem explain -")
     })
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_kept_with_the_number_of_the_lines_before() {
+    fn log_tail_keeps_count_of_skipped_lines() {
         let text: String = (0..1000).map(|line| format!("line {line}\n")).collect();
         for kept in [1, 7, 100, 1000, 10_000, 100_000] {
             let log = end(text.as_bytes(), kept, 1 << 20).unwrap().unwrap();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_refused() {
+    fn endless_input_is_rejected() {
         assert!(end(io::repeat(b'x'), 10, 1000).unwrap().is_none());
         assert_eq!(end(io::empty(), 10, 1000).unwrap().unwrap().bytes, b"");
     }

@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::source::Source;
-use crate::words;
+use crate::wording;
 use gpu_allocator_policy::explain::{Device, Now, Resident};
 use gpu_core::{Groups, Snapshot};
 use gpu_reaper::{Finding, FindingKind};
@@ -52,7 +52,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Now {
         let listed = device.processes.iter().flatten();
         listed.map(move |process| Resident {
             pid: process.pid,
-            name: words::command(snapshot.process(process.pid), None).chars().take(60).collect(),
+            name: wording::command(snapshot.process(process.pid), None).chars().take(60).collect(),
             device: device.id().index,
             memory: process.memory.ok(),
         })

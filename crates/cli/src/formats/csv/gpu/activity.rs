@@ -22,68 +22,67 @@ macro_rules! percent {
 /// The columns from the fan on.
 pub(super) const FIELDS: &[Field] = &[
     detail!(
-        "fan.speed", "speed that the fan is meant to have",
+        "fan.speed", "intended fan speed",
         Thermal: thermal.fan_speed, plain
     )
     .unit("%"),
     detail!(
-        "pstate", "performance state: P0 is the fastest",
+        "pstate", "performance state, P0 (maximum) to P12 (minimum)",
         Activity: activity.performance_state, |state| format!("P{state}")
     ),
     detail!(
-        "clocks_event_reasons.supported", "reasons for low clocks that the device can tell",
+        "clocks_event_reasons.supported", "supported clocks event reasons",
         Activity: activity.throttle_supported, bits
     )
     .or(&["clocks_throttle_reasons.supported"]),
     detail!(
-        "clocks_event_reasons.active", "reasons for low clocks, as NVML's bits",
+        "clocks_event_reasons.active", "active clocks event reasons, as an NVML bit mask",
         Activity: activity.throttle, bits
     )
     .or(&["clocks_throttle_reasons.active"]),
-    reason!("gpu_idle", 0x001, "clocks are low since nothing runs"),
-    reason!("applications_clocks_setting", 0x002, "clocks are low as they were set to"),
-    reason!("sw_power_cap", 0x004, "clocks are low for the power limit"),
-    reason!("hw_slowdown", 0x008, "clocks are halved by the hardware"),
-    reason!("hw_thermal_slowdown", 0x040, "… since it is too hot"),
-    reason!("hw_power_brake_slowdown", 0x080, "… since the power supply asks for it"),
-    reason!("sw_thermal_slowdown", 0x020, "clocks are low since it is warm"),
-    reason!("sync_boost", 0x010, "clocks are low for those of a group"),
+    reason!("gpu_idle", 0x001, "clocks reduced: GPU idle"),
+    reason!("applications_clocks_setting", 0x002, "clocks limited by applications clocks setting"),
+    reason!("sw_power_cap", 0x004, "clocks reduced by software power cap"),
+    reason!("hw_slowdown", 0x008, "clocks reduced by hardware slowdown"),
+    reason!("hw_thermal_slowdown", 0x040, "hardware thermal slowdown"),
+    reason!("hw_power_brake_slowdown", 0x080, "hardware power brake slowdown"),
+    reason!("sw_thermal_slowdown", 0x020, "clocks reduced by software thermal slowdown"),
+    reason!("sync_boost", 0x010, "clocks limited by sync boost group"),
     Field::new("memory.total", "device memory", |row| mib_of(row.sample()?.memory.total))
         .unit("MiB"),
-    Field::new("memory.reserved", "device memory held back by driver and firmware", |row| {
+    Field::new("memory.reserved", "memory reserved by driver and firmware", |row| {
         mib_of(row.sample()?.memory.reserved)
     })
     .unit("MiB"),
-    Field::new("memory.used", "device memory in use", |row| mib_of(row.sample()?.memory.used))
-        .unit("MiB"),
-    Field::new("memory.free", "device memory that is free", free).unit("MiB"),
-    detail!("compute_mode", "who may make a CUDA context", Modes: modes.compute_mode, compute_mode),
+    Field::new("memory.used", "used memory", |row| mib_of(row.sample()?.memory.used)).unit("MiB"),
+    Field::new("memory.free", "free memory", free).unit("MiB"),
+    detail!("compute_mode", "compute mode", Modes: modes.compute_mode, compute_mode),
     detail!(
         "compute_cap", "CUDA compute capability",
         Product: product.compute_capability, |(major, minor)| format!("{major}.{minor}")
     ),
-    Field::new("utilization.gpu", "share of time in which a kernel ran", |row| {
+    Field::new("utilization.gpu", "percent of time a kernel was running", |row| {
         row.sample()?.utilization.map(|share| plain(&share.get()))
     })
     .unit("%"),
     percent!(
-        "utilization.memory", "share of time in which memory was read or written",
+        "utilization.memory", "percent of time device memory was read or written",
         Activity: activity.memory
     ),
     percent!(
-        "utilization.encoder", "share of time in which the encoder worked",
+        "utilization.encoder", "encoder utilization",
         Activity: activity.encoder
     ),
     percent!(
-        "utilization.decoder", "share of time in which the decoder worked",
+        "utilization.decoder", "decoder utilization",
         Activity: activity.decoder
     ),
     percent!(
-        "utilization.jpeg", "share of time in which the JPEG decoder worked",
+        "utilization.jpeg", "JPEG decoder utilization",
         Engines: engines.jpeg
     ),
     percent!(
-        "utilization.ofa", "share of time in which the optical flow accelerator worked",
+        "utilization.ofa", "optical flow accelerator utilization",
         Engines: engines.ofa
     ),
     detail!(
@@ -91,11 +90,11 @@ pub(super) const FIELDS: &[Field] = &[
         Activity: activity.encoder_sessions, plain
     ),
     detail!(
-        "encoder.stats.averageFps", "frames per second of the encoder",
+        "encoder.stats.averageFps", "average encoder frames per second",
         Activity: activity.encoder_fps, plain
     ),
     detail!(
-        "encoder.stats.averageLatency", "latency of the encoder in microseconds",
+        "encoder.stats.averageLatency", "average encoder latency in microseconds",
         Activity: activity.encoder_latency, plain
     ),
 ];

@@ -2,7 +2,7 @@
 
 use super::{bus, bus_id, name, serial, uuid};
 use crate::formats::csv::field::{Field, detail, enabled, plain, yes};
-use crate::words;
+use crate::wording;
 use gpu_core::{AddressingMode, Group, OperationMode};
 
 /// Makes a column of what virtual GPUs can be.
@@ -14,16 +14,16 @@ macro_rules! virtual_gpus {
 
 /// The columns from the time on.
 pub(super) const FIELDS: &[Field] = &[
-    Field::new("timestamp", "when it was looked, in local time", |row| Ok(row.time.to_owned())),
+    Field::new("timestamp", "timestamp of the query, local time", |row| Ok(row.time.to_owned())),
     Field::new("driver_version", "version of the driver", |row| {
         row.machine.driver.as_ref().map_err(|fault| fault.kind.absent())?.version.clone()
     }),
     virtual_gpus!(
         "vgpu_driver_capability.heterogenous_multivGPU",
-        "whether several profiles of virtual GPUs can be beside each other",
+        "heterogeneous multi-vGPU support",
         heterogeneous
     ),
-    Field::new("count", "number of devices of the machine", |row| {
+    Field::new("count", "number of GPUs in the system", |row| {
         Ok(plain(&row.machine.devices.len()))
     }),
     Field::new("name", "name of the product", name).or(&["gpu_name"]),
@@ -41,48 +41,48 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("pci.device", "PCI device, in hex", |row| {
         bus(row).map(|bus| format!("0x{:02X}", bus.device))
     }),
-    detail!("pci.device_id", "vendor and device number, in hex", Pcie: pcie.device_id, hex),
+    detail!("pci.device_id", "PCI vendor and device ID, in hex", Pcie: pcie.device_id, hex),
     detail!(
-        "pci.sub_device_id", "vendor and number of the board, in hex",
+        "pci.sub_device_id", "PCI subsystem ID, in hex",
         Pcie: pcie.subsystem_id, hex
     ),
     virtual_gpus!(
         "vgpu_device_capability.fractional_multiVgpu",
-        "whether a guest may have parts of several devices",
+        "fractional multi-vGPU support",
         fractional
     ),
     virtual_gpus!(
         "vgpu_device_capability.heterogeneous_timeSlice_profile",
-        "whether profiles of different types may take turns",
+        "vGPU time-slicing with mixed profile types",
         timeslice_profiles
     ),
     virtual_gpus!(
         "vgpu_device_capability.heterogeneous_timeSlice_sizes",
-        "whether profiles of different sizes may take turns",
+        "vGPU time-slicing with mixed profile sizes",
         timeslice_sizes
     ),
     detail!(
-        "pcie.link.gen.current", "generation of the PCIe link in use",
+        "pcie.link.gen.current", "current PCIe link generation",
         Pcie: pcie.generation, plain
     ),
     detail!(
-        "pcie.link.gen.gpucurrent", "generation of the PCIe link in use",
+        "pcie.link.gen.gpucurrent", "current PCIe link generation",
         Pcie: pcie.generation, plain
     ),
     detail!(
-        "pcie.link.gen.max", "highest generation of device and slot",
+        "pcie.link.gen.max", "maximum PCIe link generation of GPU and slot",
         Pcie: pcie.generation_max, plain
     ),
     detail!(
-        "pcie.link.gen.gpumax", "highest PCIe generation of the device",
+        "pcie.link.gen.gpumax", "maximum PCIe link generation of the GPU",
         Pcie: pcie.device_generation_max, plain
     ),
     Field::untold(
         "pcie.link.gen.hostmax",
-        "highest PCIe generation of the slot, which NVML tells nobody else",
+        "maximum PCIe link generation of the slot; not available through public NVML",
     ),
-    detail!("pcie.link.width.current", "PCIe lanes in use", Pcie: pcie.width, plain),
-    detail!("pcie.link.width.max", "highest number of PCIe lanes", Pcie: pcie.width_max, plain),
+    detail!("pcie.link.width.current", "current PCIe link width", Pcie: pcie.width, plain),
+    detail!("pcie.link.width.max", "maximum PCIe link width", Pcie: pcie.width_max, plain),
     Field::new("index", "index of the device, by PCI address", |row| {
         Ok(plain(&row.device.id().index))
     }),
@@ -93,66 +93,66 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("display_active", "whether a display is initialised", |row| {
         row.device.info.display_active.map(|active| enabled(&active))
     }),
-    Field::new("persistence_mode", "whether the driver stays initialised without users", |row| {
+    Field::new("persistence_mode", "persistence mode", |row| {
         row.device.info.persistence.map(|persistence| enabled(&persistence))
     }),
     detail!(
-        "addressing_mode", "how the device reaches memory allocated on the host",
+        "addressing_mode", "addressing mode (HMM, ATS or none)",
         Modes: modes.addressing, addressing_mode
     ),
     detail!(
-        "accounting.mode", "whether use is recorded over a process's life",
+        "accounting.mode", "accounting mode",
         Modes: modes.accounting, enabled
     ),
     detail!(
-        "accounting.buffer_size", "how many processes are kept in that record",
+        "accounting.buffer_size", "accounting buffer size (processes)",
         Accounting: accounting.buffer_size, plain
     ),
-    Field::untold("driver_model.current", "a choice that only Windows has"),
-    Field::untold("driver_model.pending", "… from the next start on"),
+    Field::untold("driver_model.current", "driver model (Windows only)"),
+    Field::untold("driver_model.pending", "pending value, after the next restart"),
     detail!("vbios_version", "version of the video BIOS", Product: product.vbios, plain),
     detail!("inforom.img", "version of the image in the infoROM", Inforom: inforom.image, plain)
         .or(&["inforom.image"]),
     detail!(
-        "inforom.oem", "version of the seller's settings in the infoROM",
+        "inforom.oem", "infoROM OEM object version",
         Inforom: inforom.oem, plain
     ),
     detail!(
-        "inforom.ecc", "version of the record of memory errors in the infoROM",
+        "inforom.ecc", "infoROM ECC object version",
         Inforom: inforom.ecc, plain
     ),
     detail!(
-        "inforom.pwr", "version of the settings of power in the infoROM",
+        "inforom.pwr", "infoROM power management object version",
         Inforom: inforom.power, plain
     )
     .or(&["inforom.power"]),
     detail!(
-        "reset_status.reset_required", "whether the device works only after a reset",
+        "reset_status.reset_required", "whether a GPU reset is required",
         ResetStatus: reset_status.required, yes
     ),
     detail!(
         "reset_status.drain_and_reset_recommended",
-        "whether the device is to be emptied and reset",
+        "whether drain and reset is recommended",
         ResetStatus: reset_status.drain_recommended, yes
     ),
     detail!(
-        "gom.current", "what the device is set up to be good at",
+        "gom.current", "GPU operation mode",
         OperationModes: operation_modes.current, operation_mode
     )
     .or(&["gpu_operation_mode.current"]),
     detail!(
-        "gom.pending", "… from the next reset on",
+        "gom.pending", "pending value, after the next reset",
         OperationModes: operation_modes.pending, operation_mode
     )
     .or(&["gpu_operation_mode.pending"]),
 ];
 
 fn addressing_mode(mode: &AddressingMode) -> String {
-    words::addressing_mode(*mode).to_owned()
+    wording::addressing_mode(*mode).to_owned()
 }
 
 fn operation_mode(mode: &OperationMode) -> String {
-    words::operation_mode(*mode).to_owned()
+    wording::operation_mode(*mode).to_owned()
 }
 
 /// Both numbers in one, without zeros in front beyond the fourth digit, as nvidia-smi writes it.

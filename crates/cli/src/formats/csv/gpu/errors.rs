@@ -24,12 +24,12 @@ macro_rules! errors {
         &[
             at!($kind, $since, $errors, "device_memory", device_memory, "device memory"),
             at!($kind, $since, $errors, "dram", device_memory, "device memory"),
-            at!($kind, $since, $errors, "register_file", register_file, "the registers"),
-            at!($kind, $since, $errors, "l1_cache", l1_cache, "the first cache"),
-            at!($kind, $since, $errors, "l2_cache", l2_cache, "the second cache"),
-            at!($kind, $since, $errors, "texture_memory", texture_memory, "memory of textures"),
-            at!($kind, $since, $errors, "cbu", cbu, "what converges branches"),
-            at!($kind, $since, $errors, "sram", sram, "memory on the chip"),
+            at!($kind, $since, $errors, "register_file", register_file, "the register file"),
+            at!($kind, $since, $errors, "l1_cache", l1_cache, "L1 cache"),
+            at!($kind, $since, $errors, "l2_cache", l2_cache, "L2 cache"),
+            at!($kind, $since, $errors, "texture_memory", texture_memory, "texture memory"),
+            at!($kind, $since, $errors, "cbu", cbu, "CBU (convergence barrier unit)"),
+            at!($kind, $since, $errors, "sram", sram, "SRAM"),
             detail!(
                 concat!("ecc.errors.", $kind, ".total"), $about,
                 MemoryHealth: memory_health.$errors, plain
@@ -40,20 +40,20 @@ macro_rules! errors {
 
 /// The columns of the modes.
 pub(super) const MODES: &[Field] = &[
-    detail!("ecc.mode.current", "whether memory errors are corrected", Modes: modes.ecc, enabled),
+    detail!("ecc.mode.current", "ECC mode", Modes: modes.ecc, enabled),
     detail!("ecc.mode.pending", "… from the next reset on", Modes: modes.ecc_pending, enabled),
 ];
 
 pub(super) const CORRECTED: &[Field] = errors!(
     "corrected.volatile",
-    "corrected errors since the driver was loaded",
+    "volatile corrected errors (since driver load)",
     "corrected since the driver was loaded",
     corrected
 );
 
 pub(super) const CORRECTED_LIFETIME: &[Field] = errors!(
     "corrected.aggregate",
-    "corrected errors in the device's life",
+    "corrected errors over the GPU lifetime",
     "corrected in the device's life",
     corrected_lifetime
 );
@@ -73,7 +73,7 @@ pub(super) const UNCORRECTED_LIFETIME: &[Field] = errors!(
 );
 
 /// The columns of what was done.
-pub(super) const REPAIRS: &[Field] = &[
+pub(super) const XID_REMEDIES: &[Field] = &[
     detail!(
         "retired_pages.single_bit_ecc.count", "pages retired after single-bit errors",
         MemoryHealth: memory_health.retired_single_bit, plain
@@ -85,7 +85,7 @@ pub(super) const REPAIRS: &[Field] = &[
     )
     .or(&["retired_pages.dbe"]),
     detail!(
-        "retired_pages.pending", "whether a page waits for a reset to be retired",
+        "retired_pages.pending", "whether a page retirement is pending",
         MemoryHealth: memory_health.retired_pending, yes
     ),
     detail!(
@@ -97,11 +97,11 @@ pub(super) const REPAIRS: &[Field] = &[
         MemoryHealth: memory_health.remapped_uncorrected, plain
     ),
     detail!(
-        "remapped_rows.pending", "whether a row waits for a reset to be remapped",
+        "remapped_rows.pending", "whether a row remapping is pending",
         MemoryHealth: memory_health.remapped_pending, yes
     ),
     detail!(
-        "remapped_rows.failure", "whether a row could not be remapped",
+        "remapped_rows.failure", "whether a row remapping failed",
         MemoryHealth: memory_health.remapped_failure, yes
     ),
 ];

@@ -18,7 +18,7 @@ pub(super) const FIELDS: &[&[Field]] = &[
     errors::CORRECTED_LIFETIME,
     errors::UNCORRECTED,
     errors::UNCORRECTED_LIFETIME,
-    errors::REPAIRS,
+    errors::XID_REMEDIES,
     state::FIELDS,
 ];
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn each_column_asks_for_the_group_that_it_reads() {
+    fn columns_request_the_groups_they_read() {
         let machine = Inventory {
             driver: Ok(gpu_core::Driver {
                 version: Err(Absent::NotRecorded),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_stands_for_two_columns() {
+    fn column_names_are_unique() {
         let mut names: Vec<&str> =
             FIELDS.iter().copied().flatten().flat_map(Field::names).collect();
         let count = names.len();

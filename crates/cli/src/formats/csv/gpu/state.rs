@@ -1,7 +1,7 @@
 //! Temperatures, power, clocks, and modes of few devices.
 
 use crate::formats::csv::field::{Field, Row, detail, enabled, mib, plain, watts};
-use crate::words;
+use crate::wording;
 use gpu_core::{Absent, FabricState, Group, Reading};
 
 /// Makes a column of a clock.
@@ -22,11 +22,11 @@ macro_rules! application_clock {
 
 /// The columns from the temperatures on.
 pub(super) const FIELDS: &[Field] = &[
-    Field::new("temperature.gpu", "temperature of the chip in degrees Celsius", |row| {
+    Field::new("temperature.gpu", "core temperature in °C", |row| {
         row.sample()?.temperature.map(|at| plain(&at.0))
     }),
     detail!(
-        "temperature.gpu.tlimit", "degrees Celsius below the temperature at which clocks fall",
+        "temperature.gpu.tlimit", "T.Limit margin to slowdown in °C",
         Thermal: thermal.margin, |at| plain(&at.0)
     ),
     detail!(
@@ -35,7 +35,7 @@ pub(super) const FIELDS: &[Field] = &[
     )
     .bare(),
     detail!(
-        "power.management", "whether the device keeps to a power limit",
+        "power.management", "power management mode",
         PowerReadings: power_readings.managed, enabled
     ),
     Field::new("power.draw", "power drawn", |row| {
@@ -43,72 +43,72 @@ pub(super) const FIELDS: &[Field] = &[
     })
     .unit("W"),
     detail!(
-        "power.draw.average", "power drawn over the last second",
+        "power.draw.average", "average power draw",
         PowerReadings: power_readings.average, watts
     )
     .unit("W"),
     detail!(
-        "power.draw.instant", "power drawn at this moment",
+        "power.draw.instant", "instantaneous power draw",
         PowerReadings: power_readings.instant, watts
     )
     .unit("W"),
-    detail!("power.limit", "power limit that was asked for", Power: power.limit, watts).unit("W"),
-    Field::new("enforced.power.limit", "power limit in force", |row| {
+    detail!("power.limit", "requested power limit", Power: power.limit, watts).unit("W"),
+    Field::new("enforced.power.limit", "enforced power limit", |row| {
         row.sample()?.power_limit.as_ref().map(watts).map_err(|absent| *absent)
     })
     .unit("W"),
     detail!(
-        "power.default_limit", "power limit after a reset",
+        "power.default_limit", "default power limit",
         Power: power.default_limit, watts
     )
     .unit("W"),
     detail!("power.min_limit", "lowest power limit", Power: power.limit_min, watts).unit("W"),
     detail!("power.max_limit", "highest power limit", Power: power.limit_max, watts).unit("W"),
     clock!("clocks.current.graphics", "graphics clock", graphics, "clocks.gr"),
-    clock!("clocks.current.sm", "clock of the multiprocessors", sm, "clocks.sm"),
+    clock!("clocks.current.sm", "SM clock", sm, "clocks.sm"),
     clock!("clocks.current.memory", "memory clock", memory, "clocks.mem"),
-    clock!("clocks.current.video", "clock of the video engines", video, "clocks.video"),
+    clock!("clocks.current.video", "video clock", video, "clocks.video"),
     application_clock!(
         "clocks.applications.graphics",
-        "graphics clock that programs are given",
+        "applications graphics clock",
         graphics,
         "clocks.applications.gr"
     ),
     application_clock!(
         "clocks.applications.memory",
-        "memory clock that programs are given",
+        "applications memory clock",
         memory,
         "clocks.applications.mem"
     ),
     application_clock!(
         "clocks.default_applications.graphics",
-        "… where nobody chose one",
+        "default applications clock",
         default_graphics,
         "clocks.default_applications.gr"
     ),
     application_clock!(
         "clocks.default_applications.memory",
-        "… where nobody chose one",
+        "default applications clock",
         default_memory,
         "clocks.default_applications.mem"
     ),
     clock!("clocks.max.graphics", "highest graphics clock", graphics_max, "clocks.max.gr"),
     clock!("clocks.max.sm", "highest clock of the multiprocessors", sm_max),
     clock!("clocks.max.memory", "highest memory clock", memory_max, "clocks.max.mem"),
-    Field::new("mig.mode.current", "whether the device is split by MIG", |row| {
+    Field::new("mig.mode.current", "MIG mode", |row| {
         row.device.info.mig_enabled.map(|split| enabled(&split))
     }),
     detail!("mig.mode.pending", "… from the next reset on", Modes: modes.mig_pending, enabled),
     detail!(
-        "gsp.mode.current", "whether the device runs firmware of the driver",
+        "gsp.mode.current", "current GSP firmware mode",
         GspFirmware: gsp_firmware.enabled, enabled
     ),
     detail!(
-        "gsp.mode.default", "whether it would where nobody chose",
+        "gsp.mode.default", "default GSP firmware mode",
         GspFirmware: gsp_firmware.enabled_by_default, enabled
     ),
     detail!(
-        "protected_memory.total", "memory that the host cannot read",
+        "protected_memory.total", "protected (Confidential Compute) memory",
         ProtectedMemory: protected_memory.total, mib
     )
     .unit("MiB"),
@@ -121,10 +121,10 @@ pub(super) const FIELDS: &[Field] = &[
         .unit("MiB")
         .from(Group::ProtectedMemory),
     detail!(
-        "fabric.state", "how far the device is registered with its fabric",
-        Fabric: fabric.state, |state| format!("state  {}", words::fabric_state(*state))
+        "fabric.state", "NVLink fabric registration state",
+        Fabric: fabric.state, |state| format!("state  {}", wording::fabric_state(*state))
     ),
-    Field::new("fabric.status", "what came of that, once it is complete", fabric_status)
+    Field::new("fabric.status", "NVLink fabric registration status", fabric_status)
         .from(Group::Fabric),
 ];
 

@@ -1,0 +1,212 @@
+//! Blocks that other streams than their own use, and blocks of which the caller says when their use
+//! has ended.
+
+use super::events::Event;
+use super::free_lists::{SHARED, free_list_of};
+use super::{Caching, Events};
+use crate::blocks::BlockId;
+use crate::failure::Failure;
+use crate::policy::{Allocation, BlockState, Retired, Stream};
+use gpu_core::{DeviceMemory, Error};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What is known of the use of blocks by other streams.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    /// The streams that use a block that is handed out or deferred.
+    users: BTreeMap<BlockId, Users>,
+    /// Blocks that were given back in a capture and whose events are still to be recorded.
+    deferred: Vec<BlockId>,
+    /// Whether events could not be recorded, so that blocks wait until the device has no work.
+    stuck: bool,
+    /// Recorded events and the blocks that wait for them, by stream.
+    events: BTreeMap<Stream, VecDeque<(Event, BlockId)>>,
+    /// How many events a block waits for, those that could not be recorded among them.
+    waiting: BTreeMap<BlockId, usize>,
+    /// How many blocks wait for their caller.
+    retired: usize,
+}
+
+#[derive(Debug, Default)]
+struct Users {
+    streams: Vec<Stream>,
+    /// Those of them that a graph captured: their work is not on the stream.
+    captured: Vec<Stream>,
+}
+
+impl Sharing {
+    /// Tells whether no block waits for events.
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.deferred.is_empty()
+    }
+}
+
+impl<M: DeviceMemory, E: Events> Caching<M, E> {
+    /// Says that work on another stream uses memory: when it is given back, it is not handed out
+    /// again before the work that the stream has then has ended.
+    ///
+    /// # Errors
+    /// [`Failure::Foreign`] for an allocation of another policy.
+    pub fn record_stream(
+        &mut self,
+        allocation: &Allocation,
+        stream: Stream,
+    ) -> Result<(), Failure> {
+        let id = self.check(allocation)?;
+        let block = &mut self.blocks[id];
+        if self.shelves[free_list_of(block.list)].stream == stream {
+            return Ok(());
+        }
+        block.list |= SHARED;
+        let users = self.sharing.users.entry(id).or_default();
+        let captured = (!self.captures.is_empty()).then_some(&mut users.captured);
+        for streams in [Some(&mut users.streams), captured].into_iter().flatten() {
+            if !streams.contains(&stream) {
+                streams.push(stream);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a block that was given back wait for the streams that use it.
+    ///
+    /// # Errors
+    /// When an event cannot be recorded: the block then waits until the device has no work.
+    #[cold]
+    pub(super) fn await_other_streams(&mut self, id: BlockId) -> Result<(), Failure> {
+        self.await_end(id);
+        if self.captures.is_empty() {
+            return Ok(self.record_events(id)?);
+        }
+        if let Some(users) = self.sharing.users.get_mut(&id) {
+            let captured = std::mem::take(&mut users.captured);
+            users.streams.retain(|stream| !captured.contains(stream));
+        }
+        self.sharing.deferred.push(id);
+        Ok(())
+    }
+
+    /// Records the events that a block waits for from now on.
+    fn record_events(&mut self, id: BlockId) -> Result<(), Error> {
+        let users = self.sharing.users.remove(&id).unwrap_or_default();
+        self.blocks[id].list &= !SHARED;
+        let mut result = Ok(());
+        let mut waits = 0;
+        for stream in users.streams {
+            waits += 1;
+            match self.events.record(stream) {
+                Ok(event) => {
+                    self.sharing.events.entry(stream).or_default().push_back((event, id));
+                }
+                Err(error) => {
+                    self.sharing.stuck = true;
+                    result = result.and(Err(error));
+                }
+            }
+        }
+        if waits == 0 {
+            self.end(id);
+        } else {
+            self.sharing.waiting.insert(id, waits);
+        }
+        result
+    }
+
+    /// Records the events of blocks that were given back in captures. One that cannot be recorded
+    /// keeps its block from use, and nobody else's.
+    fn record_deferred(&mut self) {
+        for id in std::mem::take(&mut self.sharing.deferred) {
+            let _ = self.record_events(id);
+        }
+    }
+
+    /// Frees the blocks whose events the work has come to.
+    #[cold]
+    pub(super) fn free_what_is_done(&mut self) -> Result<(), Failure> {
+        self.record_deferred();
+        let streams: Vec<_> = self.sharing.events.keys().copied().collect();
+        for stream in streams {
+            while let Some(&(event, _)) = self.next_event(stream) {
+                if !self.events.is_done(event)? {
+                    break;
+                }
+                self.note_done(stream);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all work that blocks wait for, and frees them.
+    pub(super) fn wait_for_all_work(&mut self) -> Result<(), Failure> {
+        self.counters.synchronizations += 1;
+        self.record_deferred();
+        let streams: Vec<_> = self.sharing.events.keys().copied().collect();
+        for stream in streams {
+            while let Some(&(event, _)) = self.next_event(stream) {
+                self.events.wait(event)?;
+                self.note_done(stream);
+            }
+        }
+        if self.sharing.retired > 0 || self.sharing.stuck {
+            self.events.wait_all()?;
+            self.sharing.waiting.clear();
+            self.sharing.stuck = false;
+            let mut id = 0;
+            while let Some(block) = self.blocks.get(id) {
+                if block.state == BlockState::AwaitingFree {
+                    self.end(id);
+                }
+                id += 1;
+            }
+            self.sharing.retired = 0;
+            self.waits += 1;
+        }
+        Ok(())
+    }
+
+    fn next_event(&self, stream: Stream) -> Option<&(Event, BlockId)> {
+        self.sharing.events.get(&stream)?.front()
+    }
+
+    /// Notes that the work has come to the first event of a stream.
+    fn note_done(&mut self, stream: Stream) {
+        let Some(queue) = self.sharing.events.get_mut(&stream) else { return };
+        let done = queue.pop_front();
+        if queue.is_empty() {
+            self.sharing.events.remove(&stream);
+        }
+        let Some((_, id)) = done else { return };
+        let Some(left) = self.sharing.waiting.get_mut(&id) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.sharing.waiting.remove(&id);
+            self.end(id);
+        }
+    }
+
+    /// Lets a block wait for its caller, who knows who uses it.
+    pub(super) fn retire_block(&mut self, id: BlockId, allocation: Allocation) -> Retired {
+        self.await_end(id);
+        let block = &mut self.blocks[id];
+        if block.list & SHARED != 0 {
+            block.list &= !SHARED;
+            self.sharing.users.remove(&id);
+        }
+        self.sharing.retired += 1;
+        // What all work was waited for after it was retired, is free already.
+        Retired(Allocation { size: self.waits, ..allocation })
+    }
+
+    /// Frees a block whose use has ended, unless that was found out before.
+    pub(super) fn complete_block(&mut self, retired: Retired) -> Result<(), Failure> {
+        let Retired(Allocation { address, size: waits, block: id, owner }) = retired;
+        if owner != self.owner {
+            return Err(Failure::Foreign { address });
+        }
+        if waits == self.waits {
+            self.sharing.retired -= 1;
+            self.end(id);
+        }
+        Ok(())
+    }
+}

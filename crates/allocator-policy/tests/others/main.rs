@@ -1,9 +1,0 @@
-//! The plain policies, a device in parts, and a policy for several threads.
-
-mod direct;
-mod logical;
-mod properties;
-mod shared;
-#[path = "../bfc/stage.rs"]
-mod stage;
-mod stream_ordered;

@@ -1,0 +1,339 @@
+//! Whose turn it is: first come, first served, as far as devices are shared.
+
+use crate::ledger::{Ledger, MAX_WAITERS_PER_USER, granted, is_same, reserved};
+use crate::request::Chosen;
+use gpu_core::{Claim, DeviceUuid, Entry, QueuePlace, Result};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+/// What a claim may do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Take these devices.
+    Take(Vec<DeviceUuid>),
+    /// Wait.
+    Wait,
+    /// Give up.
+    Never,
+}
+
+/// A claim may be served before an earlier one that cannot be served yet if it came at most so long
+/// after it. So claims that come together fill the devices, and a wide claim waits for finitely many
+/// others: those of its first minute.
+const BACKFILL: Duration = Duration::from_secs(60);
+
+/// So many places of one user are read for one turn, dead and stopped ones included.
+const MAX_PLACES_READ_PER_USER: usize = 1024;
+
+/// Returns what a claim may do, given who competes with it ([`Ledger::pool`]).
+///
+/// Everyone who came earlier is served first, in thought: one that can be served now gets what it
+/// would choose; for one that cannot, every device that it could use is set aside, except for
+/// claims that came within a minute after it. What is left is for this claim. So a claim waits for
+/// no claim that came more than a minute later, however many devices it needs, and of those that
+/// came within the minute it waits for those only that could be served before it. `choose` may be
+/// asked about devices that are both leased and set aside.
+pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> Chosen) -> Turn {
+    let waiters: Vec<&Entry> = pool.ahead_of(entry).collect();
+    let place = |(class, waiter): (u64, &&Entry)| QueuePlace {
+        ticket: waiter.ticket,
+        id: waiter.id.clone(),
+        owner: waiter.owner,
+        // What could be told from the last one is found out anew.
+        class,
+    };
+    let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
+    let mut read = |place: &QueuePlace| {
+        let waiter = waiters.iter().find(|waiter| place.is_of(waiter));
+        Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new((*waiter).clone()))))
+    };
+    match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
+        Ok(judgement) => judgement.turn,
+        // Nothing is read that could fail.
+        Err(_) => Turn::Wait,
+    }
+}
+
+pub(crate) struct Judgement {
+    pub(crate) turn: Turn,
+    /// Who came earlier and could be served now; `None` where that was not asked.
+    pub(crate) servable: Option<Vec<QueuePlace>>,
+}
+
+/// What is at a place in the queue.
+pub(crate) enum AtPlace {
+    /// A claim on the same devices.
+    Rival(Box<Entry>),
+    /// A claim within another lease, or on another machine's devices.
+    Elsewhere,
+    /// Nobody who moves.
+    Nobody,
+}
+
+/// As [`admission`], with the earlier places in order, of which `read` returns the claim; those that
+/// `passed` names are left out. Of a user's places of one class none is read after one that cannot
+/// be served, or that competes for other devices: they ask for the same.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) fn judge(
+    entry: &Entry,
+    leases: &[Entry],
+    places: &[QueuePlace],
+    read: &mut dyn FnMut(&QueuePlace) -> Result<AtPlace>,
+    passed: &dyn Fn(&QueuePlace) -> bool,
+    choose: &dyn Fn(&Claim, &[Entry]) -> Chosen,
+) -> Result<Judgement> {
+    let mut served = Served {
+        taken: leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect(),
+        set_aside: Vec::new(),
+    };
+    let mut servable = None;
+    let mut own = choose(&entry.claim, &served.taken);
+    // Who lacks devices even without the earlier ones needs no word from them.
+    if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
+        let servable = servable.insert(Vec::new());
+        let mut settled: HashSet<(u32, u64)> = HashSet::new();
+        let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
+        for place in places.iter().filter(|place| !passed(place)) {
+            let class = (place.owner, place.class);
+            let (reads, rivals) = counts.entry(place.owner).or_default();
+            if settled.contains(&class)
+                || *rivals >= MAX_WAITERS_PER_USER
+                || *reads >= MAX_PLACES_READ_PER_USER
+            {
+                continue;
+            }
+            *reads += 1;
+            let earlier = match read(place)? {
+                AtPlace::Rival(earlier) => earlier,
+                AtPlace::Elsewhere => {
+                    settled.insert(class);
+                    continue;
+                }
+                AtPlace::Nobody => continue,
+            };
+            *rivals += 1;
+            match choose(&earlier.claim, &served.seen_by(&earlier)) {
+                Chosen::Devices(devices) => {
+                    servable.push(place.clone());
+                    served.taken.push(granted(&earlier, devices));
+                }
+                Chosen::NotNow { could } => {
+                    served.set_aside.push(reserved(&earlier, could));
+                    settled.insert(class);
+                }
+                Chosen::Never => {
+                    settled.insert(class);
+                }
+            }
+        }
+        own = choose(&entry.claim, &served.seen_by(entry));
+    }
+    let turn = match own {
+        Chosen::Devices(devices) => Turn::Take(devices),
+        Chosen::NotNow { .. } => Turn::Wait,
+        Chosen::Never => Turn::Never,
+    };
+    Ok(Judgement { turn, servable })
+}
+
+/// What is left when those who came first are served.
+struct Served {
+    /// The leases, and those who could be served, with what they would get.
+    taken: Vec<Entry>,
+    /// Those who could not, with every device that they could use.
+    set_aside: Vec<Entry>,
+}
+
+impl Served {
+    /// Returns what stands beside a claim.
+    fn seen_by(&self, claim: &Entry) -> Vec<Entry> {
+        let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);
+        let bars = |waiter: &&Entry| claim.ticket > waiter.ticket.saturating_add(backfill);
+        self.taken.iter().chain(self.set_aside.iter().filter(bars)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Bytes, LeaseId, Pid, ProcessKey, Share, Timestamp};
+    use proptest::prelude::*;
+
+    const TOTAL: u64 = 8;
+    /// Two claims that follow each other are close together, a third is a minute and more away.
+    const SPACING: u64 = 31_000_000_000;
+
+    fn device(number: u8) -> DeviceUuid {
+        DeviceUuid(format!("GPU-{number}"))
+    }
+
+    fn entry(number: usize, claim: Claim, devices: Vec<DeviceUuid>) -> Entry {
+        Entry {
+            id: LeaseId::parse(&number.to_string()).unwrap(),
+            ticket: number as u64 * SPACING,
+            owner: 0,
+            root: ProcessKey { pid: Pid(1), start: None },
+            within: Vec::new(),
+            claim,
+            devices,
+            parts_of: Vec::new(),
+            command: String::new(),
+            since: Timestamp(0),
+        }
+    }
+
+    fn fits(device: &DeviceUuid, claim: &Claim, beside: &[Entry]) -> bool {
+        let mut room = TOTAL;
+        for lease in beside.iter().filter(|lease| lease.devices.contains(device)) {
+            match (claim.share, lease.claim.share) {
+                (Share::Memory(_), Share::Memory(memory)) => room = room.saturating_sub(memory.0),
+                _ => return false,
+            }
+        }
+        matches!(claim.share, Share::Memory(memory) if memory.0 <= room)
+            || claim.share == Share::Whole
+    }
+
+    /// Chooses the first of the devices among which a claim is.
+    fn choose(claim: &Claim, beside: &[Entry]) -> Chosen {
+        let fits = |device: &&DeviceUuid| fits(device, claim, beside);
+        let count = claim.count as usize;
+        let free: Vec<_> = claim.among.iter().filter(fits).take(count).cloned().collect();
+        if claim.among.len() < count {
+            Chosen::Never
+        } else if free.len() == count {
+            Chosen::Devices(free)
+        } else {
+            Chosen::NotNow { could: claim.among.clone() }
+        }
+    }
+
+    fn any_claim() -> impl Strategy<Value = Claim> {
+        let share = prop_oneof![
+            Just(Share::Whole),
+            (1..=TOTAL).prop_map(|memory| Share::Memory(Bytes(memory)))
+        ];
+        let among = proptest::sample::subsequence(vec![0u8, 1, 2, 3, 4], 1..=5);
+        (1u32..4, share, among).prop_map(|(count, share, among)| Claim {
+            share,
+            among: among.into_iter().map(device).collect(),
+            ..Claim::whole(count)
+        })
+    }
+
+    proptest! {
+        /// Everybody is served in turn for as long as somebody can be, in any order of asking; who
+        /// came within a minute may go ahead.
+        #[test]
+        fn later_claim_never_takes_what_earlier_claim_needs(
+            claims in proptest::collection::vec(any_claim(), 1..8),
+            order in proptest::collection::vec(0usize..8, 1..40),
+        ) {
+            let waiters = claims.into_iter().enumerate();
+            let mut pool = Ledger {
+                leases: Vec::new(),
+                waiters: waiters.map(|(number, claim)| entry(number, claim, Vec::new())).collect(),
+                ..Ledger::default()
+            };
+            for who in order {
+                let Some(asking) = pool.waiters.get(who).cloned() else { continue };
+                let earlier: Vec<Entry> = pool.ahead_of(&asking).cloned().collect();
+                match turn(&asking, &pool, &choose) {
+                    Turn::Take(devices) => {
+                        for device in &devices {
+                            prop_assert!(fits(device, &asking.claim, &pool.leases));
+                        }
+                        let granted = Entry { devices, ..asking.clone() };
+                        let mut after = pool.leases.clone();
+                        after.push(granted.clone());
+                        let minute = BACKFILL.as_nanos() as u64;
+                        let far = |earlier: &&Entry| asking.ticket - earlier.ticket > minute;
+                        for earlier in earlier.iter().filter(far) {
+                            let Chosen::NotNow { could } = choose(&earlier.claim, &after) else {
+                                continue;
+                            };
+                            let took = could.iter().any(|one| granted.devices.contains(one));
+                            prop_assert!(!took, "{} took what {} lacks", granted.id, earlier.id);
+                        }
+                        pool.leases = after;
+                        pool.waiters.retain(|waiter| waiter.id != asking.id);
+                    }
+                    Turn::Wait => {
+                        // The first of all is never kept waiting for another's place.
+                        let served = matches!(choose(&asking.claim, &pool.leases), Chosen::Devices(_));
+                        prop_assert!(!served || !earlier.is_empty());
+                    }
+                    Turn::Never => prop_assert!(asking.claim.among.len() < asking.claim.count as usize),
+                }
+            }
+        }
+
+        /// Places of one class that are passed over without being read change nothing.
+        #[test]
+        fn grouping_by_class_does_not_change_turn(
+            kinds in proptest::collection::vec(any_claim(), 1..4),
+            waiting in proptest::collection::vec(0usize..4, 1..12),
+            leased in proptest::collection::vec(0u8..5, 0..4),
+        ) {
+            let claim = |kind: &usize| kinds[kind % kinds.len()].clone();
+            let waiters: Vec<Entry> = waiting
+                .iter()
+                .enumerate()
+                .map(|(number, kind)| entry(number, claim(kind), Vec::new()))
+                .collect();
+            let lease = |number: &u8| {
+                entry(100 + usize::from(*number), Claim::whole(1), vec![device(*number)])
+            };
+            let leases: Vec<Entry> = leased.iter().map(lease).collect();
+            let pool = Ledger::new(leases, waiters);
+            let class = |entry: &Entry| {
+                kinds.iter().position(|kind| *kind == entry.claim).unwrap_or(0) as u64
+            };
+            for entry in &pool.waiters {
+                let places: Vec<QueuePlace> = pool
+                    .ahead_of(entry)
+                    .map(|other| QueuePlace {
+                        ticket: other.ticket,
+                        id: other.id.clone(),
+                        owner: other.owner,
+                        class: class(other),
+                    })
+                    .collect();
+                let mut read = |place: &QueuePlace| {
+                    let waiter = pool.waiters.iter().find(|waiter| place.is_of(waiter));
+                    Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new(waiter.clone()))))
+                };
+                let judged =
+                    judge(entry, &pool.leases, &places, &mut read, &|_| false, &choose).unwrap();
+                prop_assert_eq!(judged.turn, turn(entry, &pool, &choose));
+            }
+        }
+    }
+
+    #[test]
+    fn wide_claim_is_not_starved_by_shares() {
+        let share = |memory| Claim {
+            share: Share::Memory(Bytes(memory)),
+            among: vec![device(0), device(1)],
+            ..Claim::whole(1)
+        };
+        let wide = Claim { among: vec![device(0), device(1)], ..Claim::whole(2) };
+        let pool = Ledger {
+            leases: vec![entry(0, share(2), vec![device(0)])],
+            waiters: vec![entry(1, wide, Vec::new()), entry(3, share(2), Vec::new())],
+            ..Ledger::default()
+        };
+        let turn = |number: usize| turn(&pool.waiters[number], &pool, &choose);
+        assert_eq!((turn(0), turn(1)), (Turn::Wait, Turn::Wait), "there is room beside the first");
+        let other = Claim { among: vec![device(2)], ..Claim::whole(1) };
+        assert_eq!(
+            super::turn(&entry(4, other, Vec::new()), &pool, &choose),
+            Turn::Take(vec![device(2)]),
+            "what the wide one cannot use is free for others"
+        );
+        let soon = entry(2, share(2), Vec::new());
+        assert_eq!(super::turn(&soon, &pool, &choose), Turn::Take(vec![device(0)]));
+    }
+}

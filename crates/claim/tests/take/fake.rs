@@ -1,0 +1,250 @@
+//! A machine of four devices, with locks and a clock that are made up.
+
+use gpu_claim::*;
+use gpu_core::*;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) const MACHINE: [&str; 4] = ["a", "b", "c", "d"];
+
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) now: Duration,
+    pub(crate) entries: Vec<(EntryKind, Entry)>,
+    pub(crate) tickets: u64,
+    pub(crate) ids: u64,
+    /// What others publish at the same moment as the next attempts here.
+    pub(crate) met: Vec<(EntryKind, Entry)>,
+    pub(crate) safe_gpu: Option<ErrorKind>,
+    /// Who has safe-gpu's lock, while that is [`ErrorKind::TimedOut`].
+    pub(crate) holder: Option<Pid>,
+    /// How many readings are to be made before the claims that were met withdraw.
+    pub(crate) met_withdraw_after: Option<u32>,
+    /// How often leases were read.
+    pub(crate) readings: u32,
+    /// Claims whose programs are stopped.
+    pub(crate) stalled: Vec<LeaseId>,
+    /// How often a place in the queue was renewed, and waited for.
+    pub(crate) beats: u32,
+    pub(crate) sleeps: u32,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Made(Arc<Mutex<World>>);
+
+impl Made {
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn add(&self, kind: EntryKind, entry: Entry) {
+        self.with(|world| world.entries.push((kind, entry)));
+    }
+
+    pub(crate) fn end(&self, id: &LeaseId) {
+        self.with(|world| world.entries.retain(|(_, entry)| entry.id != *id));
+    }
+
+    pub(crate) fn waiters(&self) -> usize {
+        self.entries(EntryKind::Waiter).unwrap().len()
+    }
+}
+
+pub(crate) struct Kept(Made, EntryKind, LeaseId);
+
+impl Held for Kept {
+    fn confirm(&mut self) -> Result<()> {
+        let Kept(made, kind, id) = self;
+        made.with(|world| {
+            let own = world.entries.iter_mut().find(|(k, e)| k == kind && e.id == *id);
+            own.expect("it is there").0 = EntryKind::Lease;
+        });
+        *kind = EntryKind::Lease;
+        Ok(())
+    }
+    fn inherit(&self, _: bool) -> Result<()> {
+        Ok(())
+    }
+    fn renew(&self) -> Result<bool> {
+        let Kept(made, kind, id) = self;
+        made.with(|world| world.beats += 1);
+        Ok(made.with(|world| world.entries.iter().any(|(k, e)| k == kind && e.id == *id)))
+    }
+    fn leave(self: Box<Self>) {}
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Kept(made, kind, id) = self;
+        made.with(|world| world.entries.retain(|(k, e)| k != kind || e.id != *id));
+    }
+}
+
+pub(crate) struct Nothing;
+
+impl HeldBack for Nothing {
+    fn waiting(&self) -> Result<Vec<Pid>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Clock for Made {
+    fn wall(&self) -> Timestamp {
+        Timestamp(0)
+    }
+    fn monotonic(&self) -> Duration {
+        self.with(|world| world.now)
+    }
+    fn sleep(&self, duration: Duration) {
+        self.with(|world| world.now += duration);
+    }
+}
+
+impl Locks for Made {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+        let of_kind = |(k, entry): &(EntryKind, Entry)| (*k == kind).then(|| entry.clone());
+        self.with(|world| {
+            world.readings += u32::from(kind == EntryKind::Attempt);
+            if world.met_withdraw_after.is_some_and(|after| world.readings > after) {
+                world.entries.retain(|(k, e)| *k != EntryKind::Attempt || e.command == "own");
+            }
+        });
+        Ok(self.with(|world| world.entries.iter().filter_map(of_kind).collect()))
+    }
+    fn queue(&self) -> Result<Vec<QueuePlace>> {
+        let waiters = self.entries(EntryKind::Waiter)?;
+        let mut places: Vec<_> = waiters.iter().map(place_of).collect();
+        places.sort();
+        Ok(places)
+    }
+    fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
+        let waiters = self.entries(EntryKind::Waiter)?;
+        let entry = waiters.into_iter().find(|entry| place.is_of(entry));
+        let is_stalled = self.with(|world| world.stalled.contains(&place.id));
+        Ok(entry.map(|entry| Waiter { entry, is_stalled }))
+    }
+    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+        self.add(kind, entry.clone());
+        if kind == EntryKind::Attempt
+            && let Some((kind, met)) = self.with(|world| world.met.pop())
+        {
+            self.with(|world| world.entries.retain(|(_, entry)| entry.id != met.id));
+            self.add(kind, met);
+        }
+        Ok(Box::new(Kept(self.clone(), kind, entry.id.clone())))
+    }
+    fn owner(&self) -> u32 {
+        1000
+    }
+    fn new_id(&self) -> Result<LeaseId> {
+        self.with(|world| world.ids += 1);
+        Ok(id(&format!("own-{}", self.with(|world| world.ids))))
+    }
+    fn ticket(&self) -> Result<u64> {
+        self.with(|world| world.tickets += 1);
+        Ok(100 + self.with(|world| world.tickets))
+    }
+    fn wait(&self, at_most: Duration) -> Result<bool> {
+        self.sleep(at_most);
+        Ok(false)
+    }
+    fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
+        self.with(|world| world.sleeps += 1);
+        self.sleep(at_most);
+        Ok(self.waiter(place)?.is_none())
+    }
+    fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
+        BTreeMap::new()
+    }
+    fn hold_back_safe_gpu(&self, _: Duration) -> Result<Box<dyn HeldBack>> {
+        match self.with(|world| world.safe_gpu) {
+            None => Ok(Box::new(Nothing)),
+            Some(kind) => Err(Error::new(kind, "hold safe-gpu's locks")),
+        }
+    }
+    fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {
+        self.with(|world| {
+            let is_locked = world.safe_gpu == Some(ErrorKind::TimedOut);
+            is_locked.then_some(SafeGpuHolder { file: 0, process: world.holder })
+        })
+    }
+}
+
+fn place_of(entry: &Entry) -> QueuePlace {
+    let class = u64::from(entry.claim.count);
+    QueuePlace { ticket: entry.ticket, id: entry.id.clone(), owner: entry.owner, class }
+}
+
+pub(crate) fn id(text: &str) -> LeaseId {
+    LeaseId::parse(text).unwrap()
+}
+
+pub(crate) fn devices(names: &[&str]) -> Vec<DeviceUuid> {
+    names.iter().map(|&name| DeviceUuid(name.into())).collect()
+}
+
+/// An entry of another process of the same user.
+pub(crate) fn entry(name: &str, ticket: u64, count: u32, names: &[&str]) -> Entry {
+    Entry {
+        id: id(name),
+        ticket,
+        owner: 1000,
+        root: ProcessKey { pid: Pid(7), start: None },
+        within: Vec::new(),
+        claim: Claim::whole(count),
+        devices: devices(names),
+        parts_of: Vec::new(),
+        command: "other".into(),
+        since: Timestamp(0),
+    }
+}
+
+pub(crate) fn ask(count: u32, wait: Wait) -> Ask {
+    let root = ProcessKey { pid: Pid(1), start: None };
+    let claim = Claim::whole(count);
+    Ask {
+        claim,
+        root,
+        within: None,
+        parts_of: Vec::new(),
+        command: "own".into(),
+        wait,
+        pace: Duration::from_millis(100),
+        beside_safe_gpu: false,
+    }
+}
+
+/// The first that are free; all claims are on whole devices.
+pub(crate) fn choose(_: &(), claim: &Claim, beside: &[Entry]) -> Chosen {
+    let all = devices(&MACHINE);
+    let wanted = |d: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(d);
+    let could: Vec<_> = all.iter().filter(wanted).cloned().collect();
+    let taken = |d: &&DeviceUuid| !beside.iter().any(|lease| lease.devices.contains(d));
+    let count = claim.count as usize;
+    let free: Vec<_> = could.iter().filter(taken).take(count).cloned().collect();
+    match () {
+        () if could.len() < count => Chosen::Never,
+        () if free.len() < count => Chosen::NotNow { could },
+        () => Chosen::Devices(free),
+    }
+}
+
+/// Takes, and lets `watch` change the world while it waits.
+pub(crate) fn take_while(
+    made: &Made,
+    ask: &Ask,
+    mut watch: impl FnMut(&Waiting<'_>) -> ControlFlow<()>,
+) -> Result<Taken<()>, TakeError> {
+    take(made, made, ask, &mut || Ok(()), &choose, &mut watch)
+}
+
+pub(crate) fn take_now(made: &Made, ask: &Ask) -> Result<Taken<()>, TakeError> {
+    take_while(made, ask, |_| ControlFlow::Continue(()))
+}
+
+pub(crate) fn names(taken: Result<Taken<()>, TakeError>) -> Vec<String> {
+    let taken = taken.unwrap_or_else(|why| panic!("{why:?}"));
+    taken.entry.devices.into_iter().map(|uuid| uuid.0).collect()
+}

@@ -1,0 +1,110 @@
+//! Arguments of what makes a program keep a limit of a device's memory.
+
+use crate::selector::Selector;
+use clap::{Args, ValueEnum};
+use gpu_allocator_policy::environment::{Framework, Version};
+use gpu_core::Bytes;
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvArgs {
+    /// Memory limit per process and GPU (6GiB, 500MiB).
+    #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
+    pub(crate) limit: Bytes,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    /// Total memory of the GPU (80GiB), instead of querying this machine.
+    #[arg(long, value_name = "SIZE", value_parser = super::claims::size, conflicts_with = "gpu")]
+    pub(crate) device_memory: Option<Bytes>,
+    /// GPUs visible to the program, by index, UUID or PCI bus ID; repeatable. Default: those of
+    /// CUDA_VISIBLE_DEVICES or the scheduler, or all.
+    #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
+    pub(crate) gpu: Vec<Selector>,
+}
+
+// What is to be known of a program that keeps a limit.
+#[derive(Debug, Args)]
+pub(crate) struct KeepArgs {
+    /// Memory reserved for the CUDA context and libraries, which no framework counts.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::claims::size)]
+    pub(crate) context: Bytes,
+    /// Framework of the program; `auto` detects what its Python has installed. Repeatable.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
+    pub(crate) framework: Vec<Named>,
+    /// PyTorch version (2.10); default: the installed one.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    pub(crate) torch_version: Option<Version>,
+}
+
+impl KeepArgs {
+    /// Returns the options as they are written, each with a blank before it.
+    pub(crate) fn again(&self) -> String {
+        let mut words = String::new();
+        if self.context != CONTEXT {
+            words.push_str(&format!(" --context {}", super::claims::written(self.context)));
+        }
+        if self.framework != [Named::Auto] {
+            let names = self.framework.iter().filter_map(|named| named.to_possible_value());
+            let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+            words.push_str(&format!(" --framework {}", names.join(",")));
+        }
+        if let Some(Version { major, minor }) = self.torch_version {
+            words.push_str(&format!(" --torch-version {major}.{minor}"));
+        }
+        words
+    }
+}
+
+/// What is left to CUDA where nothing is said.
+const CONTEXT: Bytes = Bytes::from_mib(512);
+
+/// A framework by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Named {
+    /// What is installed.
+    Auto,
+    /// PyTorch.
+    Torch,
+    /// TensorFlow.
+    #[value(name = "tensorflow")]
+    TensorFlow,
+    /// JAX.
+    Jax,
+}
+
+impl Named {
+    /// Returns the framework; `None` where it is to be found out.
+    pub(crate) fn framework(self) -> Option<Framework> {
+        match self {
+            Named::Auto => None,
+            Named::Torch => Some(Framework::Torch),
+            Named::TensorFlow => Some(Framework::TensorFlow),
+            Named::Jax => Some(Framework::Jax),
+        }
+    }
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    Version::parse(text).ok_or_else(|| "invalid version; expected e.g. 2.10".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_round_trip() {
+        #[derive(Debug, clap::Parser)]
+        struct Read {
+            #[command(flatten)]
+            keep: KeepArgs,
+        }
+        let read = |line: &str| {
+            let words = std::iter::once("x").chain(line.split_whitespace());
+            <Read as clap::Parser>::parse_from(words).keep.again()
+        };
+        assert_eq!(read(""), "");
+        let line = " --context 1536MiB --framework torch,tensorflow --torch-version 2.10";
+        assert_eq!(read(line), line);
+        assert_eq!(read(&read(line)), line);
+    }
+}

@@ -1,0 +1,464 @@
+//! What the commands that claim devices have in common: the request, the reasons, the failures.
+
+use crate::args::{Global, Wanted};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::queue_status::{holding_up, owner};
+use crate::selector::Selector;
+use crate::source::Source;
+use crate::wording;
+use gpu_core::{
+    Bytes, Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Journal,
+    Link, ProcessKey, Share,
+};
+use gpu_host::user_name;
+use gpu_placement::{Bar, Passed, Refusal, Why};
+use gpu_steward::{Decision, NotGranted, Note, Refused, Request, Standing, Wait, inherited};
+use std::cell::OnceCell;
+
+/// What is asked for, and by whose word no more than that can be had.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    /// What is to be known of it.
+    pub(crate) notes: Vec<String>,
+    /// The variable that names the devices that it stays within.
+    by: Option<&'static str>,
+}
+
+/// Says what is asked for: the words of the command line, within what an outer scheduler gave.
+///
+/// # Errors
+/// When a device is named that is not there, the outer scheduler gave none, or the topology is to
+/// be known and is not.
+pub(crate) fn request(
+    wanted: &Wanted,
+    source: &Source,
+    root: ProcessKey,
+    command: String,
+    quiet: bool,
+) -> Result<Asked, Failure> {
+    let mut claim = Claim {
+        count: wanted.count,
+        share: wanted.mem.map_or(Share::Whole, Share::Memory),
+        free_memory: wanted.min_free,
+        compute_capability: wanted.capability,
+        accept_used: wanted.accept_used,
+        ..Claim::whole(wanted.count)
+    };
+    let looked = OnceCell::new();
+    let machine = || -> &Inventory {
+        looked.get_or_init(|| {
+            gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
+        })
+    };
+    let named = [&wanted.gpu, &wanted.except, &wanted.required];
+    if wanted.mig || named.iter().any(|selectors| !selectors.is_empty()) {
+        let Inventory { driver, devices } = machine();
+        if let (Err(fault), true) = (driver, devices.is_empty()) {
+            return Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into());
+        }
+        let [among, except, required] =
+            named.map(|selectors| uuids(devices, selectors, wanted.mig));
+        (claim.among, claim.except, claim.required) = (among?, except?, required?);
+        if wanted.mig {
+            claim.among = mig_among(devices, claim.among)?;
+        }
+    }
+    let variable = |name: &str| std::env::var_os(name);
+    let given = inherited(&variable, &|| machine().devices.clone())
+        .map_err(|error| Failure::from(error).ending(Exit::Usage))?;
+    let claim = given.narrow(&claim).ok_or_else(|| {
+        let by = given.by.unwrap_or("the scheduler");
+        Failure::new(Exit::Usage, format!("find a GPU among those of {by}")).with_hint(
+            "gpuws uses only GPUs in the inherited list; unset the variable with env -u to lift this",
+        )
+    })?;
+    if wanted.topology {
+        source.backend.topology().map_err(|error| {
+            Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")
+        })?;
+    }
+    let notes = given.notes.iter().map(noted).collect();
+    let request = Request {
+        claim,
+        wait: match (wanted.no_wait, wanted.timeout) {
+            (true, _) => Wait::No,
+            (false, Some(time)) => Wait::For(time),
+            (false, None) => Wait::Ever,
+        },
+        pace: crate::queue_status::pace(quiet),
+        needs_topology: wanted.topology || wanted.count > 1,
+        command,
+        root,
+    };
+    Ok(Asked { request, notes, by: given.by.filter(|_| given.given.is_some()) })
+}
+
+/// Says what the variables of a scheduler tell besides devices.
+fn noted(note: &Note) -> String {
+    match note {
+        Note::ListEnds { variable, at } => {
+            format!("{variable} is cut at '{at}': no such device here")
+        }
+        Note::NothingNamed(convention) => {
+            format!("{convention} sets no device list; pass the allocated count with -n")
+        }
+        Note::NumbersUnclear(convention) => format!(
+            "the index order of CUDA_VISIBLE_DEVICES is unknown (CUDA_DEVICE_ORDER); using \
+                {convention}'s list"
+        ),
+        Note::OneOfMany(convention, rank) => {
+            format!("{convention} local rank {rank} claims its own GPUs")
+        }
+    }
+}
+
+/// Returns the MIG devices that a claim is for, which are all where it names none.
+///
+/// # Errors
+/// Where there is none.
+fn mig_among(devices: &[DeviceState], among: Vec<DeviceUuid>) -> Result<Vec<DeviceUuid>, Failure> {
+    let mig: Vec<DeviceUuid> = match among.is_empty() {
+        true => devices.iter().flat_map(mig_uuids).collect(),
+        false => among.into_iter().filter(DeviceUuid::is_mig).collect(),
+    };
+    match mig.is_empty() {
+        true => Err(Failure::new(Exit::Usage, "find a MIG device among the GPUs").with_hint(
+            "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status \
+                lists them",
+        )),
+        false => Ok(mig),
+    }
+}
+
+fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
+    device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
+}
+
+/// Returns the UUIDs of the devices that are named; with `mig` those of their parts too, where they
+/// are divided.
+fn uuids(
+    devices: &[DeviceState],
+    named: &[Selector],
+    mig: bool,
+) -> Result<Vec<DeviceUuid>, Failure> {
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut found, mut whole) = (Vec::new(), Vec::new());
+    for selector in named {
+        match crate::selector::part(devices, selector)? {
+            Some(uuid) => found.push(uuid),
+            None => whole.push(selector.clone()),
+        }
+    }
+    if !whole.is_empty() {
+        let devices = crate::selector::select(devices.to_vec(), &whole)?;
+        if mig {
+            found.extend(devices.iter().flat_map(mig_uuids));
+        }
+        found.extend(whole_uuids(devices)?);
+    }
+    Ok(found)
+}
+
+fn whole_uuids(devices: Vec<DeviceState>) -> Result<Vec<DeviceUuid>, Failure> {
+    let uuid = |device: DeviceState| {
+        let index = device.id().index;
+        device.info.id.uuid.map_err(|absent| {
+            Failure::new(Exit::CannotObserve, format!("read the UUID of GPU {index}"))
+                .with_source(absent.to_string())
+        })
+    };
+    devices.into_iter().map(uuid).collect()
+}
+
+/// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
+pub(crate) fn chosen(decision: &Decision) -> String {
+    let devices = decision.devices();
+    let text = named(&devices.iter().collect::<Vec<_>>());
+    match &decision.choice.why {
+        Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
+            let instead: Vec<u32> = instead
+                .iter()
+                .filter_map(|at| decision.offered.get(*at))
+                .map(|id| id.index)
+                .collect();
+            let other = instead_weakest.map_or(String::new(), |other| {
+                format!("; {} would have been {}", list(&instead), link(other))
+            });
+            format!("{text} ({}{other})", link(*weakest))
+        }
+        Why::Fits => format!("{text} (tightest fit)"),
+        Why::KeepsBlocks => format!("{text} (keeps NVLink groups intact)"),
+        Why::Coolest => format!("{text} (coolest)"),
+        Why::LeastRecent => format!("{text} (least recently used)"),
+        Why::Linked { .. } | Why::OnlyOne | Why::First => text,
+    }
+}
+
+/// `GPU 0`, `GPUs 0 and 3`.
+pub(crate) fn gpus(indexes: &[u32]) -> String {
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}", list(indexes))
+}
+
+/// `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
+pub(crate) fn named(devices: &[&DeviceId]) -> String {
+    let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
+        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
+    let indexes: Vec<u32> = whole.iter().map(|id| id.index).collect();
+    let mut names: Vec<String> = mig
+        .iter()
+        .filter_map(|id| Some(format!("{} of GPU {}", id.uuid.as_ref().ok()?, id.index)))
+        .collect();
+    if !indexes.is_empty() {
+        names.insert(0, gpus(&indexes));
+    }
+    names.join(", ")
+}
+
+/// `0`, `0 and 3`; as ranges from three on.
+fn list(indexes: &[u32]) -> String {
+    match indexes {
+        [one, other] => format!("{one} and {other}"),
+        indexes => wording::ranges(indexes),
+    }
+}
+
+fn link(link: Link) -> String {
+    match link {
+        Link::NvLink(lanes) => format!("NVLink ×{lanes}"),
+        Link::Pix => "one PCIe switch".to_owned(),
+        Link::Pxb => "several PCIe switches".to_owned(),
+        Link::Phb => "one host bridge".to_owned(),
+        Link::Node => "one NUMA node".to_owned(),
+        Link::Sys => "across sockets".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Says why a device was passed over.
+pub(crate) fn passed(why: &Passed) -> String {
+    match why {
+        Passed::Barred(bar) => barred(bar),
+        Passed::NotAmong => "not in the requested set".to_owned(),
+        Passed::Excluded => "excluded".to_owned(),
+        Passed::LacksMemory { has, needs } => format!("has only {has} in total; {needs} requested"),
+        Passed::LacksRoom { has, needs } => format!("has only {has} free; {needs} requested"),
+        Passed::MemoryUnknown(absent) => format!("memory unknown: {absent}"),
+        Passed::LowCapability { has, needs } => {
+            format!("has compute capability {}.{}; {}.{} requested", has.0, has.1, needs.0, needs.1)
+        }
+        Passed::CapabilityUnknown(absent) => {
+            format!("compute capability unknown: {absent}")
+        }
+        Passed::DrivesDisplay => "drives a display".to_owned(),
+        Passed::OtherSetBetter => "free".to_owned(),
+    }
+}
+
+/// Says why a device cannot be had now.
+pub(crate) fn barred(bar: &Bar) -> String {
+    let name = |uid: &u32| user_name(*uid).unwrap_or_else(|_| format!("user {uid}"));
+    match bar {
+        Bar::Leased { owner, .. } => format!("leased by {}", name(owner)),
+        Bar::Reserved { owner, .. } => {
+            format!("reserved for {}, who is ahead in the queue", name(owner))
+        }
+        Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
+        Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
+        Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
+        Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
+        Bar::NameUnknown => "has no unique UUID".to_owned(),
+        Bar::MigMode => "has MIG enabled; claim a MIG device with --mig".to_owned(),
+        Bar::MigAlone => "CUDA exposes one MIG device and no other GPU to a program".to_owned(),
+    }
+}
+
+/// Says each reason once, with the devices that it is about: `GPU 0 leased by bob; GPUs 1 and 2
+/// drives a display`.
+pub(crate) fn reasons<'a>(
+    passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
+) -> Vec<String> {
+    let mut by_reason: Vec<(String, Vec<&DeviceId>)> = Vec::new();
+    for (device, why) in passed_over {
+        let reason = passed(why);
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, devices)) => devices.push(device),
+            None => by_reason.push((reason, vec![device])),
+        }
+    }
+    let word =
+        |(reason, devices): (String, Vec<&DeviceId>)| format!("{}: {reason}", named(&devices));
+    by_reason.into_iter().map(word).collect()
+}
+
+/// Says why nothing was granted, and what to do about it. `leases` is the next command to type.
+pub(crate) fn failure(asked: &Asked, why: NotGranted) -> Failure {
+    let request = &asked.request;
+    let what = || {
+        let count = wording::count(request.claim.count as usize, "GPU", "GPUs");
+        match request.claim.share {
+            Share::Whole => format!("claim {count}"),
+            Share::Memory(bytes) => format!("claim {bytes} of {count}"),
+        }
+    };
+    match why {
+        NotGranted::NotNow { waited, standing, refused } => {
+            let Standing { ahead, leases, held_up } = *standing;
+            let mut reasons =
+                refused.as_ref().map_or(Vec::new(), |refused| reasons(refused.passed()));
+            if let Some(nearest) = &ahead.nearest {
+                let others = wording::count(ahead.count, "claim waits", "claims wait");
+                reasons.insert(0, format!("{others} already, the last from {}", owner(nearest)));
+            }
+            reasons.splice(0..0, held_up.iter().map(holding_up));
+            if reasons.is_empty() {
+                let holders: Vec<String> = leases.iter().map(owner).collect();
+                reasons.push(format!("leased by {}", holders.join(", ")));
+            }
+            let source = match waited {
+                true => format!("not available within the timeout; {}", reasons.join("; ")),
+                false => format!("not available now; {}", reasons.join("; ")),
+            };
+            let hint = match waited {
+                true => "see holders and waiting claims with: gpuws leases",
+                false => "omit --no-wait to wait; see holders with: gpuws leases",
+            };
+            Failure::new(Exit::TryLater, what()).with_source(source).with_hint(hint)
+        }
+        NotGranted::Never(refused) => {
+            never(Failure::new(Exit::Usage, what()), refused.as_ref(), asked)
+        }
+        NotGranted::Foreign(lease) => {
+            let whose = owner(&lease);
+            let why = format!(
+                "already inside lease {} of {whose}, which only its owner can subdivide",
+                lease.id
+            );
+            let hint = "run the command without gpuws; it already has the GPUs of that lease";
+            Failure::new(Exit::Usage, what()).with_source(why).with_hint(hint)
+        }
+        NotGranted::Silent(fault) => gpu_core::Error::new(fault.kind, fault.text).into(),
+        NotGranted::Stopped => {
+            Failure::new(Exit::Remains, what()).with_source("interrupted; nothing was claimed")
+        }
+        NotGranted::Failed(error) if error.kind() == ErrorKind::TimedOut => {
+            Failure::from(error).ending(Exit::TryLater)
+        }
+        NotGranted::Failed(error) => error.into(),
+    }
+}
+
+/// Says why a claim can never be served, and what limits it: a lease, a list, or the machine.
+fn never(failure: Failure, refused: Option<&Refused>, asked: &Asked) -> Failure {
+    let claim = &asked.request.claim;
+    let Some(refused) = refused else {
+        return failure.with_source("the enclosing lease has fewer GPUs");
+    };
+    let tells = |why: &Passed| why.is_lasting() && *why != Passed::NotAmong;
+    let reasons = reasons(refused.passed().filter(|(_, why)| tells(why)));
+    let reasons = match reasons.is_empty() {
+        true => String::new(),
+        false => format!("; {}", reasons.join("; ")),
+    };
+    match &refused.refusal {
+        Refusal::Never { could, .. } if *could >= claim.count => {
+            failure.with_source(format!("a GPU named by --with is not available{reasons}"))
+        }
+        Refusal::Never { could, .. } => {
+            let limit = match (&refused.within, asked.by, claim.among.is_empty()) {
+                (Some(lease), ..) => format!("the enclosing lease {lease}"),
+                (None, Some(by), _) => by.to_owned(),
+                (None, None, false) if claim.among.iter().any(DeviceUuid::is_mig) => {
+                    "the choice of MIG devices".to_owned()
+                }
+                (None, None, false) => "--gpu".to_owned(),
+                (None, None, true) => "this machine".to_owned(),
+            };
+            let is_named = |id: &&DeviceId| {
+                claim.among.is_empty() || id.uuid.as_ref().is_ok_and(|u| claim.among.contains(u))
+            };
+            let mut all: Vec<u32> =
+                refused.offered.iter().filter(is_named).map(|id| id.index).collect();
+            all.dedup();
+            let has = wording::machine_has(&all);
+            failure.with_source(format!("{limit} can provide only {could}{reasons}")).with_hint(
+                match could {
+                    0 => has,
+                    could => format!("{has}; the maximum is -n {could}"),
+                },
+            )
+        }
+        Refusal::Missing(uuid) => failure.with_source(match &refused.within {
+            Some(lease) => format!("{uuid} is not in the enclosing lease {lease}"),
+            None => format!("no such GPU: {uuid}"),
+        }),
+        Refusal::Contradictory => failure.with_source("--with names more GPUs than -n requests"),
+        Refusal::NotNow { .. } => failure.with_source(format!("cannot be satisfied{reasons}")),
+    }
+}
+
+/// Returns the words of a command, as others are to see them in `gpuws leases`.
+pub(crate) fn described<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsString>) -> String {
+    let words: Vec<_> = command.into_iter().map(|word| word.to_string_lossy()).collect();
+    let line = words.join(" ");
+    let end = line.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 256);
+    line[..end.last().unwrap_or(0)].to_owned()
+}
+
+/// Tells whose the entry is and for what, `alice: python train.py`.
+pub(crate) fn whose(entry: &Entry) -> String {
+    match entry.command.is_empty() {
+        true => owner(entry),
+        false => format!("{}: {}", owner(entry), entry.command),
+    }
+}
+
+/// Refuses a machine without real processes: nothing could run there.
+///
+/// # Errors
+/// With `--sim`.
+pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
+    match &global.sim {
+        None => Ok(()),
+        Some(machine) => Err(only_simulated(&machine.to_string_lossy())),
+    }
+}
+
+/// Returns what a command begins with that is to have devices: only a machine with real processes
+/// runs something.
+pub(crate) fn within(global: &Global) -> String {
+    global.sim.as_ref().map_or(String::new(), |machine| {
+        let machine = crate::args::shell_word(&machine.to_string_lossy());
+        format!("gpuws sim {machine} --live -- ")
+    })
+}
+
+/// Refuses a machine on which no process is real.
+pub(crate) fn only_simulated(machine: &str) -> Failure {
+    let machine = crate::args::shell_word(machine);
+    Failure::new(Exit::Usage, "run jobs on a simulated machine without real processes")
+        .with_hint(format!("use a live simulation: gpuws sim {machine} --live -- gpuws run …"))
+}
+
+/// Returns the memory that a claim asks for of each device; `None` for whole devices.
+pub(crate) fn asked_memory(claim: &Claim) -> Option<Bytes> {
+    match claim.share {
+        Share::Whole => None,
+        Share::Memory(bytes) => Some(bytes),
+    }
+}
+
+/// The audit log of a command that ends nobody.
+pub(crate) struct NoJournal;
+
+impl Journal for NoJournal {
+    fn append(&self, _: &str) -> gpu_core::Result<()> {
+        Err(gpu_core::Error::new(
+            ErrorKind::Unsupported,
+            "write an audit log: this command ends nobody",
+        ))
+    }
+}

@@ -1,0 +1,89 @@
+//! A replayed job as a picture in a file.
+
+use super::jobs::Job;
+use super::replay::{Replays, bounded};
+use crate::args::ReplayArgs;
+use crate::atomic_file::Part;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use gpu_allocator_policy::{Choice, Timeline, page};
+use std::io::Write;
+use std::path::Path;
+
+/// A picture whose file was begun.
+pub(super) struct Drawing<'a> {
+    path: &'a Path,
+    form: Form,
+    part: Part,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The first allocator on one device.
+    Svg,
+    /// All allocators on all devices.
+    Page,
+}
+
+impl<'a> Drawing<'a> {
+    /// Begins the file, before anything is replayed for it.
+    ///
+    /// # Errors
+    /// When its ending names no form, or it cannot be written.
+    pub(super) fn begin(path: &'a Path) -> Result<Self, Failure> {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let form = match ending.to_ascii_lowercase().as_str() {
+            "svg" => Form::Svg,
+            "html" | "htm" => Form::Page,
+            _ => {
+                return Err(Failure::new(Exit::Usage, format!("draw '{}'", path.display()))
+                    .with_source("the file name must end in .svg or .html"));
+            }
+        };
+        Ok(Drawing { path, form, part: Part::beside(path)? })
+    }
+
+    /// Draws the job and gives the file its name.
+    ///
+    /// # Errors
+    /// When a picture cannot show all that was replayed, or the file cannot be written.
+    pub(super) fn finish(
+        mut self,
+        job: &Job,
+        all: &[Replays<'_>],
+        choices: &[(String, Choice)],
+        args: &ReplayArgs,
+    ) -> Result<(), Failure> {
+        let what = || format!("draw '{}'", self.path.display());
+        if self.form == Form::Svg && all.len() > 1 {
+            return Err(Failure::new(Exit::Usage, what())
+                .with_source(format!("the job ran on {} devices", all.len()))
+                .with_hint("select one with --device or write a .html file"));
+        }
+        let shown = if self.form == Form::Svg { &choices[..1] } else { choices };
+        let mut timelines = Vec::new();
+        for replays in all {
+            for (title, choice) in shown {
+                let (limited, device) = bounded(choice, args);
+                let on_device = &replays.job;
+                let stacks = &job.recording.stacks;
+                let drawn =
+                    Timeline::new(on_device.trace, stacks, &on_device.workload, &limited, device);
+                let mut timeline =
+                    drawn.map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))?;
+                timeline.name = super::jobs::file_name(&args.file);
+                timeline.allocator.clone_from(title);
+                timelines.push(timeline);
+            }
+        }
+        let text = match (self.form, &timelines[..]) {
+            (Form::Svg, [timeline, ..]) => timeline.svg(),
+            _ => page(&timelines),
+        };
+        self.part
+            .file
+            .write_all(text.as_bytes())
+            .map_err(|error| Failure::io(format!("write '{}'", self.path.display()), error))?;
+        self.part.finish(self.path)
+    }
+}

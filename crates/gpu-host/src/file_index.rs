@@ -1,0 +1,187 @@
+//! The files that a walk looks for.
+
+use crate::proc_dir::identify;
+use gpu_core::{Access, DeviceFile, FileId, HeldFile};
+use rustix::fs::{CWD, FileType, Statx, makedev};
+
+/// How many descriptors of one file are named.
+const DESCRIPTORS: usize = 64;
+
+/// Says what a file is compared by: a character device by its number, since a container's own
+/// node for it is another inode; all else by file system and inode.
+pub(crate) fn file_id(stat: &Statx) -> FileId {
+    if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::CharacterDevice {
+        FileId::Device { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor }
+    } else {
+        FileId::Inode { dev: makedev(stat.stx_dev_major, stat.stx_dev_minor), ino: stat.stx_ino }
+    }
+}
+
+/// The files asked about, ready to be compared with.
+pub(crate) struct Targets<'a> {
+    files: &'a [DeviceFile],
+    /// What `files` are compared by, sorted, each once.
+    ids: Vec<FileId>,
+    /// One of them may be a folder.
+    pub(crate) folders: bool,
+    /// One of them may be a plain file, and so an executable.
+    pub(crate) plain: bool,
+}
+
+impl<'a> Targets<'a> {
+    pub(crate) fn new(files: &'a [DeviceFile]) -> Self {
+        let mut ids: Vec<_> = files.iter().filter_map(|file| file.id.ok()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let may_be = |wanted| files.iter().any(|file| may_be(file, wanted));
+        let (folders, plain) = (may_be(FileType::Directory), may_be(FileType::RegularFile));
+        Targets { files, ids, folders, plain }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Tells whether this file is among them.
+    pub(crate) fn contains(&self, id: FileId) -> bool {
+        self.ids.binary_search(&id).is_ok()
+    }
+}
+
+/// Tells whether a file can be of a type. What its path leads to counts only while that is still
+/// the file meant.
+fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
+    let Ok(id @ FileId::Inode { .. }) = file.id else { return false };
+    let found = identify(CWD, &*file.path);
+    found.map_or(true, |stat| {
+        file_id(&stat) != id || FileType::from_raw_mode(stat.stx_mode.into()) == wanted
+    })
+}
+
+/// What one process was seen to have, by what the files are compared by.
+#[derive(Default)]
+pub(crate) struct Findings(Vec<Finding>);
+
+struct Finding {
+    id: FileId,
+    access: Access,
+    descriptors: Vec<u32>,
+}
+
+impl Findings {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Notes that it has the file in this way.
+    pub(crate) fn note(&mut self, id: FileId, access: Access) {
+        self.finding(id).access |= access;
+    }
+
+    /// Notes that it has the file mapped. As with fuser, an executable being run is `e` alone,
+    /// though it is mapped to be run.
+    pub(crate) fn note_mapped(&mut self, id: FileId) {
+        let finding = self.finding(id);
+        if !finding.access.contains(Access::EXECUTABLE) {
+            finding.access |= Access::MAPPED;
+        }
+    }
+
+    /// Notes that it has the file open as this descriptor.
+    pub(crate) fn note_open(&mut self, id: FileId, access: Access, descriptor: u32) {
+        let finding = self.finding(id);
+        finding.access |= access;
+        if let Err(place) = finding.descriptors.binary_search(&descriptor) {
+            finding.descriptors.insert(place, descriptor);
+            finding.descriptors.truncate(DESCRIPTORS);
+        }
+    }
+
+    fn finding(&mut self, id: FileId) -> &mut Finding {
+        let at = self.0.iter().position(|finding| finding.id == id).unwrap_or_else(|| {
+            self.0.push(Finding { id, access: Access::default(), descriptors: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// Returns a row for each file asked about that was found, in the order asked.
+    pub(crate) fn into_held(self, targets: &Targets<'_>) -> Vec<HeldFile> {
+        let row = |file: &DeviceFile| {
+            let id = file.id.ok()?;
+            let finding = self.0.iter().find(|finding| finding.id == id)?;
+            Some(HeldFile {
+                path: file.path.clone(),
+                kind: file.kind,
+                access: finding.access,
+                descriptors: finding.descriptors.clone(),
+            })
+        };
+        targets.files.iter().filter_map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Absent, DeviceFileKind};
+
+    fn file(path: &str, id: Option<FileId>) -> DeviceFile {
+        DeviceFile {
+            path: path.into(),
+            kind: DeviceFileKind::of_path(path),
+            id: id.ok_or(Absent::NotRecorded),
+        }
+    }
+
+    #[test]
+    fn duplicate_files_are_both_found_and_files_without_id_never() {
+        let id = FileId::Device { major: 195, minor: 0 };
+        let files = [
+            file("/dev/nvidia0", Some(id)),
+            file("/dev/nvidia1", None),
+            file("/container/nvidia0", Some(id)),
+        ];
+        let targets = Targets::new(&files);
+        let mut findings = Findings::default();
+        findings.note_open(id, Access::OPEN, 7);
+        findings.note_mapped(id);
+        let held = findings.into_held(&targets);
+        let paths: Vec<_> = held.iter().map(|held| &*held.path).collect();
+        assert_eq!(paths, ["/dev/nvidia0", "/container/nvidia0"]);
+        assert_eq!(held[0].access.to_string(), "f...m");
+        assert_eq!(held[0].descriptors, [7]);
+    }
+
+    #[test]
+    fn missing_file_may_have_been_folder_or_executable() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("nvidia0");
+        std::fs::write(&plain, "").unwrap();
+        let sought = |files: &[DeviceFile]| {
+            let targets = Targets::new(files);
+            (targets.folders, targets.plain)
+        };
+        let plain_file = [crate::resolve(&plain).unwrap()];
+        assert_eq!(sought(&plain_file), (false, true));
+        assert_eq!(sought(&[crate::resolve(folder.path()).unwrap()]), (true, false));
+        assert_eq!(sought(&[crate::resolve("/dev/null").unwrap()]), (false, false));
+        std::fs::rename(&plain, folder.path().join("elsewhere")).unwrap();
+        assert_eq!(sought(&plain_file), (true, true));
+        std::fs::create_dir(&plain).unwrap();
+        assert_eq!(sought(&plain_file), (true, true), "another file has the name");
+        assert_eq!(sought(&[file("/named/by/text", None)]), (false, false));
+    }
+
+    #[test]
+    fn lowest_64_descriptors_are_listed_in_order() {
+        let id = FileId::Inode { dev: 1, ino: 2 };
+        let files = [file("/tmp/stand-in", Some(id))];
+        let mut findings = Findings::default();
+        for descriptor in (0..100).rev().chain(0..3) {
+            findings.note_open(id, Access::OPEN, descriptor);
+        }
+        let held = findings.into_held(&Targets::new(&files));
+        assert_eq!(held[0].descriptors, (0..64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,135 @@
+//! Leases that have ended, by the files that they left: when a device was last used, and what is
+//! to be cleared away.
+
+use super::names::{KEPT, LEASE, NEW, PAST, PLACE, TRY, WAIT, of_place};
+use super::ofd;
+use super::read::{Fifo, is_kept, read};
+use super::user_folder::UserFolder;
+use crate::timer::wall_seconds;
+use gpu_core::{DeviceUuid, EntryKind, LeaseId, QueuePlace, Timestamp};
+use rustix::fs::{AtFlags, OFlags, Stat};
+use std::collections::{BTreeMap, HashSet};
+
+/// So many of a user's are kept as a hint.
+const HINTS: usize = 16;
+/// So many of all users' are read for one.
+const READ: usize = 256;
+/// A file that was never given its name is somebody's who was ended while writing it.
+const UNFINISHED_FILE_MAX_AGE_S: i64 = 60;
+
+/// Takes an ended lease, in this file, out of those that everybody reads; its name is free then.
+///
+/// Where the name is another file's by now, as that of a lease that was published again is, there
+/// is nothing to do.
+pub(super) fn keep(user: &UserFolder, name: &str, id: &LeaseId, file: &Stat) {
+    let folder = &user.folder;
+    if !folder.is_at(name, file).unwrap_or(false) {
+        return;
+    }
+    let past = format!("{PAST}{id}");
+    if rustix::fs::renameat(&folder.fd, name, &folder.fd, &past).is_err() {
+        // There is one hint less; where it is gone already there is nothing to do.
+        let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
+    }
+}
+
+/// Clears away what ended leases of the caller left.
+///
+/// Nothing rests on it, and what is alive is locked: it does what it can and reports nothing.
+pub(super) fn clear(user: &UserFolder) {
+    let folder = &user.folder;
+    let mut past = Vec::new();
+    for name in user.names("").unwrap_or_default() {
+        let stat = rustix::fs::statat(&folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
+        let Ok(stat) = stat else { continue };
+        if name.starts_with(PAST) {
+            past.push((name, stat));
+        } else if name.starts_with(KEPT) || name.starts_with(TRY) {
+            if is_unlocked(user, &name) {
+                folder.remove(&name, &stat);
+            }
+        } else if name.starts_with(NEW) {
+            clear_unfinished(user, &name, &stat);
+        } else if let Some(id) = name.strip_prefix(LEASE)
+            && let Some(id) = LeaseId::parse(id).filter(|_| is_unlocked(user, &name))
+            && matches!(is_kept(user, id.as_str()), Ok(false))
+        {
+            keep(user, &name, &id, &stat);
+        }
+    }
+    past.sort_by_key(|(_, stat)| std::cmp::Reverse((stat.st_mtime, stat.st_mtime_nsec)));
+    for (name, stat) in past.iter().skip(HINTS) {
+        folder.remove(name, stat);
+    }
+}
+
+fn is_unlocked(user: &UserFolder, name: &str) -> bool {
+    let file = user.folder.open_file(name, OFlags::RDONLY).ok();
+    file.and_then(|file| ofd::is_write_locked(&file).ok()) == Some(false)
+}
+
+/// Removes a file that was never given its name. Its modification time may be no time of day: that
+/// of a place in the queue is a beat.
+fn clear_unfinished(user: &UserFolder, name: &str, stat: &Stat) {
+    let age = wall_seconds().saturating_sub(stat.st_ctime);
+    if age > UNFINISHED_FILE_MAX_AGE_S && is_unlocked(user, name) {
+        user.folder.remove(name, stat);
+    }
+}
+
+/// Removes what a dead claim of the caller left of its place in the queue.
+pub(super) fn clear_place(queue: &UserFolder, place: &QueuePlace) {
+    let folder = &queue.folder;
+    let has_ended = match Fifo::open(queue, place) {
+        Ok(Some(fifo)) => matches!(fifo.has_writer(), Ok(false)),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    // An id is never used again, so what is dead stays dead.
+    if has_ended {
+        for name in [format!("{PLACE}{}", of_place(place)), format!("{WAIT}{}", place.id)] {
+            let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Clears away what claims of the caller left that were killed on their way into the queue or out
+/// of it: FIFOs without a place, and files without a name. Places are left to those who find them
+/// dead ([`clear_place`]).
+pub(super) fn clear_queue(queue: &UserFolder, names: &[String], places: &[QueuePlace]) {
+    let queued: HashSet<&LeaseId> = places.iter().map(|place| &place.id).collect();
+    for name in names {
+        if let Some(id) = name.strip_prefix(WAIT).and_then(LeaseId::parse) {
+            if !queued.contains(&id) {
+                // One that is just being published has a writer.
+                clear_place(queue, &QueuePlace { ticket: 0, id, owner: queue.owner, class: 0 });
+            }
+        } else if name.starts_with(NEW)
+            && let Ok(stat) = rustix::fs::statat(&queue.folder.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            clear_unfinished(queue, name, &stat);
+        }
+    }
+}
+
+/// Notes when each device was last leased, by the files that are left of a user's leases.
+pub(super) fn last_leased(user: &UserFolder, last: &mut BTreeMap<DeviceUuid, Timestamp>) {
+    for kind in [PAST, LEASE] {
+        for id in user.names(kind).unwrap_or_default().into_iter().take(READ) {
+            let name = format!("{kind}{id}");
+            let Ok(file) = user.folder.open_file(&name, OFlags::RDONLY) else { continue };
+            let Ok(stat) = rustix::fs::fstat(&file) else { continue };
+            if !user.is_own(&stat) {
+                continue;
+            }
+            let read = read(&file, &stat, EntryKind::Lease, &id);
+            let Ok(Some(entry)) = read else { continue };
+            let millis = stat.st_mtime.saturating_mul(1000);
+            let at = Timestamp(u64::try_from(millis).unwrap_or(0));
+            for device in entry.devices {
+                let known = last.entry(device).or_insert(at);
+                *known = at.max(*known);
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Entries of the caller: how they come and go.
+
+use super::names::{KEPT, NEW, PLACE, WAIT, file_prefix, of_place};
+use super::ofd::{self, Lock};
+use super::record_format::{place_of, write};
+use super::user_folder::UserFolder;
+use crate::fault;
+use crate::timer::timespec;
+use gpu_core::{Entry, EntryKind, Held, LeaseId, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timestamps};
+use rustix::io::{Errno, FdFlags};
+use rustix::time::Timespec;
+use std::cell::OnceCell;
+
+/// Everybody reads an entry, its owner alone writes it.
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
+
+/// An attempt or a lease of the caller, alive until this is dropped.
+///
+/// Nobody inherits its file: a program that was started may be another user's, and what is in the
+/// file is believed to be its owner's word. What is inherited is a second file, which is empty.
+pub(super) struct Published {
+    file: OwnedFd,
+    stat: Stat,
+    user: UserFolder,
+    kind: EntryKind,
+    id: LeaseId,
+    chance: String,
+    kept: OnceCell<(OwnedFd, Stat)>,
+    /// It ends with the processes that inherited it, and not here.
+    left: bool,
+}
+
+impl Published {
+    /// Publishes an entry: written and locked under a name that nobody reads, and only then given
+    /// its own. Who sees it sees all of it; who sees it unlocked sees one that has ended.
+    pub(super) fn new(
+        user: UserFolder,
+        kind: EntryKind,
+        entry: &Entry,
+        chance: &str,
+    ) -> Result<Self> {
+        let text = write(entry)?;
+        let name = format!("{}{}", file_prefix(kind), entry.id);
+        let kept = create_inheritable(&user, entry, chance)?;
+        let (file, stat) = match make_locked(&user, &name, &text, chance) {
+            Ok(made) => made,
+            Err(error) => {
+                if let Some((_, stat)) = kept.get() {
+                    user.folder.remove(&format!("{KEPT}{}", entry.id), stat);
+                }
+                return Err(error);
+            }
+        };
+        let (id, chance) = (entry.id.clone(), chance.to_owned());
+        Ok(Published { file, stat, user, kind, id, chance, kept, left: false })
+    }
+
+    fn name(&self) -> String {
+        format!("{}{}", file_prefix(self.kind), self.id)
+    }
+
+    fn kept_name(&self) -> String {
+        format!("{KEPT}{}", self.id)
+    }
+
+    /// Returns the file that is inherited, and makes it where it is missing.
+    fn kept(&self) -> Result<&OwnedFd> {
+        if let Some((file, _)) = self.kept.get() {
+            return Ok(file);
+        }
+        let made = make_locked(&self.user, &self.kept_name(), &[], &self.chance)?;
+        Ok(&self.kept.get_or_init(|| made).0)
+    }
+
+    fn touch(&self) -> rustix::io::Result<()> {
+        if let Some((kept, _)) = self.kept.get() {
+            rustix::fs::futimens(kept, &now())?;
+        }
+        rustix::fs::futimens(&self.file, &now())
+    }
+}
+
+/// Makes the file that others can inherit, before the lease has its name. One may be left from when
+/// the lease had its name before.
+fn create_inheritable(
+    user: &UserFolder,
+    entry: &Entry,
+    chance: &str,
+) -> Result<OnceCell<(OwnedFd, Stat)>> {
+    let name = format!("{KEPT}{}", entry.id);
+    let is_there = || {
+        rustix::fs::statat(&user.folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| user.is_own(&stat))
+    };
+    match make_locked(user, &name, &[], chance) {
+        Ok(made) => Ok(OnceCell::from(made)),
+        Err(_) if is_there() => Ok(OnceCell::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a file that is locked for writing, and whole, when it gets its name.
+fn make_locked(
+    user: &UserFolder,
+    name: &str,
+    text: &[u8],
+    chance: &str,
+) -> Result<(OwnedFd, Stat)> {
+    make(user, name, text, chance, |file| match ofd::try_lock(file, Lock::Write)? {
+        true => Ok(()),
+        false => Err(Errno::AGAIN),
+    })
+}
+
+/// Makes a file that is whole when it gets its name.
+fn make(
+    user: &UserFolder,
+    name: &str,
+    text: &[u8],
+    chance: &str,
+    ready: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
+) -> Result<(OwnedFd, Stat)> {
+    let folder = &user.folder;
+    let new = format!("{NEW}{}-{chance}", std::process::id());
+    let failed = |errno| fault::file(format!("write lease '{}'", folder.show(name)), errno);
+    let file = folder.make_file(&new).map_err(failed)?;
+    let published = (|| {
+        let mut rest = text;
+        while !rest.is_empty() {
+            match rustix::io::write(&file, rest) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        ready(&file)?;
+        // Whatever the umask: everybody is to read it, and only its owner to lock it.
+        rustix::fs::fchmod(&file, MODE)?;
+        rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, name, RenameFlags::NOREPLACE)
+    })();
+    let stat = rustix::fs::fstat(&file).map_err(failed)?;
+    if let Err(errno) = published {
+        folder.remove(&new, &stat);
+        return Err(failed(errno));
+    }
+    Ok((file, stat))
+}
+
+fn now() -> Timestamps {
+    let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    Timestamps { last_access: now, last_modification: now }
+}
+
+/// Returns the times of a place in the queue that was renewed just now. The modification time is
+/// that of the monotonic clock, which no step of the wall clock changes; the access time is that of
+/// the wall clock, for programs that clear old files away.
+fn beat() -> Timestamps {
+    let last_modification = timespec(crate::timer::now());
+    Timestamps { last_modification, ..now() }
+}
+
+/// Says whether a program that is started now gets a descriptor.
+fn set_inherited(fd: &OwnedFd, yes: bool) -> Result<()> {
+    let flags = if yes { FdFlags::empty() } else { FdFlags::CLOEXEC };
+    rustix::io::fcntl_setfd(fd, flags)
+        .map_err(|errno| fault::file("change lock inheritance", errno))
+}
+
+impl Held for Published {
+    fn confirm(&mut self) -> Result<()> {
+        if self.kind != EntryKind::Attempt {
+            return Ok(());
+        }
+        let folder = &self.user.folder;
+        let lease = format!("{}{}", file_prefix(EntryKind::Lease), self.id);
+        let failed = |errno| fault::file(format!("write lease '{}'", folder.show(&lease)), errno);
+        // A name that somebody cleared away meanwhile is another file's now, or nobody's.
+        if !folder.is_at(&self.name(), &self.stat).map_err(failed)? {
+            return Err(failed(Errno::NOENT));
+        }
+        let flags = RenameFlags::NOREPLACE;
+        rustix::fs::renameat_with(&folder.fd, self.name(), &folder.fd, &lease, flags)
+            .map_err(failed)?;
+        self.kind = EntryKind::Lease;
+        Ok(())
+    }
+
+    fn inherit(&self, yes: bool) -> Result<()> {
+        match yes {
+            true => set_inherited(self.kept()?, true),
+            false => self.kept.get().map_or(Ok(()), |(kept, _)| set_inherited(kept, false)),
+        }
+    }
+
+    fn renew(&self) -> Result<bool> {
+        let name = self.name();
+        let failed =
+            |errno| fault::file(format!("renew lease '{}'", self.user.folder.show(&name)), errno);
+        self.touch().map_err(failed)?;
+        self.user.folder.is_at(&name, &self.stat).map_err(failed)
+    }
+
+    fn leave(mut self: Box<Self>) {
+        self.left = true;
+    }
+}
+
+impl Drop for Published {
+    /// Ends it for everybody who has its descriptor, and clears up; unless it was left to them.
+    fn drop(&mut self) {
+        if self.left {
+            return;
+        }
+        // The names go first: who finds an unlocked file under one may remove it, and is not to
+        // meet what is published under that name next. Closing alone would leave the locks to a
+        // program that got a copy. Nothing here can be repaired if it fails, and nothing rests on
+        // what is left.
+        let _ = self.touch();
+        let name = self.name();
+        if self.kind == EntryKind::Lease {
+            super::history::keep(&self.user, &name, &self.id, &self.stat);
+        } else {
+            self.user.folder.remove(&name, &self.stat);
+        }
+        if let Some((kept, stat)) = self.kept.get() {
+            self.user.folder.remove(&self.kept_name(), stat);
+            let _ = ofd::unlock(kept);
+        }
+        let _ = ofd::unlock(&self.file);
+        if self.kind == EntryKind::Lease {
+            super::history::clear(&self.user);
+        }
+    }
+}
+
+/// A place of the caller in the queue, alive until this is dropped.
+///
+/// It is alive while its FIFO has a writer. Whoever waits for it waits for the FIFO to hang up,
+/// which costs one descriptor and wakes nobody else.
+pub(super) struct InQueue {
+    queue: UserFolder,
+    name: String,
+    stat: Stat,
+    wait: String,
+    fifo: OwnedFd,
+    fifo_stat: Stat,
+}
+
+impl InQueue {
+    /// Publishes a place in the queue.
+    pub(super) fn new(user: &UserFolder, entry: &Entry, chance: &str) -> Result<Self> {
+        let text = write(entry)?;
+        let queue = user.own_queue()?;
+        let place = place_of(&Entry { owner: queue.owner, ..entry.clone() });
+        let name = format!("{PLACE}{}", of_place(&place));
+        let wait = format!("{WAIT}{}", entry.id);
+        let (fifo, fifo_stat) = make_fifo(&queue, &wait, chance)?;
+        match make(&queue, &name, &text, chance, |file| rustix::fs::futimens(file, &beat())) {
+            Ok((_, stat)) => Ok(InQueue { queue, name, stat, wait, fifo, fifo_stat }),
+            Err(error) => {
+                queue.folder.remove(&wait, &fifo_stat);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Makes a FIFO that everybody may read, and that has a writer when it gets its name.
+fn make_fifo(queue: &UserFolder, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
+    let folder = &queue.folder;
+    let new = format!("{NEW}{}-{chance}-fifo", std::process::id());
+    let failed = |errno| fault::file(format!("make '{}'", folder.show(name)), errno);
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(&folder.fd, &new, FileType::Fifo, mode, 0).map_err(failed)?;
+    let made = (|| {
+        // For reading as well, so that it opens although nobody reads (fifo(7)).
+        let fifo = folder.open_file(&new, OFlags::RDWR)?;
+        rustix::fs::fchmod(&fifo, MODE)?;
+        rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, name, RenameFlags::NOREPLACE)?;
+        let stat = rustix::fs::fstat(&fifo)?;
+        Ok((fifo, stat))
+    })();
+    made.map_err(|errno| {
+        // Only the caller's user makes anything here, and nobody else under this name.
+        let _ = rustix::fs::unlinkat(&folder.fd, &new, AtFlags::empty());
+        failed(errno)
+    })
+}
+
+impl Held for InQueue {
+    fn confirm(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn inherit(&self, yes: bool) -> Result<()> {
+        set_inherited(&self.fifo, yes)
+    }
+
+    fn renew(&self) -> Result<bool> {
+        let folder = &self.queue.folder;
+        let failed = |errno| fault::file(format!("renew '{}'", folder.show(&self.name)), errno);
+        if !folder.is_at(&self.name, &self.stat).map_err(failed)? {
+            return Ok(false);
+        }
+        let touched =
+            rustix::fs::utimensat(&folder.fd, &self.name, &beat(), AtFlags::SYMLINK_NOFOLLOW);
+        match touched {
+            Err(Errno::NOENT) => Ok(false),
+            touched => touched.map(|()| true).map_err(failed),
+        }
+    }
+
+    fn leave(self: Box<Self>) {}
+}
+
+impl Drop for InQueue {
+    fn drop(&mut self) {
+        // First the name, so that nobody finds a place that is about to hang up.
+        self.queue.folder.remove(&self.name, &self.stat);
+        self.queue.folder.remove(&self.wait, &self.fifo_stat);
+    }
+}

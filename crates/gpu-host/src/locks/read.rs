@@ -1,0 +1,249 @@
+//! Which entries are alive, and what is in them.
+
+use super::folder::is_local_failure;
+use super::names::{KEPT, LEASE, PLACE, WAIT, file_prefix, of_place};
+use super::ofd;
+use super::record_format::{READ_LIMIT, parse};
+use super::user_folder::UserFolder;
+use crate::fault;
+use crate::timer::{now, timespec};
+use gpu_core::{Entry, EntryKind, QUEUE_STALL_TIMEOUT, QueuePlace, Result, Waiter};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// So many living leases of one user are read, and as many attempts; a user who has an eighth of
+/// that gets no further lease.
+const MAX_LIVE_ENTRIES_PER_USER: usize = 2048;
+
+/// Leases that were read before, by their paths: nobody but its owner can change one.
+#[derive(Debug, Default)]
+pub(super) struct Known(HashMap<PathBuf, (EntryKind, FileStamp, Entry)>);
+
+/// Tells a file from every other, and from itself before it was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileStamp {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+}
+
+impl FileStamp {
+    // The widths of these differ between architectures.
+    #[allow(clippy::unnecessary_cast)]
+    fn of(stat: &Stat) -> Self {
+        FileStamp {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        }
+    }
+}
+
+impl Known {
+    /// Returns the attempts or leases that are alive in the folders that `each` visits.
+    ///
+    /// Each folder is listed, and all that is in it opened, before the call returns: an attempt
+    /// that is confirmed while attempts are read is there when leases are read after that.
+    ///
+    /// # Errors
+    /// `Io` where the caller or the machine cannot list a folder, ask whether an entry is alive, or
+    /// read one that is: it must not pass for a dead one.
+    pub(super) fn living(
+        &mut self,
+        kind: EntryKind,
+        each: impl FnOnce(&mut dyn FnMut(&UserFolder) -> Result<()>) -> Result<()>,
+    ) -> Result<Vec<Entry>> {
+        let file_prefix = file_prefix(kind);
+        let mut found = HashMap::new();
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        each(&mut |user| {
+            let living = counts.entry(user.owner).or_default();
+            for id in user.names(file_prefix)? {
+                if *living == MAX_LIVE_ENTRIES_PER_USER {
+                    break;
+                }
+                let name = format!("{file_prefix}{id}");
+                let path = user.folder.path.join(&name);
+                if let Some((stamp, entry)) = self.read(user, &path, &name, (kind, &id))? {
+                    *living += 1;
+                    found.insert(path, (kind, stamp, entry));
+                }
+            }
+            Ok(())
+        })?;
+        let entries = found.values().map(|(.., entry)| entry.clone()).collect();
+        self.0.retain(|_, (known, ..)| *known != kind);
+        self.0.extend(found);
+        Ok(entries)
+    }
+
+    fn read(
+        &mut self,
+        user: &UserFolder,
+        path: &Path,
+        name: &str,
+        (kind, id): (EntryKind, &str),
+    ) -> Result<Option<(FileStamp, Entry)>> {
+        let asked = || {
+            let file = user.folder.open_file(name, OFlags::RDONLY)?;
+            let stat = rustix::fs::fstat(&file)?;
+            let alive = user.is_own(&stat) && (ofd::is_write_locked(&file)? || is_kept(user, id)?);
+            Ok(alive.then_some((file, stat)))
+        };
+        let (file, stat) = match asked() {
+            Ok(Some(alive)) => alive,
+            Ok(None) => return Ok(None),
+            Err(errno) if is_local_failure(errno) => {
+                return Err(fault::file(format!("check whether lease '{id}' is alive"), errno));
+            }
+            // Whatever lies there, it is no entry that somebody holds for others to see.
+            Err(_) => return Ok(None),
+        };
+        let stamp = FileStamp::of(&stat);
+        Ok(match self.0.remove(path).filter(|(_, known, _)| *known == stamp) {
+            Some((_, stamp, entry)) => Some((stamp, entry)),
+            None => read(&file, &stat, kind, id)
+                .map_err(|errno| fault::file(format!("read lease '{id}'"), errno))?
+                .map(|entry| (stamp, entry)),
+        })
+    }
+}
+
+/// Tells whether those who inherited a lease from its maker keep it alive: by a lock on a file of
+/// the same owner, in which nothing is read.
+///
+/// # Errors
+/// Those of the kernel, but for a file that is not there or is nobody's lock.
+pub(super) fn is_kept(user: &UserFolder, id: &str) -> rustix::io::Result<bool> {
+    let file = match user.folder.open_file(&format!("{KEPT}{id}"), OFlags::RDONLY) {
+        Err(errno) if is_local_failure(errno) => return Err(errno),
+        Err(_) => return Ok(false),
+        Ok(file) => file,
+    };
+    Ok(user.is_own(&rustix::fs::fstat(&file)?) && ofd::is_write_locked(&file)?)
+}
+
+/// Returns those files of a lease that are there.
+pub(super) fn files(user: &UserFolder, lease: &Entry) -> Vec<PathBuf> {
+    let is_own = |name: &String| {
+        let stat = rustix::fs::statat(&user.folder.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| user.is_own(&stat))
+    };
+    let names = [LEASE, KEPT].map(|kind| format!("{kind}{}", lease.id));
+    names.into_iter().filter(is_own).map(|name| user.folder.path.join(name)).collect()
+}
+
+/// Reads the entry in a file, alive or not; `None` where there is none in it.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn read(
+    file: &OwnedFd,
+    stat: &Stat,
+    kind: EntryKind,
+    name: &str,
+) -> rustix::io::Result<Option<Entry>> {
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
+    if !regular || size > READ_LIMIT {
+        return Ok(None);
+    }
+    let mut text = vec![0; size];
+    let mut filled = 0;
+    while filled < size {
+        match rustix::io::pread(file, &mut text[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(parse(kind, name, stat.st_uid, &text[..filled]))
+}
+
+/// Returns the claim at a place in the queue of a user; `None` when it is dead.
+///
+/// # Errors
+/// `Io` where the caller or the machine is at fault.
+pub(super) fn waiter(queue: &UserFolder, place: &QueuePlace) -> Result<Option<Waiter>> {
+    let name = of_place(place);
+    let asked = || {
+        let Some(fifo) = Fifo::open(queue, place)? else { return Ok(None) };
+        if !fifo.has_writer()? {
+            return Ok(None);
+        }
+        let file = queue.folder.open_file(&format!("{PLACE}{name}"), OFlags::RDONLY)?;
+        let stat = rustix::fs::fstat(&file)?;
+        if !queue.is_own(&stat) {
+            return Ok(None);
+        }
+        let entry = read(&file, &stat, EntryKind::Waiter, &name)?;
+        // A beat in the future was not written by a claim that is running.
+        let beat = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(u64::MAX));
+        let age = now().checked_sub(beat);
+        let is_stalled = age.is_none_or(|age| age > QUEUE_STALL_TIMEOUT);
+        Ok(entry.map(|entry| Waiter { entry, is_stalled }))
+    };
+    match asked() {
+        Err(errno) if is_local_failure(errno) => {
+            Err(fault::file(format!("check whether claim '{}' is still waiting", place.id), errno))
+        }
+        // Whatever lies there, nobody is waiting there.
+        asked => Ok(asked.unwrap_or_default()),
+    }
+}
+
+/// The FIFO of a place in the queue, to read: its writer is the claim that waits.
+pub(super) struct Fifo(OwnedFd);
+
+impl Fifo {
+    /// Opens it without waiting for a writer; `None` where there is none.
+    ///
+    /// # Errors
+    /// The kernel's, where the caller or the machine is at fault.
+    pub(super) fn open(queue: &UserFolder, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
+        let fd = match queue.folder.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
+            Err(errno) if is_local_failure(errno) => return Err(errno),
+            Err(_) => return Ok(None),
+            Ok(fd) => fd,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        let is_fifo = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+        Ok((is_fifo && queue.is_own(&stat)).then_some(Fifo(fd)))
+    }
+
+    /// Tells whether somebody has it open for writing: only then is there nothing to read *yet*
+    /// (fifo(7), read(2)).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn has_writer(&self) -> rustix::io::Result<bool> {
+        loop {
+            match rustix::io::read(&self.0, &mut [0; 64]) {
+                Ok(0) => return Ok(false),
+                // Nothing is ever written; what its owner wrote all the same says nothing.
+                Ok(_) | Err(Errno::AGAIN) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Waits until its last writer has closed it; false after `at_most` or a signal.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn wait(&self, at_most: Duration) -> rustix::io::Result<bool> {
+        let mut hang_up = [PollFd::new(&self.0, PollFlags::empty())];
+        match poll(&mut hang_up, Some(&timespec(at_most))) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! One job over many processes, on all cores.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, available_parallelism};
+
+/// How many processes a worker takes at a time: few enough that all end together although some
+/// processes have a thousand times the descriptors of others.
+const SHARE: usize = 4;
+
+/// Does `step` for each of `pids`, and returns what each worker has gathered.
+///
+/// The caller is one of the workers; that no thread could be started means fewer workers, not
+/// failure.
+pub(crate) fn over<G: Send>(
+    pids: &[u32],
+    start: impl Fn() -> G + Sync,
+    step: impl Fn(&mut G, u32) + Sync,
+) -> Vec<G> {
+    let next = AtomicUsize::new(0);
+    let gathered = Mutex::new(Vec::new());
+    let work = || {
+        let mut own = start();
+        while let Some(share) = pids.get(next.fetch_add(SHARE, Ordering::Relaxed)..) {
+            if share.is_empty() {
+                break;
+            }
+            share.iter().take(SHARE).for_each(|pid| step(&mut own, *pid));
+        }
+        gathered.lock().unwrap_or_else(PoisonError::into_inner).push(own);
+    };
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    let helpers = cores.min(pids.len().div_ceil(SHARE)).saturating_sub(1);
+    std::thread::scope(|scope| {
+        for _ in 0..helpers {
+            if Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    gathered.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::over;
+
+    #[test]
+    fn every_item_is_processed_once() {
+        for count in [0, 1, 3, 4, 5, 1000] {
+            let pids: Vec<u32> = (0..count).collect();
+            let gathered = over(&pids, Vec::new, |own, pid| own.push(pid));
+            let mut done: Vec<_> = gathered.into_iter().flatten().collect();
+            done.sort_unstable();
+            assert_eq!(done, pids);
+        }
+    }
+}

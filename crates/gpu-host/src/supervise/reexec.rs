@@ -1,0 +1,278 @@
+//! The port [`Supervisors`]: this very program, started once more.
+//!
+//! Between the caller and the supervisor stands a guard, this program as well: the caller is to
+//! become nobody's subreaper, and somebody has to end the job where the supervisor is killed. The
+//! guard is a [`Front`] with nobody at it; it watches the caller, and the supervisor watches it.
+//!
+//! What the supervisor and its job send comes through pipes that they open by the caller's own
+//! name for them, `/proc/PID/fd/N`. So no descriptor has to be inherited, and neither has to keep
+//! one open that it does not use. The caller keeps both ends of each until the supervisor has
+//! ended, which makes the end of what was sent the end of the last of them.
+
+use super::frontend::{Front, Relation, parse_words};
+use super::launcher::Watched;
+use super::orphans::Orphans;
+use crate::fault;
+use crate::host::Roots;
+use crate::proc_dir::ProcRoot;
+use gpu_core::{Error, ErrorKind, JobExit, ProcessKey, Result, Sent, Supervised, Supervisors};
+use rustix::fd::OwnedFd;
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The word that makes a program a guard, and the one that makes it a supervisor.
+const GUARD: &str = "isolated-guard";
+const SUPERVISOR: &str = "isolated-supervisor";
+
+/// The longest order.
+const ORDER_LIMIT: u64 = 1 << 20;
+
+/// The longest report.
+const REPORT_LIMIT: usize = 4 << 20;
+
+/// Who is left of a job whose supervisor was killed may keep a pipe open for ever.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Starts a program once more as the supervisor of a job.
+///
+/// The program must ask [`Part::find`] first of all, and play the part that it says.
+#[derive(Clone, Debug)]
+pub struct Again {
+    roots: Roots,
+    program: PathBuf,
+    result_limit: usize,
+}
+
+impl Again {
+    /// Returns a starter of `program`, which keeps so many bytes of what a job sends.
+    pub fn new(roots: Roots, program: PathBuf, result_limit: usize) -> Self {
+        Again { roots, program, result_limit }
+    }
+}
+
+impl Supervisors for Again {
+    fn start(&self, order: &[u8], input: &[u8]) -> Result<Box<dyn Supervised>> {
+        let what = || format!("start '{}' as a supervisor", self.program.display());
+        let failed = |error: io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
+        if order.len() as u64 > ORDER_LIMIT {
+            return Err(failed(io::Error::other("the request is too long")));
+        }
+        let (report, report_end) = io::pipe().map_err(failed)?;
+        let (result, result_end) = io::pipe().map_err(failed)?;
+        let [pid, start] = Front::words(&self.roots)?;
+        let folder = self.roots.proc.join(&pid).join("fd");
+        let ends = [&report_end, &result_end].map(|end| folder.join(end.as_raw_fd().to_string()));
+        let mut child = Command::new(&self.program)
+            .args([&GUARD.into(), &pid, &start])
+            .args(ends)
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty());
+        let pidfd = pidfd.map_err(|errno| failed(errno.into()))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let mut text = (order.len() as u64).to_le_bytes().to_vec();
+            text.extend_from_slice(order);
+            text.extend_from_slice(input);
+            // A job that does not read all of it, or a supervisor that is gone, ends this.
+            std::thread::spawn(move || stdin.write_all(&text));
+        }
+        Ok(Box::new(Supervisor {
+            child,
+            pidfd,
+            ends: Some((report_end, result_end)),
+            report: Drain::new(report, REPORT_LIMIT),
+            result: Drain::new(result, self.result_limit),
+        }))
+    }
+}
+
+struct Supervisor {
+    child: Child,
+    pidfd: OwnedFd,
+    ends: Option<(PipeWriter, PipeWriter)>,
+    report: Drain,
+    result: Drain,
+}
+
+impl Supervised for Supervisor {
+    fn end(&self) -> Result<()> {
+        let failed = |errno| fault::process("end a supervisor", errno);
+        pidfd_send_signal(&self.pidfd, Signal::TERM).map_err(failed)
+    }
+
+    fn wait(&mut self) -> Result<Sent> {
+        let status = self.child.wait().map_err(|error| {
+            Error::new(ErrorKind::Io, "wait for a supervisor").with_source(error)
+        })?;
+        self.ends = None;
+        // Where the guard was killed, the supervisor sees to it that the job ends, and nobody but
+        // it has the report open.
+        let (report, _) = self.report.take((!status.success()).then_some(Duration::MAX));
+        let (result, cut) = self.result.take(None);
+        Ok(Sent { complete: status.success(), report, result, cut })
+    }
+}
+
+/// What came through a pipe, read so that nobody who writes has to wait.
+struct Drain {
+    kept: Arc<Mutex<(Vec<u8>, bool)>>,
+    ended: Receiver<()>,
+}
+
+impl Drain {
+    fn new(mut pipe: PipeReader, limit: usize) -> Self {
+        let kept = Arc::new(Mutex::new((Vec::new(), false)));
+        let (ends, ended) = channel();
+        let filled = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            let mut piece = vec![0; 1 << 16];
+            while let Ok(length @ 1..) = pipe.read(&mut piece) {
+                let mut kept = filled.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = limit.saturating_sub(kept.0.len());
+                kept.0.extend_from_slice(&piece[..length.min(room)]);
+                kept.1 |= length > room;
+            }
+            // Nobody may wait for it any more.
+            let _ = ends.send(());
+        });
+        Drain { kept, ended }
+    }
+
+    /// Returns what came until the end, or so long; for what may be kept open for ever, not long.
+    fn take(&self, patience: Option<Duration>) -> (Vec<u8>, bool) {
+        let _ = self.ended.recv_timeout(patience.unwrap_or(LAST_WORDS));
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The part of a program that [`Again`] started.
+#[derive(Debug)]
+pub enum Part {
+    /// It is a supervisor.
+    Supervisor(Asked),
+    /// It is the guard of a supervisor that was killed, and is to end what that one left.
+    Heir(Heir),
+    /// It was a guard, and nothing is left to do.
+    Over,
+}
+
+impl Part {
+    /// Returns the part of the calling program, which was started with these arguments; `None`
+    /// where [`Again`] did not start it. A guard stays in here until its supervisor has ended.
+    ///
+    /// # Errors
+    /// `Invalid` when the words are not those of [`Again`]; `Io` when the caller is gone.
+    pub fn find(
+        roots: &Roots,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<Option<Self>> {
+        let mut words = arguments.into_iter();
+        let Some(word) = words.next() else { return Ok(None) };
+        let is_guard = word == GUARD;
+        if !is_guard && word != SUPERVISOR {
+            return Ok(None);
+        }
+        let words: Vec<OsString> = words.take(5).collect();
+        let what = "read what to supervise";
+        let [pid, start, report, result] = &words[..] else {
+            return Err(Error::new(ErrorKind::Invalid, what));
+        };
+        let front = parse_words(pid, start)?;
+        if is_guard {
+            return Part::guard(roots, front, [report, result]).map(Some);
+        }
+        let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
+        let report = File::options().write(true).open(report).map_err(failed)?;
+        let order = order().map_err(failed)?;
+        Ok(Some(Part::Supervisor(Asked { front, order, result: result.into(), report })))
+    }
+
+    /// Guards a supervisor for a caller.
+    fn guard(roots: &Roots, caller: ProcessKey, ends: [&OsString; 2]) -> Result<Self> {
+        let what = "guard a supervisor";
+        let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
+        let root = ProcRoot::open(&roots.proc).map_err(|errno| failed(errno.into()))?;
+        let caller = Watched::open(&root, caller).map_err(|errno| failed(errno.into()))?;
+        let program = std::env::current_exe().map_err(failed)?;
+        let [pid, start] = Front::words(roots)?;
+        let words = [SUPERVISOR.into(), pid, start, ends[0].clone(), ends[1].clone()];
+        let name = OsStr::new(SUPERVISOR);
+        let mut front = Front::start(roots, &program, name, &words, Relation::Guarded)?;
+        if !front.watch(&caller)? {
+            // The supervisor sees that its guard is gone, too.
+            return Ok(Part::Over);
+        }
+        let ending = front.wait()?;
+        match Front::was_killed(ending) {
+            true => Ok(Part::Heir(Heir { front, roots: roots.clone(), ending })),
+            // As it ended, so does this one, for the caller to see.
+            false if ending == JobExit::Code(0) => Ok(Part::Over),
+            false => Err(Error::new(ErrorKind::Io, what)
+                .with_source(io::Error::other(format!("it ended with {}", ending.code())))),
+        }
+    }
+}
+
+/// What a guard has of a supervisor that was killed.
+#[derive(Debug)]
+pub struct Heir {
+    front: Front,
+    roots: Roots,
+    ending: JobExit,
+}
+
+impl Heir {
+    /// Returns what the supervisor left; `None` for nothing.
+    ///
+    /// # Errors
+    /// `Io` when `/proc` cannot be read.
+    pub fn orphans(&self) -> Result<Option<Orphans<'_>>> {
+        self.front.orphans(&self.roots, self.ending)
+    }
+}
+
+/// What a supervisor is asked to do.
+#[derive(Debug)]
+pub struct Asked {
+    /// Whom it works for; to be given to [`LinuxLauncher`](super::LinuxLauncher).
+    pub front: ProcessKey,
+    /// What it is to do.
+    pub order: Vec<u8>,
+    /// Where its job can send a result, by opening this and writing to it.
+    pub result: PathBuf,
+    report: File,
+}
+
+impl Asked {
+    /// Sends the report.
+    ///
+    /// # Errors
+    /// `Io` when the caller is gone.
+    pub fn report(mut self, report: &[u8]) -> Result<()> {
+        let failed = |error| Error::new(ErrorKind::Io, "send a report").with_source(error);
+        self.report.write_all(report).map_err(failed)
+    }
+}
+
+/// Reads the order from standard input, and not a byte of what follows: that is the job's.
+fn order() -> io::Result<Vec<u8>> {
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut length = [0; 8];
+    input.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > ORDER_LIMIT {
+        return Err(io::Error::other("the request is too long"));
+    }
+    let mut order = Vec::new();
+    input.take(length).read_to_end(&mut order)?;
+    Ok(order)
+}

@@ -1,0 +1,169 @@
+//! The end of the front, and of the supervisor.
+
+use crate::Test;
+use crate::fixture::{Scene, all_end, below, how, number, send};
+use rustix::process::{Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("killed_frontend_ends_tree", killed_frontend_ends_tree),
+    ("killed_frontend_keeps_job", killed_frontend_keeps_job),
+    ("killed_frontend_in_queue_is_noticed", killed_frontend_in_queue_is_noticed),
+    ("frontend_gone_before_start_is_noticed", frontend_gone_before_start_is_noticed),
+    ("frontend_ends_orphans_of_killed_supervisor", frontend_ends_orphans_of_killed_supervisor),
+    ("orphans_of_killed_supervisor_are_kept", orphans_of_killed_supervisor_are_kept),
+    ("frontend_ends_orphans_of_panicked_supervisor", frontend_ends_orphans_of_panicked_supervisor),
+    (
+        "killing_frontend_group_does_not_kill_supervisor",
+        killing_frontend_group_does_not_kill_supervisor,
+    ),
+    ("preexisting_children_of_frontend_are_kept", preexisting_children_of_frontend_are_kept),
+    ("detached_frontend_ends_before_supervisor", detached_frontend_ends_before_supervisor),
+];
+
+fn detached_frontend_ends_before_supervisor() {
+    let scene = Scene::new();
+    let script = "trap '' TERM; echo ready > ready; while :; do sleep 1; done";
+    let mut front = scene.shell("dismiss,keep", script);
+    scene.said("ready");
+    send(number(front.id()), Signal::TERM);
+    assert_eq!(how(&mut front), 9, "it ends as it was told");
+    scene.expect("dismissed true");
+    scene.expect("abandoned");
+    // The supervisor lives, and a front that is gone is no failure.
+    send(scene.supervisor(), Signal::INT);
+    scene.expect("dismissed false");
+    let job = below(scene.supervisor().as_raw_nonzero().get().unsigned_abs());
+    for member in job.iter().filter(|member| member.name == "sh") {
+        send(number(member.pid), Signal::KILL);
+    }
+    scene.expect("empty");
+    all_end();
+}
+
+fn killed_frontend_ends_tree() {
+    let scene = Scene::new();
+    let script = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
+    let mut front = scene.shell("plain", script);
+    scene.said("ready");
+    send(number(front.id()), Signal::KILL);
+    assert_eq!(how(&mut front), -9);
+    scene.expect("empty");
+    assert_eq!(scene.count("abandoned"), 1);
+    assert_eq!(scene.count("ended Signal(9)"), 1);
+    all_end();
+}
+
+fn killed_frontend_keeps_job() {
+    let scene = Scene::new();
+    let script = "echo ready > ready; : < go; exit 8";
+    let mut front = scene.shell("keep", script);
+    scene.said("ready");
+    send(number(front.id()), Signal::KILL);
+    scene.expect("abandoned");
+    assert_eq!(how(&mut front), -9);
+    scene.go();
+    scene.expect("empty");
+    assert_eq!(scene.count("ended Code(8)"), 1);
+    assert_eq!(scene.count("abandoned"), 1, "it is told once");
+    all_end();
+}
+
+fn killed_frontend_in_queue_is_noticed() {
+    let scene = Scene::new();
+    let mut front = scene.front("queue", &["true"]).spawn().unwrap();
+    scene.expect("queues");
+    send(number(front.id()), Signal::KILL);
+    assert_eq!(how(&mut front), -9);
+    scene.expect("abandoned");
+    all_end();
+}
+
+fn frontend_gone_before_start_is_noticed() {
+    // This process lives, but it did not start at that moment; and nobody has the other number.
+    let own = std::process::id().to_string();
+    for front in [&*own, "4194304"] {
+        let scene = Scene::new();
+        let words = ["supervisor", front, "1", "plain", "sleep", "1000"];
+        let mut supervisor = scene.role(&words).spawn().unwrap();
+        assert_eq!(how(&mut supervisor), 137, "{front}");
+        assert_eq!(scene.report()[1..3], ["abandoned", "ended Signal(9)"], "{front}");
+    }
+}
+
+fn frontend_ends_orphans_of_killed_supervisor() {
+    let scene = Scene::new();
+    let script = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
+    let mut front = scene.shell("plain", script);
+    scene.said("ready");
+    send(scene.supervisor(), Signal::KILL);
+    assert_eq!(how(&mut front), 137);
+    assert_eq!(scene.count("orphans 3"), 1, "{:?}", scene.report());
+    all_end();
+}
+
+fn orphans_of_killed_supervisor_are_kept() {
+    let scene = Scene::new();
+    let mut front = scene.shell("keep", "echo $$ > ready; exec sleep 1000");
+    let job = number(scene.said("ready").parse().unwrap());
+    send(scene.supervisor(), Signal::KILL);
+    assert_eq!(how(&mut front), 137);
+    send(job, Signal::KILL);
+    all_end();
+}
+
+fn frontend_ends_orphans_of_panicked_supervisor() {
+    let scene = Scene::new();
+    let script = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
+    let mut front = scene.front("panic", &["sh", "-c", script]);
+    // The panic is told there.
+    let mut front = front.stderr(std::process::Stdio::null()).spawn().unwrap();
+    scene.said("ready");
+    send(number(front.id()), Signal::TERM);
+    assert_eq!(how(&mut front), 134, "its code is no job's");
+    assert_eq!(scene.count("orphans 3"), 1, "{:?}", scene.report());
+    assert_eq!(scene.count("unwound"), 0, "it lets go of nothing while the job lives");
+    all_end();
+}
+
+/// As a shell kills a job by its number, and timeout(1) what it has started.
+fn killing_frontend_group_does_not_kill_supervisor() {
+    for (mode, code) in [("plain", "ended Signal(9)"), ("keep", "ended Code(8)")] {
+        let scene = Scene::new();
+        let script = "setsid sleep 1000 & echo ready > ready; : < go; kill $!; exit 8";
+        let mut front = scene.front(mode, &["sh", "-c", script]);
+        let mut front = front.process_group(0).spawn().unwrap();
+        scene.said("ready");
+        kill_process_group(number(front.id()), Signal::KILL).unwrap();
+        assert_eq!(how(&mut front), -9);
+        scene.expect("abandoned");
+        if mode == "keep" {
+            scene.go();
+        }
+        scene.expect("empty");
+        assert_eq!(scene.count(code), 1, "{:?}", scene.report());
+        all_end();
+    }
+}
+
+/// As a shell's `> >(tee log)` and its `exec` do.
+fn preexisting_children_of_frontend_are_kept() {
+    let scene = Scene::new();
+    let script = "sleep 1000 & echo $! > before; exec \"$S\" front plain sh -c 'echo ready > ready; \
+        exec sleep 1000'";
+    let own = scene.role(&[]).get_program().to_owned();
+    let mut front = std::process::Command::new("sh")
+        .args(["-c", script])
+        .env("S", own)
+        .env(crate::roles::REPORT, scene.report_file())
+        .current_dir(scene.folder())
+        .spawn()
+        .unwrap();
+    let before = number(scene.said("before").parse().unwrap());
+    scene.said("ready");
+    send(scene.supervisor(), Signal::KILL);
+    assert_eq!(how(&mut front), 137);
+    assert_eq!(scene.count("orphans 1"), 1, "{:?}", scene.report());
+    send(before, Signal::KILL);
+    all_end();
+}

@@ -1,0 +1,110 @@
+//! The end of a whole tree from its top.
+
+use crate::Test;
+use crate::fixture::{Scene, all_end, below, eventually, how, number, send};
+use rustix::process::Signal;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("whole_tree_is_killed_but_not_own_processes", whole_tree_is_killed_but_not_own_processes),
+    ("endlessly_forking_process_is_killed", endlessly_forking_process_is_killed),
+    ("new_processes_are_stopped_and_resumed", new_processes_are_stopped_and_resumed),
+    ("endlessly_forking_process_is_stopped", endlessly_forking_process_is_stopped),
+];
+
+/// Returns what was reported of those that fell, in order of their names.
+fn felled(scene: &Scene) -> Vec<String> {
+    let report = scene.report().into_iter();
+    let mut names: Vec<_> =
+        report.filter_map(|line| Some(line.strip_prefix("felled ")?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+fn whole_tree_is_killed_but_not_own_processes() {
+    let scene = Scene::new();
+    // In its group and in sessions of their own, with a parent and without, and one that is stopped.
+    let script = "trap '' TERM; up='echo up >> up; exec sleep 1000'\n\
+        sh -c \"$up\" & setsid sh -c \"$up\" & (setsid sh -c \"$up\" &)\n\
+        sh -c \"$up\" & last=$!\n\
+        until [ -e up ] && [ $(wc -l < up) = 4 ]; do sleep 0.02; done\n\
+        kill -STOP $last; echo ready > ready; read line";
+    let mut front = scene.front("fell,own", &["sh", "-c", script]);
+    let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    scene.said("ready");
+    send(number(front.id()), Signal::TERM);
+    // The job's own end is told, though it fell with the others.
+    assert_eq!(how(&mut front), 137);
+    assert!(felled(&scene).len() >= 5, "{:?}", scene.report());
+    for line in ["none left", "ended Signal(9)", "spared Some(0)", "own [Some(7), Some(8)]"] {
+        assert_eq!(scene.count(line), 1, "{line}: {:?}", scene.report());
+    }
+    assert!(!scene.report().iter().any(|line| line.starts_with("left ")), "{:?}", scene.report());
+    all_end();
+}
+
+/// Forks, ends the parent, and leaves group and session; in the end it says so.
+const CHAIN: &str = "import os, sys, time
+end, pause = time.monotonic() + 60, float(sys.argv[1])
+open('ready', 'w').write('ready\\n')
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(pause)
+open('ended', 'w').close()
+";
+
+fn endlessly_forking_process_is_killed() {
+    for pause in ["0.003", "0"] {
+        let scene = Scene::new();
+        let script = "python3 -c \"$1\" $2 & read line";
+        let mut front = scene.front("fell", &["sh", "-c", script, "sh", CHAIN, pause]);
+        let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        scene.said("ready");
+        send(number(front.id()), Signal::TERM);
+        assert_eq!(how(&mut front), 137, "{pause}");
+        let felled = felled(&scene);
+        assert!(felled.iter().any(|name| name == "sh"), "{felled:?}");
+        assert!(felled.iter().any(|name| name.starts_with("python3")), "{pause}: {felled:?}");
+        assert_eq!(scene.count("none left"), 1);
+        assert!(!scene.folder().join("ended").exists(), "{pause}: it was not ended");
+    }
+}
+
+fn new_processes_are_stopped_and_resumed() {
+    let scene = Scene::new();
+    // Below the shell, and in sessions of their own with a parent and without.
+    let script = "sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &)\n\
+        echo ready > ready; read line";
+    let mut front = scene.front("arrest", &["sh", "-c", script]);
+    let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    scene.said("ready");
+    // Each is a sleep by now, and no shell that is about to be one.
+    eventually("three of them", || {
+        below(front.id()).iter().filter(|seen| seen.name == "sleep").count() == 3
+    });
+    send(number(front.id()), Signal::TERM);
+    scene.expect("resumed 3");
+    assert_eq!(scene.count("at rest"), 1);
+    assert_eq!(scene.count("arrested sleep"), 3, "{:?}", scene.report());
+    drop(front.stdin.take());
+    assert_eq!(how(&mut front), 1, "the shell was not stopped");
+    all_end();
+}
+
+fn endlessly_forking_process_is_stopped() {
+    for pause in ["0.2", "0.003", "0"] {
+        let scene = Scene::new();
+        let script = "python3 -c \"$1\" $2 & read line";
+        let mut front = scene.front("arrest", &["sh", "-c", script, "sh", CHAIN, pause]);
+        let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        scene.said("ready");
+        send(number(front.id()), Signal::TERM);
+        scene.expect("resumed 0");
+        assert_eq!(scene.count("at rest"), 1, "{pause}");
+        drop(front.stdin.take());
+        assert_eq!(how(&mut front), 1);
+        let left = scene.report().into_iter().filter(|line| line.starts_with("left "));
+        assert_eq!(left.collect::<Vec<_>>(), [""; 0], "{pause}: all of it was stopped");
+    }
+}

@@ -1,0 +1,142 @@
+//! What a child answers reaches the program, each question once.
+
+use super::fixture::*;
+use gpu_core::{GpuBackend, Groups, Inventory, Origin, Pid};
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn snapshot_arrives_complete_and_in_order() {
+    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+        .with("answer", &[begun(2), part(0), part(1), done()]);
+    let look = child.backend(LONG).look(Groups::NONE);
+    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0), device(1)] });
+}
+
+#[test]
+fn prefetched_answer_serves_only_its_question() {
+    let look = r#"echo "$order" >> "$1/asked"; cat "$1/answer""#;
+    let script = format!(
+        "{GREETING}; while read -r order; do \
+         case $order in *look*) {look};; *) cat \"$1/driver\";; esac; done"
+    );
+    let child = Child::script(&script)
+        .with("answer", &[begun(1), part(0), done()])
+        .with("driver", &[told_driver(), done()]);
+    let asked = || fs::read_to_string(child.folder.path().join("asked")).unwrap_or_default();
+    let backend = child.backend(LONG);
+    let whole = Inventory { driver: Ok(driver()), devices: vec![device(0)] };
+    backend.look_ahead(Groups::NONE);
+    backend.look_ahead(Groups::all());
+    assert_eq!(backend.origin(), Origin::Live, "the greeting comes in between");
+    assert_eq!(backend.look(Groups::NONE), whole);
+    assert_eq!(asked().lines().count(), 1, "it was asked once");
+
+    backend.look_ahead(Groups::NONE);
+    assert_eq!(backend.driver().unwrap(), driver());
+    assert_eq!(backend.look(Groups::NONE), whole);
+    assert_eq!(asked().lines().count(), 3, "the answer to the first was not kept");
+
+    backend.look_ahead(Groups::NONE);
+    assert_eq!(backend.look(Groups::all()), whole);
+    assert_eq!(asked().lines().count(), 5, "other groups are another question");
+    assert_eq!(child.starts().len(), 1);
+}
+
+#[test]
+fn one_shot_child_ends_before_program() {
+    let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
+    let child = Child::script(&script).with("answer", &[told_driver(), done()]);
+    let backend = child.backend(LONG).for_one_question();
+    for count in 1..=2 {
+        assert_eq!(backend.driver().unwrap(), driver());
+        let pid = child.starts()[count - 1];
+        eventually(|| is_zombie(pid));
+        assert_eq!(backend.helpers(), []);
+    }
+    drop(backend);
+    assert_eq!(child.starts().len(), 2);
+    assert!(!child.starts().into_iter().any(is_there), "both were waited for");
+}
+
+#[test]
+fn prefetched_answer_of_ended_child_is_read() {
+    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\""))
+        .with("answer", &[begun(1), part(0), done()]);
+    let backend = child.backend(LONG).for_one_question();
+    backend.look_ahead(Groups::NONE);
+    eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
+    assert!(backend.is_real());
+    let look = backend.look(Groups::NONE);
+    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
+    assert_eq!(child.starts().len(), 1, "no other was started");
+
+    let child = Child::script(&format!("{GREETING}; read -r order; kill -9 $$"));
+    let backend = child.backend(LONG).for_one_question();
+    backend.look_ahead(Groups::NONE);
+    eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
+    let fault = failed(backend.look(Groups::NONE));
+    assert!(fault.text.contains("it was terminated by signal 9"), "{}", fault.text);
+}
+
+#[test]
+fn single_child_answers_all_questions() {
+    let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
+    let child = Child::script(&script).with("answer", &[told_driver(), done()]);
+    let backend = child.backend(LONG);
+    assert_eq!(backend.helpers(), []);
+    for _ in 0..3 {
+        assert_eq!(backend.driver().unwrap(), driver());
+        assert_eq!(backend.helpers(), [Pid(child.starts()[0])]);
+    }
+    assert_eq!(child.starts().len(), 1);
+    drop(backend);
+    assert!(!is_there(child.starts()[0]), "it has ended and was waited for");
+}
+
+#[test]
+fn origin_is_taken_from_greeting() {
+    let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
+    let script = format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'; cat"#);
+    let child = Child::script(&script);
+    let backend = child.backend(LONG);
+    assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));
+    let simulated = backend.simulated().unwrap();
+    assert!(!backend.is_real());
+    assert_eq!(
+        (simulated.machine.as_str(), simulated.session.as_path()),
+        ("labbox", Path::new("/run/s"))
+    );
+    assert_eq!(child.starts().len(), 1);
+
+    let real = Child::script(&format!("{GREETING}; cat")).backend(LONG);
+    assert!(real.is_real() && real.simulated().is_none());
+    let silent = Child::script("exit 1").backend(LONG);
+    assert_eq!(silent.origin(), Origin::Live);
+    assert!(!silent.is_real() && silent.simulated().is_none());
+}
+
+#[test]
+fn kept_session_is_closed_on_request() {
+    let answer =
+        r#"case $order in *'"question":"close"'*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
+    let script = format!(
+        "{GREETING}; while read -r order; do echo \"$order\" >> \"$1/orders\"; {answer}; done"
+    );
+    let child = Child::script(&script).with("answer", &[told_driver()]);
+    let orders = || fs::read_to_string(child.folder.path().join("orders")).unwrap();
+    let backend = child.backend(LONG);
+    backend.driver().unwrap();
+    backend.close().unwrap();
+    assert_eq!(orders(), "{\"ask\":{\"question\":\"driver\",\"then\":\"close\"}}\n");
+    let backend = child.backend(LONG).keep_open();
+    backend.close().unwrap();
+    assert_eq!(child.starts().len(), 1, "nothing is open");
+    backend.driver().unwrap();
+    backend.close().unwrap();
+    let orders = orders();
+    let kept: Vec<_> = orders.lines().skip(1).collect();
+    assert!(kept[0].contains("\"driver\"") && kept[0].contains("stay-open"), "{orders}");
+    assert!(kept[1].contains("\"close\""), "{orders}");
+    assert_eq!(kept.len(), 2);
+}

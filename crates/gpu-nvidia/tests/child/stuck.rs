@@ -1,0 +1,111 @@
+//! A child of an earlier look that still hangs in the driver.
+
+use super::fixture::*;
+use gpu_core::{ErrorKind, GpuBackend, Groups, Origin};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, SEEK_SET, flock};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+impl Child {
+    /// Puts a process that hangs into the folder that stands for `/proc`.
+    fn hanging_process(&self, user: u32) {
+        let process = self.proc().join("4711");
+        fs::create_dir(&process).unwrap();
+        fs::write(process.join("comm"), "gpuws-stuck\n").unwrap();
+        let status = format!("State:\tD (disk sleep)\nUid:\t{user}\t{user}\t{user}\t{user}\n");
+        fs::write(process.join("status"), status).unwrap();
+        let zeros = "0 ".repeat(40);
+        fs::write(process.join("stat"), format!("4711 (gpuws-stuck) D {zeros}\n")).unwrap();
+        symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
+        for whose in ["self", "4711"] {
+            let namespaces = self.proc().join(whose).join("ns");
+            fs::create_dir_all(&namespaces).unwrap();
+            for kind in ["pid", "user"] {
+                symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
+            }
+        }
+    }
+}
+
+/// Sets the mark of a child that hangs, as one that runs the program of this test would.
+fn set_mark() -> File {
+    let program = File::open("/proc/self/exe").unwrap();
+    let l_start = rustix::process::getuid().as_raw().into();
+    let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
+    let lock = flock { l_type, l_whence, l_start, l_len: 1, l_pid: 0 };
+    fcntl(&program, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    program
+}
+
+#[test]
+fn no_query_while_earlier_child_hangs() {
+    let own = rustix::process::getuid().as_raw();
+    let told = r#"read -r order; echo "$order" >> "$1/told""#;
+    let child = Child::script(&format!("{GREETING}; {told}; cat \"$1/answer\"; cat"))
+        .with("answer", &[begun(0), done()]);
+    child.hanging_process(own);
+    let _mark = set_mark();
+    let backend = child.backend(LONG);
+    for _ in 0..2 {
+        let fault = failed(backend.look(Groups::NONE));
+        assert_eq!(fault.kind, ErrorKind::TimedOut);
+        assert_eq!(
+            fault.text,
+            "query the driver: process 4711 of an earlier query still hangs in it"
+        );
+    }
+    assert_eq!(backend.origin(), Origin::Live);
+    let told = || fs::read_to_string(child.folder.path().join("told")).unwrap_or_default();
+    assert_eq!(told().trim(), "", "a child that was started was asked nothing");
+    assert!(child.starts().len() <= 1, "nor was it started again");
+    assert!(!child.starts().into_iter().any(is_there), "and it has ended");
+    fs::remove_dir_all(child.proc().join("4711")).unwrap();
+    assert_eq!(backend.look(Groups::NONE).driver, Ok(driver()), "it has ended");
+    assert!(told().trim().contains("look"), "{}", told());
+}
+
+#[test]
+fn hanging_process_of_other_user_is_ignored() {
+    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+        .with("answer", &[begun(0), done()]);
+    child.hanging_process(rustix::process::getuid().as_raw() + 1);
+    let _mark = set_mark();
+    assert_eq!(child.backend(LONG).look(Groups::NONE).driver, Ok(driver()));
+}
+
+#[test]
+fn busy_program_with_same_name_is_ignored() {
+    // Of the same user, root where root runs the tests, and of the same namespaces.
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("sh");
+    fs::copy("/bin/sh", &program).unwrap();
+    let script = "printf gpuws-stuck > /proc/$$/comm; while :; do :; done";
+    let mut busy = Command::new(&program);
+    busy.args(["-c", script]).stdout(Stdio::null());
+    let busy = loop {
+        match busy.spawn() {
+            // Another test that starts a program has the copy open for writing.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+            child => break Ended(child.unwrap()),
+        }
+    };
+    let comm = format!("/proc/{}/comm", busy.0.id());
+    eventually(|| fs::read_to_string(&comm).is_ok_and(|name| name == "gpuws-stuck\n"));
+    let _mark = set_mark();
+    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+        .with("answer", &[begun(0), done()]);
+    let look = child.backend_beside("/proc".into(), LONG).look(Groups::NONE);
+    assert_eq!(look.driver, Ok(driver()));
+}
+
+/// A process that ends with the test, however that ends.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

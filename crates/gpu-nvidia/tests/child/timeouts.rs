@@ -1,0 +1,111 @@
+//! Children that do not answer in time.
+
+use super::fixture::*;
+use gpu_core::{ActToken, DeviceId, ErrorKind, GpuBackend, Groups, Inventory, Origin};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[test]
+fn silent_child_times_out_without_restart() {
+    let hangs = format!("{GREETING}; exec sleep 1000");
+    let child = Child::script(&hangs);
+    let backend = child.backend(SHORT);
+    let fault = failed(backend.look(Groups::NONE));
+    assert_eq!(fault.kind, ErrorKind::TimedOut);
+    assert_eq!(fault.text, "get an answer from the driver within 0.3 s");
+    assert_eq!(failed(backend.look(Groups::NONE)), fault);
+    assert_eq!(backend.driver().unwrap_err().fault(), fault);
+    assert_eq!(child.starts().len(), 1);
+    assert!(!is_there(child.starts()[0]), "it was killed and waited for");
+}
+
+#[test]
+fn hanging_call_is_named() {
+    let call = r#"echo '{"where":"nvmlDeviceGetMemoryInfo_v2 of GPU 2"}'"#;
+    let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; read -r end; {call}; cat");
+    let child = Child::script(&script).with("answer", &[begun(4), part(0), part(1)]);
+    let look = child.backend(SHORT).look(Groups::all());
+    assert_eq!(look.driver, Ok(driver()));
+    assert_eq!(look.devices[..2], [device(0), device(1)], "what came before is kept");
+    assert_eq!(look.devices.len(), 4);
+    for (index, hung) in (2..).zip(&look.devices[2..]) {
+        assert_eq!(hung.info, info(index));
+        for fault in [
+            hung.sample.as_ref().unwrap_err(),
+            hung.processes.as_ref().unwrap_err(),
+            hung.mig.as_ref().unwrap_err(),
+            hung.details.as_ref().unwrap_err(),
+        ] {
+            assert_eq!(fault.kind, ErrorKind::TimedOut);
+            assert_eq!(
+                fault.text,
+                "get an answer from the driver within 0.3 s: \
+                 nvmlDeviceGetMemoryInfo_v2 of GPU 2 did not return"
+            );
+        }
+    }
+}
+
+#[test]
+fn complete_answer_before_hang_is_kept() {
+    let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; exec sleep 1000");
+    let child = Child::script(&script).with("answer", &[begun(1), part(0)]);
+    let backend = child.backend(SHORT);
+    let look = backend.look(Groups::NONE);
+    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
+    assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
+}
+
+#[test]
+fn child_chattering_past_deadline_times_out() {
+    let script = format!("{GREETING}; while :; do echo '{{\"where\":\"x\"}}'; sleep 0.01; done");
+    let child = Child::script(&script);
+    let fault = failed(child.backend(SHORT).look(Groups::NONE));
+    assert_eq!(fault.kind, ErrorKind::TimedOut);
+    assert!(fault.text.ends_with(": x did not return"), "{}", fault.text);
+}
+
+#[test]
+fn unresponsive_child_is_killed() {
+    let script = format!("trap '' TERM INT HUP; {GREETING}; exec 0<&-; while :; do sleep 1; done");
+    let child = Child::script(&script);
+    let backend = child.backend(SHORT);
+    assert_eq!(backend.origin(), Origin::Live);
+    drop(backend);
+    assert!(!is_there(child.starts()[0]));
+}
+
+#[test]
+fn simulated_or_hanging_device_is_not_reset() {
+    let token = ActToken::user_confirmed();
+    let mut device = DeviceId::from_index(0);
+    device.bus = Ok("04:00.0".parse().unwrap());
+    let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
+    let greeting = format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'"#);
+    let child = Child::script(&format!("{greeting}; read -r order; echo '\"done\"'; cat"));
+    let error = child.backend(LONG).reset(&device, &token).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(error.fault().text, "reset GPU 0: the machine is simulated");
+    let child = Child::script(&format!("{GREETING}; exec sleep 1000"));
+    let error = child.backend(SHORT).reset(&device, &token).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+}
+
+#[test]
+fn progress_reports_current_call() {
+    let call = r#"echo '{"where":"nvmlInit_v2"}'"#;
+    let script = format!("{GREETING}; read -r ask; while read -r order; do {call}; done");
+    let child = Child::script(&script);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let deadline = Duration::from_millis(1500);
+    let told = Arc::clone(&seen);
+    let backend = child
+        .backend_that_waits(deadline, move |waiting| told.lock().unwrap().push(waiting.clone()));
+    let fault = failed(backend.look(Groups::NONE));
+    assert!(fault.text.ends_with("nvmlInit_v2 did not return"), "{}", fault.text);
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].call.as_deref(), Some("nvmlInit_v2"));
+    assert_eq!(seen[0].deadline, deadline);
+    assert!(seen[0].elapsed >= Duration::from_secs(1));
+}

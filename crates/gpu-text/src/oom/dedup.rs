@@ -1,0 +1,116 @@
+//! The events so far, with a way to find the one that a message repeats.
+//!
+//! A log of hundreds of thousands of messages has at most [`MAX_EVENTS`] events, but comparing each
+//! message with each event costs minutes. So every event has a short mark, equal for equal events
+//! and made without looking into its dump, and only events of equal marks are compared. A mark is
+//! made again when its event has changed.
+
+use super::MAX_EVENTS;
+use super::event::Event;
+use crate::work_meter;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The events so far.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    list: Vec<Event>,
+    /// The mark of each.
+    marks: Vec<u64>,
+    /// The events that may have changed since their mark was made.
+    changed: Vec<usize>,
+}
+
+impl Events {
+    /// Returns the events.
+    pub(super) fn list(&self) -> &[Event] {
+        &self.list
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.list.len() < MAX_EVENTS
+    }
+
+    /// Adds an event and returns where it is.
+    pub(super) fn push(&mut self, event: Event) -> usize {
+        self.marks.push(mark(&event));
+        self.list.push(event);
+        self.list.len() - 1
+    }
+
+    /// Returns an event that is about to change.
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Event> {
+        let event = self.list.get_mut(index)?;
+        if self.changed.last() != Some(&index) {
+            self.changed.push(index);
+        }
+        Some(event)
+    }
+
+    /// Returns the last event, which is about to change.
+    pub(super) fn last_mut(&mut self) -> Option<&mut Event> {
+        self.get_mut(self.list.len().checked_sub(1)?)
+    }
+
+    /// Returns the latest event that a message repeats, as `repeats` tells of those that look alike
+    /// but for what a compiler said.
+    pub(super) fn find(
+        &mut self,
+        message: &Event,
+        repeats: impl Fn(&Event) -> bool,
+    ) -> Option<usize> {
+        for index in self.changed.drain(..) {
+            self.marks[index] = mark(&self.list[index]);
+        }
+        let wanted = mark(message);
+        work_meter::add(1 + self.marks.len() / 64);
+        let alike = self.marks.iter().enumerate().rev().filter(|(_, mark)| **mark == wanted);
+        alike.map(|(index, _)| index).find(|index| repeats(&self.list[*index]))
+    }
+
+    /// Returns the events in the order of the log, with those made one that turned out to be the
+    /// same message when all of it was read.
+    pub(super) fn finish(mut self) -> Vec<Event> {
+        self.list.sort_by_key(|event| event.line);
+        let mut kept: Vec<Event> = Vec::with_capacity(self.list.len());
+        let mut by_content: HashMap<u64, Vec<usize>> = HashMap::new();
+        for event in self.list {
+            let alike = by_content.entry(content(&event)).or_default();
+            match alike.iter().find(|index| event.repeats(&kept[**index])) {
+                Some(known) => kept[*known].times += event.times,
+                None => {
+                    alike.push(kept.len());
+                    kept.push(event);
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// Returns what events that repeat each other have in common, without the parts that may be long.
+fn mark(event: &Event) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Event { framework, wording, backend, gpu, tried, total, free, allocated, .. } = event;
+    (framework, wording, backend, gpu, tried, total, free, allocated).hash(&mut hasher);
+    let Event { private_pools, reserved_unallocated, reserved_total, cached, .. } = event;
+    (private_pools, reserved_unallocated, reserved_total, cached).hash(&mut hasher);
+    let Event { this_process, other, limit, needed, processes, allocator, tensor, .. } = event;
+    (this_process, other, limit, needed, processes, allocator, tensor).hash(&mut hasher);
+    let Event { dump, ladder, rematerialization, .. } = event;
+    let rows = [dump.bins.len(), dump.sums.len(), dump.regions.len(), dump.blocks.len()];
+    (rows, ladder.len(), &dump.sum_in_use, &dump.stats, &dump.pool).hash(&mut hasher);
+    // An error of XLA's repeats one that a complaint of its compiler was added to; what has no
+    // request is the compiler's word alone.
+    rematerialization.as_ref().filter(|_| tried.is_none()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns what all of an event comes to, but for its line and how often it was printed.
+fn content(event: &Event) -> u64 {
+    work_meter::add(event.dump.blocks.len() + event.dump.bins.len() + event.dump.sums.len());
+    let mut hasher = DefaultHasher::new();
+    mark(event).hash(&mut hasher);
+    (&event.rematerialization, &event.dump, &event.ladder).hash(&mut hasher);
+    hasher.finish()
+}

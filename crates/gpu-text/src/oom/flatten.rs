@@ -1,0 +1,205 @@
+//! A log as one run of words.
+
+use super::wrap;
+use crate::text::Text;
+use crate::work_meter;
+
+/// A text without line breaks, each run of blanks one blank.
+#[derive(Debug)]
+pub(super) struct Flat {
+    text: String,
+    /// Where the lines begin in the text, with their numbers in the original.
+    lines: Vec<(usize, usize)>,
+}
+
+impl Flat {
+    /// Returns the text.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the number of the line in which a place of the text was.
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.line_of(at).1
+    }
+
+    /// Returns where the line of a place begins; a quoted line break begins one too.
+    pub(super) fn line_start(&self, at: usize) -> usize {
+        self.line_of(at).0
+    }
+
+    fn line_of(&self, at: usize) -> (usize, usize) {
+        let after = self.lines.partition_point(|(start, _)| *start <= at);
+        after.checked_sub(1).and_then(|index| self.lines.get(index)).copied().unwrap_or((0, 1))
+    }
+}
+
+/// Flattens a cleaned text: what stands before every line of a log, marks of emphasis, and the
+/// escapes of line breaks in quoted text are left out.
+pub(super) fn flatten(text: &Text) -> Flat {
+    let mut flat = Flat { text: String::with_capacity(text.as_str().len()), lines: Vec::new() };
+    let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::of).collect();
+    // Processes that write at once write a line each in turn.
+    for together in lines.chunk_by_mut(|a, b| a.label.is_some() && b.label.is_some()) {
+        together.sort_by_key(|line| line.label);
+    }
+    let mut width = 0;
+    for Line { number, width: own, line, .. } in lines {
+        let goes_on = width >= wrap::LEAST_WIDTH && wrap::is_within_word(&flat.text, line);
+        if !flat.text.is_empty() && !goes_on {
+            blank(&mut flat.text);
+        }
+        flat.lines.push((flat.text.len(), number));
+        push(&mut flat, line, number);
+        width = own;
+    }
+    flat
+}
+
+/// A line of a log.
+struct Line<'a> {
+    number: usize,
+    /// How many characters it has in the log.
+    width: usize,
+    /// Which of several processes wrote it, where a launcher says so.
+    label: Option<&'a str>,
+    /// What is left of it without what stands before every line.
+    line: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line; an empty one is none.
+    fn of((number, raw): (usize, &'a str)) -> Option<Self> {
+        let (label, line) = without_prefix(raw);
+        (!line.is_empty()).then(|| Line { number, width: raw.chars().count(), label, line })
+    }
+}
+
+/// Leaves out what quotes, comments, tables and launchers put before a line, and returns the
+/// launcher's label.
+fn without_prefix(line: &str) -> (Option<&str>, &str) {
+    const BARS: [char; 3] = ['|', '\u{2502}', '\u{2503}'];
+    let mut label = None;
+    let mut line = line.trim();
+    if line.starts_with(BARS) {
+        // The other side of a panel.
+        line = line.trim_end_matches(BARS).trim_end();
+    }
+    loop {
+        let bare = line.trim_start_matches(['>', '#', '|', '\u{2502}', '\u{2503}', ' ', '\t']);
+        let labelled = without_rank(bare).or_else(|| without_task(bare));
+        let bare = match labelled {
+            Some((of, rest)) => {
+                label = Some(of);
+                rest
+            }
+            None => without_stamp(bare).unwrap_or(bare),
+        };
+        if bare.len() == line.len() {
+            return (label, line);
+        }
+        line = bare;
+    }
+}
+
+/// Takes off `[rank0]:`, as torchrun puts it before every line.
+fn without_rank(line: &str) -> Option<(&str, &str)> {
+    let (inside, rest) = line.strip_prefix('[')?.split_once("]:")?;
+    let is_rank = inside.strip_prefix("rank").or_else(|| inside.strip_prefix("default"))?;
+    is_rank.bytes().all(|byte| byte.is_ascii_digit()).then_some((inside, rest))
+}
+
+/// Takes off `0: `, as `srun --label` puts the task before every line.
+fn without_task(line: &str) -> Option<(&str, &str)> {
+    let (task, rest) = line.split_once(": ")?;
+    let is_task = (1..=5).contains(&task.len()) && task.bytes().all(|byte| byte.is_ascii_digit());
+    is_task.then_some((task, rest))
+}
+
+/// Takes off `2024-01-31T12:00:00.000000000Z stderr F `, as containers put it before every line.
+fn without_stamp(line: &str) -> Option<&str> {
+    let (stamp, rest) = line.split_once(' ')?;
+    let bytes = stamp.as_bytes();
+    let is_sign = |byte: &u8| b"-:.+TZ".contains(byte);
+    let is_stamp = (20..=40).contains(&bytes.len())
+        && bytes[10] == b'T'
+        && bytes.iter().all(|byte| byte.is_ascii_digit() || is_sign(byte));
+    let stream = ["stderr F ", "stdout F ", "stderr P ", "stdout P "];
+    let rest_of = |rest| stream.iter().find_map(|stream| str::strip_prefix(rest, stream));
+    is_stamp.then(|| rest_of(rest).unwrap_or(rest))
+}
+
+fn blank(out: &mut String) {
+    if !out.ends_with(' ') {
+        out.push(' ');
+    }
+}
+
+fn push(flat: &mut Flat, line: &str, number: usize) {
+    let Flat { text: out, lines } = flat;
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '*' | '`' => {}
+            '\\' => {
+                let after = rest.trim_start_matches('\\');
+                let run = rest.len() - after.len();
+                work_meter::add(run);
+                match after.bytes().next() {
+                    Some(b'n' | b't' | b'r') => {
+                        rest = &after[1..];
+                        blank(out);
+                        lines.push((out.len(), number));
+                    }
+                    // The whole run at once: each of its signs would find the same behind it.
+                    _ => {
+                        out.extend(std::iter::repeat_n(c, run + 1));
+                        rest = after;
+                    }
+                }
+            }
+            '<' => match emphasis(rest) {
+                Some(after) => rest = after,
+                None => out.push(c),
+            },
+            c if c.is_whitespace() => blank(out),
+            c => out.push(c),
+        }
+    }
+}
+
+/// Returns what follows a tag of emphasis after its `<`.
+fn emphasis(rest: &str) -> Option<&str> {
+    const TAGS: [&str; 6] = ["b>", "i>", "u>", "em>", "strong>", "mark>"];
+    let inside = rest.strip_prefix('/').unwrap_or(rest);
+    TAGS.iter().find_map(|tag| inside.strip_prefix(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+
+    fn flat(text: &str) -> Flat {
+        flatten(&clean(text.as_bytes()))
+    }
+
+    #[test]
+    fn flattened_words_keep_line_numbers() {
+        let flat = flat("  # one\n\n[rank12]: two\t three\n| > four\n");
+        assert_eq!(flat.text(), "one two three four");
+        assert_eq!(
+            ["one", "two", "four"].map(|w| flat.line(flat.text().find(w).unwrap())),
+            [1, 3, 4]
+        );
+    }
+
+    #[test]
+    fn markup_and_escaped_newlines_are_removed() {
+        assert_eq!(flat("a **b** <u>c</u> `d`\\ne\\\\nf <x>").text(), "a b c d e f <x>");
+        assert_eq!(flat("[note]: x").text(), "[note]: x");
+        assert_eq!(flat("").text(), "");
+        assert_eq!(flat("").line(7), 1);
+    }
+}

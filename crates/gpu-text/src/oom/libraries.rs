@@ -1,0 +1,360 @@
+//! Messages of libraries and programs that print little: CuPy, RMM, llama.cpp, vLLM, PaddlePaddle,
+//! and the bare errors of the CUDA runtime.
+
+use super::event::{Event, Framework};
+use super::figure::{Figure, integer};
+use super::reader::{Passage, Reader};
+use super::short_messages;
+
+/// A place of a message with figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    CuPy,
+    Rmm,
+    RmmPool,
+    Llama,
+    Vllm,
+    Paddle,
+    XgBoost,
+}
+
+/// A place of a message without figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bare {
+    /// A code that means nothing else.
+    Code(Framework, Option<&'static str>),
+    /// `out of memory`, in whatever context.
+    Words,
+    /// wgpu's words for it, which others use of the host.
+    Wgpu,
+}
+
+const CUPY_OLD: &str = "ut of memory to allocate ";
+/// Within so many bytes after an error TensorFlow adds how much the device has.
+const MAX_BETWEEN: usize = 60;
+
+const ON_DEVICE: &str = " on device ";
+
+/// Returns the mark that a word is.
+pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
+    let begins = |start: &str| rest.starts_with(start);
+    let (mark, is_one) = match word {
+        "out" | "Out" => (Mark::CuPy, rest[1..].starts_with(CUPY_OLD)),
+        "bad_alloc" => (Mark::Rmm, begins("bad_alloc: out_of_memory: ")),
+        "Maximum" => (Mark::RmmPool, begins("Maximum pool size exceeded")),
+        "allocating" => (Mark::Llama, is_llama(rest)),
+        "Free" if begins("Free memory: ") => (Mark::XgBoost, true),
+        "Free" => (Mark::Vllm, begins("Free memory on device")),
+        "No" => (Mark::Vllm, begins("No available memory for the cache blocks")),
+        "Cannot" => (Mark::Paddle, begins("Cannot allocate ")),
+        _ => return None,
+    };
+    is_one.then_some(mark)
+}
+
+fn is_llama(rest: &str) -> bool {
+    rest.strip_prefix("allocating ")
+        .and_then(Figure::at_start)
+        .is_some_and(|(_, rest)| rest.starts_with(ON_DEVICE))
+}
+
+/// Returns the mark without figures that a word is.
+pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
+    const CUDA: Bare = Bare::Code(Framework::Cuda, Some("cuda"));
+    const HIP: Bare = Bare::Code(Framework::Cuda, Some("hip"));
+    match word {
+        "cudaErrorMemoryAllocation"
+        | "CUDA_ERROR_OUT_OF_MEMORY"
+        | "CUBLAS_STATUS_ALLOC_FAILED"
+        | "CUDNN_STATUS_ALLOC_FAILED"
+        | "CUSOLVER_STATUS_ALLOC_FAILED"
+        | "CUSPARSE_STATUS_ALLOC_FAILED"
+        | "CUFFT_ALLOC_FAILED" => Some(CUDA),
+        "hipErrorOutOfMemory" | "HIPBLAS_STATUS_ALLOC_FAILED" => Some(HIP),
+        "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY" => Some(Bare::Code(Framework::Cuda, Some("xpu"))),
+        "CL_MEM_OBJECT_ALLOCATION_FAILURE" | "MEM_OBJECT_ALLOCATION_FAILURE" => {
+            Some(Bare::Code(Framework::Cuda, Some("opencl")))
+        }
+        "VK_ERROR_OUT_OF_DEVICE_MEMORY"
+        | "ERROR_OUT_OF_DEVICE_MEMORY"
+        | "ErrorOutOfDeviceMemory"
+        | "OutOfDeviceMemory" => Some(Bare::Code(Framework::Cuda, Some("vulkan"))),
+        "NV_ENC_ERR_OUT_OF_MEMORY" => Some(Bare::Code(Framework::Cuda, Some("nvenc"))),
+        "OpenEncodeSessionEx" | "InitializeEncoder" | "nvEncOpenEncodeSessionEx"
+            if is_encoder(&rest[word.len()..]) =>
+        {
+            Some(Bare::Code(Framework::Cuda, Some("nvenc")))
+        }
+        // Blender and hashcat, whichever way they talk to the device.
+        "System" if rest.starts_with("System is out of GPU") => {
+            Some(Bare::Code(Framework::Cuda, None))
+        }
+        "Not" if rest.starts_with("Not enough allocatable device memory") => {
+            Some(Bare::Code(Framework::Cuda, None))
+        }
+        "Not" | "not" if rest[1..].starts_with("ot enough memory left") => Some(Bare::Wgpu),
+        "Error" if rest.starts_with("Error Code 2: OutOfMemory") => {
+            Some(Bare::Code(Framework::TensorRt, Some("cuda")))
+        }
+        "unable" => short_messages::buffer(rest.strip_prefix("unable to allocate ")?)
+            .map(|buffer| Bare::Code(Framework::LlamaCpp, buffer.backend)),
+        "failed" if rest.starts_with("failed to allocate memory [Op:") => {
+            Some(Bare::Code(Framework::TensorFlow, None))
+        }
+        "Dst" if rest.starts_with("Dst tensor is not initialized") => {
+            Some(Bare::Code(Framework::TensorFlow, None))
+        }
+        "RESOURCE_EXHAUSTED"
+            if rest.starts_with("RESOURCE_EXHAUSTED: failed to allocate memory") =>
+        {
+            Some(Bare::Code(Framework::TensorFlow, None))
+        }
+        "out" | "Out" if rest[1..].starts_with("ut of memory") => Some(Bare::Words),
+        _ => None,
+    }
+}
+
+/// Tells whether a call of NVENC failed with its code for it: `failed: out of memory (10)` in FFmpeg,
+/// `: 10 (NVENC indicates …` elsewhere.
+fn is_encoder(after: &str) -> bool {
+    after.starts_with(" failed: out of memory (10)") || after.starts_with(": 10 (")
+}
+
+/// Reads what stands at a mark; tells whether it is of an event.
+pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
+    match mark {
+        Mark::CuPy => cupy(reader, passage, CUPY_OLD),
+        Mark::Rmm => rmm(reader, passage),
+        Mark::RmmPool => rmm_pool(reader, passage),
+        Mark::Llama => llama(reader, passage),
+        Mark::Vllm => vllm(reader, passage),
+        Mark::Paddle => paddle(reader, passage),
+        Mark::XgBoost => xgboost(reader, passage),
+    }
+    .is_some()
+}
+
+fn figure_after(text: &str, phrase: &str) -> Option<Figure> {
+    Figure::at_start(text.split_once(phrase)?.1).map(|(figure, _)| figure)
+}
+
+/// `Out of memory allocating 25,600,000 bytes (allocated so far: 7 bytes, limit set to: 7 bytes)`;
+/// before version 7 `out of memory to allocate 7 bytes (total 7 bytes, limit set to 7 bytes)`.
+pub(super) fn cupy(reader: &mut Reader, passage: Passage<'_>, phrase: &str) -> Option<()> {
+    let (tried, rest) = Figure::at_start(passage.after(phrase)?)?;
+    let inside = rest.trim_start().strip_prefix('(')?.split_once(')')?.0;
+    let mut event = Event::new(Framework::CuPy, passage.line);
+    event.tried = Some(tried);
+    let held = figure_after(inside, "allocated so far: ");
+    if held.is_some() {
+        event.allocated = held;
+    } else {
+        // Older versions count the request itself in the total.
+        event.allocated = Some(figure_after(inside, "total ")?).map(|all| less(all, &event));
+    }
+    event.limit =
+        figure_after(inside, "limit set to: ").or_else(|| figure_after(inside, "limit set to "));
+    event.backend = Some("cuda".to_owned());
+    reader.add(event);
+    Some(())
+}
+
+/// Returns what was held before the request that a total includes.
+fn less(total: Figure, event: &Event) -> Figure {
+    let tried = event.tried.as_ref().and_then(|tried| tried.bytes);
+    match (total.bytes, tried) {
+        (Some(all), Some(tried)) => {
+            let held = all.saturating_sub(tried).0;
+            Figure::of_bytes(format!("{held} bytes"), held)
+        }
+        _ => total,
+    }
+}
+
+/// `std::bad_alloc: out_of_memory: CUDA error (failed to allocate 7 bytes) at: …`; before 24.12
+/// without the size.
+fn rmm(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let mut event = Event::new(Framework::Rmm, passage.line);
+    event.tried = figure_after(passage.text, "(failed to allocate ");
+    event.backend = Some("cuda".to_owned());
+    reader.add(event);
+    Some(())
+}
+
+/// `RMM failure at: …: Maximum pool size exceeded (failed to allocate 1.5 GiB)`.
+fn rmm_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    if !passage.before.contains("RMM") && !passage.before.contains("rmm") {
+        return None;
+    }
+    let tried = figure_after(passage.text, "(failed to allocate ");
+    if passage.before.starts_with("bad_alloc: out_of_memory: ")
+        && let Some(event) = reader.events.last_mut()
+    {
+        // It is the end of the message whose beginning was just read.
+        event.allocator = Some("pool".to_owned());
+        event.tried = event.tried.take().or(tried);
+        return Some(());
+    }
+    let mut event = Event::new(Framework::Rmm, passage.line);
+    event.tried = tried;
+    event.allocator = Some("pool".to_owned());
+    event.backend = Some("cuda".to_owned());
+    reader.add(event);
+    Some(())
+}
+
+/// `allocating 590.07 MiB on device 0: cudaMalloc failed: out of memory`; the buffer's exact size
+/// follows in a message of its own.
+fn llama(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let (tried, rest) = Figure::at_start(passage.after("allocating ")?)?;
+    let (gpu, rest) = integer(rest.strip_prefix(ON_DEVICE)?)?;
+    if !rest.contains("failed: out of memory") {
+        return None;
+    }
+    let mut event = Event::new(Framework::LlamaCpp, passage.line);
+    event.tried = Some(tried);
+    event.gpu = u32::try_from(gpu).ok();
+    event.backend = Some(if rest.contains("ROCm") { "hip" } else { "cuda" }.to_owned());
+    reader.add(event);
+    Some(())
+}
+
+/// `Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired GPU memory
+/// utilization (0.92, 21.67 GiB).`
+fn vllm(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let mut event = Event::new(Framework::Vllm, passage.line);
+    if passage.text.starts_with("No available memory") {
+        reader.add(event);
+        return Some(());
+    }
+    let (device, rest) = passage.text.split_once('(')?;
+    let (free, rest) = rest.split_once('/')?;
+    let (total, rest) = Figure::at_start(rest)?;
+    let unit = total.text.rsplit(' ').next()?;
+    event.free = Figure::at_start(&format!("{free} {unit}")).map(|(figure, _)| figure);
+    event.tried = figure_after(rest.split_once('(')?.1, ", ");
+    event.gpu = device.rsplit(':').next().and_then(|index| index.trim().parse().ok());
+    event.backend = device.contains("cuda:").then(|| "cuda".to_owned());
+    event.total = Some(total);
+    reader.add(event);
+    Some(())
+}
+
+/// `Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on GPU 0, 7.084717GB memory has
+/// been allocated and available memory is only 716.750000MB.`
+fn paddle(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let (tried, rest) = Figure::at_start(passage.after("Cannot allocate ")?)?;
+    let (gpu, rest) = integer(rest.strip_prefix(" memory on GPU ")?)?;
+    let mut event = Event::new(Framework::Paddle, passage.line);
+    event.tried = Some(tried);
+    event.gpu = u32::try_from(gpu).ok();
+    event.allocated = rest
+        .split_once(" memory has been allocated")
+        .and_then(|(before, _)| Figure::at_end(before));
+    event.free = figure_after(rest, "available memory is only ");
+    event.backend = Some("cuda".to_owned());
+    reader.add(event);
+    Some(())
+}
+
+/// `bad_alloc: cudaErrorMemoryAllocation: out of memory - Free memory: 2.1GB - Requested memory:
+/// 3.2GB`, as XGBoost adds it to the error of the runtime.
+fn xgboost(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+    let mut event = Event::new(Framework::Cuda, passage.line);
+    let after = |phrase| Figure::or_count(passage.after(phrase)?).map(|(figure, _)| figure);
+    event.free = after("Free memory: ");
+    event.tried = Some(after("Requested memory: ")?);
+    event.backend = Some("cuda".to_owned());
+    reader.add(event);
+    Some(())
+}
+
+/// Reads a message without figures; prose that only speaks of memory is none.
+pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
+    let near = last(passage.before, 160);
+    let (framework, backend) = match what {
+        Bare::Code(framework, backend) => (framework, backend),
+        Bare::Words => {
+            let backend = backend_of_call(passage.text).or_else(|| backend_of_failure(near));
+            (Framework::Cuda, Some(backend?))
+        }
+        Bare::Wgpu if near.contains("Device::create_") => (Framework::Cuda, Some("wgpu")),
+        Bare::Wgpu => return None,
+    };
+    let framework = if framework == Framework::Cuda { owner(near) } else { framework };
+    let mut event = Event::new(framework, passage.line);
+    event.backend = backend.map(str::to_owned);
+    if let Some((between, rest)) = passage.text.split_once("; total memory reported: ")
+        && between.len() <= MAX_BETWEEN
+    {
+        event.total = Figure::or_count(rest).map(|(total, _)| total);
+    }
+    Some(event)
+}
+
+/// Tells whether the words are a line of a program, as a traceback shows it, or of a hint where to
+/// read about them, from what stands before them on the line and after.
+pub(super) fn is_source(before: &str, after: &str) -> bool {
+    const STATEMENTS: [&str; 6] = ["raise ", "if ", "elif ", "assert ", "return ", "throw "];
+    let is_tested = ["out of memory\" in ", "out of memory' in "];
+    STATEMENTS.iter().any(|statement| before.trim_start().starts_with(statement))
+        || is_tested.iter().any(|test| after.starts_with(test))
+        || before.trim_end_matches(['\'', '"']).ends_with("Search for ")
+}
+
+/// Returns the end of a text, at most so many bytes.
+fn last(text: &str, most: usize) -> &str {
+    let mut at = text.len().saturating_sub(most);
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    &text[at..]
+}
+
+/// Returns the backend of `out of memory in cuMemAlloc_v2(…`, as Cycles names the call or the queue
+/// after it.
+fn backend_of_call(text: &str) -> Option<&'static str> {
+    let call = text.get(1..)?.strip_prefix("ut of memory in ")?;
+    let is_call = |prefix| {
+        call.strip_prefix(prefix).is_some_and(|name: &str| name.starts_with(char::is_uppercase))
+    };
+    match () {
+        () if is_call("cu") || call.starts_with("CUDA queue ") => Some("cuda"),
+        () if is_call("hip") || call.starts_with("HIP queue ") => Some("hip"),
+        () => None,
+    }
+}
+
+/// Returns the backend where the words before `out of memory` are those of its failure.
+fn backend_of_failure(before: &str) -> Option<&'static str> {
+    if before.ends_with("(error code ") {
+        // As NVIDIA's samples end their messages.
+        return Some("cuda");
+    }
+    let fails = ["rror", "fail", "assert", "xception", "ERROR", "FATAL", "Fatal"];
+    let fails = before.ends_with("(): ") || fails.iter().any(|word| before.contains(word));
+    let backend = [("HIP", "hip"), ("hip", "hip"), ("XPU", "xpu"), ("MPS", "mps")]
+        .into_iter()
+        .chain(
+            ["CUDA", "cuda", "Cuda", "GPUassert", "cuMem", "cublas", "cudnn", "nccl", "NCCL"]
+                .map(|word| (word, "cuda")),
+        )
+        .find(|(word, _)| before.contains(word))
+        .map(|(_, backend)| backend)?;
+    fails.then_some(backend)
+}
+
+/// Returns whose program it is, as far as the words before tell.
+fn owner(before: &str) -> Framework {
+    let names = [
+        ("torch.", Framework::PyTorch),
+        ("RuntimeError: CUDA", Framework::PyTorch),
+        ("RuntimeError: HIP", Framework::PyTorch),
+        ("cupy", Framework::CuPy),
+        ("tensorflow", Framework::TensorFlow),
+        ("cuDevicePrimaryCtxRetain", Framework::TensorFlow),
+        ("rmm", Framework::Rmm),
+        ("ggml", Framework::LlamaCpp),
+    ];
+    names.iter().find(|(name, _)| before.contains(name)).map_or(Framework::Cuda, |(_, f)| *f)
+}

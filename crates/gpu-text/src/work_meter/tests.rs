@@ -1,0 +1,264 @@
+//! Hostile texts of growing length, through every parser: what is looked at must grow as they do.
+
+use crate::{Document, Hint, Kind, oom, parse, sections, snapshot};
+use gpu_core::Timestamp;
+
+/// The length of the shortest text.
+const LENGTH: usize = 1 << 11;
+
+/// So much may be looked at for each byte, whatever the text: the most is for a row that has one
+/// character and is compared with each of 256 devices.
+const PER_BYTE: u64 = 400;
+
+/// A text of `length` bytes that begins with `head` and goes on with `unit` over and over.
+fn filled(head: &str, unit: &str, length: usize) -> Vec<u8> {
+    head.bytes().chain(unit.bytes().cycle()).take(length.max(head.len())).collect()
+}
+
+/// A text of `length` bytes that begins with `head` and goes on with lines that differ.
+fn numbered(head: &str, line: impl Fn(usize) -> String, length: usize) -> Vec<u8> {
+    let mut text = head.as_bytes().to_vec();
+    for number in 0.. {
+        if text.len() >= length {
+            break;
+        }
+        text.extend_from_slice(line(number).as_bytes());
+    }
+    text
+}
+
+/// What is repeated to make a text of one kind of line or of one giant line.
+const UNITS: &[&str] = &[
+    "\n",
+    " ",
+    " \n",
+    "|",
+    "|\n",
+    "+---+",
+    "+---+\n",
+    "+----------+\n",
+    "a",
+    "a\n",
+    "\r",
+    "\t",
+    "\0",
+    "\u{1f600}",
+    "\u{2028}",
+    "é\n",
+    "-\n",
+    "======",
+    "```\n",
+    "{\n",
+    "# \n",
+    ">",
+    "> \n",
+    "*",
+    "\\",
+    "\\\n",
+    "\"",
+    ",",
+    "a, ",
+    ":",
+    "a: b\n",
+    " : ",
+    "(",
+    "  #",
+    "a  #b\n",
+    "1",
+    "1 ",
+    "1.1",
+    "0 1 2 3\n",
+    "$ \n",
+    "$ nvidia-smi\n",
+    "ERR! |",
+    "| ERR! |\n",
+    "\x1b[C",
+    "\x1b[1G",
+    "a\x1b[1G",
+    "\x1b[1;1H",
+    "\x1b]",
+    "<",
+    "<\"",
+    "<a>",
+    "<a></a>",
+    "</a>",
+    "<!--",
+    "<![CDATA[",
+    "<?",
+    "<br>",
+    "&",
+    "&nbsp;",
+    "<gpu id=\"0\">",
+    "GPU0\t",
+    "GPU0\n",
+    "GPU0\tGPU1\n\n",
+    "GPU 0000:00:00.0\n",
+    "1 F...m a\n",
+    "1m ",
+    "/dev/nvidia0: 1m\n",
+    "GPU 0: a (UUID: GPU-b)\n",
+    "index, name\n",
+    "No devices were found\n",
+    "nvidia error ",
+    "nvidia error\n",
+    "NVIDIA-SMI 1",
+    "| NVIDIA-SMI 1  Driver Version: 1.1 |\n",
+    "DMA: 0 1\n0: Y N\n",
+    "[rank0]:",
+    "0: ",
+    "Can-",
+    "Can't ",
+    "OOM ",
+    "out of memory ",
+    "out of memory\n",
+    "CUDA error: out of memory ",
+    "cudaErrorMemoryAllocation-",
+    "cudaErrorMemoryAllocation\n",
+    "Tried to allocate 1.00 GiB. ",
+    "Allocation on device ",
+    "Bin (",
+    "Bin (1): Total Chunks: 1, Chunks in use: 1\n",
+    "Next region of size 1\n",
+    "InUse at 7f00 of size 256 next 1\n",
+    "Limit: 1 InUse: 2 ",
+    "ran out of memory trying to allocate 1GiB\n",
+    "Dst tensor is not initialized\n",
+    "failed to allocate 1.0G (1 bytes) from device: x\n",
+    "failed to allocate 1",
+    "OOM when allocating tensor with shape[1]\n",
+    "Process 1 has 1 GiB memory in use. ",
+    "PU ",
+];
+
+/// Texts with a head that each later line refers to.
+const HEADED: &[(&str, &str)] = &[
+    ("index, memory.used [MiB]\n", "0, 1 MiB\n"),
+    ("pid, used_memory\n", "7, 1 MiB\n"),
+    ("# gpu pid type sm fb command\n", "0 1 C 1 1 a\n"),
+    ("\tGPU0\tGPU1\tCPU Affinity\n", "GPU0\tX\tNV1\t0\n"),
+    ("\tGPU0\n", "GPU0 X\n"),
+    ("<?xml version=\"1.0\"?><nvidia_smi_log>", "<a>"),
+    ("<?xml version=\"1.0\"?><gpu ", "a=\"b\" "),
+    ("<?xml version=\"1.0\"?><nvidia_smi_log><gpu>", "<mig_device></mig_device>"),
+    ("<?xml version=\"1.0\"?><gpu><processes>", "<process_info><pid>1</pid></process_info>"),
+    ("==NVSMI LOG==\nGPU 0000:01:00.0\n    Processes\n", "        Process ID : 1\n"),
+    ("==NVSMI LOG==\n", "GPU 0000:01:00.0\n"),
+    ("==NVSMI LOG==\n", "a\n"),
+    ("/dev/nvidia0: ", "1m "),
+    ("BFCAllocator dump for GPU_0_bfc\n", "InUse at 7f00 of size 256 next 1\n"),
+];
+
+/// Every text, of about `length` bytes, with its name.
+fn texts(length: usize) -> Vec<(String, Vec<u8>)> {
+    let half = length / 2;
+    let units = UNITS.iter().map(|unit| (format!("{unit:?}"), filled("", unit, length)));
+    let headed = HEADED
+        .iter()
+        .map(|(head, unit)| (format!("{head:?} and {unit:?}"), filled(head, unit, length)));
+    let name = |name: &str, text: Vec<u8>| (name.to_owned(), text);
+    let wide = format!("index{}\n", ", memory.used".repeat(length / 64));
+    let columns = format!("# gpu{}\n", " pwr".repeat((length / 16).min(120)));
+    let affinities = format!("\tGPU0{}\n", "\tCPU Affinity".repeat((length / 64).min(200)));
+    let rule = format!("+{}\n--+\n", "-".repeat(half));
+    let uuid = "a".repeat(half);
+    let uuid = format!("==NVSMI LOG==\nGPU 0:1:0\n    GPU UUID : {uuid}\n    Processes\n");
+    let gap = format!("CUDA error: out of memory {}", "1 ".repeat(half / 2));
+    let line = |text: &str| text.to_owned();
+    units
+        .chain(headed)
+        .chain([
+            name("csv of many columns", filled(&wide, "0, 1\n", length)),
+            name("dmon of many columns", filled(&columns, "0\n", length)),
+            name("topo of many affinities", filled(&affinities, "GPU0\tX\n", length)),
+            name("a rule as wide as half the text", filled(&rule, "|\nx\n", length)),
+            name("a UUID of half the text", filled(&uuid, "        Process ID : 1\n", length)),
+            name("words far behind an error", filled(&gap, "raise out of memory\n", length)),
+            name("devices", numbered("index, uuid\n", |n| format!("{n}, GPU-{n}\n"), length)),
+            name(
+                "devices by address",
+                numbered("pci.bus_id\n", |n| format!("{n:X}:00:00.0\n"), length),
+            ),
+            name(
+                "processes",
+                numbered(
+                    "pid, gpu_uuid, used_memory\n",
+                    |n| format!("{n}, GPU-0, 1 MiB\n"),
+                    length,
+                ),
+            ),
+            name(
+                "MIG devices",
+                numbered(
+                    "GPU 0: A100 (UUID: GPU-1)\n",
+                    |n| format!("  MIG 1g.5gb Device {n}: (UUID: MIG-{n})\n"),
+                    16 * length,
+                ),
+            ),
+            name("files", numbered("", |n| format!("/dev/nvidia{n}: ann 7 F...m a\n"), length)),
+            name(
+                "sections",
+                numbered("", |n| format!("$ nvidia-smi -L\nGPU {n}: a (UUID: GPU-{n})\n"), length),
+            ),
+            name(
+                "deeper and deeper keys",
+                numbered("==NVSMI LOG==\nGPU 0:1:0\n", |n| format!("{}a\n", " ".repeat(n)), length),
+            ),
+            name(
+                "messages",
+                numbered("", |n| format!("Tried to allocate {}.00 MiB. \n", n % 990), length),
+            ),
+            name(
+                "dumps",
+                numbered(
+                    "",
+                    |n| match n % 50 {
+                        0 => format!("BFCAllocator dump for a{}\n", n % 990),
+                        _ => line("InUse at 7f00 of size 256 next 1\n"),
+                    },
+                    length,
+                ),
+            ),
+        ])
+        .collect()
+}
+
+/// A way to read a text.
+type Reader = Box<dyn Fn(&[u8])>;
+
+/// Every way, with its name.
+fn readers() -> Vec<(String, Reader)> {
+    let of_kind = |kind: Kind| -> (String, Reader) {
+        let read = move |text: &[u8]| {
+            let _: Document = parse(text, &Hint { kind: Some(kind), fields: None }).unwrap();
+        };
+        (format!("parse as {}", kind.name()), Box::new(read))
+    };
+    let guess = |text: &[u8]| drop(parse(text, &Hint::default()));
+    let paste = |text: &[u8]| drop(snapshot(&sections(text), Timestamp(1)));
+    let log = |text: &[u8]| drop(oom::read(text));
+    let mut all: Vec<(String, Reader)> = vec![
+        ("parse".into(), Box::new(guess)),
+        ("doctor --paste".into(), Box::new(paste)),
+        ("mem explain".into(), Box::new(log)),
+    ];
+    all.extend(Kind::ALL.map(of_kind));
+    all
+}
+
+#[test]
+fn every_parser_is_linear_on_hostile_text() {
+    let readers = readers();
+    let mut broken = Vec::new();
+    for (short, long) in texts(LENGTH).into_iter().zip(texts(4 * LENGTH)) {
+        for (reader, read) in &readers {
+            let [first, last] = [&short.1, &long.1].map(|text| super::of(|| read(text)));
+            let times = long.1.len() as f64 / short.1.len() as f64;
+            // The square of the length would be four times as much; a pass more or less is none.
+            let grows = last as f64 > 2.0 * times * first as f64 + 4096.0;
+            if grows || last > PER_BYTE * long.1.len() as u64 {
+                broken.push(format!("{reader}, {}: {first}, then {last}", short.0));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}

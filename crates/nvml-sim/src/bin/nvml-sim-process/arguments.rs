@@ -1,0 +1,136 @@
+//! What the command line asks a walk-on to be.
+
+use std::ffi::OsString;
+use std::str::FromStr;
+
+/// The words that it takes.
+pub(crate) const USAGE: &str = "nvml-sim-process --use GPU:MIB[,GPU:MIB…] [--load PERCENT] \
+                                [--name NAME] [--seconds N | -- COMMAND…]";
+
+/// What a walk-on is to be.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Part {
+    /// Which devices, and how much memory of each in MiB.
+    pub(crate) uses: Vec<(Which, u64)>,
+    /// The share of each device's time, in percent.
+    pub(crate) load: Option<u8>,
+    /// The kernel's name of the process.
+    pub(crate) name: Option<String>,
+    /// How long it stays.
+    pub(crate) seconds: Option<u32>,
+    /// As long as which command it stays.
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Which devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Which {
+    /// The one with this index.
+    Index(u32),
+    /// Each one that a CUDA program would see.
+    Visible,
+}
+
+impl Part {
+    /// Reads the words after the program's name.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words that complete 'failed to …'.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut words = words.into_iter();
+        let mut part = Part::default();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                part.command = words.collect();
+                if part.command.is_empty() {
+                    return Err(wrong("missing command after '--'"));
+                }
+                break;
+            }
+            let option = word.to_string_lossy().into_owned();
+            let value = words.next().ok_or_else(|| wrong(&format!("'{option}' lacks a value")))?;
+            let value = value.to_string_lossy();
+            match option.as_str() {
+                "--use" => {
+                    for used in value.split(',') {
+                        part.uses.push(device(used)?);
+                    }
+                }
+                "--load" => {
+                    let load = Some(number(&value)?).filter(|load| *load <= 100);
+                    let load = load.ok_or_else(|| wrong(&format!("'{value}' is above 100")))?;
+                    part.load = Some(load);
+                }
+                "--name" => part.name = Some(value.into_owned()),
+                "--seconds" => part.seconds = Some(number(&value)?),
+                _ => return Err(wrong(&format!("unknown option '{option}'"))),
+            }
+        }
+        if part.uses.is_empty() {
+            return Err(wrong("--use is missing"));
+        }
+        if part.seconds.is_some() && !part.command.is_empty() {
+            return Err(wrong("use either --seconds or a command"));
+        }
+        Ok(part)
+    }
+}
+
+fn device(text: &str) -> Result<(Which, u64), String> {
+    let (which, mib) =
+        text.split_once(':').ok_or_else(|| wrong(&format!("'{text}' is not GPU:MIB")))?;
+    let which = if which == "visible" { Which::Visible } else { Which::Index(number(which)?) };
+    Ok((which, number(mib)?))
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| wrong(&format!("'{text}' is not a valid number")))
+}
+
+fn wrong(why: &str) -> String {
+    format!("read the command line: {why}; it is {USAGE}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Part, String> {
+        Part::read(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn command_line_sets_devices_and_duration() {
+        let part = read("--use 0:100,visible:7 --load 98 --name trainer -- sh -c true").unwrap();
+        assert_eq!(part.uses, [(Which::Index(0), 100), (Which::Visible, 7)]);
+        assert_eq!((part.load, part.name.as_deref()), (Some(98), Some("trainer")));
+        assert_eq!(part.command, ["sh", "-c", "true"]);
+        let part = read("--use 3:1 --seconds 5").unwrap();
+        assert_eq!((part.uses, part.seconds), (vec![(Which::Index(3), 1)], Some(5)));
+    }
+
+    #[test]
+    fn invalid_arguments_are_rejected_with_usage() {
+        for line in [
+            "",
+            "--use",
+            "--use 0",
+            "--use :5",
+            "--use a:5",
+            "--use 0:",
+            "--use 0:-1",
+            "--use 0:1,",
+            "--use 0:1 --load 101",
+            "--use 0:1 --load 300",
+            "--use 0:1 --",
+            "--seconds 4",
+            "--use 0:1 --seconds 4 -- true",
+            "--use 0:1 true",
+            "--uses 0:1",
+        ] {
+            let why = read(line).unwrap_err();
+            assert!(why.starts_with("read the command line: "), "{line}: {why}");
+            assert!(why.ends_with(USAGE), "{line}: {why}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A process that appears on the devices of a session by itself.
+
+use crate::arguments::{Part, Which};
+use crate::device_file::{map, open};
+use gpu_core::visible::{Numbering, VISIBLE, VisibleList};
+use gpu_core::{DeviceState, DeviceUuid, GpuBackend, Groups};
+use gpu_sim::{ExternalProcess, Session, Use};
+use nvml_sim::start_of;
+use rustix::event::{Timespec, poll};
+use rustix::io::Errno;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// What failed is told in words that complete 'failed to …'.
+type Told<T> = Result<T, String>;
+
+/// How often it is looked whether the session is still there, in seconds.
+const PAUSE: i64 = 1;
+
+/// Appears, stays and leaves; returns the code of the command where there is one.
+///
+/// # Errors
+/// What kept it from appearing, or its command from starting.
+pub(crate) fn play(part: Part) -> Told<ExitCode> {
+    let folder = folder()?;
+    let session = Session::read(&folder).map_err(text)?;
+    if !session.is_live() {
+        let why = "the session is not live; run inside gpuws sim MACHINE --live";
+        return Err(format!("join session '{}': {why}", folder.display()));
+    }
+    let devices = session.open().map_err(text)?.look(Groups::NONE).devices;
+    let uses = uses(&part, &devices)?;
+    let _held = hold(&uses, &devices, &folder)?;
+    if let Some(name) = part.name {
+        let name = CString::new(name).map_err(|error| format!("take the name: {error}"))?;
+        rustix::thread::set_name(&name).map_err(|errno| format!("take the name: {errno}"))?;
+    }
+    sweep(&folder)?;
+    let pid = std::process::id();
+    let start_ticks = start_of(pid).ok_or("read when it started")?;
+    let walk_on = ExternalProcess { pid, start_ticks, uses };
+    walk_on.enter(&folder).map_err(text)?;
+    let stayed = match part.command.split_first() {
+        Some((program, arguments)) => run(program, arguments),
+        None => stay(&folder, part.seconds).map(|()| ExitCode::SUCCESS),
+    };
+    walk_on.leave(&folder).map_err(text)?;
+    stayed
+}
+
+fn text(error: gpu_core::Error) -> String {
+    error.fault().text
+}
+
+/// Returns the session's folder, as the environment names it.
+fn folder() -> Told<PathBuf> {
+    let named = std::env::var_os(Session::VARIABLE).map(PathBuf::from);
+    named
+        .filter(|folder| folder.is_absolute())
+        .ok_or_else(|| "find the session: run inside gpuws sim MACHINE --live".to_owned())
+}
+
+/// Returns what is used of which device.
+fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
+    let shown = visible(devices)?;
+    let mut uses: Vec<Use> = Vec::new();
+    for (which, mib) in &part.uses {
+        let named = match which {
+            Which::Index(index) => vec![(*index, None)],
+            Which::Visible => shown.clone(),
+        };
+        for (gpu, mig) in named {
+            if !devices.iter().any(|device| device.id().index == gpu) {
+                return Err(format!("use GPU {gpu}: the machine has no such device"));
+            }
+            if uses.iter().any(|known| known.gpu == gpu) {
+                return Err(format!("use GPU {gpu}: it is named twice"));
+            }
+            uses.push(Use { gpu, mig, mib: *mib, utilization_percent: part.load });
+        }
+    }
+    match uses.is_empty() {
+        true => Err(format!("use a device: {VISIBLE} makes no GPU visible")),
+        false => Ok(uses),
+    }
+}
+
+/// Returns the indexes of the devices that a CUDA program would see, counted in PCI order, of a MIG
+/// device with its number there.
+fn visible(devices: &[DeviceState]) -> Told<Vec<(u32, Option<u32>)>> {
+    let value = std::env::var_os(VISIBLE);
+    let list =
+        VisibleList::parse(value.map(|value| value.to_string_lossy().into_owned()).as_deref());
+    let resolved = list.resolve(devices, Numbering::ByAddress).map_err(text)?;
+    let mig = |uuid: &DeviceUuid| {
+        let mut all = devices.iter().flat_map(|device| device.mig.iter().flatten());
+        all.find(|mig| mig.uuid.as_ref() == Ok(uuid)).map(|mig| mig.index)
+    };
+    Ok(resolved.devices.iter().map(|named| (named.index, mig(&named.uuid))).collect())
+}
+
+/// Opens and maps what a CUDA program holds.
+fn hold(uses: &[Use], devices: &[DeviceState], folder: &Path) -> Told<Vec<File>> {
+    let used = devices.iter().filter(|device| uses.iter().any(|one| one.gpu == device.id().index));
+    let mut names = vec!["nvidiactl".to_owned(), "nvidia-uvm".to_owned()];
+    for device in used {
+        let minor = device.id().minor.unwrap_or(device.id().index);
+        names.push(format!("nvidia{minor}"));
+    }
+    let held = names.iter().map(|name| {
+        let path = folder.join(Session::DEVICE_FILES).join(name);
+        let file = open(&path).and_then(|file| map(&file).map(|()| file));
+        file.map_err(|error| format!("hold '{}': {error}", path.display()))
+    });
+    held.collect()
+}
+
+/// Removes what names processes that have ended, as those do that were killed.
+fn sweep(folder: &Path) -> Told<()> {
+    for walk_on in ExternalProcess::named(folder).map_err(text)? {
+        if start_of(walk_on.pid) != Some(walk_on.start_ticks) {
+            walk_on.leave(folder).map_err(text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a command and returns the code with which a shell would end in its place.
+fn run(program: &OsString, arguments: &[OsString]) -> Told<ExitCode> {
+    let status = Command::new(program).args(arguments).status();
+    let status =
+        status.map_err(|error| format!("run '{}': {error}", Path::new(program).display()))?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)))
+}
+
+/// Waits so many seconds, or until the session is over.
+fn stay(folder: &Path, seconds: Option<u32>) -> Told<()> {
+    let mut left = seconds;
+    while left != Some(0) && folder.join(Session::FILE).exists() {
+        match poll(&mut [], Some(&Timespec { tv_sec: PAUSE, tv_nsec: 0 })) {
+            Ok(_) => left = left.map(|left| left - 1),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(format!("wait: {errno}")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! What every detector asks of the looks.
+
+use crate::finding::{Advice, Finding, FindingKind, Suspect};
+use crate::role::Role;
+use gpu_core::{
+    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceState, Holder, Pid, ProcessInfo,
+    ProcessKey, Snapshot,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The looks, with the last one at hand and indexed: there can be many holders and many devices.
+pub(crate) struct DetectContext<'a> {
+    /// All looks, oldest first.
+    pub(crate) looks: &'a [Snapshot],
+    /// The last one.
+    pub(crate) now: &'a Snapshot,
+    holders: BTreeMap<Pid, &'a Holder>,
+    by_minor: BTreeMap<u32, Vec<&'a Holder>>,
+    lists: BTreeMap<u32, BTreeMap<Pid, &'a DeviceProcess>>,
+}
+
+impl<'a> DetectContext<'a> {
+    pub(crate) fn new(looks: &'a [Snapshot]) -> Option<Self> {
+        let now = looks.last()?;
+        let mut by_minor: BTreeMap<u32, Vec<&Holder>> = BTreeMap::new();
+        for holder in now.holders() {
+            let minors = holder.held.iter().filter_map(|held| match held.kind {
+                DeviceFileKind::Gpu(minor) => Some(minor),
+                _ => None,
+            });
+            for minor in minors {
+                let holders = by_minor.entry(minor).or_default();
+                // It may have a device by two of its nodes.
+                if !holders.last().is_some_and(|last| std::ptr::eq(*last, holder)) {
+                    holders.push(holder);
+                }
+            }
+        }
+        // In a PID namespace of our own NVML's numbers name nobody, or a stranger.
+        let ours = now.sees_host_pids != Ok(false);
+        let list = |device: &'a DeviceState| {
+            let processes = device.processes.iter().flatten().filter(|_| ours);
+            (device.id().index, processes.map(|process| (process.pid, process)).collect())
+        };
+        Some(DetectContext {
+            looks,
+            now,
+            holders: now.holders().iter().map(|holder| (holder.process.pid, holder)).collect(),
+            by_minor,
+            lists: now.devices.iter().map(list).collect(),
+        })
+    }
+
+    /// The processes that have the file of this very device.
+    pub(crate) fn holders_of(&self, device: &DeviceState) -> impl Iterator<Item = &'a Holder> {
+        let holders = self.now.minor_of(device).and_then(|minor| self.by_minor.get(&minor));
+        holders.into_iter().flatten().copied()
+    }
+
+    /// The processes that NVML lists on a device, by numbers that mean the same here: in a PID
+    /// namespace of our own there are none.
+    pub(crate) fn listed_on(
+        &self,
+        device: &DeviceState,
+    ) -> impl Iterator<Item = &'a DeviceProcess> {
+        self.lists.get(&device.id().index).into_iter().flat_map(BTreeMap::values).copied()
+    }
+
+    /// The entry of a process in a device's list.
+    pub(crate) fn listed(&self, device: &DeviceState, pid: Pid) -> Option<&'a DeviceProcess> {
+        self.lists.get(&device.id().index)?.get(&pid).copied()
+    }
+
+    /// Tells whether NVML lists a process on any device.
+    pub(crate) fn is_listed(&self, pid: Pid) -> bool {
+        self.lists.values().any(|list| list.contains_key(&pid))
+    }
+
+    pub(crate) fn holder(&self, pid: Pid) -> Option<&'a Holder> {
+        self.holders.get(&pid).copied()
+    }
+
+    pub(crate) fn info(&self, pid: Pid) -> Option<&'a ProcessInfo> {
+        self.now.process(pid).ok()
+    }
+
+    /// Tells whether a process that something names surely does not exist.
+    pub(crate) fn is_gone(&self, pid: Pid) -> bool {
+        self.now.process(pid).err() == Some(Absent::NotFound)
+    }
+
+    pub(crate) fn key(&self, pid: Pid) -> ProcessKey {
+        self.info(pid).map_or(ProcessKey { pid, start: None }, |info| info.key)
+    }
+
+    pub(crate) fn role(&self, pid: Pid, device: &DeviceState) -> Role {
+        let minor = self.now.minor_of(device);
+        Role::of(self.info(pid), self.holder(pid), self.listed(device, pid), minor)
+    }
+
+    /// Tells whether a process surely has memory of a device: NVML lists it there, or it has the
+    /// device mapped. An open file alone can be handed to anybody (SCM_RIGHTS).
+    pub(crate) fn surely_uses(&self, pid: Pid, device: &DeviceState) -> bool {
+        let mapped = self.now.minor_of(device).zip(self.holder(pid));
+        self.listed(device, pid).is_some()
+            || mapped.is_some_and(|(minor, holder)| holder.has_mapped(minor))
+    }
+
+    /// The processes of the last look of which something is known.
+    pub(crate) fn infos(&self) -> impl Iterator<Item = &'a ProcessInfo> {
+        self.now.processes.values().filter_map(|process| process.0.as_deref().ok())
+    }
+
+    /// The devices of which a process uses memory, or which list it.
+    pub(crate) fn used_by(&self, pid: Pid) -> Vec<&'a DeviceState> {
+        let uses = |device: &&DeviceState| self.role(pid, device) == Role::MemoryUser;
+        self.now.devices.iter().filter(uses).collect()
+    }
+
+    /// The memory that NVML lists for a process on these devices; `None` when it lists none of it.
+    pub(crate) fn listed_memory(&self, pid: Pid, devices: &[&DeviceState]) -> Option<Bytes> {
+        let memory: Vec<Bytes> =
+            devices.iter().filter_map(|device| self.listed(device, pid)?.memory.ok()).collect();
+        (!memory.is_empty()).then(|| memory.into_iter().sum())
+    }
+
+    /// Returns the finding that a process is by itself, on these devices.
+    pub(crate) fn about(
+        &self,
+        suspect: Suspect,
+        devices: &[&DeviceState],
+        kind: FindingKind,
+        advice: Advice,
+    ) -> Finding {
+        Finding {
+            kind,
+            confidence: suspect.confidence,
+            devices: devices.iter().map(|device| device.id().clone()).collect(),
+            memory: self.listed_memory(suspect.process.pid, devices),
+            suspects: vec![suspect],
+            evidence: Vec::new(),
+            advice: vec![advice],
+        }
+    }
+
+    /// Processor time that a process used between the first look that saw it and now, and the
+    /// time that passed; `None` with one look.
+    pub(crate) fn cpu_time_advance(&self, process: ProcessKey) -> Option<(Duration, Duration)> {
+        let seen = |look: &Snapshot| {
+            let info = look.process(process.pid).ok()?;
+            if !info.key.definitely_same(&process) {
+                return None;
+            }
+            Some((look.taken_at, info.cpu_time.ok()?))
+        };
+        let (first_at, first) = self.looks.iter().find_map(seen)?;
+        let (last_at, last) = seen(self.now)?;
+        (last_at > first_at).then(|| (last.saturating_sub(first), last_at.since(first_at)))
+    }
+}
+
+/// The files of a holder by their short names, `nvidia0 nvidiactl`.
+pub(crate) fn paths(holder: &Holder) -> String {
+    let names = holder.held.iter().map(|held| held.path.rsplit('/').next().unwrap_or(&held.path));
+    names.collect::<Vec<_>>().join(" ")
+}
+
+/// Memory of a device that no listed process accounts for.
+pub(crate) struct Unexplained {
+    pub(crate) used: Bytes,
+    pub(crate) total: Bytes,
+    pub(crate) listed: Bytes,
+    /// What the driver may use for itself.
+    pub(crate) reserve: Bytes,
+    /// `used − listed`.
+    pub(crate) bytes: Bytes,
+}
+
+impl Unexplained {
+    /// Returns the account of a device; `None` where a part of it is not known.
+    pub(crate) fn of(case: &DetectContext<'_>, device: &DeviceState) -> Option<Self> {
+        let (used, total) = (device.memory_used().ok()?, device.memory_total().ok()?);
+        // In a PID namespace of our own the list accounts for nobody who can be seen here.
+        let listed = match case.now.sees_host_pids {
+            Ok(false) => Bytes(0),
+            _ => device.memory_listed()?,
+        };
+        let graphics = device.info.display_active == Ok(true)
+            || device.processes.iter().flatten().any(|p| {
+                matches!(
+                    p.kind,
+                    gpu_core::DeviceProcessKind::Graphics
+                        | gpu_core::DeviceProcessKind::ComputeAndGraphics
+                )
+            });
+        Some(Unexplained {
+            used,
+            total,
+            listed,
+            reserve: driver_reserve(total, graphics),
+            bytes: used.saturating_sub(listed),
+        })
+    }
+
+    /// Words the account.
+    pub(crate) fn describe(&self, device: &DeviceState) -> String {
+        let used = self.used.to_string();
+        let list = match device.processes.as_ref().map_or(0, Vec::len) {
+            0 => "NVML lists no process".to_owned(),
+            1 => format!("the process that NVML lists accounts for {}", self.listed),
+            n => format!("the {n} processes that NVML lists account for {}", self.listed),
+        };
+        format!(
+            "{} of {} used; {list}; driver overhead explains at most {} of the rest",
+            used.trim_end_matches(" MiB"),
+            self.total,
+            self.reserve
+        )
+    }
+
+    /// Tells whether it is more than the driver needs for itself.
+    pub(crate) fn is_ghost(&self) -> bool {
+        self.bytes > self.reserve
+    }
+}
+
+/// Returns what `used` may hold beyond the listed processes without anything being wrong.
+///
+/// An idle P100 of driver 418 shows 25 MiB, a K80 11 MiB above its processes, drivers from 510 on
+/// nothing (they report their share apart). 64 MiB and 0.5 % of the memory covers these, and is
+/// well below the smallest CUDA context (about 100 MiB). Where a display is drawn, frame buffers
+/// that no list shows come on top: 512 MiB more.
+pub fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
+    let display = if graphics { Bytes::from_mib(512) } else { Bytes(0) };
+    Bytes::from_mib(64) + Bytes(total.0 / 200) + display
+}

@@ -1,0 +1,168 @@
+//! What processes that are no targets have of a device, so that what they give back meanwhile is
+//! not taken for what the targets gave back.
+
+use crate::plan::{Expected, Plan};
+use crate::report::Doubt;
+use gpu_core::{
+    Absent, Bytes, GpuBackend, Holder, HolderScan, Host, MemoryInfo, Pid, ProcessKey, Reading,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The memory of a device at one moment, and how much of it others are listed with.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryAtMoment {
+    /// The least that was used while the list was read.
+    pub(crate) least: Reading<Bytes>,
+    /// The most that was used while the list was read.
+    pub(crate) most: Reading<Bytes>,
+    pub(crate) total: Reading<Bytes>,
+    /// What the driver lists of processes that are no targets.
+    pub(crate) others: Reading<Others>,
+}
+
+/// What the driver lists of processes that are no targets, in a list before the samples and one
+/// after them.
+#[derive(Clone, Debug)]
+pub(crate) struct Others {
+    /// Who is in either list.
+    pids: BTreeSet<Pid>,
+    /// What those have who are in both lists, and so had it in between.
+    least: Bytes,
+    /// What those have who are in either list.
+    most: Bytes,
+}
+
+impl MemoryAtMoment {
+    /// Looks at a device. Whoever has memory while both samples are taken is in the list before
+    /// them or in the one after them, also where one process hands on to another; and whoever is in
+    /// both lists has it all the time.
+    pub(crate) fn of(
+        backend: &dyn GpuBackend,
+        host: &dyn Host,
+        plan: &Plan,
+        expected: &Expected,
+    ) -> Self {
+        let earlier = others(backend, host, plan, expected);
+        let (first, last) = (memory(backend, expected), memory(backend, expected));
+        let later = others(backend, host, plan, expected);
+        let used = |memory: Reading<MemoryInfo>| memory.and_then(|memory| memory.used);
+        let both = |pick: fn(Bytes, Bytes) -> Bytes| Ok(pick(used(first)?, used(last)?));
+        MemoryAtMoment {
+            least: both(Bytes::min),
+            most: both(Bytes::max),
+            total: last.and_then(|memory| memory.total),
+            others: earlier.and_then(|earlier| Ok(Others::of(&earlier, &later?))),
+        }
+    }
+
+    /// Returns the most that others can have less than before; absent where the driver does not
+    /// tell.
+    pub(crate) fn given_back(&self, before: &MemoryAtMoment) -> Reading<Bytes> {
+        let now = self.listed()?;
+        Ok(before.listed()?.most.saturating_sub(now.least))
+    }
+
+    /// Returns the least that others have more than before.
+    pub(crate) fn taken(&self, before: &MemoryAtMoment) -> Reading<Bytes> {
+        let before = before.listed()?;
+        Ok(self.listed()?.least.saturating_sub(before.most))
+    }
+
+    fn listed(&self) -> Reading<&Others> {
+        self.others.as_ref().map_err(|absent| *absent)
+    }
+}
+
+fn memory(backend: &dyn GpuBackend, expected: &Expected) -> Reading<MemoryInfo> {
+    Ok(backend.sample(&expected.device).map_err(|error| error.kind().absent())?.memory)
+}
+
+impl Others {
+    fn of(earlier: &Listed, later: &Listed) -> Self {
+        let pids: BTreeSet<Pid> = earlier.keys().chain(later.keys()).copied().collect();
+        let in_list = |list: &Listed, pid: &Pid| list.get(pid).copied().unwrap_or_default();
+        let sum = |pick: fn(Bytes, Bytes) -> Bytes| {
+            pids.iter().map(|pid| pick(in_list(earlier, pid), in_list(later, pid))).sum()
+        };
+        Others { least: sum(Bytes::min), most: sum(Bytes::max), pids }
+    }
+}
+
+/// Processes that the driver lists, and the memory of each.
+type Listed = BTreeMap<Pid, Bytes>;
+
+/// Returns the processes on a device's list that are no targets. The number of a target that has
+/// ended may be that of another process.
+fn others(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    plan: &Plan,
+    expected: &Expected,
+) -> Reading<Listed> {
+    // The driver's numbers name nobody here: targets cannot be told from others.
+    if host.sees_host_pids() == Ok(false) {
+        return Err(Absent::NotSupported);
+    }
+    let listed = backend.processes(&expected.device).map_err(|error| error.kind().absent())?;
+    let is_target = |pid: Pid| {
+        let mut targets = plan.targets.iter().map(|target| &target.key);
+        targets.find(|key| key.pid == pid).is_some_and(|key| {
+            // One that has just ended may be listed still.
+            host.process(pid).map_or(true, |now| now.key.definitely_same(key))
+        })
+    };
+    let mut others = Listed::new();
+    for process in listed.iter().filter(|process| !is_target(process.pid)) {
+        *others.entry(process.pid).or_default() += process.memory?;
+    }
+    Ok(others)
+}
+
+/// Who held the devices before the first signal and holds them now.
+pub(crate) struct Holders<'a> {
+    pub(crate) before: &'a Reading<HolderScan>,
+    pub(crate) now: &'a Reading<HolderScan>,
+}
+
+/// Returns why what came back may not be what the targets gave back; `None` where it surely is.
+///
+/// A process that no list accounts for and that has let go of the device may have had any part of
+/// what came back. Where it still holds the device, what it had is taken to be there.
+pub(crate) fn doubt(
+    plan: &Plan,
+    expected: &Expected,
+    host: &dyn Host,
+    before: &MemoryAtMoment,
+    now: &MemoryAtMoment,
+    holders: &Holders<'_>,
+) -> Option<Doubt> {
+    let given_back = now.given_back(before);
+    if host.sees_host_pids() == Ok(false) {
+        // Processes of other namespaces are not even counted.
+        return Some(Doubt::NotListed);
+    }
+    let (Ok(first), Ok(last)) = (holders.before, holders.now) else {
+        return given_back.is_err().then_some(Doubt::NotListed);
+    };
+    let is_target = |key: &ProcessKey| plan.targets.iter().any(|target| target.key == *key);
+    let users = |scan: &HolderScan| -> BTreeSet<ProcessKey> {
+        let uses = |holder: &&Holder| {
+            let minor = expected.device.minor;
+            minor.is_ok_and(|minor| holder.uses_memory_of(minor)) && !is_target(&holder.process)
+        };
+        scan.holders.iter().filter(uses).map(|holder| holder.process).collect()
+    };
+    let (users, there) = (users(first), users(last));
+    let Some(listed) = before.listed().ok().filter(|_| given_back.is_ok()) else {
+        let alone = users.is_empty() && first.unreadable.total() == 0;
+        return (!alone).then_some(Doubt::NotListed);
+    };
+    let mut unlisted = users.iter().filter(|key| !listed.pids.contains(&key.pid));
+    if let Some(gone) = unlisted.find(|key| !there.contains(key)) {
+        return Some(Doubt::LetGo(gone.pid));
+    }
+    // How many cannot be looked into is all that is known of them.
+    let shares = expected.memory.is_none() || expected.unexplained.0 > 0;
+    let ended = last.unreadable.total() < first.unreadable.total();
+    (shares && ended).then_some(Doubt::Unseen)
+}

@@ -1,0 +1,154 @@
+//! The end of those that a job leaves behind on its devices.
+//!
+//! One look is not enough. A process can hand the device over to a fork of itself between two
+//! looks, and a loop can start the next holder after the last one was ended. So it is looked again
+//! until nothing happens for a while; what appears during a look is stopped before it is inspected;
+//! and where holders keep coming back, their parents are ended, too.
+
+use crate::leftover_scan::LeftoverScan;
+use crate::leftovers::{Cleaned, SIGTERM_ROUNDS, Tree};
+use gpu_core::{Error, ErrorKind, Fault, Job, ProcessInfo, ProcessKey, Result, current_ancestry};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// Holders that still appear after so many rounds are not ended by one more.
+const ROUNDS: usize = 10;
+
+/// So many looks in a row must find nothing, ...
+const EMPTY_SCANS: usize = 3;
+/// ... over so long, where somebody of the job lives who could start a holder: a shell's loop waits
+/// a second or so.
+const EMPTY_SCAN_PERIOD: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long new processes are stopped at most.
+const MAX_SUSPEND_TIME: Duration = Duration::from_secs(5);
+
+const WHY: &str = "left behind by a job, on its device";
+
+impl Tree<'_> {
+    /// Ends all holders, and tells why perhaps not.
+    ///
+    /// # Errors
+    /// When processes cannot be listed, or this one's own ancestors cannot be read.
+    pub(crate) fn end_holders(
+        &self,
+        job: &mut dyn Job,
+        grace: Duration,
+        watch: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+        cleaned: &mut Cleaned,
+    ) -> Result<Option<Fault>> {
+        let clock = self.ports.clock;
+        let (mut rounds, mut looks, mut quiet_since) = (0, 0, None);
+        let mut stuck: HashSet<ProcessKey> = HashSet::new();
+        loop {
+            if cleaned.take_events(job) {
+                let stopped = Error::new(
+                    ErrorKind::Interrupted,
+                    "end processes left behind by \
+                    the job",
+                );
+                return Ok(Some(stopped.fault()));
+            }
+            let mut sight = self.sight(job)?;
+            let finds_them = !sight.holders.is_empty() && rounds < SIGTERM_ROUNDS;
+            let stopped = match finds_them || sight.members.is_empty() {
+                true => Vec::new(),
+                false => self.arrest(job, &mut sight),
+            };
+            sight.holders.retain(|holder| !stuck.contains(&holder.key));
+            if sight.holders.is_empty() && !sight.restless {
+                self.resume(job, &stopped);
+                let now = clock.monotonic();
+                let span = now.saturating_sub(*quiet_since.get_or_insert(now));
+                looks += 1;
+                let is_alone = sight.members.is_empty();
+                if looks >= EMPTY_SCANS && (is_alone || span >= EMPTY_SCAN_PERIOD) {
+                    cleaned.remains |= !stuck.is_empty() || !sight.hidden.is_empty();
+                    cleaned.unlisted = sight.unlisted;
+                    return Ok(self.stuck_fault(&stuck).or(sight.unseen));
+                }
+                if !is_alone {
+                    clock.sleep(PAUSE);
+                }
+                continue;
+            }
+            (looks, quiet_since) = (0, None);
+            rounds += 1;
+            if rounds > ROUNDS {
+                self.resume(job, &stopped);
+                cleaned.remains = true;
+                let what = "end job processes that keep reopening its devices";
+                return Ok(Some(Error::new(ErrorKind::TimedOut, what).fault()));
+            }
+            let targets = self.targets(&sight, &stopped, rounds);
+            if targets.is_empty() {
+                self.resume(job, &stopped);
+                clock.sleep(PAUSE);
+                continue;
+            }
+            let is_stopped = targets.iter().any(|target| stopped.contains(&target.key));
+            let polite = rounds <= SIGTERM_ROUNDS && !is_stopped;
+            let grace = if polite { grace } else { Duration::ZERO };
+            let climbed = self.climb(job, &targets, WHY, grace, watch, cleaned);
+            self.resume(job, &stopped);
+            let climbed = climbed?;
+            if climbed.stuck {
+                stuck.extend(targets.iter().map(|target| target.key));
+            } else if climbed.stopped.is_some() || !climbed.progress {
+                return Ok(climbed.stopped);
+            }
+        }
+    }
+
+    /// Stops those that appeared since the look began and inspects them; returns who was stopped.
+    /// A look that finds nobody proves little without it: what forks and exits every millisecond can
+    /// be between two of its processes whenever it is looked at.
+    fn arrest(&self, job: &dyn Job, sight: &mut LeftoverScan) -> Vec<ProcessKey> {
+        let helpers = self.ports.backend.helpers();
+        let Ok(arrested) = job.arrest(&sight.steady, &helpers, MAX_SUSPEND_TIME, self.token) else {
+            return Vec::new();
+        };
+        self.inspect(&arrested.stopped, sight);
+        sight.restless = arrested.restless;
+        let new = |info: &&ProcessInfo| !sight.members.iter().any(|known| known.key == info.key);
+        let new: Vec<ProcessInfo> = arrested.stopped.iter().filter(new).cloned().collect();
+        sight.members.extend(new);
+        arrested.stopped.iter().map(|stopped| stopped.key).collect()
+    }
+
+    fn resume(&self, job: &dyn Job, stopped: &[ProcessKey]) {
+        if !stopped.is_empty() {
+            job.resume(stopped, self.token);
+        }
+    }
+
+    /// Returns whom to end in a round. Those that were stopped come first, and alone: they are not
+    /// left stopped for the time that others are given. After the polite rounds the parents of
+    /// holders are ended, one generation more each round: they start the next ones.
+    fn targets(
+        &self,
+        sight: &LeftoverScan,
+        stopped: &[ProcessKey],
+        round: usize,
+    ) -> Vec<ProcessInfo> {
+        let is_stopped = |holder: &&ProcessInfo| stopped.contains(&holder.key);
+        let mut targets: Vec<ProcessInfo> =
+            sight.holders.iter().filter(is_stopped).cloned().collect();
+        if targets.is_empty() {
+            targets = sight.holders.clone();
+        }
+        for holder in targets.clone() {
+            let above = current_ancestry(self.ports.host, Some(holder)).skip(1);
+            let above = above.take_while(|above| !above.key.definitely_same(&self.root));
+            for parent in above.take(round.saturating_sub(SIGTERM_ROUNDS)) {
+                let is_member = sight.members.iter().any(|member| member.key == parent.key);
+                if is_member && !targets.iter().any(|target| target.key == parent.key) {
+                    targets.push(parent);
+                }
+            }
+        }
+        targets
+    }
+}

@@ -1,0 +1,86 @@
+//! Keeps a lease for processes that could not be ended.
+//!
+//! A process that SIGKILL does not end still has the device open, and need not have inherited the
+//! lease: it may have closed every descriptor but the device's. So the supervisor itself holds the
+//! lease until the last of them is gone, after whoever waited for the run has been told of them.
+
+use crate::grant::Grant;
+use crate::job_monitor::{TERM, Watch};
+use crate::leftovers::{INT, QUIT, Reach, Tree};
+use crate::renewal::Renewal;
+use gpu_core::{Job, JobEvent, Locks, ProcessInfo, ProcessKey};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// It looks often at first, for those that need a second to end, and seldom later.
+const INITIAL_POLL_INTERVAL: Duration = Duration::from_millis(250);
+const FINAL_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// While processes of the job live, so many looks in a row must find no holder.
+const EMPTY_SCANS: usize = 3;
+
+/// A lease that stays for some processes of a job.
+pub(crate) struct LeaseKeeper<'a> {
+    pub(crate) tree: &'a Tree<'a>,
+    pub(crate) reach: Reach,
+    pub(crate) locks: &'a dyn Locks,
+}
+
+impl LeaseKeeper<'_> {
+    /// Returns true once all are gone, and false when a signal asked to give it up before. SIGHUP
+    /// does not: the terminal at which the run was started may go before its processes.
+    pub(crate) fn outlast(
+        &self,
+        remaining: &[ProcessInfo],
+        job: &mut dyn Job,
+        grant: &mut Grant,
+        watch: &mut Watch<'_>,
+    ) -> bool {
+        let clock = self.tree.ports.clock;
+        let mut renewal = Renewal::new(clock.monotonic());
+        let mut remaining: HashSet<ProcessKey> = remaining.iter().map(|info| info.key).collect();
+        let (mut pace, mut quiet) = (INITIAL_POLL_INTERVAL, 0);
+        loop {
+            let end = clock.monotonic() + pace;
+            loop {
+                match job.next(end.saturating_sub(clock.monotonic())) {
+                    Ok(Some(JobEvent::Asked(TERM | INT | QUIT))) => return false,
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(_) => {
+                        clock.sleep(end.saturating_sub(clock.monotonic()));
+                        break;
+                    }
+                }
+            }
+            pace = (pace * 2).min(FINAL_POLL_INTERVAL);
+            renewal.renew_if_due(clock.monotonic(), grant, self.locks, watch);
+            // Where it cannot be seen who is there, they may all be.
+            let Ok(members) = self.tree.members(job) else { continue };
+            if members.is_empty() {
+                return true;
+            }
+            remaining.retain(|key| members.iter().any(|member| member.key == *key));
+            let is_settled = match self.reach {
+                Reach::Tree => !remaining.is_empty(),
+                // A stuck holder cannot close its device.
+                Reach::Holders => self.tree.has_stuck(&remaining),
+            };
+            if is_settled {
+                continue;
+            }
+            // Those who hold a device may have closed it, or started others before they ended.
+            let Ok(left) = self.tree.remaining(job, self.reach) else { continue };
+            remaining = left.iter().map(|info| info.key).collect();
+            if !remaining.is_empty() {
+                quiet = 0;
+                continue;
+            }
+            quiet += 1;
+            if quiet >= EMPTY_SCANS {
+                return true;
+            }
+            pace = INITIAL_POLL_INTERVAL;
+        }
+    }
+}

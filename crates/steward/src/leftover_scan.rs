@@ -1,0 +1,162 @@
+//! One look at what is left of a job: who holds a device, and of whom that cannot be seen.
+
+use crate::leftovers::Tree;
+use gpu_core::{
+    DeviceFile, DeviceFileKind, Error, Fault, Groups, Job, Pid, ProcessFault, ProcessInfo,
+    ProcessKey, Result, Snapshot, kernel_name, observe_users,
+};
+use gpu_reaper::is_stuck;
+use std::collections::HashSet;
+
+/// The name of an MPS server, as far as the kernel keeps it.
+const MPS: &str = "nvidia-cuda-mps";
+
+/// What one look saw.
+#[derive(Default)]
+pub(crate) struct LeftoverScan {
+    /// All processes that were there at the end of the look.
+    pub(crate) members: Vec<ProcessInfo>,
+    /// Those that were there from its beginning to its end.
+    pub(crate) steady: Vec<ProcessKey>,
+    /// Those that have a device open, or are listed on it.
+    pub(crate) holders: Vec<ProcessInfo>,
+    /// Those of which it cannot be seen.
+    pub(crate) hidden: Vec<ProcessInfo>,
+    /// Those whose descriptors may not be read, and which the driver lists on no device.
+    pub(crate) unlisted: Vec<ProcessInfo>,
+    /// Why it cannot be seen of the first of them.
+    pub(crate) unseen: Option<Fault>,
+    /// Processes appeared while it looked, which it did not inspect.
+    pub(crate) restless: bool,
+}
+
+impl LeftoverScan {
+    /// Returns those for whom the lease must stay.
+    pub(crate) fn remaining(&self) -> Vec<ProcessInfo> {
+        match self.restless {
+            true => self.members.clone(),
+            false => self.holders.iter().chain(&self.hidden).cloned().collect(),
+        }
+    }
+}
+
+impl Tree<'_> {
+    /// Looks who is there and what they hold. A process that hands over to a fork of itself while
+    /// the look goes on makes it restless: then nobody can say what the new one holds.
+    ///
+    /// # Errors
+    /// When the processes cannot be listed.
+    pub(crate) fn sight(&self, job: &dyn Job) -> Result<LeftoverScan> {
+        let before = self.members(job)?;
+        let mut sight = LeftoverScan::default();
+        if before.is_empty() {
+            return Ok(sight);
+        }
+        self.inspect(&before, &mut sight);
+        sight.members = self.members(job)?;
+        let there: HashSet<ProcessKey> = sight.members.iter().map(|member| member.key).collect();
+        sight.steady = before.iter().map(|member| member.key).collect();
+        sight.restless = there.iter().any(|key| !sight.steady.contains(key));
+        sight.steady.retain(|key| there.contains(key));
+        sight.holders.retain(|holder| there.contains(&holder.key));
+        sight.hidden.retain(|hidden| there.contains(&hidden.key));
+        sight.unlisted.retain(|unlisted| there.contains(&unlisted.key));
+        Ok(sight)
+    }
+
+    /// Looks what each of these holds.
+    pub(crate) fn inspect(&self, members: &[ProcessInfo], sight: &mut LeftoverScan) {
+        let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
+        let look = observe_users(backend, host, clock, Groups::NONE);
+        let files = host.device_files();
+        let lists_users = self.lists_users(&look);
+        let not_permitted = ProcessFault::NotPermitted.into();
+        for member in members {
+            let held = match &files {
+                Ok(files) => self.has_open(member, files),
+                Err(error) => Err(error.clone()),
+            };
+            match held {
+                _ if self.is_listed(&look, member.key.pid) => sight.holders.push(member.clone()),
+                Ok(true) => sight.holders.push(member.clone()),
+                Ok(false) => {}
+                Err(error) if lists_users && error.kind() == not_permitted => {
+                    sight.unlisted.push(member.clone());
+                }
+                Err(error) => {
+                    sight.unseen.get_or_insert_with(|| unseen(member, &error));
+                    sight.hidden.push(member.clone());
+                }
+            }
+        }
+    }
+
+    /// Tells whether a process has one of the devices open. One that has ended has none.
+    fn has_open(&self, member: &ProcessInfo, files: &[DeviceFile]) -> Result<bool> {
+        if files.is_empty() {
+            return Ok(false);
+        }
+        let gone = ProcessFault::Gone.into();
+        let held = self.ports.host.open(member.key.pid).and_then(|opened| {
+            match opened.look()?.key.definitely_same(&member.key) {
+                true => opened.held(files),
+                false => Ok(Vec::new()),
+            }
+        });
+        let minors: Vec<u32> = self.devices.iter().filter_map(|id| id.minor.ok()).collect();
+        match held {
+            Ok(held) => Ok(held.iter().any(
+                |held| matches!(held.kind, DeviceFileKind::Gpu(minor) if minors.contains(&minor)),
+            )),
+            Err(error) if error.kind() == gone => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells whether the driver lists a process on one of the devices.
+    fn is_listed(&self, look: &Snapshot, pid: Pid) -> bool {
+        let lists = |id| {
+            let device = look.device(id);
+            let listed = device.iter().flat_map(|device| device.processes.iter().flatten());
+            listed.into_iter().any(|process| process.pid == pid)
+        };
+        look.sees_host_pids != Ok(false) && self.devices.iter().any(lists)
+    }
+
+    /// Tells whether the driver's lists name everybody who uses one of the devices. In another PID
+    /// namespace its numbers name nobody, and it may list an MPS server in place of the clients.
+    fn lists_users(&self, look: &Snapshot) -> bool {
+        let is_server = |pid| {
+            let name = look.process(pid).map(|info| kernel_name(&info.name));
+            name.is_ok_and(|name| name == MPS)
+        };
+        let lists = |id| {
+            let listed = look.device(id).and_then(|device| device.processes.as_ref().ok());
+            listed.is_some_and(|listed| !listed.iter().any(|process| is_server(process.pid)))
+        };
+        look.sees_host_pids == Ok(true) && self.devices.iter().all(lists)
+    }
+
+    /// Tells whether one of these processes lives and is in a state that SIGKILL does not end.
+    pub(crate) fn has_stuck(&self, keys: &HashSet<ProcessKey>) -> bool {
+        keys.iter().any(|key| self.are_stuck([key]))
+    }
+
+    /// Tells whether those of these processes that live are all in a state that SIGKILL does not
+    /// end, and there are any.
+    pub(crate) fn are_stuck<'k>(&self, keys: impl IntoIterator<Item = &'k ProcessKey>) -> bool {
+        let state = |key: &ProcessKey| {
+            // Without its command line: that may be in memory which nobody can read now.
+            let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
+            info.key.definitely_same(key).then(|| is_stuck(&info))
+        };
+        let states: Vec<bool> = keys.into_iter().filter_map(state).collect();
+        !states.is_empty() && states.into_iter().all(|stuck| stuck)
+    }
+}
+
+fn unseen(member: &ProcessInfo, error: &Error) -> Fault {
+    let (pid, name) = (member.key.pid, &member.name);
+    let text = format!("check whether process {pid} ({name}) has a device open");
+    Fault { kind: error.kind(), text }
+}

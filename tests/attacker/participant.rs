@@ -1,0 +1,37 @@
+//! One process of the attacker test, whatever it plays there.
+//!
+//! `honest` claims devices through the library and lets go of them, `reader` reads the leases when
+//! it is asked to, `attacker` does anything that an unprivileged user may try.
+
+mod attack;
+mod broken;
+mod forge;
+mod honest;
+mod layout;
+mod random;
+mod reader;
+mod status;
+mod steps;
+
+use layout::Scene;
+use std::path::PathBuf;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = || arguments.next().expect("an argument for each option");
+    let role = next();
+    let scene = Scene { root: PathBuf::from(next()), run: PathBuf::from(next()) };
+    match role.as_str() {
+        "honest" => {
+            let (name, seed, rule) = (next(), next(), next());
+            honest::claim_and_release(&scene, &name, seed.parse().expect("a seed"), &rule);
+        }
+        "reader" => reader::answer(&scene, &next()),
+        "attacker" => {
+            let (seed, steps, honest) = (next(), next(), next());
+            let numbers = (seed.parse().expect("a seed"), steps.parse().expect("a number"));
+            attack::attack(&scene, numbers.0, numbers.1, honest.parse().expect("a user"));
+        }
+        other => panic!("'{other}' is no role"),
+    }
+}

@@ -1,0 +1,304 @@
+//! Where the attacker and its victims meet: a file system and process numbers of their own.
+
+use crate::layout::{SAFE_GPU, Scene};
+use crate::status::Summary;
+use gpu_core::Clock;
+use gpu_host::SystemClock;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader, PipeWriter, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// The users of a run; root is the other honest one.
+pub(crate) const ATTACKER: u32 = 61_001;
+pub(crate) const HONEST: u32 = 61_002;
+pub(crate) const ONLOOKER: u32 = 61_003;
+
+const INSIDE: &str = "GPUWS_ATTACK_INSIDE";
+
+/// Nothing takes longer, however loaded the machine is, unless it hangs.
+pub(crate) const HANGS: Duration = Duration::from_secs(240);
+
+/// Runs a test in namespaces of its own: of mounts, and of processes, so that none outlives it;
+/// and of users where the caller is not root. The folder is where its file system belongs; `None`
+/// outside, where the test has been run by then, or skipped.
+pub(crate) fn enter(test: &str) -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os(INSIDE) {
+        return Some(folder.into());
+    }
+    let unshare = || {
+        let mut unshare = Command::new("unshare");
+        if !rustix::process::geteuid().is_root() {
+            unshare.args(["--user", "--map-root-user", "--map-auto"]);
+        }
+        unshare.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+        unshare
+    };
+    if !unshare().arg("true").output().is_ok_and(|output| output.status.success()) {
+        let why = "namespaces of mounts, processes and several users cannot be made here";
+        writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut inside = unshare();
+    inside.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture", "-q"]);
+    let status = inside.env(INSIDE, folder.path()).status().unwrap();
+    assert!(status.success(), "{test} failed in its namespaces");
+    None
+}
+
+/// Mounts an empty file system.
+pub(crate) fn mount(folder: &Path, options: &str) {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder);
+    assert!(mount.status().unwrap().success(), "no file system can be mounted");
+}
+
+/// A process of the run.
+pub(crate) struct Party {
+    pub(crate) name: String,
+    pub(crate) child: Child,
+}
+
+impl Party {
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        // One that has ended is noticed elsewhere.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// A process that reads the leases when it is asked.
+pub(crate) struct Reader {
+    pub(crate) name: &'static str,
+    input: ChildStdin,
+    answers: Receiver<Value>,
+    _child: Child,
+}
+
+impl Reader {
+    /// Asks for a reading.
+    pub(crate) fn ask(&mut self) {
+        self.input.write_all(b"read\n").expect("the reader lives");
+    }
+
+    /// Returns the reading that was asked for.
+    pub(crate) fn answer(&self) -> Value {
+        let late = json!({ "error": "it does not answer" });
+        self.answers.recv_timeout(HANGS).unwrap_or(late)
+    }
+}
+
+pub(crate) struct Stage {
+    pub(crate) scene: Scene,
+    pub(crate) clock: SystemClock,
+    pub(crate) honest: Vec<Party>,
+    pub(crate) attackers: Vec<Party>,
+    pub(crate) readers: Vec<Reader>,
+    lines: Receiver<Value>,
+    pipe: PipeWriter,
+    started: u64,
+    canaries: Vec<String>,
+}
+
+impl Stage {
+    /// Makes the folders. `has_run` says whether there is a `/run` in which root can make a folder
+    /// for leases.
+    pub(crate) fn new(folder: &Path, has_run: bool) -> Self {
+        mount(folder, "mode=0755,size=512m,nr_inodes=200k");
+        let scene = Scene { root: folder.to_owned(), run: folder.join("run") };
+        let make = |path: &str, mode| {
+            let path = folder.join(path);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        };
+        let write = |path: &Path, mode| {
+            fs::write(path, "untouched").unwrap();
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        if has_run {
+            make("run", 0o755);
+        }
+        make("tmp", 0o1777);
+        make("tmp/safe_gpu", 0o1777);
+        scene.safe_gpu().iter().for_each(|path| write(path, 0o666));
+        make("canary", 0o755);
+        make("canary/folder", 0o755);
+        let [open, closed, _, inner] = scene.canaries();
+        write(&open, 0o666);
+        write(&closed, 0o644);
+        write(&inner, 0o644);
+        make("bin", 0o755);
+        make("status", 0o700);
+        // Everybody is to be able to run it.
+        fs::copy(env!("CARGO_BIN_EXE_attack-party"), folder.join("bin/party")).unwrap();
+
+        let (reader, pipe) = std::io::pipe().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(reader).lines() {
+                let line = serde_json::from_str(&line.unwrap()).expect("each line is one object");
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let canaries = canaries(&scene);
+        Stage {
+            scene,
+            clock: SystemClock::new(),
+            honest: Vec::new(),
+            attackers: Vec::new(),
+            readers: Vec::new(),
+            lines,
+            pipe,
+            started: 0,
+            canaries,
+        }
+    }
+
+    fn party(&mut self, role: &str, user: u32) -> (String, Command) {
+        self.started += 1;
+        let mut command = Command::new(self.scene.root.join("bin/party"));
+        command.arg(role).arg(&self.scene.root).arg(&self.scene.run);
+        command.current_dir("/").stdin(Stdio::null());
+        if user != 0 {
+            command.uid(user).gid(user);
+        }
+        (format!("{role}-{}-of-{user}", self.started), command)
+    }
+
+    /// Starts an honest process.
+    pub(crate) fn start_honest(&mut self, user: u32, seed: u64, rule: &str) {
+        let (name, mut command) = self.party("honest", user);
+        command.arg(&name).arg(seed.wrapping_add(self.started).to_string()).arg(rule);
+        command.stdout(self.pipe.try_clone().unwrap());
+        self.honest.push(Party { name, child: command.spawn().unwrap() });
+    }
+
+    /// Starts an attacker, which makes a number of steps and then holds what it has.
+    pub(crate) fn start_attacker(&mut self, seed: u64, steps: u64) {
+        let (name, mut command) = self.party("attacker", ATTACKER);
+        let seed = seed.wrapping_mul(1009).wrapping_add(self.started);
+        command.args([seed, steps, u64::from(HONEST)].map(|number| number.to_string()));
+        command.stdout(File::create_new(self.status_file(&name)).unwrap());
+        self.attackers.push(Party { name, child: command.spawn().unwrap() });
+    }
+
+    /// Starts a reader, by the library's rules or a broken one.
+    pub(crate) fn start_reader(&mut self, name: &'static str, user: u32, rule: &str) {
+        let (_, mut command) = self.party("reader", user);
+        command.arg(rule).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines() {
+                let line = line.ok().and_then(|line| serde_json::from_str(&line).ok());
+                if line.is_none_or(|line: Value| sender.send(line).is_err()) {
+                    return;
+                }
+            }
+        });
+        let input = child.stdin.take().unwrap();
+        self.readers.push(Reader { name, input, answers, _child: child });
+    }
+
+    fn status_file(&self, name: &str) -> PathBuf {
+        self.scene.root.join("status").join(name)
+    }
+
+    /// Returns how far the attackers are.
+    pub(crate) fn summaries(&self) -> Vec<Summary> {
+        let files = self.attackers.iter().map(|attacker| self.status_file(&attacker.name));
+        files.map(|file| Summary::read(&file).unwrap_or_default()).collect()
+    }
+
+    /// Returns the last steps of each attacker.
+    pub(crate) fn last_steps(&self) -> String {
+        let mut text = String::new();
+        for attacker in &self.attackers {
+            text += &format!("the last steps of {}:\n  ", attacker.name);
+            text += &Summary::last_steps(&self.status_file(&attacker.name), 50).join("\n  ");
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Says something in the name of a process, in the order of what all processes say.
+    pub(crate) fn say(&mut self, event: &str, party: &str) {
+        let line = json!({ "event": event, "party": party });
+        self.pipe.write_all(format!("{line}\n").as_bytes()).expect("the stage reads");
+    }
+
+    /// Hears all that has been said until now.
+    pub(crate) fn hear(&mut self, mut each: impl FnMut(&Value)) {
+        self.say("mark", "");
+        loop {
+            let line = self.lines.recv_timeout(HANGS).expect("the mark comes");
+            if line["event"] == "mark" {
+                return;
+            }
+            each(&line);
+        }
+    }
+
+    /// Tells what of root's was changed through the links that the attacker planted.
+    pub(crate) fn changed_canaries(&self) -> Vec<String> {
+        let now = canaries(&self.scene);
+        let pairs = self.canaries.iter().zip(&now).filter(|(before, now)| before != now);
+        pairs.map(|(before, now)| format!("{before} is {now} now")).collect()
+    }
+
+    /// Returns the files in the folders of leases that somebody has locked.
+    pub(crate) fn locked(&self) -> Vec<String> {
+        let device = fs::metadata(&self.scene.root).unwrap().dev();
+        let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
+        let here = format!("{major:02x}:{minor:02x}:");
+        let list = fs::read_to_string("/proc/locks").unwrap();
+        list.lines().filter(|line| line.contains(&here)).map(str::to_owned).collect()
+    }
+
+    /// Waits until something is so; false when it never is.
+    pub(crate) fn eventually(&self, mut condition: impl FnMut() -> bool) -> bool {
+        let end = self.clock.monotonic() + HANGS;
+        while !condition() {
+            if self.clock.monotonic() > end {
+                return false;
+            }
+            self.clock.sleep(Duration::from_millis(5));
+        }
+        true
+    }
+}
+
+/// Returns for each of root's files all that others could change, but for the number of its links.
+fn canaries(scene: &Scene) -> Vec<String> {
+    let one = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Ok(file) = fs::symlink_metadata(&path) else { return format!("{name}: gone") };
+        let mut inside: Vec<_> = fs::read_dir(&path).into_iter().flatten().flatten().collect();
+        inside.sort_by_key(fs::DirEntry::file_name);
+        let inside: Vec<_> = inside.iter().map(fs::DirEntry::file_name).collect();
+        let text = fs::read(&path).unwrap_or_default();
+        let times = (file.mtime(), file.mtime_nsec());
+        let owner = (file.uid(), file.gid());
+        format!("{name}: {:o} of {owner:?}, {times:?}, {text:?}, {inside:?}", file.mode())
+    };
+    let mut paths = scene.canaries().to_vec();
+    paths.push(scene.tmp().join("safe_gpu"));
+    let mut told: Vec<String> = paths.drain(..4).map(one).collect();
+    // The folder is everybody's to make files in: only its owner and mode are to stay.
+    let owners = [paths[0].clone(), scene.tmp().join(SAFE_GPU)].map(|path| {
+        let file = fs::symlink_metadata(&path);
+        file.map_or("gone".into(), |file| format!("{:o} of {}", file.mode(), file.uid()))
+    });
+    told.extend(owners);
+    told
+}
