@@ -61,13 +61,13 @@ pub(crate) fn build_with(
     Ok(built(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Removes what cargo built of a package for a release.
+/// Removes what cargo built of a package in the profile `dist`.
 ///
 /// # Errors
 /// When cargo cannot be run or fails.
 pub(crate) fn clean(root: &Path, package: &str) -> io::Result<()> {
     let status =
-        cargo(root).args(["clean", "--quiet", "--release", "--package", package]).status()?;
+        cargo(root).args(["clean", "--quiet", "--profile=dist", "--package", package]).status()?;
     match status.success() {
         true => Ok(()),
         false => Err(io::Error::other(format!("failed to remove what was built of {package}"))),

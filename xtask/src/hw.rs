@@ -10,16 +10,22 @@ const MAX: u64 = 60 << 20;
 
 /// What is built, for one folder of programs.
 const BUILDS: &[&[&str]] = &[
-    &["build", "--release", "--package=gpuws", "--package=gpu-nvml-sim", "--package=gpu-nvidia"],
+    &[
+        "build",
+        "--profile=dist",
+        "--package=gpuws",
+        "--package=gpu-nvml-sim",
+        "--package=gpu-nvidia",
+    ],
     &[
         "test",
-        "--release",
+        "--profile=dist",
         "--no-run",
         "--package=gpuws-tests",
         "--features=gpuws-tests/hw",
         "--test=nvml",
     ],
-    &["bench", "--no-run", "--package=gpuws-benches", "--bench=status"],
+    &["bench", "--profile=dist", "--no-run", "--package=gpuws-benches", "--bench=status"],
 ];
 
 /// What must be among what was built.

@@ -35,7 +35,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     fs::create_dir_all(&folder)?;
     let (order, entered) = (folder.join("order.txt"), folder.join("entered.txt"));
     fs::write(&order, "")?;
-    cargo::build(root, &["build", "--release", "--package=gpu-nvml-sim"])?;
+    cargo::build(root, &["build", "--profile=dist", "--package=gpu-nvml-sim"])?;
     writeln!(out, "dist: build the program as the compiler orders it")?;
     let program = link(root, &order)?;
     let functions = functions(&program)?;
@@ -88,7 +88,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
 /// names of the functions depend.
 fn link(root: &Path, order: &Path) -> io::Result<PathBuf> {
     let order = format!("-Clink-arg=-Wl,--symbol-ordering-file={}", order.display());
-    let words = ["rustc", "--release", "--package=gpuws", "--bin=gpuws"];
+    let words = ["rustc", "--profile=dist", "--package=gpuws", "--bin=gpuws"];
     let linker = ["--", &order, "-Clink-arg=-Wl,--no-warn-symbol-ordering"];
     let built = cargo::build_with(root, &words, &linker)?;
     let program = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
