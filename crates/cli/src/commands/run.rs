@@ -1,6 +1,6 @@
 //! `gpuws run`: a program on devices of its own, of which nothing is left.
 //!
-//! This is the supervisor's part, for which the [front](super::front) stands: it claims, starts the
+//! This is the supervisor's part, for which the [frontend](super::frontend) stands: it claims, starts the
 //! program, and cleans up, also when the front is killed.
 
 mod report;
