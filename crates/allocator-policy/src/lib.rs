@@ -7,7 +7,7 @@
 //! cannot be checked, and exact rules can: a recorded job must get each block at the address that
 //! it had ([`compare`]). And since a policy sees nothing of a device but the port, the code that
 //! serves a Rust program on a real GPU is the code that replays a job on a modelled one. What a job
-//! would take under another policy or limit ([`comparison`]), and how much it needs ([`need`]), is
+//! would take under another policy or limit ([`trial`]), and how much it needs ([`need`]), is
 //! therefore computed, not estimated. The price is that a framework's next rule must be followed
 //! here; a comparison names the first decision that differs.
 //!

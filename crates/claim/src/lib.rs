@@ -4,7 +4,7 @@
 //! A lease is published as an attempt, alive from its first visible moment on, and then everybody
 //! is looked at again: of attempts that conflict each sees the others, and only one is confirmed.
 //! There is no lock that anybody could hold or spoil. Order is a function of who is alive now
-//! ([`admission`]): there is no counter, no daemon and nothing to repair after a crash. A claim that
+//! ([`turn`]): there is no counter, no daemon and nothing to repair after a crash. A claim that
 //! cannot be next sleeps until the one before it leaves, so that a grant costs the same however
 //! many wait.
 //!
