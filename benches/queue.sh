@@ -17,28 +17,21 @@ ticks="$(getconf CLK_TCK)"
 
 # The processes of a run: the one that was started and the one that works for it.
 both() {
-    local pid
+    local pid children
     for pid in "$@"; do
-        printf '%s %s\n' "$pid" "$(cat "/proc/$pid/task/$pid/children" 2>/dev/null || true)"
+        children=''
+        read -r children 2>/dev/null <"/proc/$pid/task/$pid/children" || true
+        printf '%s\n' "$pid" $children
     done
 }
 
+# Of all processes with one `cat`: with thousands of them a fork for each takes minutes.
 pss_kib() { # of these processes
-    local pid sum=0 pss
-    for pid in "$@"; do
-        pss="$(awk '/^Pss:/ {print $2}' "/proc/$pid/smaps_rollup" 2>/dev/null || echo 0)"
-        sum=$((sum + ${pss:-0}))
-    done
-    echo "$sum"
+    cat "${@/%//smaps_rollup}" 2>/dev/null | awk '/^Pss:/ {sum += $2} END {print sum + 0}'
 }
 
 cpu_ticks() { # of these processes
-    local pid sum=0 used
-    for pid in "$@"; do
-        used="$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | awk '{print $12 + $13}')"
-        sum=$((sum + ${used:-0}))
-    done
-    echo "$sum"
+    cat "${@/%//stat}" 2>/dev/null | sed 's/.*) //' | awk '{sum += $12 + $13} END {print sum + 0}'
 }
 
 children_ms() { # processor time of all that was waited for
@@ -64,14 +57,15 @@ for n in "$@"; do
     done
     until (("$(ls "$folder"/claims/u*/queue | grep -c '^place-')" == n)); do sleep 0.2; done
     sleep 3
-    readarray -t all < <(both "${fronts[@]}" | tr ' ' '\n' | grep .)
+    readarray -t all < <(both "${fronts[@]}")
+    all=("${all[@]/#//proc/}")
     memory="$(pss_kib "${all[@]}")"
     cpu="$(cpu_ticks "${all[@]}")"
     sleep 20
     cpu=$(("$(cpu_ticks "${all[@]}")" - cpu))
     calls='-'
     if command -v strace >/dev/null; then
-        readarray -t first < <(both "${fronts[0]}" | tr ' ' '\n' | grep .)
+        readarray -t first < <(both "${fronts[0]}")
         strace -f -c -o "$folder/calls" $(printf -- '-p %s ' "${first[@]}") 2>/dev/null &
         tracer=$!
         sleep 1
