@@ -1,8 +1,9 @@
 //! A recorded job run under the policy that recorded it, decision by decision.
 
 use crate::caching::{AdoptError, Adopted, Caching, Settings};
+use crate::pages::{kind_of_pages, page_of};
 use crate::policy::Allocation;
-use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable, kind_of_pages, page_of};
+use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
 use crate::replay::{Level, Outcome, Replay, Witness};
 use crate::trace::{Action, DeviceTrace, Event, Segment};
 use crate::workload::{Step, StepKind, Workload};

@@ -1,6 +1,6 @@
 //! A job under another policy, and what would have saved it.
 
-use crate::choice::{Choice, ENDLESS};
+use crate::choice::Choice;
 use crate::failure::Failure;
 use crate::policy::Usage;
 use crate::replay::{Outcome, Replay, Witness};
@@ -28,7 +28,7 @@ pub fn trial(
     device: Option<Bytes>,
     witness: &mut impl Witness,
 ) -> Result<Trial, Failure> {
-    let (_, mut policy) = choice.model(device.unwrap_or(ENDLESS))?;
+    let (_, mut policy) = choice.model(device.unwrap_or(Choice::ENDLESS))?;
     let outcome = Replay::new(workload).run(policy.as_mut(), witness)?;
     Ok(Trial { outcome, end: policy.usage() })
 }

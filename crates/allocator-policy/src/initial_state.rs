@@ -4,8 +4,8 @@
 //! memory that was freed is live again, memory that was handed out is not there yet, and regions
 //! come and go the other way round.
 
+use crate::pages::kind_of_pages;
 use crate::policy::BlockState;
-use crate::recorded::kind_of_pages;
 use crate::trace::{Action, DeviceTrace, RecordedBlock, Segment, SegmentKind};
 use std::collections::{BTreeMap, HashMap};
 

@@ -7,7 +7,7 @@
 //! it was refused. From the most that the job has live at once, each replay that fails therefore
 //! names the next size that could do, and the first that does not fail is the least of all.
 
-use crate::choice::{Choice, ENDLESS};
+use crate::choice::Choice;
 use crate::failure::Failure;
 use crate::replay::{Outcome, Replay};
 use crate::workload::Workload;
@@ -43,7 +43,7 @@ pub struct Need {
 /// When the policy cannot be had, or the job does not come to its end with any memory.
 pub fn need(workload: &Workload, choice: &Choice) -> Result<Need, Failure> {
     let mut search = Search { workload, choice, replays: 0, steps: 0 };
-    let endless = search.attempt(ENDLESS)?;
+    let endless = search.attempt(Choice::ENDLESS)?;
     if let Some(stop) = &endless.outcome.stop {
         return Err(Failure::OutOfMemory(Box::new(stop.shortage)));
     }

@@ -44,6 +44,11 @@ impl Retired {
     pub fn address(&self) -> u64 {
         self.0.address
     }
+
+    /// Returns the memory as it was handed out.
+    pub fn allocation(&self) -> &Allocation {
+        &self.0
+    }
 }
 
 /// Hands out memory of one device.

@@ -1,5 +1,6 @@
 //! A device that answers as a recording says.
 
+use crate::pages::kind_of_pages;
 use crate::trace::{Action, DeviceTrace, Event, SegmentKind};
 use crate::workload::{StepKind, Workload};
 use gpu_core::{
@@ -188,22 +189,6 @@ fn takes(action: Action) -> bool {
 
 fn gives_back(action: Action) -> bool {
     matches!(action, Action::SegmentFree | Action::SegmentUnmap)
-}
-
-/// Returns of which kind pages are by their length, which is told of no page.
-pub(crate) fn kind_of_pages(size: u64) -> SegmentKind {
-    match size.is_multiple_of(page_of(SegmentKind::Large)) {
-        true => SegmentKind::Large,
-        false => SegmentKind::Small,
-    }
-}
-
-/// Returns the pages of which the expandable segments of a kind are made.
-pub(crate) fn page_of(kind: SegmentKind) -> u64 {
-    match kind {
-        SegmentKind::Small => 2 << 20,
-        SegmentKind::Large => 20 << 20,
-    }
 }
 
 impl Tape {

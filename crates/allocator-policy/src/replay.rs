@@ -140,9 +140,8 @@ impl<'a> Replay<'a> {
         }
         for (place, &held) in self.workload.held.iter().enumerate() {
             match &self.slots[held.slot as usize] {
-                Slot::Live(given) | Slot::Retired(Retired(given)) => {
-                    witness.begun(place, held, given);
-                }
+                Slot::Live(given) => witness.begun(place, held, given),
+                Slot::Retired(retired) => witness.begun(place, held, retired.allocation()),
                 Slot::Vacant => {}
             }
         }

@@ -7,7 +7,7 @@
 use crate::blocks::{BlockId, Blocks};
 use crate::free_set::FreeSet;
 use crate::policy::Stream;
-use crate::trace::SegmentKind;
+use crate::segment::SegmentKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

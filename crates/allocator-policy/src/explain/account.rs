@@ -1,8 +1,7 @@
 //! The figures of a message added up.
 
-use super::amount::amount;
 use super::evidence::{OomFigures, Other};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 use serde::Serialize;
 
 /// What follows from the figures; `None` where they do not suffice.

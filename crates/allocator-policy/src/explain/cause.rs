@@ -1,9 +1,8 @@
 //! Which cause the figures point to.
 
 use super::account::Account;
-use super::amount::amount;
 use super::evidence::{MessageSource, OomFigures};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 use serde::Serialize;
 
 /// Why a request failed.

@@ -1,8 +1,7 @@
 //! What a message shows, and what a machine shows now.
 
 use super::account::Account;
-use super::amount::amount;
-use gpu_core::{Bytes, Pid};
+use gpu_core::{Bytes, Pid, amount};
 
 /// Whose message it is, as far as advice depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

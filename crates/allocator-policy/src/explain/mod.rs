@@ -7,13 +7,11 @@
 //! changes no finding, since the log may be of another machine and another day.
 
 mod account;
-mod amount;
 mod cause;
 mod evidence;
 mod remedy;
 
 pub use account::Account;
-pub use amount::amount;
 pub use cause::Cause;
 pub use evidence::{Device, MessageSource, Now, OomFigures, Other, Resident};
 pub use remedy::{Remedy, RemedyKind};

@@ -1,10 +1,9 @@
 //! What to do about a cause, with values computed from the figures.
 
 use super::account::Account;
-use super::amount::amount;
 use super::cause::Cause;
 use super::evidence::{MessageSource, Now, OomFigures};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 use serde::Serialize;
 
 /// The least `max_split_size_mb` that PyTorch takes is above its large segments of 20 MiB.

@@ -6,8 +6,7 @@ use super::map::{self, Totals};
 use super::scale::{LEFT, PLOT, RIGHT, Scale, WIDTH, duration, thousands};
 use super::svg::{Path, Tenths, escape};
 use super::{Timeline, spans};
-use crate::explain::amount;
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 use std::fmt::Write;
 
 pub(super) const STYLE: &str = include_str!("picture.css");

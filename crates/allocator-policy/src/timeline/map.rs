@@ -2,9 +2,8 @@
 
 use super::scale::{LEFT, PLOT};
 use super::svg::Path;
-use crate::explain::amount;
 use crate::policy::{BlockState, SegmentMap};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 use std::fmt::Write;
 
 /// How many rows there are, and how high each is with the gap beneath it, in units.

@@ -4,9 +4,8 @@ use super::Timeline;
 use super::history::{Life, Mark, MarkKind, Origin};
 use super::scale::thousands;
 use super::svg::escape;
-use crate::explain::amount;
 use crate::trace::{Frame, StackId};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 
 /// How many calls of a stack are shown, and how many characters of each.
 const MAX_CALLS: usize = 8;

@@ -59,7 +59,7 @@ impl<'a> Timeline<'a> {
         choice: &Choice,
         device: Option<Bytes>,
     ) -> Result<Self, Failure> {
-        let total = device.unwrap_or(crate::choice::ENDLESS);
+        let total = device.unwrap_or(Choice::ENDLESS);
         let (memory, mut policy) = choice.model(total)?;
         let mut history = History::of(workload, memory);
         let outcome = Replay::new(workload).run(policy.as_mut(), &mut history)?;

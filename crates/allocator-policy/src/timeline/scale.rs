@@ -1,7 +1,6 @@
 //! Where things are in the picture.
 
-use crate::explain::amount;
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 
 /// Sizes, in units of the picture.
 pub(super) const WIDTH: i64 = 1200;

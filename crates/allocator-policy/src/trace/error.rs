@@ -1,7 +1,6 @@
 //! Why a recording could not be read: where, what was wrong, and what to do about it.
 
-use crate::explain::amount;
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 use std::fmt;
 
 /// Why a recording could not be read.

@@ -9,6 +9,7 @@ mod rmm;
 mod stacks;
 mod torch;
 
+pub use crate::segment::{RecordedBlock, Segment, SegmentKind};
 pub use error::{Place, Problem, TraceError};
 pub use native::Writer;
 pub use stacks::{Frame, StackId, Stacks};
@@ -137,49 +138,6 @@ pub struct Annotation {
     pub begins: bool,
     /// When, in microseconds since 1970.
     pub time_us: u64,
-}
-
-/// A region that the allocator held.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Segment {
-    /// Where it begins.
-    pub address: u64,
-    /// How long it is; of an expandable segment, its mapped part.
-    pub size: u64,
-    /// Whose stream may use it.
-    pub stream: u64,
-    /// Which pool it is of.
-    pub kind: SegmentKind,
-    /// The private pool (of a CUDA graph) it is of; (0, 0) is the common one.
-    pub pool: (u64, u64),
-    /// Whether it grows by mapped pages.
-    pub expandable: bool,
-    /// Its pieces, by address.
-    pub blocks: Vec<RecordedBlock>,
-}
-
-/// Which of PyTorch's two pools a segment is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SegmentKind {
-    /// Requests of at most 1 MiB.
-    Small,
-    /// All others, and the only pool of other allocators.
-    #[default]
-    Large,
-}
-
-/// A piece of a segment as recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordedBlock {
-    /// Where it begins.
-    pub address: u64,
-    /// How long it is.
-    pub size: u64,
-    /// What was asked for, where the recording tells it (PyTorch 2.0 and later).
-    pub requested: Option<u64>,
-    /// Whether it was handed out.
-    pub state: crate::BlockState,
 }
 
 /// Something that happened to the memory of a device.
