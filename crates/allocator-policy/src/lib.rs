@@ -34,8 +34,6 @@ pub mod caching;
 mod choice;
 mod comparison;
 mod direct;
-pub mod environment;
-pub mod explain;
 mod failure;
 mod free_set;
 mod initial_state;

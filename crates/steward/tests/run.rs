@@ -5,9 +5,9 @@ mod handoff;
 mod leftovers;
 
 use fake::*;
-use gpu_allocator_policy::environment::{Framework, READ, Used, Version};
 use gpu_core::visible::Form;
 use gpu_core::*;
+use gpu_memory_advice::environment::{Framework, READ, Used, Version};
 use gpu_steward::*;
 use std::ops::ControlFlow;
 use std::time::Duration;
