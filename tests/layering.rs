@@ -47,6 +47,8 @@ fn forbidden_dependency_is_detected() {
         ("gpu-reaper", "rustix"),
         ("gpu-reaper", "gpuws"),
         ("gpu-steward", "gpu-allocator-policy"),
+        ("gpu-allocator-policy", "gpu-memory-trace"),
+        ("gpu-memory-trace", "gpu-memory-advice"),
     ] {
         let mut packages = packages();
         let before = layering::check(&packages, &tree).len();
@@ -66,6 +68,7 @@ fn policies_and_adapters_depend_only_on_core() {
         }
     }
     assert_eq!(may_depend_on("gpu-core"), Some(&[][..]));
+    assert_eq!(may_depend_on("gpu-memory-trace"), Some(&["gpu-core", "gpu-allocator-policy"][..]));
     assert_eq!(may_depend_on("gpu-nvml-sim"), Some(&["gpu-core", "gpu-sim"][..]));
 }
 
@@ -76,6 +79,7 @@ fn steward_depends_on_policies_of_jobs_but_no_adapter() {
         let is_of_jobs = *policy != "gpu-allocator-policy";
         assert_eq!(allowed("gpu-steward", policy), is_of_jobs, "{policy}");
     }
+    assert!(!allowed("gpu-steward", "gpu-memory-trace"));
     for adapter in ADAPTERS {
         assert!(!allowed("gpu-steward", adapter), "{adapter}");
     }

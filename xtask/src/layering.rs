@@ -37,6 +37,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         | "gpu-claim"
         | "gpu-allocator-policy"
         | "gpu-memory-advice" => &["gpu-core"],
+        // Recordings are replayed under the allocators.
+        "gpu-memory-trace" => &["gpu-core", "gpu-allocator-policy"],
         // The steward combines the policies that a job needs and knows no adapter.
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-memory-advice"]
@@ -62,6 +64,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-claim",
     "gpu-allocator-policy",
     "gpu-memory-advice",
+    "gpu-memory-trace",
     "gpu-steward",
     "xtask",
 ];
