@@ -55,3 +55,8 @@ pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, 
 pub use segment::{RecordedBlock, Segment, SegmentKind};
 pub use shared::{Aside, Buffer, Shared};
 pub use stream_ordered::StreamOrdered;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,7 +1,6 @@
 //! A region that an allocator held, as a recording tells of it: what a policy can take over.
 
 use crate::policy::BlockState;
-use serde::{Deserialize, Serialize};
 
 /// A region that the allocator held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +22,9 @@ pub struct Segment {
 }
 
 /// Which of PyTorch's two pools a segment is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum SegmentKind {
     /// Requests of at most 1 MiB.
     Small,

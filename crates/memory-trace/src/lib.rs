@@ -1,11 +1,11 @@
 //! Recordings of what jobs did with GPU memory, replayed under any allocator.
 //!
-//! The main decision is that a recording is run again, not measured. What a job would take under
-//! another allocator, setting or limit is not in the sums of its requests: one block that is split
-//! otherwise moves all that come after it. So a [`Recording`](trace::Recording) of any format
-//! becomes a [`Workload`], the requests of the job without the decisions of its allocator, which a
-//! [`Replay`] gives to a [`Policy`](gpu_allocator_policy::Policy) one by one. What the job would take
-//! ([`trial`]), how much it needs ([`need`]) and which setting would have saved it
+//! The main decision is that a recording is run again, not measured. The sums of a job's requests
+//! do not tell how it would fare under another allocator, setting or limit: one block that is split
+//! otherwise moves all that come after it. So a [`Recording`](trace::Recording) of any format becomes
+//! a [`Workload`], the requests of the job without the decisions of its allocator, which a
+//! [`Replay`] gives to a [`Policy`](gpu_allocator_policy::Policy) one by one. The peak of a job
+//! ([`trial`]), the least memory that it needs ([`need`]) and the settings that would have saved it
 //! ([`helpful_settings`]) are computed that way, not estimated; and under the policy that recorded,
 //! each block must get the address that it had ([`compare`]), which checks the rules themselves.
 //! [`Timeline`] draws a replay.
@@ -26,7 +26,7 @@
 //! )?;
 //! let workload = Workload::of(&recording.devices[0], &recording.stacks)?;
 //!
-//! // With memory to spare, PyTorch's allocator caches the first block; it needs no more than the second.
+//! // With memory to spare, PyTorch's allocator keeps the first block beside the second.
 //! let caching = Choice::named("caching")?;
 //! let roomy = trial(&workload, &caching, None, &mut ())?;
 //! assert_eq!(roomy.outcome.peak.reserved.mib(), 26);
@@ -35,7 +35,7 @@
 //! ```
 //!
 //! Files are hostile: reading takes time and memory in proportion to their size, and a pickle is
-//! read as data. `docs/memory-trace.md` describes the formats, `docs/memory.md` what a replay means;
+//! read as data. `docs/memory-trace.md` describes the formats, `docs/memory.md` what the results mean;
 //! `examples/embed.rs` is a program that records what it takes and asks what it needs.
 
 mod agreement;
