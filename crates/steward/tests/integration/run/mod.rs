@@ -4,9 +4,9 @@ mod handoff;
 mod leftovers;
 
 use crate::fake::*;
-use gpu_allocator_policy::environment::{Framework, READ, Used, Version};
 use gpu_core::visible::Form;
 use gpu_core::*;
+use gpu_memory_advice::environment::{Framework, READ, Used, Version};
 use gpu_steward::*;
 use std::ops::ControlFlow;
 use std::time::Duration;
