@@ -165,7 +165,7 @@ fn more_of(owner: u32) -> Option<LeaseId> {
     LeaseId::parse(&format!("more-of-{owner}"))
 }
 
-/// Tells whether both are one and the same: ids alone could be another user's copy.
+/// Returns whether both are one and the same: ids alone could be another user's copy.
 pub(crate) fn is_same(a: &Entry, b: &Entry) -> bool {
     a.id == b.id && a.owner == b.owner
 }

@@ -23,12 +23,12 @@ impl Access {
     /// `m`: mapped.
     pub const MAPPED: Access = Access(32);
 
-    /// Tells whether all of `other` is in it.
+    /// Returns whether all of `other` is in it.
     pub const fn contains(self, other: Access) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Tells whether nothing is in it.
+    /// Returns whether nothing is in it.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -37,7 +37,7 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Tells whether nothing is known of a device but that it is there.
+    /// Returns whether nothing is known of a device but that it is there.
     pub fn is_unknown(&self) -> bool {
         *self == DeviceInfo::unknown(DeviceId::from_index(self.id.index))
     }
@@ -160,7 +160,7 @@ pub struct MigInstance {
 }
 
 impl MigInstance {
-    /// Tells whether a process is in it, or may be: one whose instance is not told may be in any.
+    /// Returns whether a process is in it, or may be: one whose instance is not told may be in any.
     pub fn may_have(&self, process: &DeviceProcess) -> bool {
         let may_be = |own: Option<u32>, of: Option<u32>| own.is_none() || of.is_none() || own == of;
         may_be(self.gpu_instance, process.gpu_instance)

@@ -32,19 +32,19 @@ impl Executable {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Tells whether only root can have put this content into it.
+    /// Returns whether only root can have put this content into it.
     pub fn is_roots(&self) -> bool {
         self.owner == 0 && !self.writable_by_others
     }
 
-    /// Tells whether it is a program of the system, at the place where the caller sees it too: one
+    /// Returns whether it is a program of the system, at the place where the caller sees it too: one
     /// that only root can have installed.
     pub fn is_installed(&self) -> bool {
         self.is_roots() && self.seen_by_caller == Ok(true) && in_system_folder(&self.path)
     }
 }
 
-/// Tells whether a path is below a folder that programs of the system are installed in.
+/// Returns whether a path is below a folder that programs of the system are installed in.
 pub fn in_system_folder(path: &str) -> bool {
     const FOLDERS: [&str; 8] =
         ["/usr/", "/opt/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/nix/store/", "/gnu/store/"];

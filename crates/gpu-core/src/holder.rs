@@ -35,18 +35,18 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Tells whether it has a file of this kind.
+    /// Returns whether it has a file of this kind.
     pub fn has(&self, kind: DeviceFileKind) -> bool {
         self.held.iter().any(|held| held.kind == kind)
     }
 
-    /// Tells whether it has the device with this minor number mapped.
+    /// Returns whether it has the device with this minor number mapped.
     pub fn has_mapped(&self, minor: u32) -> bool {
         let gpu = DeviceFileKind::Gpu(minor);
         self.held.iter().any(|held| held.kind == gpu && held.access.contains(Access::MAPPED))
     }
 
-    /// Tells whether it shows signs of a CUDA context on the device with this minor number: uvm
+    /// Returns whether it shows signs of a CUDA context on the device with this minor number: uvm
     /// open, or the device mapped. A monitor has neither.
     ///
     /// Only the mapping is strong evidence for *this* device: a CUDA program opens every device

@@ -52,7 +52,7 @@ pub trait Host: Send + Sync {
     /// Returns the machine's name.
     fn hostname(&self) -> Reading<String>;
 
-    /// Tells whether the one who looks sees every process by the number that the driver uses:
+    /// Returns whether the one who looks sees every process by the number that the driver uses:
     /// whether it lives in the first PID namespace.
     fn sees_host_pids(&self) -> Reading<bool>;
 
@@ -130,7 +130,7 @@ pub trait ProcessHandle: Send {
     /// `Process(Gone)` when it has ended, `Process(NotPermitted)` when that may not be seen.
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>>;
 
-    /// Tells whether it has ended, all its threads included.
+    /// Returns whether it has ended, all its threads included.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.

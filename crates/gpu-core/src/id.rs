@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct DeviceUuid(pub String);
 
 impl DeviceUuid {
-    /// Tells whether it names a MIG device, a part of a whole one.
+    /// Returns whether it names a MIG device, a part of a whole one.
     pub fn is_mig(&self) -> bool {
         self.0.starts_with("MIG-")
     }
@@ -123,7 +123,7 @@ impl DeviceId {
         }
     }
 
-    /// Tells whether both name the same device: by the strongest name that both have, UUID, then
+    /// Returns whether both name the same device: by the strongest name that both have, UUID, then
     /// PCI address, then index.
     pub fn same_device(&self, other: &Self) -> bool {
         if let (Ok(a), Ok(b)) = (&self.uuid, &other.uuid) {
@@ -172,7 +172,7 @@ pub struct ProcessKey {
 }
 
 impl ProcessKey {
-    /// Tells whether both surely name the same process: a key without a start time never does.
+    /// Returns whether both surely name the same process: a key without a start time never does.
     pub fn definitely_same(&self, other: &Self) -> bool {
         self.pid == other.pid && self.start.is_some() && self.start == other.start
     }

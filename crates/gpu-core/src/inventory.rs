@@ -42,7 +42,7 @@ pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inven
     }
 }
 
-/// Tells whether after such a failure there is no use in asking for anything else: the machine
+/// Returns whether after such a failure there is no use in asking for anything else: the machine
 /// does not answer, or keeps whoever asks waiting.
 fn is_machine_wide(kind: ErrorKind) -> bool {
     kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut

@@ -155,7 +155,7 @@ impl Entry {
         [&[own][..], &self.within].concat()
     }
 
-    /// Tells whether this one came before another.
+    /// Returns whether this one came before another.
     pub fn is_before(&self, other: &Entry) -> bool {
         (self.ticket, &self.id, self.owner) < (other.ticket, &other.id, other.owner)
     }

@@ -32,7 +32,7 @@ pub struct QueuePlace {
 }
 
 impl QueuePlace {
-    /// Tells whether this place is the one of an entry.
+    /// Returns whether this place is the one of an entry.
     pub fn is_of(&self, entry: &Entry) -> bool {
         self.id == entry.id && self.owner == entry.owner
     }

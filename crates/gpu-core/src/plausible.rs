@@ -96,7 +96,7 @@ pub fn memory_of(told: MemoryInfo) -> MemoryInfo {
     MemoryInfo { total, used: part(told.used), reserved: part(told.reserved) }
 }
 
-/// Tells whether a process can have this number: 0 is the kernel's own idle task, and −1 what an
+/// Returns whether a process can have this number: 0 is the kernel's own idle task, and −1 what an
 /// interface answers that has no number.
 pub fn is_pid(pid: Pid) -> bool {
     (1..u32::MAX).contains(&pid.0)

@@ -36,7 +36,7 @@ impl SystemService {
     }
 }
 
-/// Tells whether a name is that of a program that lets people log in.
+/// Returns whether a name is that of a program that lets people log in.
 pub fn is_login_program(name: &str) -> bool {
     matches!(
         kernel_name(name),

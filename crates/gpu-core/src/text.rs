@@ -1,6 +1,6 @@
 //! Text from outside.
 
-/// Tells whether a character acts instead of being shown: controls (C0, DEL, C1), line and
+/// Returns whether a character acts instead of being shown: controls (C0, DEL, C1), line and
 /// paragraph separators, and Unicode's format characters, among them those that override the
 /// direction of text, take no space, or hide text in tags.
 pub fn acts(character: char) -> bool {

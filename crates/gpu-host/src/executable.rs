@@ -40,7 +40,7 @@ pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     })
 }
 
-/// Tells whether a process is in the caller's namespace of this kind: in that of mounts the same
+/// Returns whether a process is in the caller's namespace of this kind: in that of mounts the same
 /// paths mean the same files; in that of users nobody can set what `exe` leads to
 /// (`PR_SET_MM_MAP`) without rights here.
 fn shares(dir: &ProcDir, kind: &str) -> bool {
@@ -49,7 +49,7 @@ fn shares(dir: &ProcDir, kind: &str) -> bool {
     both.is_ok_and(|(theirs, own)| file_id(&theirs) == file_id(&own))
 }
 
-/// Tells whether the caller finds a file at a path.
+/// Returns whether the caller finds a file at a path.
 fn is_at(path: impl Arg, file: &Statx) -> bool {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let found = rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::INO);

@@ -42,13 +42,13 @@ impl<'a> Targets<'a> {
         self.ids.is_empty()
     }
 
-    /// Tells whether this file is among them.
+    /// Returns whether this file is among them.
     pub(crate) fn contains(&self, id: FileId) -> bool {
         self.ids.binary_search(&id).is_ok()
     }
 }
 
-/// Tells whether a file can be of a type. What its path leads to counts only while that is still
+/// Returns whether a file can be of a type. What its path leads to counts only while that is still
 /// the file meant.
 fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
     let Ok(id @ FileId::Inode { .. }) = file.id else { return false };

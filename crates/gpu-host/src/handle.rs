@@ -104,7 +104,7 @@ impl ProcessHandle for LinuxProcess {
     }
 }
 
-/// Tells whether the process behind a pidfd has ended, all its threads included.
+/// Returns whether the process behind a pidfd has ended, all its threads included.
 pub(crate) fn has_ended(pidfd: &OwnedFd) -> rustix::io::Result<bool> {
     loop {
         // It may end with EINTR where nothing is ready: then it is repeated.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::path::Path;
 
-/// Tells whether the `/proc` that is mounted here hides processes from the caller.
+/// Returns whether the `/proc` that is mounted here hides processes from the caller.
 ///
 /// The first process of a PID namespace is always there, so where it is not shown, others are not
 /// shown either.
@@ -24,7 +24,7 @@ pub fn hides_processes(proc: &Path) -> bool {
     }
 }
 
-/// Tells whether a process that could not be looked at, with this error, is hidden and not gone.
+/// Returns whether a process that could not be looked at, with this error, is hidden and not gone.
 pub(crate) fn hides(root: &ProcRoot, pid: u32, errno: Errno) -> bool {
     let lives = || {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;

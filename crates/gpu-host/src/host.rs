@@ -257,7 +257,7 @@ fn add(sum: &mut Unreadable, more: Unreadable) {
     }
 }
 
-/// Tells whether the numbers shown here are those that the kernel takes from this process.
+/// Returns whether the numbers shown here are those that the kernel takes from this process.
 ///
 /// It must be the kernel's own, and of this process's own PID namespace, not of an outer one that
 /// somebody mounted into a container: there `NSpid` of the caller has a number per namespace.

@@ -88,7 +88,7 @@ impl Kept {
     }
 }
 
-/// Tells whether an open file of the caller's has a lock for writing, from a line of its `fdinfo`
+/// Returns whether an open file of the caller's has a lock for writing, from a line of its `fdinfo`
 /// such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:5 0 EOF`.
 fn is_locked_by(info: &Path) -> bool {
     let text = std::fs::read_to_string(info).unwrap_or_default();

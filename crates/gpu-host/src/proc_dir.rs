@@ -46,7 +46,7 @@ impl ProcRoot {
         rustix::fs::readlinkat(&self.0, path, Vec::new()).map(|target| target.into_bytes())
     }
 
-    /// Tells whether the kernel itself shows processes here, not a folder made to look like it.
+    /// Returns whether the kernel itself shows processes here, not a folder made to look like it.
     pub(crate) fn is_real_proc(&self) -> bool {
         rustix::fs::fstatfs(&self.0).is_ok_and(|stat| stat.f_type as u64 == PROC_SUPER_MAGIC)
     }
@@ -106,7 +106,7 @@ impl ProcDir {
         numbers_in(&self.open_dir("task")?)
     }
 
-    /// Tells whether it surely has one thread: `task` then has no more than one subdirectory.
+    /// Returns whether it surely has one thread: `task` then has no more than one subdirectory.
     pub(crate) fn has_one_thread(&self) -> bool {
         let stat = rustix::fs::statx(&self.0, c"task", AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK);
         stat.is_ok_and(|stat| stat.stx_nlink == 3)

@@ -129,7 +129,7 @@ pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
     })
 }
 
-/// Tells whether a process surely has no file at all: a thread of the kernel, and a zombie that
+/// Returns whether a process surely has no file at all: a thread of the kernel, and a zombie that
 /// only waits for its parent.
 pub(crate) fn is_bare(dir: &ProcDir) -> bool {
     read_stat(dir).is_ok_and(|stat| {

@@ -71,7 +71,7 @@ impl AsFd for TrustedFolder {
     }
 }
 
-/// Tells whether what belongs to this user is the caller's or root's, also that of the machine which
+/// Returns whether what belongs to this user is the caller's or root's, also that of the machine which
 /// a user namespace does not name.
 pub fn is_own(uid: u32) -> bool {
     [0, euid()].contains(&uid) || Some(uid) == outsider()

@@ -27,7 +27,7 @@ pub fn user_name(uid: u32) -> Reading<String> {
     }
 }
 
-/// Tells whether this machine has an account of this name or number.
+/// Returns whether this machine has an account of this name or number.
 pub fn has_account(user: &str) -> bool {
     let numbered = || user.parse().is_ok_and(|uid| user_name(uid).is_ok());
     matches!(User::from_name(user), Ok(Some(_))) || numbered()

@@ -159,7 +159,7 @@ fn open_access(table: &OwnedFd, name: &CStr) -> Access {
     }
 }
 
-/// Tells whether two threads surely have tables of their own: their numbers of descriptors
+/// Returns whether two threads surely have tables of their own: their numbers of descriptors
 /// differ, and not only because one was opened or closed between the two looks.
 ///
 /// The number is the size of the `fd` directory since Linux 6.2. Before, it is always zero, and

@@ -96,7 +96,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Tells whether a name asks for a crowd: `crowd:` and its size.
+    /// Returns whether a name asks for a crowd: `crowd:` and its size.
     pub(crate) fn is_crowd(name: &str) -> bool {
         name.starts_with(PREFIX)
     }

@@ -24,7 +24,7 @@ pub(crate) fn complete(device: &mut Device) {
     }
 }
 
-/// Tells whether what a device is said to draw is the average of a second: of Ampere on, but for
+/// Returns whether what a device is said to draw is the average of a second: of Ampere on, but for
 /// its first chip, the GA100.
 fn averages(details: &DeviceDetails) -> bool {
     let product = details.product.as_ref();

@@ -223,7 +223,7 @@ impl Process {
         }
     }
 
-    /// Tells whether only its entry in the process table is left: its first thread is a zombie and
+    /// Returns whether only its entry in the process table is left: its first thread is a zombie and
     /// no other lives.
     pub(crate) fn has_ended(&self) -> bool {
         self.info.state == Ok(ProcessState::Zombie) && self.info.live_threads.unwrap_or(0) == 0

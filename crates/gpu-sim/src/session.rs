@@ -195,7 +195,7 @@ impl Session {
         })
     }
 
-    /// Tells whether its processes are real ones.
+    /// Returns whether its processes are real ones.
     pub fn is_live(&self) -> bool {
         self.live || !self.placeholders.is_empty()
     }

@@ -43,7 +43,7 @@ pub(crate) fn read(
     Ok(Some(Topology { links, peers, paths }))
 }
 
-/// Tells whether paths could be those of devices with these links.
+/// Returns whether paths could be those of devices with these links.
 fn fit(links: &[Vec<Link>], paths: &[Vec<Link>]) -> bool {
     let mut pairs = links.iter().flatten().zip(paths.iter().flatten());
     pairs.all(|(link, path)| match (link, path) {
@@ -121,7 +121,7 @@ fn path(link: Link) -> Link {
     }
 }
 
-/// Tells whether a device reaches the memory of another: over NVLink and below one host bridge.
+/// Returns whether a device reaches the memory of another: over NVLink and below one host bridge.
 /// Between host bridges it takes a platform that forwards such traffic, which is the exception.
 fn reach(link: Link) -> PeerAccess {
     match link {

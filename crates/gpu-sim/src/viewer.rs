@@ -113,7 +113,7 @@ impl State {
         found.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
     }
 
-    /// Tells whether the viewer may see the files of a process and signal it.
+    /// Returns whether the viewer may see the files of a process and signal it.
     pub(crate) fn may_access(&self, process: &Process) -> bool {
         let viewer = &self.machine.viewer;
         viewer.privileged || process.info.uid == Ok(viewer.uid)

@@ -154,7 +154,7 @@ impl Tree<'_> {
         parts
     }
 
-    /// Tells whether a part gets a box: several devices that all are surely in it, and are not the
+    /// Returns whether a part gets a box: several devices that all are surely in it, and are not the
     /// same as those of the next narrower part.
     fn has_box(&self, devices: &[usize], part: usize) -> bool {
         let narrower = part + 1 < PARTS.len() && self.parts(devices, part + 1).len() == 1;

@@ -118,7 +118,7 @@ impl Matrix {
     }
 }
 
-/// Tells whether a cell is of some kind.
+/// Returns whether a cell is of some kind.
 type IsKind = fn(&Link) -> bool;
 
 /// How columns are headed, and how far apart they are.

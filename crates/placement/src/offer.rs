@@ -74,14 +74,14 @@ pub enum Bar {
 }
 
 impl Offer {
-    /// Tells whether it is a MIG device: it has no links, and its index is that of its whole.
+    /// Returns whether it is a MIG device: it has no links, and its index is that of its whole.
     pub(crate) fn is_mig(&self) -> bool {
         self.id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig)
     }
 }
 
 impl Bar {
-    /// Tells whether waiting does not help.
+    /// Returns whether waiting does not help.
     pub fn is_lasting(&self) -> bool {
         match self {
             Bar::Leased { .. }
@@ -143,7 +143,7 @@ pub enum Passed {
 }
 
 impl Passed {
-    /// Tells whether waiting does not help.
+    /// Returns whether waiting does not help.
     pub fn is_lasting(&self) -> bool {
         match self {
             Passed::Barred(bar) => bar.is_lasting(),

@@ -78,7 +78,7 @@ impl Scores {
         places(set).map(|device| self.between(device, set)).sum::<u32>() / 2
     }
 
-    /// Tells whether all pairs have one score.
+    /// Returns whether all pairs have one score.
     pub(crate) fn are_alike(&self) -> bool {
         let pairs = (0..self.count).flat_map(|from| (0..from).map(move |to| (from, to)));
         let mut scores = pairs.map(|(from, to)| self.pair(from, to));

@@ -157,7 +157,7 @@ impl Check<'_> {
         Err(Outcome::RoleForbids { role: Role::Monitor }.into())
     }
 
-    /// Tells whether the driver lists a process on one of these devices now: then it uses their
+    /// Returns whether the driver lists a process on one of these devices now: then it uses their
     /// memory, whatever it has mapped.
     fn is_listed(&self, process: &ProcessInfo, minors: &[u32]) -> Result<bool, Error> {
         // In a PID namespace of our own the driver's numbers name somebody else.

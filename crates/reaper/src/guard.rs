@@ -118,7 +118,7 @@ impl Guard {
 }
 
 impl Protect {
-    /// Tells whether this protects a process.
+    /// Returns whether this protects a process.
     pub fn covers(&self, process: &ProcessInfo) -> bool {
         match self {
             Protect::Pid(pid) => process.key.pid == *pid,
@@ -128,7 +128,7 @@ impl Protect {
     }
 }
 
-/// Tells whether a process belongs to a user, named by name or number.
+/// Returns whether a process belongs to a user, named by name or number.
 pub(crate) fn is_user(process: &ProcessInfo, user: &str) -> bool {
     process.user.as_ref().is_ok_and(|name| name == user)
         || process.uid.is_ok_and(|uid| user.parse() == Ok(uid))

@@ -7,7 +7,7 @@
 
 use gpu_core::{Pid, ProcessInfo, is_login_program};
 
-/// Tells whether a process is a login session's, by what is known of it and of its parent.
+/// Returns whether a process is a login session's, by what is known of it and of its parent.
 ///
 /// It is where its parent lets people log in (`sshd`, `login`), where it leads a session with a
 /// controlling terminal or as a login shell, and where its cgroup lies in a session that systemd
@@ -26,13 +26,13 @@ pub(crate) fn is_login(
         || scope.is_some_and(|scope| is_in_login_scope(process, scope))
 }
 
-/// Tells whether a parent that cannot be seen lets nobody log in, by its number: process 1 adopts
+/// Returns whether a parent that cannot be seen lets nobody log in, by its number: process 1 adopts
 /// those whose parent has ended, and 0 stands for none in this PID namespace.
 pub(crate) fn is_no_login_parent(pid: Pid) -> bool {
     pid.0 <= 1
 }
 
-/// Tells whether a process lets people log in: by its name, and where that is known by its
+/// Returns whether a process lets people log in: by its name, and where that is known by its
 /// program, which must be root's.
 fn accepts_logins(process: &ProcessInfo) -> bool {
     is_login_program(&process.name)
@@ -42,13 +42,13 @@ fn accepts_logins(process: &ProcessInfo) -> bool {
             .map_or(true, |program| program.is_roots() && is_login_program(program.name()))
 }
 
-/// Tells whether a process was started as a login shell (`-bash`).
+/// Returns whether a process was started as a login shell (`-bash`).
 fn is_login_shell(process: &ProcessInfo) -> bool {
     let first = process.command_line.as_ref().ok().and_then(|line| line.first());
     first.is_some_and(|first| first.starts_with('-'))
 }
 
-/// Tells whether a process is in a `session-N.scope` of systemd's below a cgroup.
+/// Returns whether a process is in a `session-N.scope` of systemd's below a cgroup.
 fn is_in_login_scope(process: &ProcessInfo, scope: &str) -> bool {
     let below = process.cgroup.as_ref().ok().and_then(|path| path.strip_prefix(scope));
     below.is_some_and(|below| {

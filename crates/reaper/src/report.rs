@@ -36,7 +36,7 @@ impl Report {
         Report::stopped(None)
     }
 
-    /// Tells whether every target is gone, all memory that was expected was seen free, and nobody
+    /// Returns whether every target is gone, all memory that was expected was seen free, and nobody
     /// took it again.
     pub fn is_complete(&self) -> bool {
         self.stopped.is_none()
@@ -135,7 +135,7 @@ impl Outcome {
         }
     }
 
-    /// Tells whether the process is gone.
+    /// Returns whether the process is gone.
     pub fn is_gone(&self) -> bool {
         matches!(self, Outcome::AlreadyGone | Outcome::Ended { .. })
     }

@@ -82,7 +82,7 @@ impl Role {
         })
     }
 
-    /// Tells whether a process of this role keeps a device from being free, with this memory.
+    /// Returns whether a process of this role keeps a device from being free, with this memory.
     ///
     /// Users can load code of their own into a display server or MPS server that they run, and
     /// the memory of an MPS server may be that of its clients. Root in a container can give any
@@ -107,7 +107,7 @@ impl Role {
         }
     }
 
-    /// Tells whether a process of this role may ever be signalled.
+    /// Returns whether a process of this role may ever be signalled.
     pub fn may_be_signalled(self) -> bool {
         matches!(self, Role::MemoryUser)
     }
@@ -129,14 +129,14 @@ fn servant(process: &ProcessInfo) -> Option<SystemService> {
     is_it.then_some(named)
 }
 
-/// Tells whether a process runs a program of this kind, by the name of the file that it executes;
+/// Returns whether a process runs a program of this kind, by the name of the file that it executes;
 /// `None` where that is not known.
 fn runs(process: &ProcessInfo, servant: SystemService) -> Option<bool> {
     let program = process.executable.as_ref().ok()?;
     Some(SystemService::named(program.name()) == Some(servant))
 }
 
-/// Tells whether a process surely belongs to an ordinary user.
+/// Returns whether a process surely belongs to an ordinary user.
 fn is_ordinary(process: &ProcessInfo) -> bool {
     process.uid.is_ok_and(|uid| uid >= FIRST_USER)
 }

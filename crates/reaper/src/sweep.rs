@@ -156,7 +156,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Tells whether a process will not end for what this program can do.
+    /// Returns whether a process will not end for what this program can do.
     fn is_beyond(&self, info: &ProcessInfo) -> bool {
         let was_killed = || self.killed.iter().any(|killed| killed.target.key == info.key);
         self.refused.contains(&info.key) || (is_stuck(info) && was_killed())
@@ -249,7 +249,7 @@ pub fn cannot_end(info: &ProcessInfo) -> String {
     }
 }
 
-/// Tells whether a process is in a state that SIGKILL does not end: frozen by a control group or in
+/// Returns whether a process is in a state that SIGKILL does not end: frozen by a control group or in
 /// a wait that cannot be interrupted (both are `D` in `/proc/PID/stat`), or it has ended but for
 /// threads that are.
 pub fn is_stuck(info: &ProcessInfo) -> bool {

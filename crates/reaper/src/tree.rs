@@ -38,7 +38,7 @@ pub fn plan_tree(
     plan
 }
 
-/// Tells whether a process descends from `root`, as its ancestors are now. Where one of them
+/// Returns whether a process descends from `root`, as its ancestors are now. Where one of them
 /// cannot be read, it does not.
 pub(crate) fn descends(process: &ProcessInfo, root: &ProcessKey, host: &dyn Host) -> bool {
     let line = current_ancestry(host, Some(process.clone()));

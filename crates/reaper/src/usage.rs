@@ -59,7 +59,7 @@ impl Usage {
         self.find(device)?.unexplained
     }
 
-    /// Tells whether surely nobody uses a device but displays, monitors and daemons: one of which
+    /// Returns whether surely nobody uses a device but displays, monitors and daemons: one of which
     /// that is not known is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {

@@ -161,7 +161,7 @@ fn scan(ports: Ports<'_>, files: &[DeviceFile]) -> Reading<HolderScan> {
     ports.host.holders(files).map_err(|error| error.kind().absent())
 }
 
-/// Tells whether more of a device is used than before, beyond what listed processes took and what
+/// Returns whether more of a device is used than before, beyond what listed processes took and what
 /// the driver takes by itself.
 fn grew(before: &MemoryAtMoment, now: &MemoryAtMoment) -> bool {
     let grown = now.least.and_then(|now| Ok(now.saturating_sub(before.most?)));
@@ -192,7 +192,7 @@ fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
         .collect())
 }
 
-/// Tells whether all targets are members of a tree that is ended.
+/// Returns whether all targets are members of a tree that is ended.
 fn is_of_one_tree(plan: &Plan) -> bool {
     plan.targets.iter().all(|target| matches!(target.membership, Membership::Descends(_)))
 }

@@ -106,7 +106,7 @@ impl<S> Taking<'_, S> {
         Ok(Attempt::Behind(self.standing(leases, queue, held_up)?))
     }
 
-    /// Tells whether it may wait on although the driver does not answer, or not with all devices.
+    /// Returns whether it may wait on although the driver does not answer, or not with all devices.
     fn may_go_on(&mut self) -> bool {
         let now = self.clock.monotonic();
         let since = *self.silent_since.get_or_insert(now);
@@ -128,7 +128,7 @@ impl<S> Taking<'_, S> {
         is_patient.then(|| HeldUp::SafeGpu(error.fault()))
     }
 
-    /// Tells whether it is sure without another look that it has to wait: what was looked at a
+    /// Returns whether it is sure without another look that it has to wait: what was looked at a
     /// moment ago still holds as long as no lease of then has ended.
     fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
         let Some(Seen { at, before, .. }) = &self.seen else { return Ok(false) };

@@ -95,7 +95,7 @@ fn exactly(lease: &Entry) -> Claim {
     Claim { among: devices.clone(), required: devices, ..lease.claim.clone() }
 }
 
-/// Tells whether a lease got again what it has.
+/// Returns whether a lease got again what it has.
 fn is_alone(chosen: Chosen, lease: &Entry) -> bool {
     let Chosen::Devices(mut again) = chosen else { return false };
     let mut devices = lease.devices.clone();

@@ -136,7 +136,7 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    /// Tells whether its time is over. Once that is so it is tried once more: those who were ahead
+    /// Returns whether its time is over. Once that is so it is tried once more: those who were ahead
     /// may have given up meanwhile.
     fn is_over(&mut self, now: Duration) -> bool {
         let over = self.deadline.is_some_and(|deadline| now >= deadline);

@@ -94,12 +94,12 @@ impl Groups {
         Group::ALL.into_iter().collect()
     }
 
-    /// Tells whether a group is in the set.
+    /// Returns whether a group is in the set.
     pub const fn has(self, group: Group) -> bool {
         self.0 & (1 << group as u32) != 0
     }
 
-    /// Tells whether no group is in the set.
+    /// Returns whether no group is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -43,7 +43,7 @@ macro_rules! details {
         }
 
         impl DeviceDetails {
-            /// Tells whether no group was asked for.
+            /// Returns whether no group was asked for.
             pub fn is_empty(&self) -> bool {
                 *self == DeviceDetails::default()
             }

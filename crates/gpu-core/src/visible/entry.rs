@@ -44,7 +44,7 @@ impl Visible {
         is_whole.then_some(Visible::MigPart { gpu, gpu_instance, compute_instance })
     }
 
-    /// Tells whether both can stand in one list.
+    /// Returns whether both can stand in one list.
     pub(super) fn is_compatible_with(&self, other: &Visible) -> bool {
         let kind = |entry: &Visible| match entry {
             Visible::Index(_) => 0,

@@ -114,7 +114,7 @@ impl Resolved {
     }
 }
 
-/// Tells whether all devices surely have one name, and so one speed.
+/// Returns whether all devices surely have one name, and so one speed.
 fn are_alike(machine: &[DeviceState]) -> bool {
     let mut names = machine.iter().map(|device| device.info.name.as_ref());
     machine.len() < 2

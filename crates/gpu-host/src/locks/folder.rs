@@ -118,7 +118,7 @@ impl Folder {
         }
     }
 
-    /// Tells whether a name is that file's.
+    /// Returns whether a name is that file's.
     pub(super) fn is_at(&self, name: &str, file: &Stat) -> rustix::io::Result<bool> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(false),
@@ -181,7 +181,7 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
     }
 }
 
-/// Tells whether the caller or the machine is at fault. With any other error the owner of a file
+/// Returns whether the caller or the machine is at fault. With any other error the owner of a file
 /// could keep everybody from reading the rest (`EAGAIN` by a lease of the kernel's kind, fcntl(2),
 /// `F_SETLEASE`).
 pub(super) fn is_local_failure(errno: Errno) -> bool {

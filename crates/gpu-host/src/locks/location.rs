@@ -102,7 +102,7 @@ fn make(run: &Path, path: &Path) -> rustix::io::Result<()> {
     made
 }
 
-/// Tells whether a folder is root's, and only root makes files in it.
+/// Returns whether a folder is root's, and only root makes files in it.
 fn is_owned_by_root(path: &Path) -> bool {
     rustix::fs::stat(path).is_ok_and(|stat| {
         let mode = Mode::from_raw_mode(stat.st_mode);

@@ -31,7 +31,7 @@ pub(super) fn unlock(file: impl AsFd) -> Result<()> {
     set(file, F_UNLCK)
 }
 
-/// Tells whether somebody else has a file locked for writing.
+/// Returns whether somebody else has a file locked for writing.
 ///
 /// It is asked as if for a read lock, which another's read lock does not keep away: anybody who
 /// may read a file could take that, and it means nothing.

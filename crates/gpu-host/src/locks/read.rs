@@ -114,7 +114,7 @@ impl Known {
     }
 }
 
-/// Tells whether those who inherited a lease from its maker keep it alive: by a lock on a file of
+/// Returns whether those who inherited a lease from its maker keep it alive: by a lock on a file of
 /// the same owner, in which nothing is read.
 ///
 /// # Errors
@@ -217,7 +217,7 @@ impl Fifo {
         Ok((is_fifo && queue.is_own(&stat)).then_some(Fifo(fd)))
     }
 
-    /// Tells whether somebody has it open for writing: only then is there nothing to read *yet*
+    /// Returns whether somebody has it open for writing: only then is there nothing to read *yet*
     /// (fifo(7), read(2)).
     ///
     /// # Errors

@@ -185,7 +185,7 @@ impl UserFolder {
         }
     }
 
-    /// Tells whether a file may be an entry's, or serve one: its owner made it, and nobody else
+    /// Returns whether a file may be an entry's, or serve one: its owner made it, and nobody else
     /// may write to it.
     pub(super) fn is_own(&self, stat: &Stat) -> bool {
         stat.st_uid == self.owner && only_owner_writes(stat)

@@ -38,7 +38,7 @@ impl Watch {
         Ok(Watch { fd, folders: Vec::new(), has_lost_watch: Cell::new(false) })
     }
 
-    /// Tells whether one of the folders is watched no more: then a new watch has to be made.
+    /// Returns whether one of the folders is watched no more: then a new watch has to be made.
     pub(super) fn has_lost_watch(&self) -> bool {
         self.has_lost_watch.get()
     }

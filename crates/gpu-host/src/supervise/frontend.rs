@@ -82,7 +82,7 @@ impl Front {
         Ok([own.pid.to_string().into(), start.0.to_string().into()])
     }
 
-    /// Tells whether the calling process has children already, as one has that took the place of
+    /// Returns whether the calling process has children already, as one has that took the place of
     /// a shell. Their children could come to it too, and pass for those of its supervisor.
     ///
     /// # Errors
@@ -298,7 +298,7 @@ impl Front {
         }
     }
 
-    /// Tells whether a supervisor that has ended so was killed: it ends itself by no signals but
+    /// Returns whether a supervisor that has ended so was killed: it ends itself by no signals but
     /// those of [`end_as`].
     pub fn was_killed(ending: JobExit) -> bool {
         matches!(ending, JobExit::Signal(signal) if ![SIGINT, SIGTERM, SIGHUP].contains(&signal))

@@ -182,7 +182,7 @@ impl LinuxJob {
         }
     }
 
-    /// Tells whether nobody outside the tree is in a process group.
+    /// Returns whether nobody outside the tree is in a process group.
     fn is_of_tree(&self, group: Pid) -> bool {
         group == self.pid
             || Places::read(&self.shared.root).is_ok_and(|places| {
@@ -368,7 +368,7 @@ fn lend(terminal: &mut Terminal, group: Pid) -> bool {
     terminal.is_ours() && terminal.lend(group).is_ok()
 }
 
-/// Tells whether a number is that of a process group.
+/// Returns whether a number is that of a process group.
 fn is(number: u32, group: Pid) -> bool {
     i32::try_from(number) == Ok(group.as_raw_nonzero().get())
 }

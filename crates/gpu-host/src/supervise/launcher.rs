@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Tells whether a child was there before the first job, or accompanies one. No kernel tells
+    /// Returns whether a child was there before the first job, or accompanies one. No kernel tells
     /// who started a process whose parent is gone; but nobody is adopted before there is a job.
     pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
         self.own_children.get().is_some_and(|own| own.contains(child))
@@ -104,7 +104,7 @@ impl Watched {
         }
     }
 
-    /// Tells whether it is gone.
+    /// Returns whether it is gone.
     pub(crate) fn is_gone(&self) -> rustix::io::Result<bool> {
         match self {
             Watched::Nobody => Ok(false),
@@ -189,7 +189,7 @@ impl LinuxLauncher {
         self.shared.group.map(|group| gpu_core::Pid(group.as_raw_nonzero().get().unsigned_abs()))
     }
 
-    /// Tells whether whoever this process works for is gone.
+    /// Returns whether whoever this process works for is gone.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.

@@ -55,7 +55,7 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
     })
 }
 
-/// Tells whether a file may be run, or why not.
+/// Returns whether a file may be run, or why not.
 fn runs(file: &Path) -> Result<(), Errno> {
     let folder = std::fs::metadata(file).map_err(|error| errno(&error))?.is_dir();
     if folder {

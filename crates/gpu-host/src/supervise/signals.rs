@@ -106,7 +106,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Tells whether a signal was heard just before; if not, it is heard now.
+/// Returns whether a signal was heard just before; if not, it is heard now.
 fn is_echo(heard: &mut BTreeMap<i32, Duration>, signal: i32) -> bool {
     let (now, echo) = (moment(), if signal == SIGINT { ECHO_OF_INTERRUPT } else { ECHO });
     let echoes = heard.get(&signal).is_some_and(|last| now.saturating_sub(*last) < echo);
@@ -125,7 +125,7 @@ pub(crate) fn ignored(root: &ProcRoot) -> io::Result<u64> {
     mask.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Tells whether a signal is in such a mask.
+/// Returns whether a signal is in such a mask.
 pub(crate) fn is_in(mask: u64, signal: i32) -> bool {
     u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }

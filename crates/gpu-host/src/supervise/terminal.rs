@@ -32,7 +32,7 @@ impl Terminal {
         tcgetpgrp(&self.file).ok()
     }
 
-    /// Tells whether the group that lends it is in the foreground.
+    /// Returns whether the group that lends it is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
         self.foreground() == Some(self.lender)
     }

@@ -82,7 +82,7 @@ impl Places {
         below
     }
 
-    /// Tells whether a process group is orphaned: whether nobody of its session, outside of the
+    /// Returns whether a process group is orphaned: whether nobody of its session, outside of the
     /// group, is a parent in it, who could make it go on once it has stopped (credentials(7),
     /// setpgid(2)).
     pub(crate) fn is_orphaned(&self, group: u32) -> bool {

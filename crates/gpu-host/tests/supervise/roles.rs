@@ -66,7 +66,7 @@ fn front(words: &[OsString]) -> i32 {
     front.end_as(ending)
 }
 
-/// Tells whether a word is in the mode of a front's words.
+/// Returns whether a word is in the mode of a front's words.
 fn plays(words: &[OsString], word: &str) -> bool {
     let mode = words.first().and_then(|mode| mode.to_str()).unwrap_or_default();
     mode.split(',').any(|mode| mode == word)

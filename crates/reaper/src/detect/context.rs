@@ -72,7 +72,7 @@ impl<'a> DetectContext<'a> {
         self.lists.get(&device.id().index)?.get(&pid).copied()
     }
 
-    /// Tells whether NVML lists a process on any device.
+    /// Returns whether NVML lists a process on any device.
     pub(crate) fn is_listed(&self, pid: Pid) -> bool {
         self.lists.values().any(|list| list.contains_key(&pid))
     }
@@ -85,7 +85,7 @@ impl<'a> DetectContext<'a> {
         self.now.process(pid).ok()
     }
 
-    /// Tells whether a process that something names surely does not exist.
+    /// Returns whether a process that something names surely does not exist.
     pub(crate) fn is_gone(&self, pid: Pid) -> bool {
         self.now.process(pid).err() == Some(Absent::NotFound)
     }
@@ -99,7 +99,7 @@ impl<'a> DetectContext<'a> {
         Role::of(self.info(pid), self.holder(pid), self.listed(device, pid), minor)
     }
 
-    /// Tells whether a process surely has memory of a device: NVML lists it there, or it has the
+    /// Returns whether a process surely has memory of a device: NVML lists it there, or it has the
     /// device mapped. An open file alone can be handed to anybody (SCM_RIGHTS).
     pub(crate) fn surely_uses(&self, pid: Pid, device: &DeviceState) -> bool {
         let mapped = self.now.minor_of(device).zip(self.holder(pid));
@@ -219,7 +219,7 @@ impl Unexplained {
         )
     }
 
-    /// Tells whether it is more than the driver needs for itself.
+    /// Returns whether it is more than the driver needs for itself.
     pub(crate) fn is_ghost(&self) -> bool {
         self.bytes > self.reserve
     }

@@ -31,7 +31,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     idle.into_iter().map(|(pid, held)| finding(case, pid, &held)).collect()
 }
 
-/// Tells whether a look saw a process on a device, and saw it not compute there.
+/// Returns whether a look saw a process on a device, and saw it not compute there.
 fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
     let Some(device) = look.device(device) else { return false };
     let mut listed = device.processes.iter().flatten();

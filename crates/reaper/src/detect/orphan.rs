@@ -58,7 +58,7 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
 }
 
-/// Tells whether a process was started by Python's multiprocessing as a worker: by the code that
+/// Returns whether a process was started by Python's multiprocessing as a worker: by the code that
 /// `multiprocessing.spawn` and `multiprocessing.forkserver` pass to the interpreter.
 fn is_worker(info: &ProcessInfo) -> bool {
     info.command_line.as_ref().is_ok_and(|line| {
@@ -71,7 +71,7 @@ fn is_worker(info: &ProcessInfo) -> bool {
     })
 }
 
-/// Tells whether `parent` is one of those that adopt processes whose parent died: init, or the
+/// Returns whether `parent` is one of those that adopt processes whose parent died: init, or the
 /// manager of a user's services.
 fn adopts(case: &DetectContext<'_>, parent: Pid) -> bool {
     parent == Pid(1) || case.info(parent).is_some_and(|info| info.name == "systemd")

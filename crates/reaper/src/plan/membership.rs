@@ -59,7 +59,7 @@ impl Membership {
         }
     }
 
-    /// Tells whether a process is in a scope by its group or cgroup; what it holds is asked of the
+    /// Returns whether a process is in a scope by its group or cgroup; what it holds is asked of the
     /// opened process, and whom it descends from of its ancestors.
     pub(crate) fn covers(&self, process: &ProcessInfo) -> bool {
         match self {

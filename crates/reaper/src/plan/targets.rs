@@ -87,7 +87,7 @@ impl Choice<'_> {
         Ok(chosen)
     }
 
-    /// Tells whether a process belongs to one of the users that were asked for.
+    /// Returns whether a process belongs to one of the users that were asked for.
     fn is_asked_for(&self, process: &ProcessInfo) -> bool {
         let users = &self.request.users;
         users.is_empty() || users.iter().any(|user| is_user(process, user))
