@@ -38,7 +38,7 @@ const ARCHITECTURES: &[(&str, c_uint)] = &[
 ];
 const ARCHITECTURE_UNKNOWN: c_uint = c_uint::MAX;
 
-/// Returns the number of a name, ignoring everything but letters.
+/// Returns the number of a name, ignoring case.
 fn number(names: &[(&str, c_uint)], name: &str) -> Option<c_uint> {
     let found = names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, number)| *number)
