@@ -1,12 +1,12 @@
-//! The text of settings, piece by piece.
+//! Parsing the text of settings.
 
 use super::{INTERVALS, SettingError};
 use gpu_core::Bytes;
 
-/// The longest name or value that is kept.
+/// The most characters of a name or value that an error shows.
 const LONGEST: usize = 1 << 10;
 
-/// Divides a text at the commas that are not within brackets, and each part at its first colon.
+/// Splits a text at the commas outside brackets, and each part at its first colon.
 pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let mut depth = 0u32;
     let parts = text.split(|letter| {
@@ -43,7 +43,7 @@ pub(super) fn mebibytes(value: &str) -> Option<Bytes> {
     value.parse().ok().map(Bytes::from_mib)
 }
 
-/// Reads a size in force of at least so much; the inner `None` stands for none.
+/// Parses an effective size of at least `least`; the inner `None` means that no size is set.
 pub(super) fn in_force(value: &str, least: Bytes) -> Option<Option<Bytes>> {
     match value.parse::<i128>().ok()? {
         -1 => Some(None),
@@ -54,8 +54,8 @@ pub(super) fn in_force(value: &str, least: Bytes) -> Option<Option<Bytes>> {
     }
 }
 
-/// Reads the divisions: one for all sizes, or a list. The first interval of a list counts for all
-/// sizes below it too, and `>` for all above the last.
+/// Parses the divisions: one number for all sizes, or a list. The first interval of a list also
+/// applies to all smaller sizes, and `>` to all above the last.
 pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
     let mut all = [0; INTERVALS];
     let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
@@ -84,19 +84,19 @@ pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
     Some(all)
 }
 
-/// Makes a text from outside short, and free of control characters.
+/// Shortens an external text and removes its control characters.
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
 }
 
-/// Returns the known name that was perhaps meant.
+/// Returns a similar known name.
 pub(crate) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let known = known.map(|name| (distance(unknown, name), name));
     let near = known.filter(|(distance, name)| *distance <= name.len() / 3);
     near.min().map(|(_, name)| name)
 }
 
-/// Counts the letters to insert, drop or replace to get from `a` to `b`.
+/// Returns the edit distance between `a` and `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();
