@@ -1,14 +1,13 @@
-//! Composes the policies: who gets which devices, and what becomes of a job on them.
+//! Composes the policies: assigns devices to claims, and cleans up after jobs.
 //!
-//! The main decision is that a lease is a matter of descent. Devices are leased to a process, and
-//! whoever descends from it uses them by right; anybody else on them is an outsider, whatever
-//! variables or open files he has. From this one rule follow whose memory is whose ([`offers`]),
-//! what a claim inside of a job may take ([`take`]), and who is to be gone when a job is over
-//! ([`run`]).
+//! Ownership follows descent. Devices are leased to a process, and every process that descends from
+//! it may use them; any other process on them is an outsider, whatever variables or open files it
+//! has. This one rule determines which memory belongs to which lease ([`offers`]), what a claim
+//! inside a job may take ([`take`]), and which processes must be gone when a job is over ([`run`]).
 //!
-//! Looking and choosing are functions over plain data, as in the policies below; everything that
+//! Observing and choosing are functions over plain data, as in the policies below. Everything that
 //! touches the machine goes through [`Ports`] and a [`Launcher`](gpu_core::Launcher), and nothing
-//! here knows which adapter stands behind them.
+//! here knows which adapter implements them.
 
 mod ancestry;
 mod claim_context;
