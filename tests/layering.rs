@@ -1,5 +1,5 @@
-//! The layers of the workspace, as `cargo tree` shows them. The rule itself stands in
-//! `xtask/src/layering.rs`; here it is held against the workspace, and shown to fail.
+//! The layers of the workspace, from `cargo tree`. The rule is in `xtask/src/layering.rs`; this
+//! test applies it to the workspace, and shows that it can fail.
 
 use xtask::layering::{self, Package, may_depend_on};
 use xtask::{Tree, workspace_root};
@@ -90,7 +90,7 @@ fn only_program_tests_and_benches_choose_adapters() {
     for package in packages() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
         let chooses = matches!(package.name.as_str(), "gpuws" | "gpuws-tests" | "gpuws-benches");
-        // Two serve what another one reads or runs.
+        // Two packages serve what another one reads or runs.
         let exception = matches!(package.name.as_str(), "gpu-sim" | "gpu-nvml-sim");
         assert!(chooses || exception || chosen.count() == 0, "{} chooses an adapter", package.name);
     }

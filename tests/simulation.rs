@@ -1,6 +1,7 @@
-//! Whole walks on random machines with random scripts and faults: what must hold of all of them.
+//! Complete runs of the pipeline on random machines with random scripts and faults, and the
+//! properties of all of them.
 //!
-//! A failure prints the seed; `random(Seed(n))` makes the same machine again.
+//! A failure prints the seed; `random(Seed(n))` recreates the machine.
 
 use gpu_core::*;
 use gpu_reaper::*;
@@ -14,7 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Hands every question on to the simulation, and keeps what it answered about memory and when.
+/// Forwards every query to the simulation, and records its answers about memory with their times.
 struct Witness {
     simulation: Simulation,
     seen: Mutex<Vec<(u32, Reading<Bytes>, usize)>>,
@@ -25,7 +26,7 @@ impl Witness {
         Witness { simulation: simulation.clone(), seen: Mutex::default() }
     }
 
-    /// What was seen of a device: each value, with the number of signals sent until then.
+    /// The observed memory of a device: each value, with the number of signals sent until then.
     fn seen_of(&self, index: u32) -> Vec<(Reading<Bytes>, usize)> {
         let seen = self.seen.lock().unwrap();
         seen.iter()
@@ -71,14 +72,14 @@ impl GpuBackend for Witness {
     }
 }
 
-/// What the user asks for in one walk.
+/// The request of the user in one run.
 #[derive(Clone, Debug)]
 struct Asked {
     seed: u64,
-    /// Ask for each process by its number, instead of leaving it to the findings.
+    /// Request each process by PID, instead of relying on the findings.
     by_number: bool,
     reach: Reach,
-    /// Which of the processes is protected, counted around.
+    /// The protected process, modulo their number.
     protect: Option<usize>,
     faults: usize,
 }
@@ -105,7 +106,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     )
 }
 
-/// Everything that a walk leaves behind.
+/// The results of a run.
 struct Walk {
     plan: Plan,
     report: Report,
@@ -116,16 +117,17 @@ struct Walk {
     protected: Option<Pid>,
 }
 
-/// Looks twice, plans, lets `between` happen, acts. `None` when the machine does not let us know
-/// our own line: then there is no guard, and nothing can be done.
+/// Takes two snapshots, plans, calls `between`, and acts. `None` if the ancestors of this process
+/// are unknown: then there is no guard, and nothing can be done.
 fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let seed = Seed(asked.seed);
     let simulation = random(seed);
     let own = Host::own_ancestry(&simulation).ok()?.iter().map(|key| key.pid).collect();
     let machine = random_machine(seed);
     for (call, nth, fault) in random_faults(seed, &machine, asked.faults) {
-        // Between the last check and the signal lies an instant that nobody can close: letting go
-        // exactly there is the one thing that is not asked of the reaper (docs/safety.md).
+        // Between the last check and the signal there is an unavoidable instant. A target that
+        // releases its memory exactly then is the one case that the reaper cannot handle
+        // (docs/safety.md).
         let unseen = matches!(fault, Fault::Meanwhile(Happening::LetGo(..)));
         if call != gpu_sim::Call::Signal || !unseen {
             simulation.inject(call, nth, fault);
@@ -167,7 +169,7 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     Some(Walk { plan, report, signals, journal, witness, own, protected })
 }
 
-/// What must hold of every walk, whatever happened.
+/// The properties of every run, whatever happened.
 fn check(walk: &Walk) {
     for sent in &walk.signals {
         let target =
@@ -187,7 +189,7 @@ fn check(walk: &Walk) {
             "{sent:?}"
         );
     }
-    // The line before the signal: never more signals than lines.
+    // Each line precedes its signal: there are never more signals than lines.
     let lines = walk.journal.iter().filter(|line| line.contains(r#""event":"signal""#)).count();
     assert!(lines >= walk.signals.len(), "{:?}", walk.journal);
     for freed in &walk.report.memory {
@@ -196,7 +198,7 @@ fn check(walk: &Walk) {
             assert!(!freed.came_back);
             continue;
         };
-        // Both figures are answers that the device gave, one before any signal, one after.
+        // Both figures were reported by the device, one before any signal, one after.
         assert!(seen.iter().any(|(used, signals)| *used == freed.before && *signals == 0));
         assert!(
             seen.iter()
@@ -205,7 +207,7 @@ fn check(walk: &Walk) {
         let back = freed.before.unwrap().saturating_sub(freed.after.unwrap());
         assert_eq!(bytes, back.saturating_sub(freed.by_others.unwrap_or_default()));
         if freed.came_back {
-            // All that was expected but for the driver's share: half of it at the very least.
+            // Everything expected except the driver's share: at least half of it.
             assert!(bytes.0 > 0 && bytes.0 >= freed.expected.map_or(0, |expected| expected.0 / 2));
             let of_device = |pid: &Pid| {
                 let mut actions = walk.report.actions.iter();
@@ -238,7 +240,7 @@ proptest! {
         let reused = |simulation: &Simulation, plan: &Plan| {
             for target in &plan.targets {
                 simulation.happen(Happening::Exit(target.key.pid));
-                // The successor is of the same name and user, and holds what its predecessor held.
+                // The successor has the same name and user, and holds the same as its predecessor.
                 let before = random_machine(Seed(simulation_seed)).processes;
                 let before = before.into_iter().find(|process| process.pid() == target.key.pid);
                 let mut successor = before.unwrap_or_else(|| gpu_sim::Process::new(target.process.clone()));
@@ -321,7 +323,7 @@ proptest! {
     }
 }
 
-/// The properties above say nothing if nothing ever happens on these machines.
+/// The properties above are vacuous if nothing ever happens on these machines.
 #[test]
 fn random_walks_cover_every_outcome() {
     let (mut ended, mut killed, mut back, mut kept, mut let_go) = (0, 0, 0, 0, 0);

@@ -1,4 +1,4 @@
-//! The attacker: an unprivileged user who tries everything, step by step, as a seed says.
+//! The attacker: an unprivileged user that tries everything, step by step, as determined by a seed.
 
 use crate::layout::Scene;
 use crate::random::Chance;
@@ -13,39 +13,39 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-/// So many entries that the library made are held at most, ...
+/// The most library-made entries to hold, ...
 const HELD: usize = 40;
-/// ... so many files, ...
+/// ... files to keep open, ...
 const FILES: usize = 80;
-/// ... and so many entries of others are remembered.
+/// ... and entries of others to remember.
 const KNOWN: usize = 32;
 
-/// For so many steps it leases every device.
+/// The number of steps for which it leases every device.
 const GREEDY: u32 = 150;
 
-/// What an attacker has in its hands.
+/// The state of an attacker.
 pub(crate) struct Attacker {
     pub(crate) scene: Scene,
     pub(crate) locks: FileLocks,
     pub(crate) chance: Chance,
     pub(crate) clock: SystemClock,
     pub(crate) uid: u32,
-    /// The honest users whom it attacks.
+    /// The honest users under attack.
     pub(crate) victims: [u32; 2],
     /// Entries that the library made for it.
     pub(crate) held: Vec<Box<dyn Held>>,
-    /// Files that it keeps open, most of them locked.
+    /// Open files, most of them locked.
     pub(crate) files: Vec<OwnedFd>,
-    /// Entries of honest users that it saw.
+    /// Entries of honest users that it has seen.
     pub(crate) known: Vec<Entry>,
-    /// A program that keeps files from being opened.
+    /// A process that keeps files from being opened.
     pub(crate) keeper: Option<Child>,
-    /// How many steps it still leases every device.
+    /// The number of steps for which it still leases every device.
     pub(crate) greedy: u32,
     canaries: Vec<(u64, u64)>,
 }
 
-/// Makes a number of steps, then holds what it has until it is killed.
+/// Makes a number of steps, then keeps everything until it is killed.
 pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
     let canary = |path: PathBuf| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     let mut attacker = Attacker {
@@ -76,7 +76,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
         let (words, result) = step(&mut attacker);
         status.note(kind, &words, &result);
         attacker.change_mood();
-        // What it made is to be met by others before it makes the next.
+        // Other processes must have a chance to see this step before the next.
         if attacker.chance.one_in(3) {
             let pause = Duration::from_micros(attacker.chance.below(3000));
             attacker.clock.sleep(pause);
@@ -93,7 +93,7 @@ impl Attacker {
         if self.greedy > 0 {
             self.greedy -= 1;
             if self.greedy == 0 {
-                // Honest claims have to be served from now on.
+                // From now on, honest claims must be served.
                 self.held.clear();
                 self.files.clear();
             }
@@ -120,7 +120,7 @@ impl Attacker {
         self.files.push(file.into());
     }
 
-    /// Remembers an entry that it saw.
+    /// Remembers an entry.
     pub(crate) fn remember(&mut self, entry: Entry) {
         if self.known.len() >= KNOWN {
             let which = self.chance.index(self.known.len());
@@ -129,7 +129,7 @@ impl Attacker {
         self.known.push(entry);
     }
 
-    /// Returns an id: one that an honest entry has, or one of its own.
+    /// Returns an ID: that of an honest entry, or one of its own.
     pub(crate) fn id(&mut self) -> String {
         if !self.known.is_empty() && self.chance.one_in(2) {
             let which = self.chance.index(self.known.len());
@@ -138,10 +138,10 @@ impl Attacker {
         format!("f{}", self.chance.below(30))
     }
 
-    /// Returns a shared folder and what names in it begin with.
+    /// Returns a shared directory and the prefix of the names in it.
     pub(crate) fn shared(&mut self) -> (PathBuf, &'static str) {
         let mut shared = self.scene.shared().to_vec();
-        // One that root has not made yet is tried now and then.
+        // Occasionally tries one that root has not created yet.
         if !self.chance.one_in(16) {
             shared.retain(|(folder, _)| folder.exists());
         }
@@ -149,14 +149,14 @@ impl Attacker {
         shared.swap_remove(which)
     }
 
-    /// Returns a folder that is its own, if it is there.
+    /// Returns its own directory, if it exists.
     pub(crate) fn own_folder(&mut self) -> PathBuf {
         let (shared, prefix) = self.shared();
         let tail = *self.chance.of(&["", "", "", "-1", "-2"]);
         shared.join(format!("{prefix}u{}{tail}", self.uid))
     }
 
-    /// Returns a folder that is an honest user's, or that an honest user would make.
+    /// Returns the directory of an honest user, existing or not.
     pub(crate) fn victims_folder(&mut self) -> PathBuf {
         let (shared, prefix) = self.shared();
         let victim = *self.chance.of(&self.victims);
@@ -164,13 +164,13 @@ impl Attacker {
         shared.join(format!("{prefix}u{victim}{tail}"))
     }
 
-    /// Returns the name of a folder of its own or of an honest user, or of a queue in one.
+    /// Returns the name of a directory of its own or of an honest user, or of a queue in one.
     pub(crate) fn any_folder(&mut self) -> PathBuf {
         let folder = if self.chance.one_in(2) { self.own_folder() } else { self.victims_folder() };
         if self.chance.one_in(4) { folder.join("queue") } else { folder }
     }
 
-    /// Returns a name for an entry, after a folder.
+    /// Returns a name for an entry, matching the directory.
     pub(crate) fn name(&mut self) -> String {
         let kinds = ["lease-", "lease-", "try-", "try-", "kept-", "past-", "wait-", "new-"];
         let kind = *self.chance.of(&kinds);
@@ -178,8 +178,8 @@ impl Attacker {
         format!("{queue}{kind}{}", self.id())
     }
 
-    /// Returns a name for an entry: in its own folder, in an honest user's, or in the folder that
-    /// all share.
+    /// Returns a path for an entry: in its own directory, in that of an honest user, or in the
+    /// shared one.
     pub(crate) fn place(&mut self) -> PathBuf {
         let name = self.name();
         match self.chance.below(8) {
@@ -192,7 +192,7 @@ impl Attacker {
         }
     }
 
-    /// Returns a file in a folder; a name that is none where the folder is empty.
+    /// Returns a file in a directory; a nonexistent name if the directory is empty.
     pub(crate) fn file_in(&mut self, folder: &Path) -> PathBuf {
         let queue = folder.join("queue");
         let folder = if self.chance.one_in(4) { &queue } else { folder };
@@ -205,7 +205,7 @@ impl Attacker {
         names.into_iter().nth(which).expect("it is one of them")
     }
 
-    /// Returns a file to spoil: its own, an honest user's, or safe-gpu's.
+    /// Returns a file to damage: its own, an honest user's, or safe-gpu's.
     pub(crate) fn any_file(&mut self) -> PathBuf {
         match self.chance.below(8) {
             0 => self.chance.of(&self.scene.safe_gpu()).clone(),
@@ -220,16 +220,16 @@ impl Attacker {
         }
     }
 
-    /// Tells whether a file is one that nobody is to change, itself included: it may be allowed to.
+    /// Returns whether nobody may change a file, even if the attacker is permitted to.
     pub(crate) fn is_canary(&self, file: &File) -> bool {
         let known = file.metadata().map(|file| (file.dev(), file.ino()));
         known.is_ok_and(|known| self.canaries.contains(&known))
     }
 
-    /// Makes its folder, and that of its queue.
+    /// Creates its own directory, and that of its queue.
     pub(crate) fn make_own_folder(&mut self) -> PathBuf {
         let folder = self.own_folder();
-        // It is there already, or another step has put something else in its place.
+        // It exists already, or another step has put something else in its place.
         let _ = fs::create_dir(&folder);
         let _ = steps::set_mode(&folder, 0o755);
         let _ = fs::create_dir(folder.join("queue"));

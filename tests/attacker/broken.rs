@@ -1,4 +1,4 @@
-//! Readers with a broken rule, which the attacker is to defeat: the proof that it attacks.
+//! Readers with a broken rule, which the attacker must defeat: proof that the attacks work.
 
 use crate::layout::Scene;
 use gpu_core::{Entry, EntryKind, Locks};
@@ -10,10 +10,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Returns the live entries as a broken rule finds them.
+/// Returns the live entries according to a broken rule.
 ///
-/// `shared-folder` takes a locked file in the folder that all users share for an entry of the
-/// file's owner, besides those that the library finds. `file-owner` does so for a file in the folder of any user.
+/// Besides the entries that the library finds, `shared-folder` accepts a locked file in the shared
+/// directory as an entry of the file's owner. `file-owner` does so for a file in the directory of
+/// any user.
 pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     if rule == "shared-folder" {
@@ -42,7 +43,7 @@ fn in_folder(folder: &Path, prefix: &str, kind: EntryKind) -> Vec<Entry> {
     let beginning = match kind {
         EntryKind::Attempt => "try-",
         EntryKind::Lease => "lease-",
-        // These rules are about leases.
+        // These rules concern leases.
         EntryKind::Waiter => return Vec::new(),
     };
     let Ok(names) = fs::read_dir(folder) else { return Vec::new() };

@@ -7,7 +7,7 @@ use gpu_core::{
 };
 use serde_json::{Value, json};
 
-/// Returns some devices: of those that it may lease, and others that nobody has.
+/// Returns some devices, contested ones and nonexistent ones.
 fn devices(attacker: &mut Attacker) -> Vec<DeviceUuid> {
     let first = if attacker.greedy > 0 { 0 } else { CONTESTED };
     let mut devices: Vec<DeviceUuid> =
@@ -25,7 +25,7 @@ fn devices(attacker: &mut Attacker) -> Vec<DeviceUuid> {
 
 fn claim(attacker: &mut Attacker, devices: &[DeviceUuid]) -> Claim {
     let mut claim = Claim::whole(*attacker.chance.of(&[0, 1, 1, 2, 3, u32::MAX]));
-    // Without a choice of devices it would be a claim for any, which bars them all in turn.
+    // Without named devices it would be a claim for any, which in turn excludes them all.
     claim.among = devices.to_vec();
     let shares = [0, 1, 1 << 30, 80 << 30, u64::MAX];
     if attacker.chance.one_in(2) {
@@ -40,7 +40,7 @@ fn claim(attacker: &mut Attacker, devices: &[DeviceUuid]) -> Claim {
     claim
 }
 
-/// Returns an entry with whatever an entry can say.
+/// Returns an entry with arbitrary content.
 pub(crate) fn entry(attacker: &mut Attacker, kind: EntryKind) -> Entry {
     let devices = devices(attacker);
     let claim = claim(attacker, &devices);
@@ -69,7 +69,7 @@ pub(crate) fn entry(attacker: &mut Attacker, kind: EntryKind) -> Entry {
     }
 }
 
-/// Returns the text of a file as no honest program writes it, and how it differs.
+/// Returns the text of a file that no honest program would write, and a description.
 pub(crate) fn text(attacker: &mut Attacker, id: &str) -> (&'static str, Vec<u8>) {
     let mut entry = entry(attacker, EntryKind::Lease);
     entry.id = LeaseId::parse(id).unwrap_or(entry.id);
@@ -108,7 +108,8 @@ pub(crate) fn text(attacker: &mut Attacker, id: &str) -> (&'static str, Vec<u8>)
     }
 }
 
-/// Returns the text of an honest entry under another id: what would be believed if it were.
+/// Returns the text of an honest entry under another ID: a forgery that would be accepted if
+/// copying sufficed.
 pub(crate) fn copy(attacker: &mut Attacker, id: &str) -> Option<Vec<u8>> {
     let known = attacker.known.get(attacker.chance.index(attacker.known.len().max(1)))?;
     let entry = Entry {

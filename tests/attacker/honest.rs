@@ -1,4 +1,4 @@
-//! An honest user: claims devices, holds them for a moment, and lets go of them.
+//! An honest user: claims devices, holds them briefly, and releases them.
 
 use crate::layout::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
 use crate::random::Chance;
@@ -14,11 +14,11 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A claim for devices that no attacker leases is served within this time, whatever the attacker
-/// does. Honest users hold devices for some milliseconds, and are stopped for half a second.
+/// A claim for uncontested devices is served within this time, whatever the attacker does. Honest
+/// users hold devices for some milliseconds, and are stopped for up to half a second.
 const SERVED: Duration = Duration::from_secs(120);
 
-/// Claims and releases devices until a file says stop.
+/// Claims and releases devices until the stop file exists.
 pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str) {
     let log = Log { party: name.to_owned() };
     let locks = Honest { locks: scene.locks(), log, is_blind: rule == "blind" };
@@ -47,7 +47,7 @@ pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str
     }
 }
 
-/// Takes a device out of a lease. No other claim competes for it, so it is there at once.
+/// Takes a device out of a lease. No other claim competes for it, so it is available at once.
 fn nested(locks: &Honest, clock: &SystemClock, scene: &Scene, outer: &Entry) {
     let ask = Ask { within: Some(outer.clone()), ..asking(Claim::whole(1), Wait::No) };
     let ask = match outer.claim.share {
@@ -76,7 +76,7 @@ fn claim(
     take(locks, clock, ask, &mut || look(devices), &choose, &mut watch)
 }
 
-/// Returns a claim, and whether it has to be served: it asks for devices that no attacker leases.
+/// Returns a claim, and whether it must be served: it asks for uncontested devices.
 fn ask(chance: &mut Chance) -> (Ask, bool) {
     let is_free = chance.below(10) < 6;
     let most = if is_free { 3 } else { 8 };
@@ -92,7 +92,7 @@ fn ask(chance: &mut Chance) -> (Ask, bool) {
     } else {
         Wait::For(Duration::from_millis(100 + chance.below(400)))
     };
-    // Anybody may keep safe-gpu's files locked, and so every claim beside safe-gpu waiting.
+    // Any user may keep safe-gpu's files locked, and thereby make every claim with safe-gpu wait.
     let beside_safe_gpu = !is_free && chance.one_in(4);
     (Ask { beside_safe_gpu, ..asking(claim, wait) }, is_free)
 }
@@ -110,14 +110,14 @@ fn asking(claim: Claim, wait: Wait) -> Ask {
     }
 }
 
-/// Returns something in words, short enough for one write to a pipe.
+/// Formats a value, short enough for one write to a pipe.
 fn short(what: &impl std::fmt::Debug) -> String {
     let mut text = format!("{what:?}");
     text.truncate(text.floor_char_boundary(1500));
     text
 }
 
-/// Lines to the stage, through a pipe that all honest processes share; each is one write.
+/// Sends lines to the test through a pipe that all honest processes share; each is one write.
 struct Log {
     party: String,
 }
@@ -127,7 +127,7 @@ impl Log {
         let line = json!({ "event": event, "party": self.party, "more": more });
         let line = format!("{line}\n");
         if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
-            // The stage has seen enough.
+            // The test has ended.
             std::process::exit(1);
         }
     }
@@ -160,11 +160,11 @@ impl Log {
     }
 }
 
-/// The locks, with a line for each entry before others can see it.
+/// The locks, with a log line for each entry before others can see it.
 struct Honest {
     locks: FileLocks,
     log: Log,
-    /// It does not see others' attempts: a broken rule, which the oracle is to find.
+    /// It ignores the attempts of others: a broken rule, which the oracle must detect.
     is_blind: bool,
 }
 

@@ -1,15 +1,15 @@
-//! What all processes of the test agree on: folders and devices.
+//! The directories and devices that all processes of the test use.
 
 use gpu_claim::Chosen;
 use gpu_core::{Bytes, Claim, DeviceUuid, Entry, Result, Share};
 use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles};
 use std::path::{Path, PathBuf};
 
-/// How many devices the machine has.
+/// The number of devices of the machine.
 pub(crate) const DEVICES: usize = 8;
 
-/// The attacker leases the devices from here on. Anybody may lease any device for ever, so the
-/// others are left to honest users, whose claims have to be served.
+/// The attacker leases the devices from this index on. Any user may lease any device forever, so
+/// the others are left to honest users, whose claims must be served.
 pub(crate) const CONTESTED: usize = 6;
 
 /// The memory of each device.
@@ -18,22 +18,22 @@ pub(crate) const TOTAL: u64 = 80 << 30;
 /// The name of safe-gpu's lock files.
 pub(crate) const SAFE_GPU: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
 
-/// The folders of a run.
+/// The directories of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
     /// The file system of the test.
     pub(crate) root: PathBuf,
-    /// What stands for `/run`; it need not exist.
+    /// The substitute for `/run`; it may not exist.
     pub(crate) run: PathBuf,
 }
 
 impl Scene {
-    /// Returns what stands for `/tmp`.
+    /// Returns the substitute for `/tmp`.
     pub(crate) fn tmp(&self) -> PathBuf {
         self.root.join("tmp")
     }
 
-    /// Returns the shared folders and what names in them begin with.
+    /// Returns the shared directories and the prefixes of the names in them.
     pub(crate) fn shared(&self) -> [(PathBuf, &'static str); 2] {
         [(self.run.join("gpuws"), ""), (self.tmp(), ".gpuws-")]
     }
@@ -43,13 +43,13 @@ impl Scene {
         [self.tmp().join(SAFE_GPU), self.tmp().join("safe_gpu").join(SAFE_GPU)]
     }
 
-    /// Returns the file that tells honest processes to finish.
+    /// Returns the stop file of the honest processes.
     pub(crate) fn stop(&self) -> PathBuf {
         self.root.join("stop")
     }
 
-    /// Returns root's files that nobody is to change: one that everybody may write, one that
-    /// nobody else may, and one in a folder.
+    /// Returns root's files that nobody may change: one that is world-writable, one that is not,
+    /// and one in a directory.
     pub(crate) fn canaries(&self) -> [PathBuf; 4] {
         ["open", "closed", "folder", "folder/file"].map(|name| self.root.join("canary").join(name))
     }
@@ -76,13 +76,13 @@ pub(crate) fn devices() -> Vec<DeviceUuid> {
     (0..DEVICES).map(device).collect()
 }
 
-/// Returns what a look at the machine tells: its devices, or those of a lease.
+/// Returns the observation of the machine: its devices, or those of a lease.
 #[expect(clippy::unnecessary_wraps, reason = "it is what a look returns")]
 pub(crate) fn look(devices: &[DeviceUuid]) -> Result<Vec<DeviceUuid>> {
     Ok(devices.to_vec())
 }
 
-/// Chooses the first devices that are free.
+/// Chooses the first free devices.
 #[expect(clippy::ptr_arg, reason = "it takes what a look returned")]
 pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, beside: &[Entry]) -> Chosen {
     let wanted = |uuid: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);

@@ -1,10 +1,11 @@
-//! An unprivileged user who attacks the leases of root and of another user, on the real kernel, in
-//! namespaces of its own: no device is granted twice, nobody's entries are forged or hidden, every
-//! claim is served or refused, and nothing of root's is changed. In `processes` such a user attacks
-//! with processes of their own.
+//! An unprivileged user that attacks the leases of root and of another user, on the real kernel, in
+//! its own namespaces: no device is granted twice, no user's entries are forged or hidden, every
+//! claim is served or refused, and nothing of root's is changed. In `processes`, such a user
+//! attacks with its processes.
 //!
-//! It says what happened on standard output. `GPUWS_ATTACK_STEPS` says how many steps the attacker
-//! makes, `GPUWS_ATTACK_SEED` which. A seed repeats the steps, not how they meet others'.
+//! The tests print a summary on standard output. `GPUWS_ATTACK_STEPS` is the number of steps, and
+//! `GPUWS_ATTACK_SEED` the seed. A seed repeats the steps, but not their interleaving with those of
+//! others.
 
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
@@ -23,13 +24,13 @@ use run::{Plan, number, run};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// One run at a time: they would only slow each other down.
+/// One run at a time: concurrent runs would only slow each other down.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The steps of both runs together.
+/// The total steps of both runs.
 const STEPS: u64 = 50_000;
 
-/// Runs a test in namespaces of its own, alone; the folder is where its file system belongs.
+/// Runs a test alone in its own namespaces; returns the directory for its file system.
 fn alone(test: &str) -> Option<PathBuf> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     sandbox::enter(test)
@@ -68,7 +69,7 @@ fn attacker_breaks_nothing_in_temporary_folder() {
     }
 }
 
-/// The attacks are worth something: the schemes that they were written against do not stand them.
+/// Proof that the attacks work: broken rules do not withstand them.
 #[test]
 fn attacker_defeats_reader_trusting_file_names() {
     let test = "attacker_defeats_reader_trusting_file_names";

@@ -1,5 +1,4 @@
-//! What must hold, whatever the attacker does: judged by what honest processes told of themselves,
-//! with no code of the library.
+//! The invariants, judged by the reports of honest processes, without any code of the library.
 
 use crate::layout::TOTAL;
 use serde_json::Value;
@@ -16,32 +15,31 @@ struct Hold {
     within: Option<String>,
 }
 
-/// What honest processes told, and what of it breaks a rule.
+/// The reports of honest processes, and the violations in them.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     holds: BTreeMap<String, Hold>,
-    /// All entries that honest users made, and the devices of each: an attempt that is made again
-    /// may have others.
+    /// All entries that honest users made, with their devices: a repeated attempt may have others.
     made: BTreeMap<(u64, String), BTreeSet<BTreeSet<String>>>,
     killed: BTreeSet<String>,
-    /// How many leases were granted, out of another lease included.
+    /// The number of leases granted, including those out of another lease.
     pub(crate) grants: u64,
-    /// How many claims each process has begun.
+    /// The number of claims that each process has begun.
     pub(crate) asked: BTreeMap<String, u64>,
-    /// How many entries of other users the readers saw.
+    /// The number of entries of other users that the readers saw.
     pub(crate) foreign: u64,
     pub(crate) violations: Vec<String>,
 }
 
-/// An honest lease, by its owner and id.
+/// An honest lease, by owner and ID.
 pub(crate) type Name = (u64, String);
 
 impl Oracle {
-    /// Takes in a line of an honest process.
+    /// Processes a line of an honest process.
     pub(crate) fn hear(&mut self, line: &Value) {
         let party = line["party"].as_str().unwrap_or_default().to_owned();
         if self.killed.contains(&party) {
-            // It wrote this after the stage had said that it was going to be killed.
+            // It wrote this after the test had recorded that it was going to kill it.
             if line["event"] == "publish" {
                 self.make(&line["more"]);
             }
@@ -96,7 +94,7 @@ impl Oracle {
         self.violations.extend(double);
     }
 
-    /// Returns what is wrong with the honest leases on a device.
+    /// Returns the conflict between the honest leases on a device, if any.
     fn conflict(&self, device: &str) -> Option<String> {
         let on =
             |(_, hold): &(&String, &Hold)| hold.within.is_none() && hold.devices.contains(device);
@@ -107,13 +105,13 @@ impl Oracle {
         wrong.then(|| format!("{device} is granted twice: {on:?}"))
     }
 
-    /// Returns the honest leases that live now.
+    /// Returns the living honest leases.
     pub(crate) fn living(&self) -> BTreeSet<Name> {
         self.holds.iter().map(|(id, hold)| (hold.owner, id.clone())).collect()
     }
 
-    /// Judges what a reader saw: each entry of an honest user is one that this user made, and each
-    /// lease that lived all the time is there.
+    /// Judges the view of a reader: each entry of an honest user was made by this user, and each
+    /// lease that lived the whole time is present.
     pub(crate) fn judge(
         &mut self,
         reader: &str,

@@ -1,11 +1,11 @@
-//! Numbers that follow from a seed.
+//! Random numbers from a seed.
 
-/// A generator of numbers (Marsaglia's xorshift).
+/// A random number generator (Marsaglia's xorshift).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// Returns the generator of a seed; neighbouring seeds have nothing in common.
+    /// Creates the generator for a seed; adjacent seeds are unrelated.
     pub(crate) fn new(seed: u64) -> Self {
         let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -13,7 +13,7 @@ impl Chance {
         Chance((mixed ^ mixed >> 31).max(1))
     }
 
-    /// Returns a number below a limit, which is at least one.
+    /// Returns a number below a limit, which must be at least one.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -21,17 +21,17 @@ impl Chance {
         self.0 % limit
     }
 
-    /// Returns true once in so many times.
+    /// Returns true once in so many times on average.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// Returns an index of a list, which is not empty.
+    /// Returns an index of a nonempty list.
     pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    /// Returns one of a list, which is not empty.
+    /// Returns an element of a nonempty list.
     pub(crate) fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.index(list.len())]
     }

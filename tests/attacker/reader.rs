@@ -1,4 +1,4 @@
-//! A user who only looks: reads the leases whenever it is asked to.
+//! A user that only reads the leases, on request.
 
 use crate::broken;
 use crate::layout::Scene;
@@ -6,7 +6,7 @@ use gpu_core::{Entry, EntryKind, Locks};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
-/// Answers each line of standard input with a reading, in one line.
+/// Answers each line of standard input with a reading in one line.
 ///
 /// The rule is `product`, or the name of a broken one.
 pub(crate) fn answer(scene: &Scene, rule: &str) {

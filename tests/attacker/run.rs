@@ -1,5 +1,5 @@
-//! A run: attackers and honest processes, whom the stage kills and stops at any moment, and what
-//! the oracle says of it.
+//! A run: attackers and honest processes, which are killed and stopped at random moments, and the
+//! oracle's verdict.
 
 use crate::layout::{DEVICES, choose, devices, look};
 use crate::oracle::Oracle;
@@ -16,31 +16,30 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The attackers, who are one user.
+/// The number of attackers; all run as one user.
 const ATTACKERS: u64 = 2;
-/// The honest processes of each user: so many start at once, as the jobs of an array do, and so many
-/// stay.
+/// The number of honest processes of each user: at the start, as in an array job, and later.
 const HONEST_AT_FIRST: usize = 10;
 const HONEST_OF_ONE: usize = 3;
-/// A process is stopped for so long at most.
+/// The maximum time for which a process is stopped.
 const STOPPED_MS: u64 = 500;
-/// The longest time between two events of the stage, and between two looks of the oracle.
+/// The maximum time between two events, and between two checks of the oracle.
 const EVENTS_MS: u64 = 150;
 const LOOKS: Duration = Duration::from_millis(60);
 
-/// What a run is to be.
+/// The configuration of a run.
 pub(crate) struct Plan {
     pub(crate) folder: PathBuf,
     pub(crate) seed: u64,
     pub(crate) steps: u64,
-    /// Root can make a shared folder, and does so in the middle of the run.
+    /// Root can create a shared directory, and does so in the middle of the run.
     pub(crate) has_run: bool,
-    /// The rule of the readers, and of the honest claims.
+    /// The rule of the readers and of the honest claims.
     pub(crate) reader: &'static str,
     pub(crate) honest: &'static str,
 }
 
-/// Returns a number out of the environment.
+/// Returns a number from the environment.
 pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("it is a number"))
 }
@@ -50,16 +49,16 @@ struct Run<'a> {
     stage: Stage,
     oracle: Oracle,
     chance: Chance,
-    /// Whom to let go on, and when.
+    /// The stopped processes, and when to continue them.
     stopped: Vec<(String, Duration)>,
-    /// How often each had asked when that last changed.
+    /// The number of claims of each process, and when it last changed.
     asked: std::collections::BTreeMap<String, (u64, Duration)>,
     looks: u64,
     kills: u64,
     stops: u64,
 }
 
-/// Runs until the attackers have made their steps, or something is broken.
+/// Runs until the attackers have made their steps, or until a violation.
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let mut run = Run {
         plan,
@@ -89,8 +88,8 @@ impl Run<'_> {
         for _ in 0..ATTACKERS {
             self.stage.start_attacker(self.plan.seed, self.plan.steps / ATTACKERS);
         }
-        // The attacker comes first, and has every name; root comes last, and makes the folder that
-        // all share in the middle of the run.
+        // The attacker comes first and takes every name; root comes last, and creates the shared
+        // directory in the middle of the run.
         self.until_step(self.plan.steps / 50);
         self.start_honest(HONEST);
         self.until_step(self.plan.steps / 5);
@@ -104,7 +103,7 @@ impl Run<'_> {
         }
     }
 
-    /// Goes on until the attackers have made so many steps together, or all of theirs.
+    /// Continues until the attackers have made this many steps in total, or all of theirs.
     fn until_step(&mut self, end: u64) {
         let (mut event_at, mut look_at) = (Duration::ZERO, Duration::ZERO);
         let mut progress = (0, self.stage.clock.monotonic());
@@ -133,7 +132,7 @@ impl Run<'_> {
         }
     }
 
-    /// Kills or stops an honest process at whatever it is doing.
+    /// Kills or stops an honest process at a random moment.
     fn event(&mut self, now: Duration) {
         let which = self.chance.index(self.stage.honest.len());
         if self.chance.one_in(2) {
@@ -158,7 +157,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets those go on who were stopped for long enough.
+    /// Continues the processes that were stopped long enough.
     fn go_on(&mut self, now: Duration) {
         let honest = &self.stage.honest;
         self.stopped.retain(|(name, until)| {
@@ -182,7 +181,7 @@ impl Run<'_> {
         self.stage.hear(|line| oracle.hear(line));
     }
 
-    /// Lets the oracle look at everything.
+    /// Runs all checks of the oracle.
     fn look(&mut self) {
         self.looks += 1;
         self.hear();
@@ -215,7 +214,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the attackers and the honest processes, and looks at what is left.
+    /// Ends the attackers and the honest processes, and checks what is left.
     fn finish(&mut self) {
         let mut left = Vec::new();
         for mut party in std::mem::take(&mut self.stage.attackers) {

@@ -1,4 +1,4 @@
-//! Where the attacker and its victims meet: a file system and process numbers of their own.
+//! The file system and the PID namespace of the attackers and their victims.
 
 use crate::layout::{SAFE_GPU, Scene};
 use crate::status::Summary;
@@ -22,12 +22,12 @@ pub(crate) const ONLOOKER: u32 = 61_003;
 
 const INSIDE: &str = "GPUWS_ATTACK_INSIDE";
 
-/// Nothing takes longer, however loaded the machine is, unless it hangs.
+/// Anything that takes longer hangs, even on a loaded machine.
 pub(crate) const HANGS: Duration = Duration::from_secs(240);
 
-/// Runs a test in namespaces of its own: of mounts, and of processes, so that none outlives it;
-/// and of users where the caller is not root. The folder is where its file system belongs; `None`
-/// outside, where the test has been run by then, or skipped.
+/// Runs a test in its own namespaces: for mounts; for processes, so that none outlives it; and for
+/// users if the caller is not root. Returns the directory for its file system; `None` outside,
+/// where the test has already run or was skipped.
 pub(crate) fn enter(test: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(INSIDE) {
         return Some(folder.into());
@@ -69,12 +69,12 @@ pub(crate) struct Party {
 impl Party {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        // One that has ended is noticed elsewhere.
+        // A process that has ended is noticed elsewhere.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// A process that reads the leases when it is asked.
+/// A process that reads the leases on request.
 pub(crate) struct Reader {
     pub(crate) name: &'static str,
     input: ChildStdin,
@@ -83,12 +83,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Asks for a reading.
+    /// Requests a reading.
     pub(crate) fn ask(&mut self) {
         self.input.write_all(b"read\n").expect("the reader lives");
     }
 
-    /// Returns the reading that was asked for.
+    /// Returns the requested reading.
     pub(crate) fn answer(&self) -> Value {
         let late = json!({ "error": "it does not answer" });
         self.answers.recv_timeout(HANGS).unwrap_or(late)
@@ -108,8 +108,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes the folders. `has_run` says whether there is a `/run` in which root can make a folder
-    /// for leases.
+    /// Creates the directories. `has_run` is whether there is a `/run` in which root can create a
+    /// directory for leases.
     pub(crate) fn new(folder: &Path, has_run: bool) -> Self {
         mount(folder, "mode=0755,size=512m,nr_inodes=200k");
         let scene = Scene { root: folder.to_owned(), run: folder.join("run") };
@@ -136,7 +136,7 @@ impl Stage {
         write(&inner, 0o644);
         make("bin", 0o755);
         make("status", 0o700);
-        // Everybody is to be able to run it.
+        // Every user must be able to run it.
         fs::copy(env!("CARGO_BIN_EXE_attack-party"), folder.join("bin/party")).unwrap();
 
         let (reader, pipe) = std::io::pipe().unwrap();
@@ -182,7 +182,7 @@ impl Stage {
         self.honest.push(Party { name, child: command.spawn().unwrap() });
     }
 
-    /// Starts an attacker, which makes a number of steps and then holds what it has.
+    /// Starts an attacker, which makes a number of steps and then keeps everything.
     pub(crate) fn start_attacker(&mut self, seed: u64, steps: u64) {
         let (name, mut command) = self.party("attacker", ATTACKER);
         let seed = seed.wrapping_mul(1009).wrapping_add(self.started);
@@ -191,7 +191,7 @@ impl Stage {
         self.attackers.push(Party { name, child: command.spawn().unwrap() });
     }
 
-    /// Starts a reader, by the library's rules or a broken one.
+    /// Starts a reader with the library's rules or a broken one.
     pub(crate) fn start_reader(&mut self, name: &'static str, user: u32, rule: &str) {
         let (_, mut command) = self.party("reader", user);
         command.arg(rule).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -214,7 +214,7 @@ impl Stage {
         self.scene.root.join("status").join(name)
     }
 
-    /// Returns how far the attackers are.
+    /// Returns the progress of the attackers.
     pub(crate) fn summaries(&self) -> Vec<Summary> {
         let files = self.attackers.iter().map(|attacker| self.status_file(&attacker.name));
         files.map(|file| Summary::read(&file).unwrap_or_default()).collect()
@@ -231,13 +231,13 @@ impl Stage {
         text
     }
 
-    /// Says something in the name of a process, in the order of what all processes say.
+    /// Writes a line in the name of a process, in sequence with all other lines.
     pub(crate) fn say(&mut self, event: &str, party: &str) {
         let line = json!({ "event": event, "party": party });
         self.pipe.write_all(format!("{line}\n").as_bytes()).expect("the stage reads");
     }
 
-    /// Hears all that has been said until now.
+    /// Processes all lines so far.
     pub(crate) fn hear(&mut self, mut each: impl FnMut(&Value)) {
         self.say("mark", "");
         loop {
@@ -249,14 +249,14 @@ impl Stage {
         }
     }
 
-    /// Tells what of root's was changed through the links that the attacker planted.
+    /// Describes the changes to root's files through links that the attacker planted.
     pub(crate) fn changed_canaries(&self) -> Vec<String> {
         let now = canaries(&self.scene);
         let pairs = self.canaries.iter().zip(&now).filter(|(before, now)| before != now);
         pairs.map(|(before, now)| format!("{before} is {now} now")).collect()
     }
 
-    /// Returns the files in the folders of leases that somebody has locked.
+    /// Returns the locked files in the directories of leases.
     pub(crate) fn locked(&self) -> Vec<String> {
         let device = fs::metadata(&self.scene.root).unwrap().dev();
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
@@ -265,7 +265,7 @@ impl Stage {
         list.lines().filter(|line| line.contains(&here)).map(str::to_owned).collect()
     }
 
-    /// Waits until something is so; false when it never is.
+    /// Waits until a condition holds; false if it never does.
     pub(crate) fn eventually(&self, mut condition: impl FnMut() -> bool) -> bool {
         let end = self.clock.monotonic() + HANGS;
         while !condition() {
@@ -278,7 +278,7 @@ impl Stage {
     }
 }
 
-/// Returns for each of root's files all that others could change, but for the number of its links.
+/// Returns for each of root's files everything that others could change, except its link count.
 fn canaries(scene: &Scene) -> Vec<String> {
     let one = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -294,7 +294,7 @@ fn canaries(scene: &Scene) -> Vec<String> {
     let mut paths = scene.canaries().to_vec();
     paths.push(scene.tmp().join("safe_gpu"));
     let mut told: Vec<String> = paths.drain(..4).map(one).collect();
-    // The folder is everybody's to make files in: only its owner and mode are to stay.
+    // Every user may create files in this directory: only its owner and mode must stay.
     let owners = [paths[0].clone(), scene.tmp().join(SAFE_GPU)].map(|path| {
         let file = fs::symlink_metadata(&path);
         file.map_or("gone".into(), |file| format!("{:o} of {}", file.mode(), file.uid()))

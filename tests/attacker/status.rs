@@ -1,4 +1,4 @@
-//! What an attacker tells of itself: its last steps, and how many there were of each kind.
+//! The status of an attacker: its last steps, and the number of each kind.
 
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -6,17 +6,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// So many steps are kept.
+/// The number of steps to keep.
 const KEPT: u64 = 256;
-/// So long is the line of each.
+/// The length of each line.
 const LINE: usize = 160;
-/// So long is the summary, which stands before them.
+/// The length of the summary, which precedes the lines.
 const SUMMARY: usize = 8192;
 
-/// How many steps of a kind there were, and how many of them the kernel allowed.
+/// The number of steps of a kind, and how many of them the kernel permitted.
 pub(crate) type Counts = BTreeMap<String, (u64, u64)>;
 
-/// A file that the attacker was given, as it got it: it could not open it.
+/// A file that the attacker inherited, because it could not open it.
 pub(crate) struct Status {
     file: File,
     steps: u64,
@@ -25,12 +25,12 @@ pub(crate) struct Status {
 
 #[allow(dead_code, reason = "each program uses one side")]
 impl Status {
-    /// Returns the status in a file.
+    /// Creates the status in a file.
     pub(crate) fn new(file: File) -> Self {
         Status { file, steps: 0, counts: Counts::new() }
     }
 
-    /// Notes a step that was made.
+    /// Records a step.
     pub(crate) fn note(&mut self, kind: &str, words: &str, result: &std::io::Result<()>) {
         let how = result.as_ref().map_or_else(|error| error.kind().to_string(), |()| "ok".into());
         let mut line =
@@ -38,7 +38,7 @@ impl Status {
         line.truncate(line.floor_char_boundary(LINE - 1));
         let line = format!("{line:<width$}\n", width = LINE - 1);
         let place = SUMMARY as u64 + self.steps % KEPT * LINE as u64;
-        // There is nobody to tell when this fails.
+        // A failure cannot be reported to anyone.
         let _ = self.file.write_all_at(line.as_bytes(), place);
         let count = self.counts.entry(kind.to_owned()).or_default();
         count.0 += 1;
@@ -57,7 +57,7 @@ impl Status {
     }
 }
 
-/// What the stage reads of it.
+/// The part that the test reads.
 #[allow(dead_code, reason = "each program uses one side")]
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
@@ -68,7 +68,7 @@ pub(crate) struct Summary {
 
 #[allow(dead_code, reason = "each program uses one side")]
 impl Summary {
-    /// Reads the summary; an empty one where it is being written.
+    /// Reads the summary; an empty one while it is being written.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let mut bytes = vec![0; SUMMARY];
         File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
@@ -77,7 +77,7 @@ impl Summary {
         Some(Summary { steps: value["steps"].as_u64()?, done: value["done"].as_bool()?, counts })
     }
 
-    /// Returns the last steps, the last one at the end.
+    /// Returns the last steps, oldest first.
     pub(crate) fn last_steps(path: &Path, most: usize) -> Vec<String> {
         let bytes = std::fs::read(path).unwrap_or_default();
         let lines = bytes.get(SUMMARY..).unwrap_or_default().chunks(LINE);

@@ -1,4 +1,4 @@
-//! What an attacker can do in one step.
+//! The steps of an attacker.
 
 use crate::attack::Attacker;
 use crate::forge;
@@ -16,13 +16,13 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What was tried, in words, and whether the kernel allowed it.
+/// A description of the step, and whether the kernel permitted it.
 pub(crate) type Outcome = (String, io::Result<()>);
 
 /// A step.
 pub(crate) type Step = fn(&mut Attacker) -> Outcome;
 
-/// The kinds of steps, how often each is made, and how.
+/// The kinds of steps, with their weights.
 pub(crate) const STEPS: &[(&str, u64, Step)] = &[
     ("spy", 60, spy),
     ("link", 80, link),
@@ -64,7 +64,7 @@ fn spy(attacker: &mut Attacker) -> Outcome {
     (show(&path), result)
 }
 
-/// Gives a file another name: root's, an honest user's, or its own.
+/// Links a file under another name: root's, an honest user's, or its own.
 fn link(attacker: &mut Attacker) -> Outcome {
     let source = match attacker.chance.below(6) {
         0 => attacker.scene.canaries()[0].clone(),
@@ -76,14 +76,14 @@ fn link(attacker: &mut Attacker) -> Outcome {
         }
         _ => attacker.any_file(),
     };
-    // Not even its maker can remove a link to root's file from a sticky folder: its own names would
-    // soon all be taken.
+    // Not even its creator can remove a link to root's file from a sticky directory: all names of
+    // its own would soon be taken.
     let name = if attacker.chance.one_in(8) { attacker.victims_folder() } else { attacker.place() };
     (format!("{} to {}", show(&source), show(&name)), fs::hard_link(&source, &name))
 }
 
-/// Gives root's file that everybody may write the name of an entry, writes an honest entry into it
-/// and locks it: an entry of root's, if names in that folder were believed.
+/// Links root's world-writable file under the name of an entry, writes an honest entry into it and
+/// locks it. This would be an entry of root's, if names in that directory counted.
 fn plant(attacker: &mut Attacker) -> Outcome {
     let source = attacker.chance.of(&attacker.scene.safe_gpu()).clone();
     let id = format!("p{}", attacker.chance.below(1000));
@@ -102,7 +102,7 @@ fn plant(attacker: &mut Attacker) -> Outcome {
         let text = forge::copy(attacker, &id).ok_or(io::ErrorKind::NotFound)?;
         file.set_len(0)?;
         file.write_all(&text)?;
-        // Where this fails it has the file locked by another of its names.
+        // If this fails, the file is locked through another of its names.
         let _ = lock(&file, F_WRLCK);
         attacker.keep(file);
         Ok(())
@@ -147,7 +147,7 @@ fn rename_folder(attacker: &mut Attacker) -> Outcome {
     (format!("{} to {}", show(&from), show(&to)), result.map_err(io::Error::from))
 }
 
-/// Publishes an entry through the library: well formed, with a lie in each of its words.
+/// Publishes an entry through the library: well-formed, with every field forged.
 fn publish(attacker: &mut Attacker) -> Outcome {
     let kinds = [EntryKind::Attempt, EntryKind::Attempt, EntryKind::Lease, EntryKind::Waiter];
     let kind = *attacker.chance.of(&kinds);
@@ -158,12 +158,12 @@ fn publish(attacker: &mut Attacker) -> Outcome {
     (words, result.map(|held| attacker.hold(held)))
 }
 
-/// Confirms an attempt without a look at anybody else's.
+/// Confirms an attempt without checking those of others.
 fn confirm(attacker: &mut Attacker) -> Outcome {
     act(attacker, |held| held.confirm().map(|()| true))
 }
 
-/// Says that it is still there, and never acts.
+/// Renews its entry, and never acts.
 fn beat(attacker: &mut Attacker) -> Outcome {
     act(attacker, |held| held.renew())
 }
@@ -198,7 +198,7 @@ fn release(attacker: &mut Attacker) -> Outcome {
     ("a file".to_owned(), Ok(()))
 }
 
-/// Makes a file in its folder that looks like an entry, and locks it or does not.
+/// Creates a file in its directory that looks like an entry, and sometimes locks it.
 fn forge_file(attacker: &mut Attacker) -> Outcome {
     let folder = attacker.make_own_folder();
     let id = attacker.id();
@@ -211,7 +211,7 @@ fn forge_file(attacker: &mut Attacker) -> Outcome {
     let path = folder.join(&name);
     let result = (|| {
         let new = folder.join(format!("new-forged-{}", std::process::id()));
-        // What another step left there is in the way.
+        // A file from another step may be in the way.
         let _ = fs::remove_file(&new);
         let mut file = File::options().read(true).write(true).create_new(true).open(&new)?;
         file.write_all(&text)?;
@@ -253,7 +253,7 @@ fn lock_file(attacker: &mut Attacker) -> Outcome {
     (show(&path), result)
 }
 
-/// Makes a FIFO, with a writer or without, where others open a file or a folder.
+/// Creates a FIFO, with or without a writer, where others open a file or a directory.
 fn fifo(attacker: &mut Attacker) -> Outcome {
     let path = if attacker.chance.one_in(4) { attacker.any_folder() } else { attacker.place() };
     let result = (|| {
@@ -282,7 +282,7 @@ fn mode(attacker: &mut Attacker) -> Outcome {
     (format!("{bits:o} {}", show(&path)), set_mode(&path, bits))
 }
 
-/// Gives a file to another user, or takes one from another.
+/// Changes the owner of a file, to or from another user.
 fn owner(attacker: &mut Attacker) -> Outcome {
     let path = if attacker.chance.one_in(2) { attacker.any_file() } else { attacker.any_folder() };
     let to = *attacker.chance.of(&[attacker.victims[0], attacker.victims[1], attacker.uid]);
@@ -291,7 +291,7 @@ fn owner(attacker: &mut Attacker) -> Outcome {
     (format!("{to} {}", show(&path)), result.map_err(io::Error::from))
 }
 
-/// Cuts, stretches or overwrites a file, while others read it.
+/// Truncates, extends or overwrites a file, while others read it.
 fn text(attacker: &mut Attacker) -> Outcome {
     let path = attacker.any_file();
     let id = attacker.id();
@@ -323,7 +323,7 @@ fn times(attacker: &mut Attacker) -> Outcome {
     (format!("{seconds} {}", show(&path)), result)
 }
 
-/// Removes or moves what an honest user made, or puts something in its place.
+/// Removes or moves an honest user's file, or replaces it.
 fn spoil(attacker: &mut Attacker) -> Outcome {
     let folder = attacker.victims_folder();
     let path = attacker.file_in(&folder);
@@ -348,7 +348,7 @@ fn socket(attacker: &mut Attacker) -> Outcome {
     (show(&path), UnixListener::bind(&path).map(|socket| attacker.keep(socket)))
 }
 
-/// Makes many names at once, and takes half of them away again.
+/// Creates many names at once, and removes half of them.
 fn storm(attacker: &mut Attacker) -> Outcome {
     let (shared, prefix) = attacker.shared();
     let is_folders = attacker.chance.one_in(2);
@@ -359,7 +359,7 @@ fn storm(attacker: &mut Attacker) -> Outcome {
     };
     for number in 0..48 {
         let name = name(number, attacker.uid);
-        // Each of them may be there from the last storm.
+        // Each of them may exist from the last storm.
         let _ =
             if is_folders { fs::create_dir(&name) } else { File::create_new(&name).map(|_| ()) };
     }
@@ -372,7 +372,7 @@ fn storm(attacker: &mut Attacker) -> Outcome {
     (show(&name(0, attacker.uid)), Ok(()))
 }
 
-/// Takes its own folder away while others read it.
+/// Removes its own directory while others read it.
 fn clear(attacker: &mut Attacker) -> Outcome {
     let folder = attacker.own_folder();
     let result = match attacker.chance.one_in(3) {
@@ -387,7 +387,7 @@ fn clear(attacker: &mut Attacker) -> Outcome {
     (show(&folder), result)
 }
 
-/// Keeps files in its folder from being opened, by a lease of the kernel's kind (fcntl(2)).
+/// Keeps files in its directory from being opened, with a kernel lease (fcntl(2)).
 fn keep_closed(attacker: &mut Attacker) -> Outcome {
     const KEEP: &str = "\
 import fcntl, signal, sys
@@ -414,14 +414,14 @@ sys.stdin.read()
     (show(&folder), command.spawn().map(|keeper| attacker.keeper = Some(keeper)))
 }
 
-/// Opens a file, and waits for nobody.
+/// Opens a file without blocking.
 fn open(path: &Path, access: OFlags) -> io::Result<File> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Opens a file to write to it. Root's files that nobody is to change are left alone: the attacker
-/// may write to one of them, and honest programs that do so by its links are to be found out.
+/// Opens a file for writing, except root's files that nobody may change. The attacker may write to
+/// one of them, but the test must detect honest programs that do so through its links.
 fn open_to_write(attacker: &Attacker, path: &Path) -> io::Result<File> {
     let file = open(path, OFlags::RDWR)?;
     if attacker.is_canary(&file) { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(file) }
@@ -439,12 +439,12 @@ fn set_lock(file: &File, kind: i32, is_of_file: bool) -> io::Result<()> {
     fcntl(file, how).map(|_| ()).map_err(io::Error::from)
 }
 
-/// Sets what may be done with a file.
+/// Sets the mode of a file.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// Returns the last two names of a path.
+/// Returns the last two components of a path.
 fn show(path: &Path) -> String {
     let name = |path: Option<&Path>| {
         let name = path.and_then(Path::file_name).unwrap_or_default();

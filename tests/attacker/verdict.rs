@@ -1,23 +1,23 @@
-//! What came out of a run.
+//! The result of a run.
 
-/// What came out of a run.
+/// The result of a run.
 pub(crate) struct Verdict {
     pub(crate) figures: String,
     pub(crate) violations: Vec<String>,
-    /// What the run is about happened: honest processes and attackers met.
+    /// Whether honest processes and attackers interacted at all.
     pub(crate) met: bool,
-    /// What the attackers did last.
+    /// The attackers' last steps.
     pub(crate) last_steps: String,
     pub(crate) seed: u64,
 }
 
 impl Verdict {
-    /// Tells whether one of the violations is of this kind.
+    /// Returns whether one of the violations is of this kind.
     pub(crate) fn has(&self, words: &str) -> bool {
         self.violations.iter().any(|violation| violation.contains(words))
     }
 
-    /// Returns the violations, and what the attacker did before.
+    /// Returns the violations, and the attackers' steps before them.
     pub(crate) fn report(&self) -> String {
         let violations: Vec<&str> = self.violations.iter().take(20).map(String::as_str).collect();
         let violations = violations.join("\n");

@@ -1,10 +1,11 @@
-//! One of many who claim devices of one simulated machine, hold them for a moment and let go: over
-//! and over, until a file says stop.
+//! One of many processes that claim devices of one simulated machine, hold them briefly and release
+//! them, until the stop file exists.
 //!
-//! What it does is written to a log that all of them share, in lines of JSON.
+//! It logs its actions to a file that all of them share, in lines of JSON.
 //!
-//! Arguments: the folder of leases, the machine, the log, the file that says stop, a seed that no
-//! other has, and `queue`, or `meet` for claims that mostly do not wait and decide by an old look, so
+//! Arguments: the directory of leases, the machine, the log, the stop file, a unique seed, and
+//! `queue`, or `meet` for claims that mostly do not wait and decide on a stale snapshot, so that
+//! their attempts collide.
 //! that their attempts meet.
 
 use gpu_claim::{Ask, Chosen, TakeError, Wait, take};
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A device, and how much memory it has.
+/// The devices with their memory.
 type Scene = Vec<(DeviceUuid, Bytes)>;
 
 fn main() {
@@ -48,7 +49,7 @@ fn main() {
     let clock = SystemClock::new();
     while !stop.exists() {
         let devices = scene(&simulation).expect("the machine answers");
-        // Those in the queue keep each other from meeting; the others meet.
+        // Waiting claims keep each other from colliding; the others collide.
         let wait = match chance.below(if locks.meet { 2 } else { 10 }) {
             0 => Wait::No,
             1 => Wait::For(Duration::from_millis(200)),
@@ -94,7 +95,7 @@ fn scene(simulation: &Simulation) -> Result<Scene> {
     devices.into_iter().map(device).collect()
 }
 
-/// One to four devices, two of three times whole ones, sometimes only among some.
+/// One to four devices, two thirds of the time whole ones, sometimes only among some.
 fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
     let mut claim = Claim::whole(1 + u32::try_from(chance.below(4)).expect("it is small"));
     if chance.below(3) == 0 {
@@ -108,10 +109,10 @@ fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
     claim
 }
 
-/// Chooses the first that will do: not as gpu-placement does, which spreads claims over devices by
-/// what is best. All contenders want the same devices here, so that as many as can be meet; and
-/// that no device is granted twice is to hold for every chooser, which is a port of gpu-claim. How
-/// gpu-placement chooses is held to exhaustive search by its own tests.
+/// Chooses the first that suffice, unlike gpu-placement, which spreads claims over the best
+/// devices. All contenders want the same devices here, so that as many as possible collide. That no
+/// device is granted twice must hold for every chooser, which is a port of gpu-claim. The tests of
+/// gpu-placement compare its choice with exhaustive search.
 fn choose(scene: &Scene, claim: &Claim, beside: &[Entry]) -> Chosen {
     let wanted = |uuid: &DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
     let could = scene.iter().filter(|(uuid, _)| wanted(uuid));
@@ -140,7 +141,7 @@ fn choose(scene: &Scene, claim: &Claim, beside: &[Entry]) -> Chosen {
     }
 }
 
-/// A generator of numbers (Marsaglia's xorshift).
+/// A random number generator (Marsaglia's xorshift).
 struct Chance(u64);
 
 impl Chance {
@@ -152,16 +153,16 @@ impl Chance {
     }
 }
 
-/// Lines that all contenders write; each is one write at the end.
+/// Lines of all contenders; each is one write at the end of the file.
 #[derive(Clone)]
 struct Log {
     file: Arc<File>,
-    /// The seed, which no two processes have, while numbers of processes are used again.
+    /// The seed, because it is unique, whereas PIDs are reused.
     process: String,
 }
 
 impl Log {
-    /// Notes that a ticket is drawn next.
+    /// Records that the next step draws a ticket.
     fn draw(&self) {
         let line = serde_json::json!({ "event": "draw", "process": self.process });
         (&*self.file).write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
@@ -187,7 +188,7 @@ impl Log {
     }
 }
 
-/// The locks, with a line for each entry that comes and goes.
+/// The locks, with a log line for each entry that appears or disappears.
 struct LoggedLocks {
     locks: FileLocks,
     log: Log,
@@ -249,7 +250,7 @@ impl Locks for LoggedLocks {
     }
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
         if self.meet && kind == EntryKind::Attempt {
-            // A decision is old when it is published.
+            // Makes the decision stale before it is published.
             SystemClock::new().sleep(Duration::from_millis(2));
         }
         let held = self.locks.publish(kind, entry)?;

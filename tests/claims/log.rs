@@ -1,9 +1,9 @@
-//! The log of all contenders, and what must hold of it.
+//! The log of all contenders, and its invariants.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who is known to have asked for, and got, what.
+/// A claim and its grant.
 #[derive(Clone)]
 struct Asked {
     process: String,
@@ -15,14 +15,14 @@ struct Asked {
 
 /// The state of all claims while the log is read line by line.
 ///
-/// A line about an end is written before it, one about a kill as well: what has neither is there.
+/// A line about an end is written before it, also for a kill: an entry without such a line exists.
 pub(crate) struct Reader {
     machine: BTreeMap<String, u64>,
     leases: BTreeMap<String, Asked>,
     held: BTreeMap<String, Asked>,
     waiters: BTreeMap<String, Asked>,
     doomed: BTreeSet<String>,
-    /// Who was in the queue when a process drew its ticket.
+    /// The queue when a process drew its ticket.
     drawn: BTreeMap<String, BTreeSet<String>>,
     pub(crate) grants: usize,
     pub(crate) withdrawn: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Returns a reader of the log of a machine with these devices and their memory.
+    /// Creates a reader for the log of a machine with these devices and their memory.
     pub(crate) fn new(machine: BTreeMap<String, u64>) -> Self {
         Reader {
             machine,
@@ -51,7 +51,7 @@ impl Reader {
         }
     }
 
-    /// Reads a line.
+    /// Processes a line.
     pub(crate) fn read(&mut self, line: &str) {
         let line: Value = serde_json::from_str(line).expect("a line is JSON");
         let process = line["process"].as_str().expect("a line names a process").to_owned();
@@ -63,7 +63,7 @@ impl Reader {
             return;
         }
         if self.doomed.contains(&process) {
-            // What it did in the moment before the signal came.
+            // Its last action before the signal arrived.
             return;
         }
         if line["event"] == "draw" {
@@ -92,7 +92,7 @@ impl Reader {
             }
             "lease" => {
                 self.waiters.remove(&id);
-                // Who does not wait, or no longer, may take what is left beside those who do.
+                // A claim that does not wait may take what the waiting ones leave.
                 if line["waits"] == true {
                     self.check_order(&id, &asked);
                 }
@@ -117,7 +117,8 @@ impl Reader {
         }
     }
 
-    /// Nobody else has the device, or all of them together have no more than its memory.
+    /// Checks that no other claim has the device, or that all of them together do not exceed its
+    /// memory.
     fn check_device(&mut self, id: &str, device: &str, asked: &Asked) {
         let others: Vec<&Asked> = self
             .held
@@ -130,8 +131,8 @@ impl Reader {
         }
     }
 
-    /// Who was in the queue before this one drew its ticket, and waits still, does not ask for the
-    /// same: of those who do, the earliest is served first.
+    /// Checks that no claim that was in the queue before this one drew its ticket, and still waits,
+    /// asks for the same: of such claims the earliest is served first.
     fn check_order(&mut self, id: &str, asked: &Asked) {
         for earlier in self.drawn.remove(&asked.process).unwrap_or_default() {
             let Some(waiter) = self.waiters.get(&earlier) else { continue };
@@ -143,7 +144,7 @@ impl Reader {
         }
     }
 
-    /// Memory that is left beside shares; none beside a whole lease.
+    /// The memory that shares leave; none beside a whole lease.
     fn room<'a>(&self, others: impl Iterator<Item = &'a Asked>, device: &str) -> Option<u64> {
         others.map(|other| other.memory).try_fold(self.machine[device], |room, memory| {
             memory.and_then(|memory| room.checked_sub(memory))

@@ -1,5 +1,5 @@
-//! An observer of a folder of leases that shares no code with those who make them: names and text
-//! from the folder, what is locked from the kernel's list.
+//! An observer of a directory of leases that shares no code with its users: names and text come
+//! from the directory, locks from the kernel's list.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A lease whose file was locked for writing.
+/// A lease whose file was write-locked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     name: String,
@@ -26,8 +26,8 @@ impl Observer {
         Observer { folder: folder.to_owned(), machine }
     }
 
-    /// Returns the leases that were alive all through the look: locked before and after it, under
-    /// the same name with the same file.
+    /// Returns the leases that were alive during the whole scan: locked before and after it, with
+    /// the same name and file.
     pub(crate) fn look(&self) -> Vec<Seen> {
         let before = self.locked();
         let mut seen: Vec<Seen> = self.files().filter(|s| before.contains(&s.inode)).collect();
@@ -39,7 +39,7 @@ impl Observer {
         seen
     }
 
-    /// Tells how many files of any kind are locked.
+    /// Returns the number of locked files of any kind.
     pub(crate) fn living(&self) -> usize {
         let locked = self.locked();
         let files = fs::read_dir(&self.folder).expect("the folder can be read");
@@ -47,7 +47,7 @@ impl Observer {
         inodes.filter(|inode| locked.contains(inode)).count()
     }
 
-    /// Returns what is wrong with leases that are all alive at one moment.
+    /// Returns the conflicts between leases that are alive at one moment.
     pub(crate) fn conflicts(&self, leases: &[Seen]) -> Vec<String> {
         let mut conflicts = Vec::new();
         for (device, total) in &self.machine {
@@ -76,7 +76,7 @@ impl Observer {
         })
     }
 
-    /// Returns the inodes on the folder's file system that are locked for writing.
+    /// Returns the inodes on the directory's file system that are write-locked.
     fn locked(&self) -> BTreeSet<u64> {
         let device = fs::metadata(&self.folder).expect("the folder is there").dev();
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);

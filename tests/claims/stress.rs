@@ -1,9 +1,9 @@
-//! Many who claim the devices of one machine at once, on the real kernel, while some of them are
-//! killed or stopped for a while at any moment: no device is granted twice, claims are served in
+//! Many processes that claim the devices of one machine at once, on the real kernel, while some of
+//! them are killed or stopped at random moments: no device is granted twice, claims are served in
 //! order, and nothing is left.
 //!
-//! It says what happened on standard output, which `--nocapture` shows.
-//! `GPUWS_STRESS_GRANTS` says how many grants there are to be, `GPUWS_STRESS_SEED` which seed.
+//! The tests print a summary on standard output, which `--nocapture` shows. `GPUWS_STRESS_GRANTS`
+//! is the number of grants, and `GPUWS_STRESS_SEED` the seed.
 
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
@@ -32,7 +32,7 @@ const DEVICES: u32 = 8;
 /// A run that takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(20 * 60);
 
-/// Where contenders meet, and all that are alive.
+/// The directories of a run, and its living contenders.
 struct Stage {
     folder: TempDir,
     machine: BTreeMap<String, u64>,
@@ -84,7 +84,7 @@ impl Stage {
         self.children.push((seed, command.spawn().unwrap()));
     }
 
-    /// Kills one at whatever it is doing.
+    /// Kills one at a random moment.
     fn kill(&mut self, which: usize) {
         let (seed, mut child) = self.children.swap_remove(which);
         assert_eq!(child.try_wait().unwrap(), None, "none ends by itself");
@@ -94,14 +94,14 @@ impl Stage {
         child.wait().unwrap();
     }
 
-    /// Stops one at whatever it is doing, or lets it go on.
+    /// Stops one at a random moment, or continues it.
     fn signal(&self, which: usize, signal: &str) {
         let pid = self.children[which].1.id().to_string();
-        // It lives until it is waited for.
+        // Its PID stays valid until it is reaped.
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    /// Lets everybody finish what he does.
+    /// Lets all contenders finish.
     fn finish(&mut self) {
         fs::write(self.path("stop"), "").unwrap();
         for (_, child) in &mut self.children {
@@ -147,7 +147,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         for (_, child) in &mut self.children {
-            // One that has ended needs no ending.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -157,7 +157,7 @@ impl Drop for Stage {
 struct Plan {
     contenders: usize,
     grants: usize,
-    /// The longest time between two kills.
+    /// The maximum time between two kills.
     kills_ms: u64,
 }
 
@@ -165,7 +165,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("it is a number"))
 }
 
-/// Runs contenders until there were enough grants, and checks what everybody saw.
+/// Runs contenders until there are enough grants, and checks all observations.
 fn run(mode: &'static str, plan: &Plan) {
     let seed = number("GPUWS_STRESS_SEED", 1);
     let mut stage = Stage::new(mode);
@@ -199,7 +199,7 @@ fn run(mode: &'static str, plan: &Plan) {
             }
             (looks, most, conflicts)
         });
-        // The observer is to end even when this fails.
+        // The observer must end even if this fails.
         let guard = SetWhenDropped(&done);
         let mut kill_at = Duration::ZERO;
         while reader.grants < plan.grants {
@@ -254,7 +254,7 @@ fn run(mode: &'static str, plan: &Plan) {
         reader.passed,
     );
     assert!(reader.violations.is_empty(), "{:#?}", reader.violations);
-    // Who decides by an old look may take what came free for another meanwhile.
+    // A contender with a stale snapshot may take devices that became free for another.
     assert!(mode == "meet" || reader.disorder.is_empty(), "{:#?}", reader.disorder);
     assert!(looks > 0 && most > 1, "the observer saw nothing");
     assert!(conflicts.is_empty(), "{conflicts:#?}");

@@ -1,8 +1,8 @@
 //! A program that runs parts of itself in isolation: caller, supervisor and job in one.
 //!
-//! Arguments: what to try, and a folder with a machine, for leases and notes. The devices are
-//! simulated, the processes real. `ISOLATED_FOLDER` names the folder too, to the two that are
-//! started with other arguments.
+//! Arguments: the scenario, and a directory with a machine, for leases and notes. The devices are
+//! simulated, the processes real. `ISOLATED_FOLDER` passes the directory to the other two, which
+//! are started with other arguments.
 
 use gpu_core::{
     ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, LeaseId, Locks,
@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The word that makes this program live until it is ended.
+/// The argument that makes this program run until it is ended.
 const COPY: &str = "copy";
 
-/// Names the folder to all that this program starts.
+/// The variable with the directory, for all child processes.
 const FOLDER: &str = "ISOLATED_FOLDER";
 
 const ENTRIES: [(&str, EntryPoint); 7] = [
@@ -51,7 +51,7 @@ const ENTRIES: [(&str, EntryPoint); 7] = [
     }),
     ("leave-copy", |_| {
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
-        // In a session of its own, and with the program of the supervisor.
+        // In its own session, with the program of the supervisor.
         leave(Command::new("setsid").arg("--fork").arg(own).arg(COPY));
         Ok(Vec::new())
     }),
@@ -161,7 +161,7 @@ impl Caller {
         }
     }
 
-    /// Waits until the job has left a child, and returns its number.
+    /// Waits until the job has left a child, and returns its PID.
     fn child(&self) -> String {
         loop {
             match std::fs::read_to_string(self.folder.join("child")) {
@@ -176,13 +176,13 @@ fn say(line: &str) {
     writeln!(std::io::stdout(), "{line}").expect("somebody listens");
 }
 
-/// Leaves a process behind that has left its group and session, and notes its number.
+/// Leaves a process behind that has left its group and session, and records its PID.
 fn note_child() {
     let script = "echo $$ > \"$ISOLATED_FOLDER/child\"; exec sleep 600";
     leave(Command::new("setsid").args(["--fork", "sh", "-c", script]));
 }
 
-/// Runs what leaves a process behind, and waits until that has noted its number.
+/// Runs a command that leaves a process behind, and waits until that has recorded its PID.
 fn leave(command: &mut Command) {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
     assert!(status.expect("setsid is there").success());
@@ -210,7 +210,7 @@ fn supervised(asked: Asked) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Ends what a killed supervisor has left.
+/// Ends the processes that a killed supervisor has left.
 fn inherited(heir: &Heir) -> ExitCode {
     if let Some(mut orphans) = heir.orphans().expect("they can be looked for") {
         let own = LinuxHost::new(roots()).own_ancestry().expect("this process is there")[0];
@@ -245,8 +245,8 @@ fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
-/// The processes of this machine, as those of the simulated one: nothing but the tree of this
-/// test is ever signalled.
+/// The processes of this machine, as those of the simulated one: only the process tree of this test
+/// ever gets a signal.
 struct HostOfMachine {
     host: LinuxHost,
     origin: Origin,

@@ -1,5 +1,5 @@
-//! Isolation on the real kernel: whatever way a job ends, its result or its failure comes back,
-//! nothing of its tree is left, and its lease is gone.
+//! Isolation on the real kernel: however a job ends, its result or its error is returned, nothing
+//! of its tree is left, and its lease is gone.
 
 use gpu_core::{Claim, Clock, DeviceUuid, Entry, EntryKind, Locks, Pid, ProcessKey};
 use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Whatever takes longer hangs.
+/// Anything that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// A folder with a machine of one device.
+/// A directory with a machine of one device.
 struct Stage(TempDir);
 
 impl Stage {
@@ -34,14 +34,14 @@ impl Stage {
         command
     }
 
-    /// Lets the program try something; returns what it says of it.
+    /// Runs a scenario; returns the program's output.
     fn tries(&self, what: &str) -> String {
         let output = self.caller(what).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// The process that a job has left behind, where it noted one. One that a failed test leaves
-    /// is ended.
+    /// The process that a job has left behind, if it recorded one. A process that a failed test
+    /// leaves is ended.
     fn left(&self) -> Option<Left> {
         let noted = fs::read_to_string(self.0.path().join("child")).ok()?;
         Some(Left(noted.trim().to_owned()))
@@ -61,11 +61,12 @@ impl Stage {
 struct Left(String);
 
 impl Left {
-    /// Tells whether it lives; what has ended and was not waited for does not.
+    /// Returns whether it lives; a zombie does not.
     fn lives(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
         let is = |name: &str| stat.contains(name) && !stat.contains(&format!("{name} Z"));
-        // The kernel keeps fifteen characters of a name; it notes itself before it is `sleep`.
+        // The kernel truncates a name to fifteen characters; the process records itself before it
+        // executes `sleep`.
         is("(sleep)") || is("(sh)") || is("(isolated-caller)")
     }
 }

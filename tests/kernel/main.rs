@@ -1,5 +1,5 @@
-//! The whole walk on the real kernel, without a GPU: real processes hold and map files that stand
-//! in for the device nodes; they are found, ended and verified.
+//! The whole pipeline on the real kernel, without a GPU: real processes open and map substitutes
+//! for the device nodes; they are found, ended and verified.
 
 mod other_users;
 mod recheck;
@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Memory that each holder's process 'takes' on the device that stands in.
+/// The memory of each holder on the substitute device.
 const EACH_MIB: u64 = 9000;
 
-/// A folder with device files, the processes that hold them, and a device whose memory is taken
-/// as long as they live.
+/// A directory with device files, the processes that hold them, and a device whose memory is in use
+/// while they live.
 struct Bench {
     folder: tempfile::TempDir,
     children: Vec<Child>,
     host: Here,
-    /// What the driver lists, by process.
+    /// The processes that the driver lists.
     listed: Vec<(Pid, Bytes)>,
 }
 
-/// This machine. Where the tests run in a container, numbers are not the driver's; with a device
-/// of our own making they are.
+/// This machine. If the tests run in a container, PIDs differ from the driver's; with this
+/// substitute device they do not.
 #[derive(Clone)]
 struct Here(LinuxHost);
 
@@ -38,7 +38,7 @@ impl Bench {
         let folder = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
         let dev = folder.path().join("dev");
         std::fs::create_dir(&dev).unwrap();
-        // What is mapped by LD_PRELOAD has to be a library: this program's own.
+        // LD_PRELOAD requires a shared library: one of this program's.
         std::fs::copy(library(), dev.join("nvidia0")).unwrap();
         for name in ["nvidiactl", "nvidia-uvm"] {
             std::fs::write(dev.join(name), "").unwrap();
@@ -53,8 +53,8 @@ impl Bench {
         Bench { folder, children: Vec::new(), host, listed: Vec::new() }
     }
 
-    /// Starts a process that has all files open and the device mapped; `before` is shell that runs
-    /// first.
+    /// Starts a process that has all files open and the device mapped; `before` is a shell command
+    /// that runs first.
     fn context(&mut self, before: &str) -> Pid {
         self.start(&format!(
             "{before} exec 3<>dev/nvidia0 4<>dev/nvidia-uvm 5<>dev/nvidiactl; \
@@ -69,7 +69,7 @@ impl Bench {
         let child = command.spawn().unwrap();
         let pid = Pid(child.id());
         self.children.push(child);
-        // It is ready once it is the program that it becomes.
+        // It is ready once it has executed its final program.
         for _ in 0..500 {
             if self.host.process(pid).is_ok_and(|info| info.name == "sleep") {
                 return pid;
@@ -79,7 +79,7 @@ impl Bench {
         panic!("process {pid} did not become what it should");
     }
 
-    /// Starts a program that says "ready" when it is.
+    /// Starts a program that prints "ready" when it is.
     fn ready(&mut self, command: &mut Command) -> Pid {
         command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -209,7 +209,7 @@ impl Host for Here {
         self.0.device_files()
     }
     fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        // A sandbox may hide processes of its own from everybody: none of them is of this test.
+        // A sandbox may hide its own processes from all others: none of them belongs to this test.
         Ok(HolderScan { unreadable: Unreadable::default(), ..self.0.holders(files)? })
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
@@ -229,7 +229,7 @@ impl Host for Here {
     }
 }
 
-/// Says that a test was not run, past the capture of the test harness.
+/// Reports a skipped test, past the capture of the test harness.
 fn skip(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
 }
@@ -247,7 +247,7 @@ fn holder_is_found_ended_and_verified() {
     let mut bench = Bench::new();
     let pid = bench.context("");
     let monitor = bench.start("exec 3<>dev/nvidia0; exec sleep 600");
-    // The device's memory stands for every child; the monitor's share is not the holder's.
+    // The device's memory counts every child; the monitor's part is not the holder's.
     let diagnosis = diagnose(&[bench.look()]);
     assert_eq!(diagnosis.findings[0].kind, FindingKind::Ghost);
     assert_eq!(diagnosis.findings[0].confidence, Confidence::High);
@@ -313,7 +313,7 @@ fn process_that_released_device_after_plan_is_spared() {
     let request = Request { pids: vec![pid], ..ghost(5) };
     let (plan, guard) = bench.plan(&request);
     assert_eq!(targets(&plan), [pid]);
-    // Exactly what execute must notice: same process, no device any more.
+    // Exactly what `execute` must detect: the same process without the device.
     std::fs::remove_file(bench.folder.path().join("dev/nvidia0")).unwrap();
     std::fs::write(bench.folder.path().join("dev/nvidia0"), "another device").unwrap();
     let (report, audit) = bench.execute(&plan, &guard);
@@ -332,8 +332,8 @@ fn own_ancestors_are_never_targets() {
     assert_eq!(plan.refused.len(), own.len());
 }
 
-/// Copies a program by another process: a copy that this one has open for writing cannot be started
-/// while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
+/// Copies a program in a child process: a copy that this process has open for writing cannot be
+/// executed while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
 fn copy_program(from: &std::path::Path, to: &std::path::Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp can be run");
     assert!(copied.success());

@@ -1,4 +1,4 @@
-//! Real processes of other users, with names and terminals of their choice.
+//! Real processes of other users, with chosen names and terminals.
 
 use crate::recheck::python;
 use crate::{Bench, ghost, skip, targets};
@@ -8,10 +8,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A user id that nobody has.
+/// An unused UID.
 const STRANGER: u32 = 54_321;
 
-/// Tells, and says so, whether this test can play another user.
+/// Returns whether this test can act as another user; prints if it cannot.
 pub(crate) fn is_root(test: &str) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own_uid(&own) == 0);
     if !root {
@@ -24,7 +24,7 @@ fn own_uid(metadata: &std::fs::Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::uid(metadata)
 }
 
-/// Opens and maps the device as a CUDA program does, under a name of its own.
+/// Opens and maps the device as a CUDA program does, under a chosen name.
 const NAMED: &str = r#"
 import mmap, os, sys, time
 gpu = os.open('dev/nvidia0', os.O_RDWR)
@@ -36,7 +36,7 @@ os.write(1, b'ready')
 time.sleep(600)
 "#;
 
-/// Plans to end one process by its number.
+/// Plans to end one process by PID.
 fn planned(bench: &Bench, pid: Pid) -> Plan {
     bench.plan(&Request { pids: vec![pid], ..ghost(5) }).0
 }
@@ -73,7 +73,7 @@ fn user_program_called_like_a_daemon_uses_the_device() {
     }
     let mut bench = Bench::new();
     let Some(mut python) = python(TEST) else { return };
-    // A program of the user's own, and of the right name.
+    // A program of the user's own with the right name.
     let program = bench.folder.path().join("nvidia-cuda-mps-server");
     crate::copy_program(python.get_program().as_ref(), &program);
     std::os::unix::fs::chown(&program, Some(STRANGER), Some(STRANGER)).unwrap();
@@ -126,7 +126,7 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     }
     let mut bench = Bench::new();
     let holder = bench.context("");
-    // script(1) starts a shell that leads a session at a terminal of its own.
+    // script(1) starts a shell that leads a session on its own terminal.
     let mut terminal = Command::new("script");
     let shell = "printf ready; exec sleep 603";
     bench.ready(terminal.args(["-q", "-c", shell, "/dev/null"]));
@@ -134,7 +134,7 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     let script = Pid(bench.children.last().unwrap().id());
     let shell = everyone.iter().find(|p| p.parent == Ok(script)).expect("the shell is there");
     assert_eq!((shell.session, shell.has_terminal), (Ok(shell.key.pid), Ok(true)));
-    // Nothing here can make a job of Slurm's: only that these two are in one is made up.
+    // The test cannot create a Slurm job, so it only simulates that both processes are in one.
     const JOB: &str = "/system.slice/slurmstepd.scope/job_7";
     let adopt = |mut info: ProcessInfo| {
         if [holder, shell.key.pid].contains(&info.key.pid) {

@@ -1,11 +1,11 @@
-//! Real processes that become something else on SIGTERM: a monitor, a name, another program.
+//! Real processes that become something else on SIGTERM: a monitor, another name, another program.
 
 use crate::{Bench, ghost, skip, targets};
 use gpu_core::*;
 use gpu_reaper::*;
 use std::process::Command;
 
-/// Holds the devices as a CUDA program does and, on SIGTERM, becomes what its argument says.
+/// Holds the devices as a CUDA program does and, on SIGTERM, becomes what its argument names.
 const HOLDER: &str = r#"
 import mmap, os, signal, sys, time
 gpu = os.open('dev/nvidia0', os.O_RDWR)
@@ -31,7 +31,7 @@ while True:
     time.sleep(600)
 "#;
 
-/// The Python that every user can run; `None`, and says so, where there is none.
+/// A Python that every user can run; prints and returns `None` if there is none.
 pub(crate) fn python(test: &str) -> Option<Command> {
     let path = "/usr/bin/python3";
     if !std::path::Path::new(path).exists() {
@@ -41,7 +41,7 @@ pub(crate) fn python(test: &str) -> Option<Command> {
     Some(Command::new(path))
 }
 
-/// Plans to end a process that becomes something else on SIGTERM, and carries that out.
+/// Plans to end a process that becomes something else on SIGTERM, and executes the plan.
 fn ended(test: &str, becoming: &[&str]) -> Option<(Bench, Pid, Report)> {
     let mut bench = Bench::new();
     let daemon = bench.folder.path().join("nvidia-persistenced");
@@ -83,7 +83,7 @@ fn process_that_only_renames_itself_is_killed() {
     }
 }
 
-/// Runs one ignored test of this program as a user without any rights.
+/// Runs one ignored test of this program as an unprivileged user.
 fn as_nobody(test: &str, name: &str) {
     if !crate::other_users::is_root(test) {
         return;
@@ -110,7 +110,7 @@ fn process_hidden_from_its_user_still_exists() {
     as_nobody(TEST, "recheck::hidden_process_is_not_signalled_again");
 }
 
-/// Without the right to look into others, a process can hide its files on SIGTERM.
+/// From an unprivileged reaper, a process can hide its files on SIGTERM.
 #[test]
 #[ignore = "run by another test"]
 fn hidden_process_is_not_signalled_again() {

@@ -1,4 +1,4 @@
-//! What every adapter keeps.
+//! The contract of every adapter.
 
 use crate::driver::{Driver, real_gpu};
 use gpu_allocator_policy::bfc::Settings;
@@ -7,12 +7,12 @@ use gpu_core::{Bytes, DeviceFault, DeviceId, DeviceMemory, ErrorKind, Region};
 use gpu_nvidia::CudaMemory;
 use gpu_sim::Simulation;
 
-/// How far the figures of a device can be trusted.
+/// The reliability of a device's figures.
 #[derive(Clone, Copy, PartialEq)]
 enum Figures {
-    /// Nobody else uses the device, and it counts bytes as they are asked for.
+    /// The device has no other users, and counts bytes exactly as requested.
     Exact,
-    /// Others use it, or it rounds.
+    /// It has other users, or it rounds.
     Moving,
 }
 
@@ -147,7 +147,7 @@ fn keeps_the_contract(memory: &dyn DeviceMemory, whose: &str, figures: Figures) 
     Contract { memory, whose, figures }.check();
 }
 
-/// Lets an allocator live on a device, and looks whether it leaves anything.
+/// Runs an allocator on a device, and checks that it leaves nothing.
 fn serves_an_allocator(memory: std::sync::Arc<dyn DeviceMemory>, figures: Figures) {
     let used = || memory.info().unwrap().used.unwrap();
     let before = used();

@@ -1,4 +1,4 @@
-//! CUDA drivers: one that stands in for NVIDIA's, and this machine's.
+//! CUDA drivers: a substitute for NVIDIA's, and this machine's.
 
 use gpu_core::{Bytes, DeviceFault, DeviceMemory, DeviceUuid, ErrorKind, GpuBackend, Region};
 use gpu_nvidia::{CudaMemory, Nvml};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A stand-in, built by the compiler that links Rust programs.
+/// A substitute, built by the compiler that links Rust programs.
 pub(crate) struct Driver {
     _folder: TempDir,
     path: PathBuf,
@@ -38,7 +38,7 @@ impl Driver {
     }
 }
 
-/// Opens the memory of this machine's first GPU, or says why there is none.
+/// Opens the memory of this machine's first GPU, or prints why there is none.
 pub(crate) fn real_gpu(test: &str) -> Option<CudaMemory> {
     let opened = Nvml::open(None).and_then(|nvml| {
         let devices = if nvml.simulated().is_some() { Vec::new() } else { nvml.devices()? };
@@ -66,7 +66,7 @@ fn invisible_device_is_rejected() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
-/// The driver ends the process when its context goes and anything is still taken.
+/// The substitute aborts the process if its context is destroyed while anything is allocated.
 #[test]
 fn drop_releases_remaining_memory() {
     let driver = Driver::built(&[]);
@@ -80,7 +80,7 @@ fn drop_releases_remaining_memory() {
     assert_eq!(again.info().unwrap().used, Ok(Bytes(0)));
 }
 
-/// Each function fails in turn, in a process of its own: the wish is read from the environment.
+/// Each function fails in turn, in a separate process: the fault is read from the environment.
 #[test]
 fn failed_driver_call_has_no_effect_and_is_reported() {
     if let Ok(wish) = std::env::var("STAND_IN_FAIL") {
@@ -143,7 +143,7 @@ fn fail_as_wished(wish: &str) {
     assert!(failure.fault().text.ends_with(&format!("CUDA error {code}")), "{wish}");
 }
 
-/// Does something until it goes well, which it does the second time.
+/// Repeats an operation until it succeeds, which it must the second time.
 fn again<T>(failures: &mut Vec<gpu_core::Error>, work: impl Fn() -> gpu_core::Result<T>) -> T {
     work().unwrap_or_else(|error| {
         failures.push(error);

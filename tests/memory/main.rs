@@ -1,6 +1,6 @@
-//! Device memory: what every adapter of `DeviceMemory` keeps, on a modelled device, on a simulated
-//! machine, on parts of a device, on a CUDA driver that stands in for NVIDIA's, and on this
-//! machine's own GPU where there is one.
+//! Device memory: the contract of every adapter of `DeviceMemory`, on a modelled device, on a
+//! simulated machine, on parts of a device, on a substitute for NVIDIA's CUDA driver, and on this
+//! machine's own GPU, if there is one.
 
 mod contract;
 mod driver;

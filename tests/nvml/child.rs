@@ -1,4 +1,4 @@
-//! The child that asks NVML, for tests: what `gpuws` itself is at run time.
+//! The child that queries NVML, for tests: `gpuws` itself at run time.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

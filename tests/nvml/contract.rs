@@ -1,6 +1,6 @@
-//! What every backend keeps, and that they all show the same: each machine through the ports of
+//! The contract of every backend, and that all show the same: each machine through the ports of
 //! gpu-sim and through the real backend on the simulated NVML, field by field. With the feature
-//! `hw`, what is kept is tested on this machine's own NVML too.
+//! `hw`, the contract is tested on this machine's own NVML, too.
 
 use crate::fixture::{MOMENTS, Stage};
 use gpu_core::*;
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Checks what any backend keeps that looks at a machine which stands still for a moment.
+/// Checks the contract of any backend on a machine whose values do not change meanwhile.
 fn keeps_the_contract(backend: &dyn GpuBackend, whose: &str) {
     let look = backend.look(Groups::all());
     let json = serde_json::to_string(&look).unwrap();
     assert!(!json.contains("not-recorded"), "{whose}: a driver records nothing: {json}");
 
-    // One look says what the single questions say, in whatever order and however often they come.
+    // One snapshot equals the single queries, in any order and number.
     assert_eq!(kind_of(&look.driver), kind_of_error(&backend.driver()), "{whose}");
     let Ok(infos) = backend.devices() else {
         assert!(look.devices.is_empty(), "{whose}: no list, but devices");
@@ -104,7 +104,7 @@ fn kind_of_error<T>(answer: &Result<T>) -> Option<ErrorKind> {
     answer.as_ref().err().map(Error::kind)
 }
 
-/// Leaves of a fault what two backends must agree on: its kind.
+/// Reduces a fault to the part on which two backends must agree: its kind.
 fn by_kind(mut snapshot: Snapshot) -> Snapshot {
     fn forget<T>(answer: &mut Result<T, Fault>) {
         if let Err(fault) = answer {
@@ -131,7 +131,7 @@ fn value(snapshot: &Snapshot) -> Value {
     serde_json::to_value(snapshot).unwrap()
 }
 
-/// Lists the fields that differ, by their paths.
+/// Lists the differing fields by path.
 fn differ(direct: &Value, through: &Value, path: &str, differences: &mut Vec<String>) {
     match (direct, through) {
         (left, right) if left == right => {}
@@ -196,12 +196,12 @@ fn nvml_backend_meets_contract() {
     }
 }
 
-/// On this machine values move while they are compared, so only what stays is.
+/// On this machine values change during the comparison, so only constant ones are compared.
 #[cfg(feature = "hw")]
 #[test]
 fn real_machine_meets_contract() {
     use gpu_nvidia::{Helper, NvmlChild};
-    // The path is that of another machine where the tests were brought here.
+    // If the tests were copied here, the compiled-in path is that of another machine.
     let program = std::env::var_os("GPUWS_NVML_HELPER");
     let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_nvml-helper").into());
     let nvml = NvmlChild::new(Helper::new(program), DEADLINE, Box::new(|_| {}));

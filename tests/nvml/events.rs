@@ -1,4 +1,4 @@
-//! What a device reports by itself, through the C interface.
+//! The events of a device, through the C interface.
 
 use crate::fixture::Stage;
 use gpu_core::*;
@@ -13,7 +13,7 @@ fn xid_event_has_number_and_device() {
                 [[event]]\nat_ms = 3000\nreports = { gpu = 1, xid = 79 }\n";
     std::fs::write(machine.path().join("machine.toml"), text).unwrap();
     let stage = Stage::moving(machine.path().to_str().unwrap());
-    // What happens before somebody waits is not told to those who come later.
+    // Events before a wait are not delivered to later waits.
     let told = stage.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
     assert_eq!(told, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Xid(79) }]);
 }

@@ -1,6 +1,6 @@
-//! Faults through the C interface: each code that NVML returns, a hang in each function that is
-//! used, a device lost and a list grown between two calls. What is spoiled is what the code
-//! reaches, nothing absent becomes a value, and nobody waits longer than the deadline allows.
+//! Faults through the C interface: each error code of NVML, a hang in each used function, a lost
+//! device, and a list that grows between two calls. A fault affects what its code covers and
+//! nothing else, no absent value becomes a value, and no caller waits longer than the deadline.
 
 use crate::fixture::Stage;
 use gpu_core::*;
@@ -14,7 +14,7 @@ const MACHINE: &str = "labbox";
 const GROWING: u32 = 1;
 const PATIENT: Duration = Duration::from_secs(30);
 
-/// The functions of NVML that a look with all details calls on this machine.
+/// The functions of NVML that a full snapshot of this machine calls.
 fn functions() -> BTreeSet<String> {
     let stage = Stage::of(MACHINE, Duration::ZERO);
     let nvml = stage.nvml(PATIENT);
@@ -34,8 +34,8 @@ fn fault(function: &str, gpu: Option<u32>, effect: CallEffect) -> CallFault {
     CallFault { function: function.to_owned(), gpu, from: 1, times: None, effect }
 }
 
-/// Returns the device that a fault of this function is about: of this machine only the first keeps
-/// accounts.
+/// Returns the device for a fault in this function: on this machine only the first supports
+/// accounting.
 fn victim(function: &str) -> u32 {
     if function.contains("Accounting") { 0 } else { 2 }
 }
@@ -44,8 +44,8 @@ fn is_of_a_device(function: &str) -> bool {
     function.starts_with("nvmlDevice") && !function.starts_with("nvmlDeviceGetCount")
 }
 
-/// Asserts that `now` says nothing that `before` did not: each leaf is as it was, or it is absent
-/// with its reason, or a fault stands in its place.
+/// Asserts that `now` adds nothing to `before`: each leaf is unchanged, or absent with its reason,
+/// or replaced by a fault.
 fn says_nothing_new(before: &Value, now: &Value, path: &str, what: &str) {
     if before == now || now.get("absent").is_some() || now.get("Err").is_some() {
         return;
@@ -85,7 +85,7 @@ fn error_code_affects_only_its_reach() {
             let what = format!("{function} returns {code}");
             let said = serde_json::to_value(&look).unwrap();
             let Some(gpu) = gpu else {
-                // About no device: the driver is spoiled, or a value of it is absent.
+                // Not about a device: the driver has a fault, or one of its values is absent.
                 says_nothing_new(&healthy["driver"], &said["driver"], "driver", &what);
                 continue;
             };
@@ -94,9 +94,9 @@ fn error_code_affects_only_its_reach() {
             assert_eq!(all_but(&look, gpu), all_but(&whole, gpu), "{what}: others are spoiled");
             let (before, now) = (&healthy["devices"][gpu as usize], &said["devices"][gpu as usize]);
             match function.as_str() {
-                // There is no account of this process (any more).
+                // No accounting exists for this process (any more).
                 "nvmlDeviceGetAccountingPids" | "nvmlDeviceGetAccountingStats" if code == 6 => {}
-                // Which links there are is told by this alone.
+                // Only this function reports which links exist.
                 "nvmlDeviceGetNvLinkState" => {
                     let links = now["details"]["Ok"]["nvlinks"].as_array();
                     let untold = |link: &Value| link["active"].get("absent").is_some();
@@ -112,7 +112,7 @@ fn error_code_affects_only_its_reach() {
     }
 }
 
-/// Tells whether one of a device's answers is a fault of the device, or it tells nothing of itself.
+/// Returns whether one of a device's results is a fault of the device, or its details are missing.
 fn is_at_fault(state: &DeviceState) -> bool {
     let faults =
         [kind(&state.sample), kind(&state.processes), kind(&state.mig), kind(&state.details)];
@@ -158,7 +158,7 @@ fn failed_initialisation_names_its_cause() {
 fn hang_in_any_function_times_out_and_is_named() {
     let deadline = Duration::from_secs(1);
     let functions: Vec<String> = functions().into_iter().collect();
-    // Each waits for the deadline and does nothing meanwhile.
+    // Each thread waits for the deadline and uses no CPU meanwhile.
     std::thread::scope(|scope| {
         for share in functions.chunks(functions.len().div_ceil(16)) {
             scope.spawn(move || share.iter().for_each(|function| hangs(function, deadline)));
@@ -169,14 +169,14 @@ fn hang_in_any_function_times_out_and_is_named() {
 #[expect(clippy::disallowed_methods, reason = "how long a hang lasts is what is tested")]
 fn hangs(function: &str, deadline: Duration) {
     if function == "nvmlShutdown" {
-        return; // After the answer: the next test.
+        return; // After the result: the next test.
     }
     let gpu = is_of_a_device(function).then(|| victim(function));
     let stage = Stage::with(MACHINE, Duration::ZERO, vec![fault(function, gpu, CallEffect::Hangs)]);
     let nvml = stage.nvml(deadline);
     let begun = Instant::now();
     let look = nvml.look(Groups::all());
-    // Not how fast it is, but that it ends at all: a machine can be busy.
+    // Not a performance limit, only a check that it ends: a machine can be busy.
     assert!(begun.elapsed() < Duration::from_secs(20), "{function}");
     let json = serde_json::to_string(&look).unwrap();
     assert!(json.contains(function), "the call that hung is named: {function}: {json}");
@@ -184,7 +184,7 @@ fn hangs(function: &str, deadline: Duration) {
     let healthy = |state: &&DeviceState| state.sample.is_ok() && state.details.is_ok();
     let before = look.devices.iter().take_while(healthy).count();
     match (&look.driver, gpu) {
-        // Before the first device has said anything: all of the look is lost.
+        // Before the first device was reported: the whole snapshot is lost.
         (Err(failed), None | Some(0)) => assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}"),
         (Err(failed), Some(_)) => panic!("{function} spoils the whole machine: {failed}"),
         (Ok(_), Some(gpu)) => assert_eq!(before, gpu as usize, "{function}: {json}"),
@@ -232,7 +232,7 @@ fn process_list_growing_between_calls_is_read_completely() {
         let look = look_with(grown, PATIENT);
         let after = look.devices[GROWING as usize].processes.as_ref().unwrap().len();
         assert!(after == before + 1 || after == before, "{function}: {before} and then {after}");
-        // One that grows at each call never stands still: asked again, then given up.
+        // A list that grows at each call never settles: it is read again, then given up.
         let growing = fault(function, Some(GROWING), CallEffect::AddsProcess(GROWING));
         let look = look_with(growing, PATIENT);
         let processes = &look.devices[GROWING as usize].processes;

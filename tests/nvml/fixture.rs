@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A folder that a simulated NVML finds its machine in.
+/// The directory in which a simulated NVML finds its machine.
 pub(crate) struct Stage {
     folder: tempfile::TempDir,
     session: Session,
 }
 
 impl Stage {
-    /// Makes a session of a machine that stands still at `at`.
+    /// Creates a session of a machine whose time is stopped at `at`.
     pub(crate) fn of(machine: &str, at: Duration) -> Self {
         Stage::with(machine, at, Vec::new())
     }
 
-    /// Makes the same, and lets calls of NVML go wrong.
+    /// Creates the same with faults in calls of NVML.
     pub(crate) fn with(machine: &str, at: Duration, faults: Vec<CallFault>) -> Self {
         let session = Session {
             machine: machine.into(),
@@ -36,7 +36,7 @@ impl Stage {
         Stage { folder, session }
     }
 
-    /// Makes a session of a machine that starts now and goes on.
+    /// Creates a session of a machine that starts now and runs.
     pub(crate) fn moving(machine: &str) -> Self {
         let mut stage = Stage::of(machine, Duration::ZERO);
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
@@ -58,7 +58,7 @@ impl Stage {
     pub(crate) fn nvml(&self, deadline: Duration) -> NvmlChild {
         let variable = format!("{}={}", Session::VARIABLE, self.folder.path().display());
         let helper = Helper {
-            // The session is named in the environment, which a test cannot change for itself.
+            // The session is passed in the environment, which a test cannot change for itself.
             arguments: vec![variable.into(), env!("CARGO_BIN_EXE_nvml-helper").into()],
             library: Some(library()),
             ..Helper::new("/usr/bin/env")
@@ -66,7 +66,7 @@ impl Stage {
         NvmlChild::new(helper, deadline, Box::new(|_| {}))
     }
 
-    /// Returns how often each function was called by the programs that have ended.
+    /// Returns how often each function was called by programs that have ended.
     pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
         let text = std::fs::read_to_string(self.folder.path().join(Session::CALLS));
         let mut all = BTreeMap::new();
@@ -88,6 +88,6 @@ fn library() -> PathBuf {
     library
 }
 
-/// The moments at which machines are looked at: at the start, and when values have moved.
+/// The times of the snapshots: at the start, and after values have changed.
 pub(crate) const MOMENTS: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(7_300), Duration::from_secs(3_600)];

@@ -1,4 +1,4 @@
-//! Groups of details that few ask for: what each costs, and what comes of each.
+//! Optional groups of details: the cost and the content of each.
 
 use crate::fixture::Stage;
 use gpu_core::*;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A group, and how often a device is asked which function for it.
+/// A group, and how often it calls each function for a device.
 type Cost = (Group, &'static [(&'static str, u64)]);
 
 const RARE: [Cost; 11] = [
@@ -36,7 +36,7 @@ const RARE: [Cost; 11] = [
     (Group::Fabric, &[("nvmlDeviceGetGpuFabricInfo", 1)]),
 ];
 
-/// Returns how often each function is called by a look at the four devices of a machine.
+/// Returns how often a snapshot of a machine's four devices calls each function.
 fn calls(groups: impl IntoIterator<Item = Group>) -> BTreeMap<String, u64> {
     let stage = Stage::of("labbox", Duration::ZERO);
     let nvml = stage.nvml(DEADLINE);
@@ -167,7 +167,7 @@ fn rare_values_and_absences_are_preserved() {
     };
     assert_eq!(of(1), untold);
 
-    // And what is told among values that more ask for.
+    // And the part that belongs to other groups.
     let more: Groups =
         [Group::Modes, Group::Activity, Group::Thermal, Group::Pcie].into_iter().collect();
     let of = |gpu| nvml.details(&DeviceId::from_index(gpu), more).unwrap();

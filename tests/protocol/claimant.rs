@@ -1,9 +1,9 @@
-//! Honest claims, step by step: one step is what the kernel does at once.
+//! Honest claims, step by step: one step is atomic in the kernel.
 
 use crate::folder::{Dir, File, Folders, Id, Inode, Name, STRANGER, Text, Uid};
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, decide, judge};
 
-/// What a claim asks for, and who makes it. Its number is its id.
+/// A claim's request and owner. Its index is its ID.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) owner: Uid,
@@ -15,36 +15,36 @@ pub(crate) struct Setup {
     pub(crate) within: Option<Id>,
 }
 
-/// Where the files lie.
+/// The location of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// A directory for each user.
+    /// One directory for each user.
     PerUser,
-    /// One directory for all, as in the first edition.
+    /// One directory for all, as in the first version.
     Flat,
 }
 
-/// The rules by which honest claims go; what differs from [`RULES`] is a mutant.
+/// The rules of honest claims; any difference from [`RULES`] is a mutant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) layout: Layout,
-    /// So many readings in a row have to allow a lease.
+    /// How many consecutive readings must permit a lease.
     pub(crate) readings: u8,
     pub(crate) leases_first: bool,
-    /// One listing of a directory gives the names of tries and of leases.
+    /// One listing of a directory finds the names of both tries and leases.
     pub(crate) one_listing: bool,
     pub(crate) later_wins: bool,
     pub(crate) never_withdraws: bool,
-    /// Files that others may write count.
+    /// World-writable files count.
     pub(crate) accepts_writable: bool,
     /// Files with a second name do not count.
     pub(crate) honours_links: bool,
     pub(crate) ignores_kept: bool,
-    /// A try and a lease of one id are one entry, whosever they are.
+    /// A try and a lease with the same ID are one entry, whoever owns them.
     pub(crate) joins_by_id: bool,
-    /// A place in the queue ends before the lease has its name.
+    /// A claim leaves the queue before the lease has its name.
     pub(crate) leaves_queue_early: bool,
-    /// Only who made the user's directory opens it for others to read.
+    /// Only the creator of the user's directory makes it readable for others.
     pub(crate) trusts_directory: bool,
 }
 
@@ -63,8 +63,9 @@ pub(crate) const RULES: Rules = Rules {
     trusts_directory: false,
 };
 
-/// A reading that goes on. Each directory is listed anew for each kind of entry: a name that is
-/// there all the time is listed, one that comes or goes meanwhile may be. Then each file is opened.
+/// A reading in progress. Each directory is listed anew for each kind of entry: a name that exists
+/// the whole time is listed, one that appears or disappears meanwhile may be. Then each file is
+/// opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reading {
     pub(crate) round: u8,
@@ -75,11 +76,11 @@ pub(crate) struct Reading {
     /// How many of the claims in this directory the listing has passed.
     listed: u8,
     names: Vec<Name>,
-    /// The lease that was opened last is unlocked: `kept-ID` is to be asked.
+    /// The lease that was opened last is unlocked: `kept-ID` must be checked.
     unlocked: Option<Seen>,
     later: Vec<(Dir, Name)>,
     pub(crate) seen: Vec<Seen>,
-    /// Those that were there when it began and have not ended since: it must see them.
+    /// The entries that existed when it began and have not ended since: it must see them.
     pub(crate) must: u8,
     /// Those of them that wait.
     pub(crate) must_wait: u8,
@@ -104,7 +105,7 @@ impl Reading {
     }
 }
 
-/// Where a claim stands.
+/// The state of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,
@@ -130,9 +131,9 @@ pub(crate) struct Party {
     pub(crate) timeouts: u8,
     /// It has a place in the queue.
     pub(crate) queued: bool,
-    /// It is stopped, for so long that others pass it.
+    /// It is stalled: others pass it.
     pub(crate) stalled: bool,
-    /// It has made its user's directory.
+    /// It has created its user's directory.
     pub(crate) made: bool,
 }
 
@@ -149,7 +150,7 @@ impl Party {
         }
     }
 
-    /// Tells whether others have to see its try or lease.
+    /// Returns whether others must see its try or lease.
     pub(crate) fn is_published(&self) -> bool {
         matches!(
             self.phase,
@@ -173,7 +174,7 @@ impl Party {
     }
 }
 
-/// The file of a claim's entry, of what its job inherits, and of its place in the queue.
+/// The file of a claim's entry, of the entry that its job inherits, and of its place in the queue.
 pub(crate) fn entry_of(party: usize) -> Inode {
     (party * 3) as Inode
 }
@@ -192,11 +193,11 @@ pub(crate) fn job(party: usize) -> u16 {
     1 << (party + 8)
 }
 
-/// Reads, one step at a time.
+/// Performs readings, one step at a time.
 pub(crate) struct Reader<'a> {
     pub(crate) setups: &'a [Setup],
     pub(crate) rules: &'a Rules,
-    /// The stranger's moves are steps: every directory has to be looked at.
+    /// The stranger's moves are steps: every directory must be read.
     pub(crate) strangers_files: bool,
     /// Reads the queue before the tries.
     pub(crate) queue: bool,

@@ -1,44 +1,44 @@
-//! Explores every state of a model, the nearest first.
+//! Explores all states of a model, breadth first.
 //!
-//! A state is kept as a hash of 128 bits with the step that first led to it; a counterexample is
-//! walked again from the start, and is one of the shortest. Two states whose hashes collide would
-//! count as one: with 10^8 states the chance of that is below 10^-22.
+//! A state is stored as a 128-bit hash with the step that first led to it. A counterexample is
+//! replayed from the start, and is one of the shortest. Two states with colliding hashes would
+//! count as one: with 10^8 states the probability is below 10^-22.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// What can be explored.
+/// A model to explore.
 pub(crate) trait Model {
-    /// A state; equal ones go on equally.
+    /// A state; equal states have equal successors.
     type State: Clone + Hash + Eq;
 
-    /// Returns where it starts.
+    /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// Adds every step that can be taken: who takes it, its words (`None` where nobody will read
-    /// them), and the state after it or what the step violates.
+    /// Adds every possible step: its actor, its description (`None` if nobody will read it), and
+    /// the state after it or the violation by the step.
     fn steps(&self, state: &Self::State, words: bool, steps: &mut Vec<Step<Self::State>>);
 
-    /// Returns what a state violates.
+    /// Returns the violation in a state.
     fn violation(&self, state: &Self::State) -> Option<String>;
 
-    /// Tells whether somebody still waits for something in a state.
+    /// Returns whether any claim still waits in a state.
     fn is_open(&self, state: &Self::State) -> bool;
 }
 
 /// One step.
 pub(crate) struct Step<S> {
-    /// Who takes it. Those below [`PARTIES`] are to be treated fairly.
+    /// The actor. Those below [`PARTIES`] must be treated fairly.
     pub(crate) who: u8,
     pub(crate) words: String,
     pub(crate) after: Result<S, String>,
 }
 
-/// Steps of others (deaths, strangers) have these numbers and above.
+/// Other steps (deaths, strangers) have these numbers and above.
 pub(crate) const PARTIES: u8 = 8;
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug)]
 pub(crate) struct Explored {
     pub(crate) states: usize,
@@ -60,15 +60,15 @@ struct Known {
     depth: u32,
 }
 
-/// The states that were found, and for progress the steps between them.
+/// The states found, and for progress the steps between them.
 struct Graph {
     known: Vec<Known>,
     edges: Vec<Vec<(u32, u8)>>,
     open: Vec<bool>,
 }
 
-/// Explores all states, up to the first violation. With `progress` it then asks whether everybody
-/// who waits can be kept waiting for ever although nobody is stopped.
+/// Explores all states, up to the first violation. With `progress`, then checks whether all waiting
+/// claims can be kept waiting forever although none is stopped.
 pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
     let mut graph = Graph { known: Vec::new(), edges: Vec::new(), open: Vec::new() };
     let mut numbers: HashMap<u128, u32, BuildHasherDefault<Plain>> = HashMap::default();
@@ -137,8 +137,8 @@ fn hash<S: Hash>(state: &S) -> u128 {
     hasher.0
 }
 
-/// A hash of 128 bits by multiplication, several times as fast as two of the standard library's.
-/// Nobody chooses states to make it collide.
+/// A 128-bit multiplicative hash, several times as fast as two of the standard library's. Nobody
+/// chooses states to make it collide.
 struct Wide(u128);
 
 impl Wide {
@@ -148,7 +148,7 @@ impl Wide {
     }
 }
 
-/// Odd, and with as many ones as zeros.
+/// Odd, with as many ones as zeros.
 const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Hasher for Wide {
@@ -185,7 +185,7 @@ impl Hasher for Wide {
     }
 }
 
-/// What is a hash already is its own.
+/// Hashes of hashes are the identity.
 #[derive(Default)]
 struct Plain(u64);
 
@@ -203,7 +203,7 @@ impl Hasher for Plain {
     }
 }
 
-/// Returns the steps to a state in words; where all take steps for ever, also some of those.
+/// Returns the description of the steps to a state; for a livelock, also some steps of the cycle.
 fn trace<M: Model>(
     model: &M,
     known: &[Known],
@@ -234,14 +234,14 @@ fn trace<M: Model>(
 }
 
 impl Graph {
-    /// Returns a state that can be come back to for ever, while each party either takes steps or
-    /// at times has none to take, and somebody waits: a strongly connected component without an
-    /// end (weak fairness). Nothing is ever taken back that a party got, so nobody gets anything in
-    /// it.
+    /// Returns a state that can recur forever while each party either takes steps or sometimes has
+    /// none to take, and a claim waits: a strongly connected component under weak fairness. Nothing
+    /// that a party got is ever taken back, so no claim gets anything in it.
     fn livelock(&self) -> Option<u32> {
         let components = self.components();
         let count = components.iter().map(|one| *one as usize + 1).max().unwrap_or(0);
-        // For each component: who steps in it, and who has no step somewhere in it.
+        // For each component: the parties that step in it, and those without a step in some state
+        // of it.
         let (mut inner, mut idle) = (vec![0u8; count], vec![0u8; count]);
         let mut first = vec![u32::MAX; count];
         for (state, edges) in self.edges.iter().enumerate() {

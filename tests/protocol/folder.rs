@@ -1,19 +1,19 @@
-//! The folders of leases as the kernel keeps them: who may create, link, rename, unlink, write and
-//! lock which file.
+//! The directories of leases as the kernel implements them: which user may create, link, rename,
+//! unlink, write and lock which file.
 //!
 //! Sources: path_resolution(7), unlink(2), rename(2), link(2), proc_sys_fs(5)
 //! (`protected_hardlinks`) and fcntl(2) of the Linux man-pages.
 
 /// A user.
 pub(crate) type Uid = u8;
-/// The id in an entry and in its names.
+/// The ID in an entry and in its names.
 pub(crate) type Id = u8;
-/// The number of a file.
+/// The inode number of a file.
 pub(crate) type Inode = u8;
 
-/// The user with every right.
+/// The superuser.
 pub(crate) const ROOT: Uid = 0;
-/// The user who keeps to nothing.
+/// The user that follows no rules.
 pub(crate) const STRANGER: Uid = 9;
 
 /// A directory.
@@ -23,7 +23,7 @@ pub(crate) enum Dir {
     Shared,
     /// `/run/gpuws/u<UID>`: that user's, mode 0755.
     Of(Uid),
-    /// A place of the stranger's on the same file system, which nobody reads.
+    /// A directory of the stranger's on the same file system, which no claim reads.
     Elsewhere,
 }
 
@@ -38,11 +38,11 @@ pub(crate) enum Name {
     Lease(Id),
     /// `kept-ID`
     Kept(Id),
-    /// The table of the first edition, mode 0666, empty.
+    /// The table of the first version, mode 0666, empty.
     Table,
 }
 
-/// What is written in a file.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Text {
     pub(crate) id: Id,
@@ -51,7 +51,7 @@ pub(crate) struct Text {
     pub(crate) devices: u8,
     /// GiB of each device.
     pub(crate) memory: u8,
-    /// The lease that it was taken out of, and its owner.
+    /// The lease that it was taken out of, and that one's owner.
     pub(crate) within: Option<(Id, Uid)>,
 }
 
@@ -59,23 +59,23 @@ pub(crate) struct Text {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct File {
     pub(crate) owner: Uid,
-    /// Mode 0666; else 0644.
+    /// Mode 0666; otherwise 0644.
     pub(crate) all_write: bool,
     pub(crate) text: Option<Text>,
-    /// Who wrote the text. The kernel does not keep it: properties are judged by it.
+    /// The author of the text. The kernel does not store it: the properties are judged by it.
     pub(crate) author: Uid,
     /// A bit for each process that holds the write-locked open file.
     pub(crate) locked: u16,
 }
 
-/// Every file and every name.
+/// All files and names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Folders {
     files: Vec<Option<File>>,
     names: Vec<(Dir, Name, Inode)>,
-    /// Users' directories that have the mode 0700 still, by the umask of their makers.
+    /// Users' directories that still have mode 0700, due to the umask of their creators.
     closed: Vec<Uid>,
-    /// Users' directories that are to be made.
+    /// Users' directories that do not exist yet.
     missing: Vec<Uid>,
     /// `fs.protected_hardlinks`
     protected_hardlinks: bool,
@@ -86,7 +86,7 @@ impl Folders {
         Folders { protected_hardlinks, ..Folders::default() }
     }
 
-    /// Takes users' directories away.
+    /// Removes users' directories.
     pub(crate) fn without(mut self, mut users: Vec<Uid>) -> Self {
         users.sort_unstable();
         users.dedup();
@@ -102,19 +102,19 @@ impl Folders {
         self.closed.contains(&user)
     }
 
-    /// Makes a user's directory, with mode 0700.
+    /// Creates a user's directory, with mode 0700.
     pub(crate) fn make_dir(&mut self, user: Uid) {
         self.missing.retain(|other| *other != user);
         self.closed.push(user);
         self.closed.sort_unstable();
     }
 
-    /// Gives a user's directory the mode 0755.
+    /// Sets the mode of a user's directory to 0755.
     pub(crate) fn open_dir(&mut self, user: Uid) {
         self.closed.retain(|other| *other != user);
     }
 
-    /// Tells whether a user may list a directory and open what is in it.
+    /// Returns whether a user may list a directory and open the files in it.
     pub(crate) fn may_read(&self, who: Uid, dir: Dir) -> bool {
         match dir {
             Dir::Of(owner) => who == owner || who == ROOT || !self.is_closed(owner),
@@ -130,18 +130,18 @@ impl Folders {
         &self.names
     }
 
-    /// Returns the file of a name.
+    /// Returns the file with a name.
     pub(crate) fn at(&self, dir: Dir, name: Name) -> Option<Inode> {
         let found = self.names.iter().find(|(d, n, _)| (*d, *n) == (dir, name));
         found.map(|(_, _, inode)| *inode)
     }
 
-    /// Returns how many names a file has (`st_nlink`).
+    /// Returns the number of a file's names (`st_nlink`).
     pub(crate) fn links(&self, inode: Inode) -> usize {
         self.names.iter().filter(|(_, _, of)| *of == inode).count()
     }
 
-    /// Tells whether some process holds the write lock.
+    /// Returns whether any process holds the write lock.
     pub(crate) fn is_locked(&self, inode: Inode) -> bool {
         self.file(inode).is_some_and(|file| file.locked != 0)
     }
@@ -155,7 +155,8 @@ impl Folders {
             }
     }
 
-    /// The sticky bit leaves a name to the owner of its file (and to the directory's, who is root).
+    /// With the sticky bit, only the owner of a file may remove its name (and the owner of the
+    /// directory, which is root).
     fn may_remove(&self, who: Uid, dir: Dir, inode: Inode) -> bool {
         let own = self.file(inode).is_some_and(|file| file.owner == who);
         Self::may_add(who, dir) && (dir != Dir::Shared || own || who == ROOT)
@@ -177,16 +178,16 @@ impl Folders {
         Some(inode)
     }
 
-    /// A file without names that nobody holds is gone.
+    /// A file without names and holders is gone.
     fn forget(&mut self, inode: Inode) {
         if self.links(inode) == 0 && !self.is_locked(inode) {
             self.files[usize::from(inode)] = None;
         }
     }
 
-    /// Makes a file; false where the kernel refuses. What is done under a name that nobody reads
-    /// (written, locked, `fchmod`, renamed) is one step. A file that had the number before loses
-    /// the names that a stranger gave it elsewhere: nobody reads them.
+    /// Creates a file; false if the kernel refuses. Operations under a name that no claim reads
+    /// (write, lock, `fchmod`, rename) are one step. A previous file with this number loses the
+    /// names that a stranger gave it elsewhere, because no claim reads them.
     pub(crate) fn create(
         &mut self,
         who: Uid,
@@ -249,7 +250,7 @@ impl Folders {
         true
     }
 
-    /// Takes the write lock for a process, which needs a descriptor that is open for writing.
+    /// Takes the write lock for a process, which needs a descriptor open for writing.
     pub(crate) fn lock(&mut self, who: Uid, inode: Inode, process: u16) -> bool {
         if !self.may_write(who, inode) || self.is_locked(inode) {
             return false;
@@ -266,7 +267,7 @@ impl Folders {
         }
     }
 
-    /// Unlocks an open file for all who hold it.
+    /// Unlocks an open file for all its holders.
     pub(crate) fn unlock(&mut self, inode: Inode) {
         if let Some(Some(file)) = self.files.get_mut(usize::from(inode)) {
             file.locked = 0;
@@ -276,7 +277,7 @@ impl Folders {
         }
     }
 
-    /// Takes the mark of a holder away, without anything else that comes with its end.
+    /// Removes a holder's mark, without the other effects of its end.
     pub(crate) fn release(&mut self, inode: Inode) {
         if let Some(Some(file)) = self.files.get_mut(usize::from(inode)) {
             file.locked = 0;

@@ -1,4 +1,4 @@
-//! What holds.
+//! The properties that hold.
 
 use crate::claimant::Setup;
 use crate::explore::{Explored, explore};
@@ -15,12 +15,12 @@ fn share(owner: Uid, ticket: u8) -> Setup {
     Setup { memory: 6, ..whole(owner, ticket) }
 }
 
-/// Two users' claims.
+/// Claims of two users.
 pub(crate) fn two() -> Machine {
     Machine::new(vec![whole(1, 1), whole(2, 2)])
 }
 
-/// A claim, one that its job makes within its lease, and another user's.
+/// A claim, a claim of its job within its lease, and a claim of another user.
 pub(crate) fn nested() -> Machine {
     let inner = Setup { within: Some(0), ..whole(1, 2) };
     Machine::new(vec![whole(1, 1), inner, whole(2, 3)])
@@ -31,7 +31,7 @@ pub(crate) fn deciding(setups: Vec<Setup>) -> Machine {
     Machine { attempts: None, decides: true, ..Machine::new(setups) }
 }
 
-/// A wide claim and those that come after it, in the queue.
+/// A wide claim and later claims in the queue.
 pub(crate) fn queue(after: &[Uid]) -> Machine {
     let wide = Setup { count: 2, ..whole(1, 1) };
     let after = after.iter().enumerate().map(|(number, owner)| whole(*owner, number as u8 + 2));
@@ -126,7 +126,7 @@ fn some_claim_is_granted_unless_all_are_stopped() {
     }
     let machine = deciding(vec![share(1, 1), share(2, 2), share(2, 3)]);
     run("progress of shares", &machine, true);
-    // A patience that grows with each time in vain ends in vain finitely often.
+    // Timeouts that grow with each failed attempt expire only finitely often.
     let machine = Machine { timeouts: Some(3), ..deciding(vec![whole(1, 1), whole(2, 2)]) };
     run("progress with time-outs", &machine, true);
 }

@@ -1,5 +1,5 @@
-//! The machine: its folders, the claims on its devices, and what strangers and the kernel do to
-//! them.
+//! The machine: its directories, the claims on its devices, and the actions of strangers and of the
+//! kernel.
 
 use crate::claimant::{
     Layout, Party, Phase, RULES, Reader, Reading, Rules, Setup, entry_of, job, kept_of, place_of,
@@ -11,45 +11,46 @@ use crate::property;
 use crate::rule::{Seen, Verdict};
 use crate::stranger;
 
-/// What the stranger can do.
+/// The abilities of the stranger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stranger {
     Absent,
-    /// His directory holds anything at any moment, without bound.
+    /// Its directory may contain anything at any moment, without bound.
     Anything,
-    /// He makes so many moves with any file of any directory, as far as the kernel lets him.
+    /// It makes this many moves with any file in any directory, as far as the kernel permits.
     Moves(u8),
 }
 
-/// Whether waiters are stopped for so long that others pass them.
+/// Whether waiting claims stall, so that others pass them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stalls {
     Never,
-    /// They may go on later.
+    /// They may continue later.
     ForAWhile,
     ForGood,
 }
 
-/// What is explored.
+/// The configuration to explore.
 pub(crate) struct Machine {
     pub(crate) setups: Vec<Setup>,
     pub(crate) rules: Rules,
     pub(crate) stranger: Stranger,
     pub(crate) protected_hardlinks: bool,
-    /// How often each may publish a try; without bound if `None`.
+    /// How often each claim may publish a try; without bound if `None`.
     pub(crate) attempts: Option<u8>,
-    /// A claim reads before it tries; else it may try any devices, whatever it could have read.
+    /// A claim reads before it tries; otherwise it may try any devices, whatever it could have
+    /// read.
     pub(crate) decides: bool,
     pub(crate) queue: bool,
     /// Claims, jobs and supervisors may die at any moment.
     pub(crate) deaths: bool,
     pub(crate) stalls: Stalls,
-    /// How often each may withdraw since later tries stay; for ever if `None`.
+    /// How often each claim may withdraw because later tries stay; forever if `None`.
     pub(crate) timeouts: Option<u8>,
     pub(crate) releases: bool,
     /// Directories are read in either order.
     pub(crate) both_ways: bool,
-    /// Users' directories are to be made first.
+    /// Users' directories must be created first.
     pub(crate) directories: bool,
 }
 
@@ -82,7 +83,7 @@ impl Machine {
         }
     }
 
-    /// The number of the table of the first edition.
+    /// The inode of the table of the first version.
     pub(crate) fn table(&self) -> Inode {
         entry_of(self.setups.len())
     }
@@ -93,11 +94,11 @@ impl Machine {
 pub(crate) struct State {
     pub(crate) folders: Folders,
     pub(crate) parties: Vec<Party>,
-    /// How many moves the stranger has left.
+    /// The stranger's remaining moves.
     pub(crate) moves: u8,
 }
 
-/// Collects the steps out of one state.
+/// Collects the steps from one state.
 pub(crate) struct Steps<'a> {
     pub(crate) from: &'a State,
     words: bool,
@@ -151,7 +152,7 @@ impl Model for Machine {
         property::double_grant(self, state)
     }
 
-    /// Somebody waits, and nobody has a lease that he could be waiting for.
+    /// A claim waits, and no lease exists that it could be waiting for.
     fn is_open(&self, state: &State) -> bool {
         let rests = |party: &Party| party.phase == Phase::Over || party.stalled;
         !state.parties.iter().all(rests) && !state.parties.iter().any(Party::is_confirmed)
@@ -200,7 +201,7 @@ impl Machine {
     fn start(&self, me: usize, steps: &mut Steps<'_>) {
         let party = &steps.from.parties[me];
         let who = me as u8;
-        // A claim within a lease is made by the job of that.
+        // A claim within a lease is made by the job of that lease.
         let outer = self.setups[me].within.map(|outer| &steps.from.parties[usize::from(outer)]);
         if outer.is_some_and(|outer| !matches!(outer.phase, Phase::Leased { .. })) {
             return;
@@ -273,7 +274,7 @@ impl Machine {
                 let made = folders.create(owner, home, Name::Kept(id), kept_of(me), kept)
                     && folders.create(owner, home, Name::Try(id), entry_of(me), entry);
                 if !made {
-                    // A stranger has the name: another id, which is another claim to this model.
+                    // A stranger has the name: another ID, which is another claim in this model.
                     self.end_entry(state, me, Name::Try(id));
                     state.parties[me].phase = Phase::Over;
                 }
@@ -309,7 +310,7 @@ impl Machine {
         }
     }
 
-    /// What a reading leads to: nobody sees it before the next step.
+    /// The consequence of a reading: invisible to others before the next step.
     fn complete(
         &self,
         me: usize,
@@ -440,7 +441,7 @@ impl Machine {
         }
     }
 
-    /// Takes the names away, then unlocks for all who inherited.
+    /// Removes the names, then unlocks for all who inherited the file.
     fn end_entry(&self, state: &mut State, me: usize, name: Name) {
         let (owner, home) = (self.setups[me].owner, self.reader(me).home());
         for (name, inode) in [(name, entry_of(me)), (Name::Kept(me as u8), kept_of(me))] {
@@ -452,7 +453,7 @@ impl Machine {
         property::no_longer_published(state, me);
     }
 
-    /// The kernel ends a process and with it every lock that nobody else holds.
+    /// The kernel ends a process and with it every lock that no other process holds.
     fn death(&self, me: usize, steps: &mut Steps<'_>) {
         let party = &steps.from.parties[me];
         match party.phase {
@@ -492,7 +493,7 @@ impl Machine {
         }
     }
 
-    /// A waiter that does not renew its place is passed until it does.
+    /// A waiting claim that does not renew its place is passed until it does.
     fn stall(&self, me: usize, steps: &mut Steps<'_>) {
         let party = &steps.from.parties[me];
         let waits = party.queued
@@ -514,7 +515,7 @@ impl Machine {
                 |state| {
                     state.parties[me].stalled = true;
                     property::no_longer_waits(state, me);
-                    // The model has one mark for `alive` and `renewed`.
+                    // The model has one mark for both `alive` and `renewed`.
                     state.folders.release(place_of(me));
                     true
                 },

@@ -1,12 +1,12 @@
-//! What must hold, judged by what claims did and not by what any file says.
+//! The properties, judged by the actions of claims and not by the content of files.
 
 use crate::claimant::Reading;
 use crate::folder::Id;
 use crate::machine::{Machine, State};
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, choose, fits};
 
-/// Confirmed leases whose supervisor or job lives have room beside each other. Those that were
-/// taken out of a lease that lives are within that, and have room there.
+/// Confirmed leases whose supervisor or job lives do not conflict. Those that were taken out of a
+/// living lease stay within it, and do not conflict there.
 pub(crate) fn double_grant(machine: &Machine, state: &State) -> Option<String> {
     let lives = |party: usize| state.parties[party].is_confirmed();
     let outer = |party: usize| {
@@ -32,13 +32,13 @@ pub(crate) fn double_grant(machine: &Machine, state: &State) -> Option<String> {
     None
 }
 
-/// The claims that others have to see now, but for one.
+/// The claims that others must see now, except one.
 pub(crate) fn published(state: &State, me: usize) -> u8 {
     let others = state.parties.iter().enumerate().filter(|(id, _)| *id != me);
     others.filter(|(_, party)| party.is_published()).map(|(id, _)| 1 << id).sum()
 }
 
-/// The claims that wait before one.
+/// The claims that wait ahead of one.
 pub(crate) fn waiting(machine: &Machine, state: &State, me: usize) -> u8 {
     let ticket = machine.setups[me].ticket;
     let waits = |id: usize| {
@@ -48,21 +48,21 @@ pub(crate) fn waiting(machine: &Machine, state: &State, me: usize) -> u8 {
     (0..machine.setups.len()).filter(|id| waits(*id)).map(|id| 1 << id).sum()
 }
 
-/// An entry has ended: readings that go on need not see it any more.
+/// An entry has ended: readings in progress need not see it any more.
 pub(crate) fn no_longer_published(state: &mut State, who: usize) {
     for reading in state.parties.iter_mut().filter_map(|party| party.reading_mut()) {
         reading.must &= !(1 << who);
     }
 }
 
-/// A claim waits no more, or does not renew its place.
+/// A claim no longer waits, or does not renew its place.
 pub(crate) fn no_longer_waits(state: &mut State, who: usize) {
     for reading in state.parties.iter_mut().filter_map(|party| party.reading_mut()) {
         reading.must_wait &= !(1 << who);
     }
 }
 
-/// A reading sees every entry that was there when it began and still is.
+/// A reading sees every entry that existed when it began and still does.
 pub(crate) fn missed(
     machine: &Machine,
     state: &State,
@@ -81,7 +81,7 @@ pub(crate) fn missed(
     must.find(|id| !sees(*id)).map(|id| format!("{me} misses the entry of {id}"))
 }
 
-/// A claim takes no device that one before it could use and lacks then.
+/// A claim takes no device that a claim ahead of it could use and then lacks.
 pub(crate) fn passed(
     machine: &Machine,
     me: usize,
@@ -103,7 +103,7 @@ pub(crate) fn passed(
     before.next().map(|id| format!("{me} passes {id}, which came before it"))
 }
 
-/// Whoever is the first among tries that conflict does not withdraw for the sake of the others.
+/// The first of several conflicting tries does not withdraw because of the others.
 pub(crate) fn starved(
     machine: &Machine,
     me: usize,

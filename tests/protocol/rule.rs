@@ -1,5 +1,5 @@
-//! What a claim decides by what it has read. Whose turn it is and who competes with whom is asked
-//! of gpu-claim itself; how a try is judged is said here once more, by fewer words.
+//! The decisions of a claim from its reading. The order of claims and their conflicts come from
+//! gpu-claim itself; the judgement of a try is implemented here once more, in a simpler form.
 
 use crate::folder::{Id, Text, Uid};
 use gpu_claim::{Chosen, Ledger, Turn, turn};
@@ -14,21 +14,21 @@ pub(crate) const TOTAL: u8 = 16;
 /// A bit for each device.
 pub(crate) const DEVICES: u8 = 0b11;
 
-/// Tickets of the model are this far apart: none is early enough to fill devices that are set
+/// The distance between the model's tickets: no ticket is early enough to fill devices that are set
 /// aside for an earlier claim.
 const TICKET_NS: u64 = 3600 * 1_000_000_000;
 
-/// An entry as a reading has it.
+/// An entry as seen by a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Seen {
     pub(crate) owner: Uid,
     pub(crate) id: Id,
     pub(crate) kind: Kind,
-    /// In the text of a waiter `devices` is their number.
+    /// In the text of a waiting claim, `devices` is their number.
     pub(crate) text: Text,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Waiter,
@@ -71,20 +71,20 @@ impl Seen {
     }
 }
 
-/// What a claim does after it has read everybody's entries.
+/// The decision of a claim after it has read all entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// There is room beside everybody.
+    /// There is room beside all others.
     Confirm,
-    /// A lease, or an earlier try, is in its way.
+    /// A lease, or an earlier try, conflicts.
     Withdraw,
-    /// Only later tries are in its way: those withdraw.
+    /// Only later tries conflict: those withdraw.
     Again,
     /// The lease that it is taken out of has ended.
     Refused,
 }
 
-/// Tells whether there is room on each of these devices.
+/// Returns whether there is room on each of these devices.
 pub(crate) fn fits(devices: u8, memory: u8, beside: &[Seen]) -> bool {
     bits(devices).all(|device| {
         let on = beside.iter().filter(|other| other.text.devices & device != 0);
@@ -93,7 +93,7 @@ pub(crate) fn fits(devices: u8, memory: u8, beside: &[Seen]) -> bool {
     })
 }
 
-/// Returns the first devices on which there is room for a claim.
+/// Returns the first devices with room for a claim.
 pub(crate) fn choose(count: u8, memory: u8, among: u8, beside: &[Seen]) -> Option<u8> {
     let free = bits(among).filter(|device| fits(*device, memory, beside));
     let chosen: Vec<u8> = free.take(usize::from(count)).collect();
@@ -117,13 +117,13 @@ pub(crate) fn judge(mine: &Seen, seen: &[Seen], later_wins: bool) -> Verdict {
 type Read = (Seen, Vec<Seen>);
 
 thread_local! {
-    /// Few different readings lead to millions of states.
+    /// Millions of states have only a few different readings.
     static POOLS: RefCell<HashMap<Read, Option<Vec<Seen>>>> = RefCell::default();
     static TURNS: RefCell<HashMap<Read, Option<u8>>> = RefCell::default();
 }
 
-/// Returns the tries and leases that compete with a try; `None` when the lease that it is taken out
-/// of is not among those that were seen.
+/// Returns the tries and leases that compete with a try; `None` if the lease that it is taken out
+/// of was not seen.
 fn pool(mine: &Seen, seen: &[Seen]) -> Option<Vec<Seen>> {
     let find = || {
         let leases = seen.iter().filter(|other| other.kind != Kind::Waiter);
@@ -168,7 +168,7 @@ pub(crate) fn decide(mine: &Seen, seen: &[Seen]) -> Option<u8> {
     TURNS.with_borrow_mut(|known| *known.entry((*mine, seen.to_vec())).or_insert_with(find))
 }
 
-/// Chooses as [`choose`] does, in the words of gpu-claim.
+/// Chooses like [`choose`], with the types of gpu-claim.
 pub(crate) fn chosen(claim: &Claim, among: u8, beside: &[Entry]) -> Chosen {
     let among = if claim.among.is_empty() { among } else { among & set(&claim.among) };
     let memory = |share: Share| match share {

@@ -1,10 +1,10 @@
 //! `gpu_claim::take` itself, under every schedule of a few threads with few preemptions.
 //!
-//! The model says the protocol again; here the program's own steps run, over locks in memory, where
-//! a call is one step. After each step it is chosen who goes on: the same thread, or, a few times,
-//! another. Who sleeps lets the next one go on. All choices are tried, one run after another, as in
-//! M. Musuvathi and S. Qadeer, "Iterative context bounding for systematic testing of multithreaded
-//! programs", PLDI 2007: most faults need few preemptions.
+//! The model restates the protocol. Here, the program's own steps run over locks in memory, where a
+//! call is one step. After each step, the scheduler chooses the next thread: the same one or, a
+//! limited number of times, another. A sleeping thread yields to the next. All choices are tried,
+//! one run after another, as in M. Musuvathi and S. Qadeer, "Iterative context bounding for
+//! systematic testing of multithreaded programs", PLDI 2007: most faults need few preemptions.
 
 use crate::rule::chosen;
 use gpu_claim::{Ask, TakeError, Taken, Wait, Waiting, take};
@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What a thread is at.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thread {
     Busy,
@@ -26,7 +26,7 @@ enum Thread {
     Over,
 }
 
-/// An entry that is alive.
+/// A living entry.
 struct Published {
     key: usize,
     kind: EntryKind,
@@ -39,15 +39,15 @@ struct World {
     now: Duration,
     entries: Vec<Published>,
     made: usize,
-    /// What each step was, in words.
+    /// The description of each step.
     steps: Vec<String>,
     violated: Option<String>,
-    /// Which of those who could go on was chosen, each time, and of how many; what it does not say
-    /// yet is the first.
+    /// Which of the runnable threads was chosen, each time, and of how many; beyond the end, it is
+    /// the first.
     path: Vec<(usize, usize)>,
-    /// How many choices were made.
+    /// The number of choices made.
     chosen: usize,
-    /// How many more may be against the one who could have gone on.
+    /// The number of remaining preemptions.
     preemptions: usize,
     last: usize,
 }
@@ -79,7 +79,7 @@ impl Stage {
         self.world.lock().expect("no thread panics")
     }
 
-    /// Waits for its turn and takes a step.
+    /// Waits for its turn and executes a step.
     fn step<T>(&self, me: usize, at: Thread, what: &str, act: impl FnOnce(&mut World) -> T) -> T {
         let mut world = self.world();
         world.threads[me] = at;
@@ -104,7 +104,7 @@ impl Stage {
 }
 
 impl World {
-    /// Chooses who goes on, once nobody does.
+    /// Chooses the next thread, if none is running.
     fn choose(&mut self) {
         if self.turn.is_some() || self.threads.contains(&Thread::Busy) {
             return;
@@ -116,7 +116,7 @@ impl World {
             return;
         }
         if self.threads[self.last] == Thread::Ready {
-            // The same first, then, where that is still allowed, any other.
+            // The same thread first, then, if preemptions remain, any other.
             able.rotate_right(1);
             able.truncate(if self.preemptions == 0 { 1 } else { count });
         } else {
@@ -134,7 +134,7 @@ impl World {
     }
 }
 
-/// The locks and the clock as one thread has them.
+/// The locks and the clock of one thread.
 #[derive(Clone)]
 struct Port {
     stage: Arc<Stage>,
@@ -145,7 +145,7 @@ struct Port {
 struct Holding {
     port: Port,
     key: usize,
-    /// It is kept to the end of the run.
+    /// It is kept until the end of the run.
     left: bool,
 }
 
@@ -262,7 +262,7 @@ impl Drop for Holding {
     }
 }
 
-/// Two leases on one device, of which neither is within the other.
+/// Two leases on one device, neither of which is within the other.
 fn double_grant(entries: &[Published]) -> Option<String> {
     let leases = || {
         let leases = entries.iter().filter(|other| other.kind == EntryKind::Lease);
@@ -278,10 +278,10 @@ fn double_grant(entries: &[Published]) -> Option<String> {
     pair.map(|(a, b)| format!("{} and {} have a device at once", a.id, b.id))
 }
 
-/// What a thread does; tells whether it was served.
+/// The body of a thread; returns whether its claim was granted.
 type Part = Box<dyn FnOnce(&Port) -> bool + Send>;
 
-/// Claims so many of these whole devices, without waiting.
+/// Claims this many of these whole devices, without waiting.
 fn claim(port: &Port, count: u32, among: u8, within: Option<Entry>) -> Option<Taken<()>> {
     let ask = Ask {
         claim: Claim::whole(count),
@@ -297,13 +297,13 @@ fn claim(port: &Port, count: u32, among: u8, within: Option<Entry>) -> Option<Ta
     let watch = &mut |_: &Waiting<'_>| ControlFlow::Continue(());
     match take(port, port, &ask, &mut || Ok(()), &choose, watch) {
         Ok(taken) => Some(taken),
-        // Others have them, or the lease that they were to be taken out of has ended.
+        // Others have them, or the lease that they were to come from has ended.
         Err(TakeError::NotNow(_) | TakeError::Failed(_)) => None,
         Err(other) => panic!("{other:?}"),
     }
 }
 
-/// A claim that keeps what it gets to the end of the run.
+/// A claim that keeps its devices until the end of the run.
 fn keeper(count: u32, among: u8) -> Part {
     Box::new(move |port| {
         let taken = claim(port, count, among, None);
@@ -314,7 +314,7 @@ fn keeper(count: u32, among: u8) -> Part {
     })
 }
 
-/// Runs one thread for each part by one schedule; returns how many were served.
+/// Runs one thread for each part with one schedule; returns the number of granted claims.
 fn run(parts: Vec<(u32, Part)>, path: Vec<(usize, usize)>, preemptions: usize) -> (usize, World) {
     let stage = Arc::new(Stage::new(parts.len(), path, preemptions));
     let served = std::thread::scope(|scope| {
@@ -336,7 +336,7 @@ fn run(parts: Vec<(u32, Part)>, path: Vec<(usize, usize)>, preemptions: usize) -
     (served, stage.world.into_inner().expect("no thread panics"))
 }
 
-/// Tries all schedules; `at_least` so many are to be served in each.
+/// Tries all schedules; in each, at least `at_least` claims must be granted.
 fn try_all(name: &str, parts: &dyn Fn() -> Vec<(u32, Part)>, preemptions: usize, at_least: usize) {
     let (mut path, mut runs) = (Vec::new(), 0);
     loop {
@@ -346,7 +346,7 @@ fn try_all(name: &str, parts: &dyn Fn() -> Vec<(u32, Part)>, preemptions: usize,
         assert!(served >= at_least, "{served} served:\n{steps}");
         runs += 1;
         path = world.path;
-        // The last choice that has an alternative takes it.
+        // The last choice with an alternative takes it.
         while path.last().is_some_and(|(choice, of)| choice + 1 == *of) {
             path.pop();
         }
@@ -364,7 +364,8 @@ fn take_grants_no_device_twice_under_any_schedule() {
     try_all("three claims on one or both devices", &three, 3, 1);
 }
 
-/// One is granted the device and ends; its job claims it within, another user's beside.
+/// A claim is granted the device and ends; its job claims it within that lease, while another
+/// user's claim competes.
 #[test]
 fn take_sees_nested_lease_of_ending_lease() {
     let parts = || -> Vec<(u32, Part)> {

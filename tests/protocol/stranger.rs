@@ -1,4 +1,4 @@
-//! What a user can do who keeps to nothing: any call on any file, as far as the kernel lets him.
+//! The actions of a user that follows no rules: any call on any file, as far as the kernel permits.
 
 use crate::claimant::Layout;
 use crate::explore::PARTIES;
@@ -6,7 +6,7 @@ use crate::folder::{Dir, File, Name, STRANGER, Text};
 use crate::machine::{Machine, State, Steps};
 use crate::rule::{DEVICES, TOTAL};
 
-/// Adds everything that a user may do to files, his own and others'.
+/// Adds everything that a user may do to files, its own and others'.
 pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
     let count = machine.setups.len() as u8;
     let mut dirs: Vec<Dir> = machine.setups.iter().map(|setup| Dir::Of(setup.owner)).collect();
@@ -28,7 +28,7 @@ pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
     let free = [own, own + 1].into_iter().find(|own| steps.from.folders.file(*own).is_none());
     for (dir, name) in &places {
         let (Name::Try(id) | Name::Lease(id) | Name::Kept(id)) = *name else { continue };
-        // A device that there is not makes an entry that takes nothing.
+        // A nonexistent device makes an entry that takes nothing.
         for devices in [DEVICES, 0b100] {
             let Some(free) = free else { continue };
             let file = File {

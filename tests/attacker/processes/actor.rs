@@ -1,5 +1,5 @@
-//! A process of the world. One that attacks does anything that its user may do with a process of
-//! its own; the others stay as they are.
+//! A process of the test world. An attacker does anything that its user may do with its own
+//! processes; the others do not change.
 
 use crate::driver;
 use crate::random::Chance;
@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 /// The longest time between two steps of an attacker.
 const PAUSE_MS: u64 = 150;
 
-/// Names that a process takes.
+/// Names that a process adopts.
 const NAMES: [&[u8]; 14] = [
     b"Xorg",
     b"nvidia-cuda-mps-server",
@@ -45,9 +45,10 @@ const NAMES: [&[u8]; 14] = [
 enum Call {
     /// SIGTERM.
     Term,
-    /// The reaper's recorder lets it act at a moment that it could not have found by itself.
+    /// The reaper's recorder triggers an action at a moment that the attacker could not find by
+    /// itself.
     Cue,
-    /// As before, and what it does is end.
+    /// As before, and the action is to end.
     End,
     Nobody,
 }
@@ -57,7 +58,7 @@ struct Actor {
     part: Part,
     chance: Chance,
     started: u64,
-    /// It has let go of the memory for good.
+    /// It has closed the memory for good.
     released: bool,
 }
 
@@ -65,7 +66,7 @@ fn files(scene: &Scene) -> [PathBuf; 2] {
     ["nvidia0", "nvidia-uvm"].map(|name| scene.dev().join(name))
 }
 
-/// Opens the device, for the programs too that this process starts.
+/// Opens the device, also for the programs that this process starts.
 fn take(scene: &Scene) -> io::Result<()> {
     for path in files(scene) {
         if descriptors("self", &path).is_empty() {
@@ -77,18 +78,18 @@ fn take(scene: &Scene) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the device for as long as this process lives.
+/// Opens the device until this process ends.
 pub(crate) fn hold(scene: &Scene) {
     take(scene).expect("everybody may open the device");
 }
 
-/// Plays a part until it is over.
+/// Plays a role until it is over.
 pub(crate) fn play(part: Part, scene: Scene) {
     let chance = Chance::new(part.seed);
     let mut actor = Actor { scene, chance, part, started: 0, released: false };
     match actor.part.kind.as_str() {
         "attack" => actor.attack(),
-        // It lets somebody log in and ends with the shell.
+        // It starts a login and ends with the shell.
         "sshd" => actor.keep("login"),
         "login" => {
             let _ = setsid();
@@ -112,11 +113,11 @@ pub(crate) fn play(part: Part, scene: Scene) {
 impl Actor {
     fn say(&self, step: &str) {
         let line = json!({ "step": step, "token": self.part.token });
-        // The stage may have ended.
+        // The test may have ended.
         let _ = io::stdout().write_all(format!("{line}\n").as_bytes());
     }
 
-    /// Closes the memory, and the device as well or not.
+    /// Closes the memory, and optionally the device.
     fn close(&self, device_too: bool) {
         let [device, uvm] = files(&self.scene);
         let mut closed = descriptors("self", &uvm);
@@ -128,8 +129,8 @@ impl Actor {
         }
     }
 
-    /// Starts a process of another part and waits until it ends. A login that is ended by a signal
-    /// is told of.
+    /// Starts a process with another role and waits until it ends. Reports a login that a signal
+    /// ended.
     fn keep(&mut self, kind: &str) {
         let (uid, program) = match kind {
             "login" => (Some(crate::scene::ATTACKER), self.scene.bin().join("shell")),
@@ -146,7 +147,7 @@ impl Actor {
         }
     }
 
-    /// Returns the part of a process that this one starts, with half of what it may start.
+    /// Returns the role of a child, with half of the remaining budget.
     fn another(&mut self, kind: &str) -> Part {
         self.started += 1;
         self.part.budget = self.part.budget.saturating_sub(1);
@@ -154,7 +155,7 @@ impl Actor {
         self.part.budget -= budget;
         Part {
             kind: kind.to_owned(),
-            // It counts anew as another program.
+            // It counts from zero again as another program.
             token: format!("{}.{}-{}", self.part.token, self.part.program, self.started),
             seed: self.chance.below(u64::MAX),
             budget: if kind == "login" { 3 } else { budget },
@@ -192,7 +193,7 @@ impl Actor {
         }
     }
 
-    /// Waits until somebody calls, or for a while.
+    /// Waits for a call, or for a while.
     fn wait(&mut self, streams: &mut [UnixStream]) -> Call {
         let pause = i64::try_from(self.chance.below(PAUSE_MS) * 1_000_000).unwrap_or(0);
         let pause = Timespec { tv_sec: i64::from(streams.is_empty()), tv_nsec: pause };
@@ -249,9 +250,9 @@ impl Actor {
         let _ = fs::write("/proc/self/comm", self.chance.of(&NAMES));
     }
 
-    /// Lets go of the memory for good: what says so is there after that.
+    /// Closes the memory for good, and then creates the file that shows this.
     fn release(&mut self, device_too: bool) {
-        // What it has mapped it has until it runs another program.
+        // It keeps the mapping until it runs another program.
         if std::env::var_os("LD_PRELOAD").is_some() {
             return self.say("nothing");
         }
@@ -261,10 +262,10 @@ impl Actor {
         self.say(if device_too { "release" } else { "become-monitor" });
     }
 
-    /// Becomes the next program, which no earlier one is, by any of its names.
+    /// Runs the next program, never an earlier one, under any of its names.
     fn execute(&mut self) {
         let program = self.part.program + 1;
-        // What has let go for good stays so; the next program would not know.
+        // A process that has closed the memory stays that way; the next program would not know.
         if program > PROGRAMS || self.released {
             return self.say("nothing");
         }
@@ -276,7 +277,7 @@ impl Actor {
         let _ = command.exec();
     }
 
-    /// Lets a program map the device, at times.
+    /// Sometimes makes a program map the device.
     fn dress(&mut self, command: &mut Command) {
         if self.chance.one_in(2) {
             command.env("LD_PRELOAD", self.scene.dev().join("nvidia0"));
@@ -296,11 +297,11 @@ impl Actor {
         if self.chance.one_in(3) {
             command.process_group(0);
         }
-        // Nobody waits for it before this process has ended.
+        // Nothing waits for it before this process has ended.
         let _ = command.spawn();
     }
 
-    /// Hands the device on to a process that it starts, and ends.
+    /// Passes the device to a child, and ends.
     fn hand_on(&mut self) {
         let (budget, seed) = (self.part.budget, self.chance.below(u64::MAX));
         let part = Part {
@@ -310,7 +311,7 @@ impl Actor {
             program: 0,
             kind: self.part.kind.clone(),
         };
-        // A chain of these has an end.
+        // Limits the length of such a chain.
         if part.token.len() > 60 {
             return self.step(0);
         }
@@ -321,7 +322,7 @@ impl Actor {
         std::process::exit(0);
     }
 
-    /// Starts many processes that end at once, so that numbers go round.
+    /// Starts many short-lived processes, so that PIDs wrap around.
     fn storm(&mut self) {
         self.say("storm");
         let count = self.chance.below(12);
@@ -338,7 +339,7 @@ impl Actor {
         let _ = kill_process(getpid(), Signal::STOP);
     }
 
-    /// Joins the process group of its parent, or leads one of its own.
+    /// Joins the process group of its parent, or creates its own.
     fn join(&mut self) {
         self.say("join");
         let parent = getppid().filter(|_| self.chance.one_in(2));

@@ -1,5 +1,5 @@
-//! The driver of the device that stands in: it counts the memory of whoever has the uvm file open,
-//! and lists them, all or some.
+//! The driver of the substitute device: it counts the memory of every process that has the uvm file
+//! open, and lists all of them, or some.
 
 use crate::scene::Scene;
 use crate::truth::{Truth, descriptors, everybody};
@@ -16,24 +16,25 @@ use std::time::Duration;
 const BASE: Bytes = Bytes::from_mib(25);
 const TOTAL: Bytes = Bytes::from_mib(512_000);
 
-/// So many looks at most until two in a row agree.
+/// The maximum number of scans until two consecutive ones agree.
 const LOOKS: usize = 50;
 
-/// Who has memory: its number, its start, and what it plays.
+/// A process with memory: its PID, its start time, and its role.
 type User = (u32, u64, String);
 
-/// Returns the memory that a process takes while it has the device.
+/// Returns the memory that a process uses while it has the device open.
 pub(crate) fn memory_of(pid: u32, start: u64) -> Bytes {
     Bytes::from_mib(2000 + (u64::from(pid) * 31 + start * 7) % 3000)
 }
 
-/// Answers on standard input who has memory now.
+/// Answers requests on standard input with the current users of memory.
 pub(crate) fn serve(scene: &Scene) {
     let uvm = scene.dev().join("nvidia-uvm");
     let socket = standard_input();
     let mut answer = socket.try_clone().expect("a descriptor is left");
     for _ in BufReader::new(socket).lines().map_while(Result::ok) {
-        // A driver knows all of it at one moment: what two looks in a row agree on was so.
+        // A driver knows all of it at one moment. If two consecutive scans agree, this was the
+        // state between them.
         let mut users = users(&uvm);
         for _ in 0..LOOKS {
             let again = self::users(&uvm);
@@ -63,10 +64,10 @@ fn standard_input() -> UnixStream {
     UnixStream::from(socket.expect("a descriptor is left"))
 }
 
-/// The device, as the driver at the other end of standard input tells it.
+/// The device, as reported by the driver process through a pipe.
 pub(crate) struct Device {
     socket: Mutex<(UnixStream, BufReader<UnixStream>)>,
-    /// Of the attacked users it lists nobody: ghosts.
+    /// Of the attacked users it lists no process: ghosts.
     pub(crate) hides: AtomicBool,
 }
 
@@ -77,7 +78,7 @@ impl Device {
         Device { socket: Mutex::new((socket, reader)), hides: AtomicBool::new(false) }
     }
 
-    /// Returns who has memory.
+    /// Returns the processes with memory.
     pub(crate) fn users(&self) -> Vec<User> {
         let mut socket = self.socket.lock().expect("nobody panicked");
         let mut line = String::new();

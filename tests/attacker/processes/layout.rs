@@ -1,4 +1,4 @@
-//! The folders, device files and programs of the world.
+//! The directories, device files and programs of the test world.
 
 use super::scene::{ATTACKER, HONEST, INSTALLED, PROGRAM_NAMES, PROGRAMS, Scene};
 use crate::sandbox::mount;
@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-/// Mounts the file systems of the world and makes what is in them.
+/// Mounts the file systems of the world and creates their content.
 pub(crate) fn make(scene: &Scene) {
     mount(&scene.root, "mode=0755,size=512m");
     mount(Path::new(INSTALLED), "mode=0755,size=64m");
@@ -17,7 +17,7 @@ pub(crate) fn make(scene: &Scene) {
         chown(path, Some(user), Some(user)).unwrap();
     };
     let copy = |from: &Path, to: &Path, user| {
-        // Another process writes it, so that no process of this one has it open.
+        // Another process writes it, so that no process of this program has it open.
         assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
         fs::set_permissions(to, Permissions::from_mode(0o755)).unwrap();
         chown(to, Some(user), Some(user)).unwrap();

@@ -1,6 +1,6 @@
-//! An unprivileged user who attacks with processes, on the real kernel: whatever they become between
-//! the look and the signal, the reaper ends none that it may not end, and no name protects one that
-//! it may.
+//! An unprivileged user that attacks with processes, on the real kernel: whatever they become
+//! between the snapshot and the signal, the reaper ends none that it may not end, and no name
+//! protects one that it may end.
 
 mod layout;
 #[allow(dead_code, reason = "the other processes use the rest")]
@@ -14,7 +14,7 @@ use crate::verdict::Verdict;
 use std::io::Write as _;
 use std::path::Path;
 
-/// The steps of the run that is to end well. Each of the others ends with its first violation.
+/// The steps of the run that must succeed. Each of the others ends with its first violation.
 const STEPS: u64 = 2000;
 
 fn attack(test: &str, rule: &str, words: &[&str]) -> Option<Verdict> {
@@ -33,7 +33,7 @@ fn reaper_ends_only_permitted_processes_under_attack() {
     assert!(verdict.met, "nobody was signalled, refused or changed in time");
 }
 
-/// The attacks are worth something: a reaper that lacks a rule does not stand them.
+/// Proof that the attacks work: a reaper that lacks a rule does not withstand them.
 fn is_found_out(test: &str, rule: &str, words: &[&str]) {
     let Some(verdict) = attack(test, rule, words) else { return };
     assert!(words.iter().any(|words| verdict.has(words)), "{}", verdict.report());

@@ -1,7 +1,7 @@
-//! One process of the world of processes, whatever it plays there.
+//! One process of the test world, in one of its roles.
 //!
-//! `actor` is a process that may be a target or must not be one, `ancestor` one above a reaper, and
-//! `reaper` asks the product to end processes and checks what it does.
+//! `actor` is a process that may be a target or must not be one, `ancestor` is one above a reaper,
+//! and `reaper` uses the product to end processes and checks what it does.
 
 mod actor;
 mod driver;
@@ -27,7 +27,7 @@ fn main() {
     let scene = Scene { root: root.into() };
     let (user, seed) = (user.parse().expect("a user"), seed.parse().expect("a seed"));
     match role.as_str() {
-        // What it starts inherits the device: neither is to be ended.
+        // Its children inherit the device: neither may be ended.
         "ancestor" => {
             actor::hold(&scene);
             let mut reaper = Command::new(std::env::current_exe().expect("it has a path"));

@@ -1,5 +1,5 @@
-//! The honest side: it asks the product to end processes of the world, as a person would who does
-//! not know what they are about to do, and judges plans and reports.
+//! The honest side: uses the product to end processes of the world, without knowledge of their next
+//! steps, and judges plans and reports.
 
 use crate::driver::{Device, memory_of};
 use crate::random::Chance;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time passes so many times faster for the product: it waits for seconds.
+/// How much faster time passes for the product, which waits for seconds.
 const FASTER: u32 = 100;
 
 /// A clock that runs fast.
@@ -39,7 +39,7 @@ impl Clock for Fast {
     }
 }
 
-/// Who asks, and what was true before.
+/// The user of the product, and the truth before each round.
 struct Reaper {
     is_root: bool,
     recorder: Recorder,
@@ -48,7 +48,7 @@ struct Reaper {
     chance: Chance,
 }
 
-/// Reaps until it is told to stop.
+/// Runs rounds until the stop file exists.
 pub(crate) fn reap(scene: &Scene, user: u32, seed: u64, rule: &str) {
     let roots = Roots { proc: "/proc".into(), dev: scene.dev(), sys: "/sys".into() };
     let journal = FileJournal::open(scene.audit(user)).expect("the audit log can be opened");
@@ -66,7 +66,7 @@ pub(crate) fn reap(scene: &Scene, user: u32, seed: u64, rule: &str) {
 }
 
 impl Reaper {
-    /// Looks, plans and acts once.
+    /// Observes, plans and acts once.
     fn round(&mut self) {
         let hides = self.chance.one_in(2);
         self.device.hides.store(hides, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Reaper {
             everybody().into_iter().filter_map(|pid| Some((pid, Truth::of(pid)?))).collect();
         let ghosts = hides && self.chance.one_in(2);
         let pids = if ghosts { Vec::new() } else { self.numbers(&known) };
-        // Without a number the product looks twice: a suspect has to be one both times.
+        // Without a PID the product takes two snapshots: a suspect must be one in both.
         let looks = (0..1 + u8::from(pids.is_empty())).map(|_| self.look(&pids));
         let looks: Vec<Snapshot> = looks.collect();
         let everyone = match self.chance.below(3) {
@@ -86,7 +86,7 @@ impl Reaper {
         let plan = plan(&looks, &diagnose(&looks), &guard, &request);
         self.recorder.ledger().count("plans");
         self.judge_refusals(&request, &plan, &known);
-        // A person reads the plan, and leaves those alone whom nobody meant.
+        // A user reads the plan, and does not execute it if it has unintended targets.
         if plan.targets.is_empty() || !self.judge_targets(&request, &plan) {
             return;
         }
@@ -105,7 +105,7 @@ impl Reaper {
         look
     }
 
-    /// Returns the numbers of processes that are asked for: attackers with memory mostly.
+    /// Returns the PIDs to request: mostly attackers with memory.
     fn numbers(&mut self, known: &BTreeMap<u32, Truth>) -> Vec<Pid> {
         let everybody: Vec<u32> = known.keys().copied().collect();
         let holders = self.device.users().into_iter().filter(|(_, _, kind)| kind == "attack");
@@ -143,14 +143,14 @@ impl Reaper {
         self.recorder.ledger().violations.push(text);
     }
 
-    /// A name that a process took itself keeps nobody from ending it.
+    /// A name that a process chose does not protect it.
     fn judge_refusals(&self, request: &Request<'_>, plan: &Plan, known: &BTreeMap<u32, Truth>) {
         for refused in &plan.refused {
             self.recorder.ledger().count("refusals");
             let Refusal::Role(role @ (Role::Display | Role::Daemon)) = refused.why else {
                 continue;
             };
-            // It ran programs of its own at all times: the one that root installed is its last.
+            // It ran only programs of its own: its last one is the one that root installed.
             let own = |truth: &Truth| {
                 let installed = |path: &std::path::Path| path.starts_with(INSTALLED);
                 truth.kind() == "attack"
@@ -169,7 +169,7 @@ impl Reaper {
         }
     }
 
-    /// Judges whom a plan names, and tells whether it is to be carried out.
+    /// Judges the targets of a plan, and returns whether it is to be executed.
     fn judge_targets(&self, request: &Request<'_>, plan: &Plan) -> bool {
         let mut meant = true;
         for target in &plan.targets {
@@ -182,7 +182,7 @@ impl Reaper {
             if pid <= 1 || line(std::process::id()).contains(&pid) {
                 self.violation(format!("{pid} is planned for, of the reaper's own line"));
             }
-            // The start may be unknown to the plan only by mistake.
+            // A plan lacks the start time only by mistake.
             let Some(truth) = Truth::of(pid).filter(|truth| Some(truth.start) == start) else {
                 continue;
             };
@@ -197,8 +197,8 @@ impl Reaper {
         meant
     }
 
-    /// Only what the targets had can have come back from them. What nobody lists and what goes on
-    /// holding the device cannot be told from it: that is said in docs/safety.md.
+    /// Only the memory of the targets can have been freed by them. Unlisted memory and continued
+    /// holders cannot be distinguished from it, as docs/safety.md states.
     fn judge_report(&self, plan: &Plan, report: &Report, hides: bool) {
         let had = plan
             .targets
@@ -238,7 +238,7 @@ impl Reaper {
         }
     }
 
-    /// Tells the stage what happened.
+    /// Sends the results to the test.
     fn tell(&mut self) {
         let mut ledger = self.recorder.ledger();
         let line = json!({

@@ -1,6 +1,6 @@
-//! The kernel's ports with a recorder before them. It lets targets act at the worst moments, and
-//! checks each signal that was delivered against what was true when the audit line was written:
-//! all that is true by then has to count.
+//! The kernel's ports behind a recorder. It triggers actions of targets at the worst moments, and
+//! checks each delivered signal against the truth when the audit line was written: everything that
+//! was true by then must count.
 
 use crate::random::Chance;
 use crate::scene::Scene;
@@ -14,25 +14,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A target is given at most so much time to act after it was called.
+/// The maximum time for a target to act after it was triggered.
 const ACT_US: u64 = 3000;
-/// A number is given at most so many milliseconds to belong to another process.
+/// The maximum time in milliseconds for a PID to be reused.
 const REUSE_MS: u64 = 25;
 
-/// A target is called one in so many times, and ends one in so many times of these: while it is
-/// looked at, and between the look and the signal.
+/// How often a target is triggered, and how often it ends then, as one in so many: while it is
+/// inspected, and between inspection and signal.
 const BEFORE: (u64, u64) = (10, 8);
 const AT_THE_SIGNAL: (u64, u64) = (3, 3);
 
-/// How a rule is broken on purpose, by ports that lie to the reaper.
+/// A deliberately broken rule, through ports that mislead the reaper.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
     Not,
-    /// What was true of a process once is told for ever, and signals go to numbers.
+    /// The first state of a process is reported forever, and signals go to PIDs.
     Identity,
-    /// Which program a process runs is not told: its name decides.
+    /// The program of a process is not reported: its name decides.
     Name,
-    /// The program that a process ran first is told for ever.
+    /// The first program of a process is reported forever.
     Program,
     /// Nothing is written.
     Audit,
@@ -51,32 +51,32 @@ impl Broken {
     }
 }
 
-/// What was planned for one process.
+/// The plan for one process.
 struct Planned {
     uid: Option<u32>,
     program: Option<FileId>,
     holds: bool,
 }
 
-/// An audit line that says of a signal, and what was true when it was written.
+/// An audit line about a signal, and the truth when it was written.
 struct Intent {
     pid: u32,
     start: u64,
     signal: String,
     truth: Option<Truth>,
-    /// It said that it has let go of its memory for good.
+    /// It has closed its memory for good.
     released: bool,
 }
 
-/// What is known of the plan that is being carried out.
+/// The state of the plan that is being executed.
 pub(crate) struct Ledger {
     scene: Scene,
     pub(crate) chance: Chance,
     broken: Broken,
     planned: BTreeMap<(u32, u64), Planned>,
-    /// What changed of whom since the plan was made.
+    /// The changes since the plan was made.
     changed: BTreeSet<(u32, &'static str)>,
-    /// The last audit line, if it was a signal's: for whom, which, and what was true then.
+    /// The last audit line, if it was about a signal: target, signal, and the truth then.
     intent: Option<Intent>,
     own_ancestry: Vec<u32>,
     pub(crate) sent: Vec<Value>,
@@ -89,7 +89,7 @@ impl Ledger {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Calls a target, one in so many times: it acts now, or ends, one in so many times of these.
+    /// Triggers a target, one in so many times; one in so many of these times it ends.
     fn meddle(&mut self, pid: u32, clock: &dyn Clock, (called, ended): (u64, u64)) {
         if !self.chance.one_in(called) || !self.planned.keys().any(|key| key.0 == pid) {
             return;
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Notes what changed since the plan was made.
+    /// Records the changes since the plan was made.
     fn compare(&mut self, pid: u32, now: Option<&Truth>) {
         let Some(now) = now else { return };
         let planned = self.planned.iter().find(|(key, _)| key.0 == pid);
@@ -124,7 +124,7 @@ impl Ledger {
         }
     }
 
-    /// Checks a signal that was delivered.
+    /// Checks a delivered signal.
     fn check(&mut self, pid: u32, signal: Signal) {
         self.count("signals");
         let mut wrong = Vec::new();
@@ -154,7 +154,7 @@ impl Ledger {
         if truth.start != intent.start {
             return Some("another process had its number");
         }
-        // One that has ended has nothing left to be judged by, and takes no harm.
+        // A zombie has nothing left to judge, and takes no harm.
         if truth.is_zombie {
             return None;
         }
@@ -205,7 +205,7 @@ impl Recorder {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what is about to be carried out.
+    /// Announces the plan that is about to be executed.
     pub(crate) fn expect(&self, plan: &Plan) {
         let planned = plan.targets.iter().filter_map(|target| {
             let program = target.process.executable.as_ref().ok().map(|program| program.file);
@@ -252,7 +252,7 @@ impl Host for Recorder {
         self.host.hostname()
     }
     fn sees_host_pids(&self) -> Reading<bool> {
-        // The device that stands in knows the numbers of these namespaces.
+        // The substitute device uses the PIDs of these namespaces.
         Ok(true)
     }
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
@@ -294,7 +294,7 @@ struct Handle {
     clock: Arc<dyn Clock>,
     pid: Pid,
     ledger: Arc<Mutex<Ledger>>,
-    /// What was true at first, for the broken rules.
+    /// The first state, for the broken rules.
     seen: Mutex<Option<ProcessInfo>>,
     held: Mutex<Option<Vec<HeldFile>>>,
 }

@@ -1,4 +1,4 @@
-//! What all processes of the world agree on: folders, programs and how an actor is started.
+//! The directories, programs and actors of the test world, for all its processes.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,15 +8,15 @@ pub(crate) const ATTACKER: u32 = 61_001;
 pub(crate) const HONEST: u32 = 61_002;
 pub(crate) const ONLOOKER: u32 = 61_003;
 
-/// The folder of the system where root has installed an MPS server. A file system of the world's
-/// own is mounted there.
+/// The system directory where root has installed an MPS server. The world mounts its own file
+/// system there.
 pub(crate) const INSTALLED: &str = "/usr/local/sbin";
 
-/// So many programs an actor runs, one after the other and never an earlier one again. The one
-/// after them is the MPS server that root installed.
+/// The number of programs that an actor runs, one after the other and never an earlier one again.
+/// The next one is the MPS server that root installed.
 pub(crate) const PROGRAMS: u64 = 3;
 
-/// The folders of the world.
+/// The directories of the world.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
     /// The file system of the world.
@@ -24,12 +24,12 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Returns the folder of device files.
+    /// Returns the directory of device files.
     pub(crate) fn dev(&self) -> PathBuf {
         self.root.join("dev")
     }
 
-    /// Returns the folder of root's programs.
+    /// Returns the directory of root's programs.
     pub(crate) fn bin(&self) -> PathBuf {
         self.root.join("bin")
     }
@@ -42,13 +42,12 @@ impl Scene {
         }
     }
 
-    /// Returns the file by which an actor says that it has let go of its memory for good. It is
-    /// made once that is so.
+    /// Returns the file that an actor creates once it has closed its memory for good.
     pub(crate) fn released(&self, token: &str) -> PathBuf {
         self.root.join("released").join(token)
     }
 
-    /// Returns the file that tells the reapers to finish.
+    /// Returns the stop file of the reapers.
     pub(crate) fn stop(&self) -> PathBuf {
         self.root.join("stop")
     }
@@ -63,21 +62,21 @@ impl Scene {
 pub(crate) const PROGRAM_NAMES: [&str; 5] =
     ["train", "Xorg", "nvidia-cuda-mps-server", "nvidia-persistenced", "sshd"];
 
-/// A process of the world and what it is there for; its arguments say so, for others to read.
+/// A process of the world and its role; its arguments contain them, for others to read.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) kind: String,
-    /// Nobody else has it.
+    /// Unique to the process.
     pub(crate) token: String,
     pub(crate) seed: u64,
-    /// So many more actors it may start, with those that they start.
+    /// How many more actors it may start, including those that they start.
     pub(crate) budget: u64,
     /// The number of its program.
     pub(crate) program: u64,
 }
 
 impl Part {
-    /// Returns the command that plays this part with a program.
+    /// Returns the command that plays this role with a program.
     pub(crate) fn command(&self, scene: &Scene, program: PathBuf) -> Command {
         let mut command = Command::new(program);
         command.args(["actor", &self.kind, &self.token]).arg(&scene.root);
@@ -86,7 +85,7 @@ impl Part {
         command
     }
 
-    /// Reads the part from the arguments of a process; `None` where it plays none.
+    /// Parses the role from the arguments of a process; `None` if it has none.
     pub(crate) fn read(arguments: &[String]) -> Option<(Part, Scene)> {
         let [_, role, kind, token, root, seed, budget, program] = arguments else { return None };
         let number = |text: &String| text.parse().ok();

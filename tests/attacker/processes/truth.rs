@@ -1,4 +1,4 @@
-//! What is true of a process, read without the product's code.
+//! The truth about a process, read without the product's code.
 
 use super::scene::Part;
 use gpu_core::FileId;
@@ -6,25 +6,25 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A process that starts another program shows no arguments for a moment.
+/// A process that executes another program shows no arguments for a moment.
 const TRIES: usize = 200;
 
-/// What is true of the process that has a number now.
+/// The truth about the process that currently has a PID.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pub(crate) start: u64,
-    /// Its process group; zero where that is of another PID namespace.
+    /// Its process group; zero if that belongs to another PID namespace.
     pub(crate) group: i32,
     pub(crate) is_zombie: bool,
     pub(crate) uid: u32,
-    /// What it plays; `None` for a process that is none of the world's actors.
+    /// Its role; `None` for a process that is not an actor.
     pub(crate) part: Option<Part>,
     /// The file that it executes.
     pub(crate) program: Option<(FileId, PathBuf)>,
 }
 
 impl Truth {
-    /// Reads what is true of a process; `None` where the number is nobody's.
+    /// Reads the truth about a process; `None` if the PID is unused.
     pub(crate) fn of(pid: u32) -> Option<Truth> {
         for _ in 0..TRIES {
             let Stat { start, group, is_zombie, .. } = stat(pid)?;
@@ -36,7 +36,7 @@ impl Truth {
                 part: part(pid),
                 program: program(pid),
             };
-            // All of it is of one process.
+            // All of it must describe one process.
             let settled = truth.part.is_some() || is_zombie || !arguments(pid)?.is_empty();
             if settled && stat(pid)?.start == start {
                 return Some(truth);
@@ -45,7 +45,7 @@ impl Truth {
         None
     }
 
-    /// Returns what it plays, in a word.
+    /// Returns its role in a word.
     pub(crate) fn kind(&self) -> &str {
         self.part.as_ref().map_or("stranger", |part| part.kind.as_str())
     }
@@ -61,7 +61,7 @@ struct Stat {
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name may have parentheses of its own.
+    // The name may contain parentheses.
     let fields: Vec<&str> = text.get(text.rfind(')')? + 2..)?.split(' ').collect();
     Some(Stat {
         start: fields.get(19)?.parse().ok()?,
@@ -95,13 +95,13 @@ fn program(pid: u32) -> Option<(FileId, PathBuf)> {
     Some((FileId::Inode { dev: file.dev(), ino: file.ino() }, fs::read_link(link).ok()?))
 }
 
-/// Returns the numbers of all processes.
+/// Returns all PIDs.
 pub(crate) fn everybody() -> Vec<u32> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
     names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Returns the descriptors of a process that lead to a file.
+/// Returns the descriptors of a process that refer to a file.
 pub(crate) fn descriptors(process: &str, file: &Path) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let leads = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to == file);

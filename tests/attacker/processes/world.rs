@@ -1,5 +1,5 @@
-//! The world: its first process starts everybody, waits for whoever ends, gives their numbers to
-//! bystanders, and hears what the others tell.
+//! The world: its first process starts the others, reaps the ones that end, gives their PIDs to
+//! bystanders, and collects the reports.
 
 use super::layout;
 use super::scene::{ATTACKER, HONEST, INSTALLED, ONLOOKER, PROGRAM_NAMES, Part, Scene};
@@ -23,14 +23,14 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Attackers start others; while there are fewer, the world starts one.
+/// Attackers start others; if there are fewer, the world starts one.
 const ATTACKERS: usize = 10;
 const BYSTANDERS: usize = 6;
-/// So many of the last steps are told with a violation.
+/// How many of the last steps a violation shows.
 const KEPT: usize = 50;
-/// How often stopped processes go on, and attackers are counted.
+/// How often stopped processes continue, and attackers are counted.
 const ROUND: Duration = Duration::from_millis(100);
-/// The number that the next process of this PID namespace comes after.
+/// The file with the last PID of this PID namespace.
 pub(crate) const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 
 struct World {
@@ -41,7 +41,7 @@ struct World {
     lines: Receiver<Value>,
     pipe: PipeWriter,
     started: u64,
-    /// Whom the world started, by number, and what they play.
+    /// The processes that the world started, by PID, with their roles.
     cast: BTreeMap<u32, &'static str>,
     bystanders: VecDeque<u32>,
     steps: BTreeMap<String, u64>,
@@ -51,8 +51,8 @@ struct World {
     violations: Vec<String>,
 }
 
-/// Runs until the attackers have made so many steps, or something is broken, of which one of these
-/// words is said; without words whatever it is.
+/// Runs until the attackers have made this many steps, or until a violation that contains one of
+/// `words`; without words, until any violation.
 pub(crate) fn run(folder: &Path, seed: u64, steps: u64, rule: &str, words: &[&str]) -> Verdict {
     let mut world = World::new(folder, seed);
     let is_meant =
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Starts a reaper below an ancestor, and the driver that it asks.
+    /// Starts a reaper below an ancestor, and its driver.
     fn start_reaper(&mut self, user: u32, rule: &str) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut driver = self.part("driver").command(&self.scene, self.scene.bin().join("party"));
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// Starts a process of the cast, in a process group if it can join that.
+    /// Starts a process, in a process group if it can join that.
     fn start(
         &mut self,
         kind: &'static str,
@@ -180,7 +180,7 @@ impl World {
         Ok(pid)
     }
 
-    /// Starts a process that others join, or one that joins others, or one of its own.
+    /// Starts a process that others join, one that joins others, or a separate one.
     fn start_in_a_group(&mut self, kind: &'static str, user: u32, program: &Path) -> Option<u32> {
         let group = self.chance.one_in(3).then(|| self.any_group()).flatten();
         let started = self.start(kind, user, program, group);
@@ -201,19 +201,19 @@ impl World {
             self.start_in_a_group("attack", user, &program);
             return;
         }
-        // In a PID namespace of its own.
+        // In its own PID namespace.
         let inner = self.part("attack").command(&self.scene, program);
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "setpriv", "--clear-groups"]);
         command.arg(format!("--reuid={user}")).arg(format!("--regid={user}"));
         command.arg(inner.get_program()).args(inner.get_args()).current_dir("/");
         command.stdout(self.pipe.try_clone().unwrap()).process_group(0);
-        // It ends when the process within does, and complains where that was killed.
+        // It ends when the process within does, and prints an error if that was killed.
         let namespace = command.stderr(Stdio::null()).spawn().unwrap().id();
         self.cast.insert(namespace, "attack");
     }
 
-    /// Waits for all that have ended, and gives their numbers away.
+    /// Reaps all processes that have ended, and reuses their PIDs.
     fn bury(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap();
@@ -226,8 +226,8 @@ impl World {
         }
     }
 
-    /// Judges how a process ended. A bystander may have been called in place of the attacker that
-    /// had its number before.
+    /// Judges how a process ended. A bystander may have been triggered instead of the attacker that
+    /// had its PID before.
     fn judge_end(&mut self, pid: u32, kind: &str, status: WaitStatus) {
         let signal = status.terminating_signal();
         let called = [Signal::USR1, Signal::USR2].map(|signal| Some(signal.as_raw()));
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// Starts a bystander that gets this number, if nobody else is faster.
+    /// Starts a bystander with this PID, unless another process gets it first.
     fn give_away(&mut self, pid: u32) {
         if self.bystanders.len() >= BYSTANDERS {
             let oldest = self.bystanders.pop_front().and_then(|pid| i32::try_from(pid).ok());
@@ -251,7 +251,7 @@ impl World {
                 let _ = kill_process(oldest, Signal::USR1);
             }
         }
-        // Where it may not be written, numbers go round by themselves, which takes long.
+        // If it is not writable, PIDs wrap around by themselves, which takes long.
         let _ = fs::write(LAST_NUMBER, (pid - 1).to_string());
         let user = *self.chance.of(&[ATTACKER, HONEST, ONLOOKER]);
         let program = self.scene.bin().join("party");
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Lets stopped attackers go on, and starts others where there are few.
+    /// Continues stopped attackers, and starts others if there are few.
     fn tend(&mut self) {
         let attackers = attackers();
         for (pid, _) in &attackers {
@@ -303,7 +303,7 @@ impl World {
         }
     }
 
-    /// Lets the reapers finish, and looks for each signal in the audit logs.
+    /// Ends the reapers, and looks for each signal in the audit logs.
     fn finish(&mut self) {
         fs::write(self.scene.stop(), "").unwrap();
         let end = self.clock.monotonic() + HANGS;
@@ -359,7 +359,7 @@ impl World {
     }
 }
 
-/// Returns the attackers that live.
+/// Returns the living attackers.
 fn attackers() -> Vec<(u32, Truth)> {
     let everybody = everybody().into_iter().filter_map(|pid| Some((pid, Truth::of(pid)?)));
     everybody.filter(|(_, truth)| truth.kind() == "attack" && !truth.is_zombie).collect()
