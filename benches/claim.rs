@@ -1,9 +1,9 @@
-//! Taking a device and letting it go, with nobody to wait for: the locks alone, without a driver.
+//! Taking and releasing a device without waiting: the locks alone, without a driver.
 //!
-//! Once in an empty folder and once beside 64 others' leases, each of which is asked whether it is
-//! alive: before the decision, and twice after the attempt is published.
+//! Once in an empty directory and once beside 64 leases of others, each of which is checked for
+//! liveness: before the decision, and twice after the attempt is published.
 //!
-//! And a grant to the first of a queue, with 10, 100 and 1,000 claims that sleep behind it.
+//! And a grant to the first claim of a queue, with 10, 100 and 1,000 claims that sleep behind it.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gpu_claim::{Ask, Chosen, Ledger, Wait, take};
@@ -41,8 +41,8 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid, wait: W
     taken.expect("the device is free").beside.len()
 }
 
-/// Publishes leases or places in the queue of others, which are never looked at by the process that
-/// holds them. Those who wait came later than anybody else.
+/// Publishes leases of others, or their places in the queue, which the holding process never reads.
+/// The waiting claims are later than all others.
 fn others(locks: &FileLocks, kind: EntryKind, count: usize) -> Result<Vec<Box<dyn Held>>> {
     let publish = |number: usize| {
         let (ticket, devices) = match kind {
@@ -76,7 +76,7 @@ fn claims(criterion: &mut Criterion) {
             .expect("leases can be published");
         assert_eq!(take_one(&locks(folder.path()), &clock, &wanted, Wait::No), beside);
         group.bench_function(format!("take and release beside {beside}"), |bencher| {
-            // New locks each time, as each program has its own.
+            // New locks for each iteration, because each program has its own.
             bencher.iter(|| take_one(&locks(folder.path()), &clock, &wanted, Wait::No));
         });
         let left = Ledger::read(&locks(folder.path())).expect("the folder can be read");
@@ -85,10 +85,10 @@ fn claims(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Each claim that sleeps has a descriptor open.
+/// Each sleeping claim has an open descriptor.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it may not be raised, the largest queue cannot be made, which is told then.
+    // If the limit cannot be raised, creating the largest queue fails, with an error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 

@@ -1,8 +1,10 @@
-//! Who holds a file, on a machine full of processes: gpu-host beside psmisc's `fuser` and `lsof`.
+//! Finding the holders of a file on a machine full of processes: gpu-host beside psmisc's `fuser`
+//! and `lsof`.
 //!
-//! 2,000 processes with 50 descriptors each (20 with 5 in test mode); three of them have the file
-//! open that is asked for. It is asked for twice: as a plain file that stands in for a device
-//! node, and as a device node, which is compared by its number. Before anything is timed, both
+//! 2,000 processes with 50 descriptors each (20 with 5 in test mode); three of them have the
+//! requested file open. It is requested twice: as a plain file that substitutes for a device node,
+//! and as a device node, which is compared by its device number. Before anything is timed, gpu-host
+//! and its peers must each find exactly these three.
 //! gpu-host must name just these three, and its peers these three.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
 
@@ -16,19 +18,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A device that is always there and that hardly anybody opens.
+/// A device that always exists and that hardly any process opens.
 const DEVICE: &str = "/dev/full";
 
 const HOLDERS: usize = 3;
 
-/// Processes that hold descriptors and sleep; ended with the value, also when a bench panics.
+/// Processes that hold descriptors and sleep. They end when this is dropped, also if a bench
+/// panics.
 struct Population {
     children: Vec<Child>,
     folder: tempfile::TempDir,
 }
 
 impl Population {
-    /// Starts `count` processes with `descriptors` each, the standard three included.
+    /// Starts `count` processes with `descriptors` each, including the three standard ones.
     fn start(count: usize, descriptors: usize) -> Result<Self, Error> {
         let folder = tempfile::tempdir()?;
         let plain = folder.path().join("stand-in");
@@ -65,7 +68,7 @@ impl Population {
 impl Drop for Population {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // One that is gone already needs no ending.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -81,7 +84,7 @@ fn walk(files: &[DeviceFile]) -> Vec<u32> {
     scan.holders.iter().map(|holder| holder.process.pid.0).collect()
 }
 
-/// Runs a whole process to its end; `None` when it is not installed.
+/// Runs a program until it exits; `None` if it is not installed.
 fn run(program: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     match output {
@@ -91,7 +94,7 @@ fn run(program: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the gpuws that was built beside this bench, where it was.
+/// Returns the gpuws that was built beside this bench, if any.
 fn gpuws() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     own.ancestors().nth(2).unwrap_or(Path::new("/")).join("gpuws")

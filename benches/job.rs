@@ -1,8 +1,9 @@
-//! One claim with nobody to wait for, from start to end of a process: gpuws beside safe-gpu 2.0.0.
+//! One claim without waiting, from start to exit of a process: gpuws beside safe-gpu 2.0.0.
 //!
-//! Both take a device of a simulated machine of twelve idle GPUs, on an NVML without latency, and
-//! let it go. safe-gpu asks an nvidia-smi that is a shell script around `gpuws query`, three times,
-//! and makes no placeholder. The peer lies where `cargo xtask peers --install-only` puts it.
+//! Both take and release a device of a simulated machine of twelve idle GPUs, on an NVML without
+//! latency. safe-gpu queries an nvidia-smi that is a shell script around `gpuws query`, three
+//! times, and starts no placeholder. The peer must be installed by `cargo xtask peers
+//! --install-only`.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
 
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What safe-gpu is called with.
+/// The program that uses safe-gpu.
 const USER: &str = "import os, safe_gpu\n\
                     safe_gpu.claim_gpus(1, lambda number: None)\n\
                     print(os.environ['CUDA_VISIBLE_DEVICES'])";
@@ -59,8 +60,8 @@ fn session(library: &Path) -> tempfile::TempDir {
     folder
 }
 
-/// Runs a program to its end, its standard input a pipe that is closed at once; returns what it
-/// printed.
+/// Runs a program until it exits, with a pipe as standard input that is closed at once; returns its
+/// output.
 fn run(command: &mut Command) -> String {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("a program that is there can be run");

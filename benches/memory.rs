@@ -1,10 +1,10 @@
-//! Allocators as policies: what an operation costs, beside offset-allocator, which hands out
-//! offsets in constant time and keeps no statistics; how fast a recorded job is replayed and what
-//! it needs is found; and that the time of a replay grows with the job and no faster.
+//! Allocators as policies: the cost of an operation, beside offset-allocator, which allocates
+//! offsets in constant time and keeps no statistics; the time to replay a recorded job and to find
+//! the memory that it needs; and that the time of a replay grows linearly with the job.
 //!
-//! The job is the largest snapshot in the folder that GPUWS_TRACES names, else a made one of
-//! layers that take memory forward and give it back on the way back. Both are run by the same loop
-//! over the same steps.
+//! The job is the largest snapshot in the directory GPUWS_TRACES, or else a synthetic one of layers
+//! that allocate memory in the forward pass and free it in the backward pass. Both run in the same
+//! loop over the same steps.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gpu_allocator_policy::{
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What offset-allocator counts in, in bytes: its offsets have 32 bits.
+/// The allocation unit for offset-allocator, in bytes: its offsets have 32 bits.
 const UNIT: u64 = 256;
 /// More memory than any of the jobs takes.
 const DEVICE: Bytes = Bytes(512 << 30);
@@ -30,7 +30,7 @@ struct Job {
     workload: Workload,
 }
 
-/// The largest real snapshot, where there is one.
+/// The largest real snapshot, if there is one.
 fn recorded() -> Option<Job> {
     let folder = PathBuf::from(std::env::var_os("GPUWS_TRACES")?);
     let largest = std::fs::read_dir(folder)
@@ -46,8 +46,8 @@ fn recorded() -> Option<Job> {
     Some(Job { name, bytes: Some(bytes), workload })
 }
 
-/// Training that is made up: each layer keeps some memory forward and gives it back backward, with
-/// short-lived memory in between.
+/// Synthetic training: each layer allocates memory in the forward pass and frees it in the backward
+/// pass, with short-lived memory in between.
 fn made(events: usize) -> Job {
     let mut state = 1u64;
     let mut random = move |below: u64| {
@@ -95,8 +95,8 @@ fn job() -> Job {
     })
 }
 
-/// The operations of a job, each by its slot: memory handed out and taken back, at the end all of
-/// it, so that the job can begin again.
+/// The operations of a job, each by its slot: allocations and frees. All memory is freed at the
+/// end, so that the job can start again.
 fn operations(workload: &Workload) -> Vec<Step> {
     let held = workload.held.iter().map(|held| Step {
         size: held.size,
@@ -149,8 +149,8 @@ fn vacant<T>(count: usize) -> Vec<Option<T>> {
     std::iter::repeat_with(|| None).take(count).collect()
 }
 
-/// One operation of an allocator that has been at work for long: regions are taken, and the job is
-/// run again and again.
+/// One operation of an allocator in its steady state: regions are held, and the job runs again and
+/// again.
 fn operation(criterion: &mut Criterion) {
     let job = job();
     let steps = operations(&job.workload);
@@ -177,7 +177,7 @@ fn operation(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A whole replay: the device is asked for every region, peaks are kept.
+/// A complete replay, including device requests and peaks.
 fn replay(criterion: &mut Criterion) {
     let job = job();
     let mut group = criterion.benchmark_group(format!("replay of {}", job.name));
@@ -199,7 +199,7 @@ fn replay(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Reading a snapshot, and finding what its job needs.
+/// Reading a snapshot, and finding the memory that its job needs.
 fn snapshot(criterion: &mut Criterion) {
     let job = job();
     let mut group = criterion.benchmark_group(job.name.clone());
@@ -218,7 +218,7 @@ fn snapshot(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The same kind of job, ever longer.
+/// The same kind of job with increasing length.
 fn growth(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("growth");
     group.sample_size(10).warm_up_time(Duration::from_millis(500));

@@ -1,22 +1,22 @@
-//! Which devices a claim gets, on machines with 16 devices that are all free, for each number of
-//! devices asked for: gpu-placement beside an enumeration of all divisions, which is how NVIDIA's
+//! Choosing devices for a claim, on machines with 16 free devices, for each number of requested
+//! devices: gpu-placement beside an enumeration of all partitions, which is how NVIDIA's
 //! go-gpuallocator finds its best set.
 //!
-//! The enumeration is written here, for nothing but this comparison: it makes every division into
-//! sets of the size (what is left over in a smaller set, where the original has empty places), adds
-//! up its pairs and keeps the best. It is run as far as it ends: with 10 devices for every size,
-//! and with 16 where there are no more than three million divisions. Before anything is timed, both
-//! must find the same total.
+//! The enumeration exists only for this comparison: it creates every partition into sets of this
+//! size (with the rest in a smaller set, where the original has empty places), sums its pairs and
+//! keeps the best. It runs only where it finishes: with 10 devices for every size, and with 16 if
+//! there are at most three million partitions. Before anything is timed, both must find the same
+//! total.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gpu_core::{Absent, Bytes, Celsius, Claim, DeviceId, DeviceUuid, Link, Topology};
 use gpu_placement::{Offer, choose};
 use std::hint::black_box;
 
-/// Divisions that are enumerated at most.
+/// The maximum number of partitions to enumerate.
 const MAX_DIVISIONS: u64 = 3_000_000;
 
-/// A machine by name.
+/// A machine with its name.
 struct Machine {
     name: &'static str,
     topology: Topology,
@@ -30,7 +30,7 @@ fn square(count: usize, cell: impl Fn(usize, usize) -> Link) -> Vec<Vec<Link>> {
     (0..count).map(|from| (0..count).map(|to| cell(from, to)).collect()).collect()
 }
 
-/// A number that only the seed and the pair decide (the mixing step of SplitMix64).
+/// A number that depends only on the seed and the pair (the mixing step of SplitMix64).
 fn mixed(seed: u64, from: usize, to: usize) -> u64 {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (from as u64) << 32 ^ to as u64;
     for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
@@ -39,7 +39,7 @@ fn mixed(seed: u64, from: usize, to: usize) -> u64 {
     x ^ x >> 31
 }
 
-/// Links at random: no order that a search could use.
+/// Random links, without any order that a search could exploit.
 fn random(count: usize) -> Machine {
     let places = [Link::Sys, Link::Node, Link::Phb, Link::Pxb, Link::Pix];
     let path = |from, to| places[(mixed(1, from, to) % 5) as usize];
@@ -52,7 +52,7 @@ fn random(count: usize) -> Machine {
     Machine { name: "random", topology }
 }
 
-/// Two DGX-1 with V100 behind one another, as one system.
+/// Two DGX-1 with V100, joined to one system.
 fn two_dgx1() -> Machine {
     let two = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)];
     let one = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)];
@@ -71,7 +71,7 @@ fn two_dgx1() -> Machine {
     Machine { name: "2 × DGX-1", topology }
 }
 
-/// A DGX-2: all alike.
+/// A DGX-2: all links are equal.
 fn dgx2() -> Machine {
     let links = square(16, |_, _| Link::NvLink(6));
     Machine { name: "DGX-2", topology: Topology { links, ..Topology::default() } }
@@ -95,7 +95,7 @@ fn offers(count: u32) -> Vec<Offer> {
     (0..count).map(offer).collect()
 }
 
-/// Every division of a machine, one after the other, with the highest total so far.
+/// Enumerates every partition of a machine, with the highest total so far.
 struct Enumeration<'a> {
     topology: &'a Topology,
     size: usize,
@@ -125,7 +125,7 @@ impl Enumeration<'_> {
         }
     }
 
-    /// Completes a set by others in each way; those passed over stay free.
+    /// Completes a set with others in every way; skipped devices stay free.
     fn complete(
         &mut self,
         set: Vec<usize>,
@@ -157,7 +157,7 @@ impl Enumeration<'_> {
     }
 }
 
-/// Returns how many divisions there are into sets of a size and one of what is left over.
+/// Returns the number of partitions into sets of a size and one of the rest.
 fn divisions(count: u64, size: u64) -> u64 {
     let choose = |from: u64, of: u64| (1..=of).fold(1, |all, i| all * (from + 1 - i) / i);
     let (mut left, mut all) = (count, choose(count, count % size));
@@ -183,7 +183,7 @@ fn bench(c: &mut Criterion) {
             group.bench_function(BenchmarkId::new(format!("gpuws/{name}"), size), |b| {
                 b.iter(|| black_box(chosen()));
             });
-            // It takes as long whatever the links are.
+            // The time does not depend on the links.
             let is_enumerated = machine.name == "random";
             if !is_enumerated || divisions(count as u64, size.into()) > MAX_DIVISIONS {
                 continue;

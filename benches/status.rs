@@ -1,12 +1,12 @@
-//! One look at a whole machine, from start to end of a process: gpuws beside a plain loop over
-//! nvml-wrapper and the tools that people use, on an NVML without latency.
+//! One snapshot of a whole machine, from start to exit of a process: gpuws beside a plain loop over
+//! nvml-wrapper and common tools, on an NVML without latency.
 //!
 //! Machines of 1, 8 and 64 GPUs with 32 processes each (one of 2 with 4 in test mode) behind the
-//! simulated NVML, which stands still. Before anything is timed, gpuws and the plain loop must
-//! both see every process. Calls of NVML and peak memory are measured apart, since counting them
-//! costs time. With GPUWS_BENCH_LIVE set, this machine's own NVML is looked at instead.
+//! simulated NVML, whose time is stopped. Before anything is timed, gpuws and the plain loop must
+//! both see every process. NVML calls and peak memory are measured separately, because counting
+//! them costs time. With GPUWS_BENCH_LIVE set, this machine's own NVML is used instead.
 //!
-//! The peers lie where `cargo xtask peers --install-only` puts them.
+//! The peers must be installed by `cargo xtask peers --install-only`.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
 
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, criterion_group, measurement::WallTime};
@@ -22,13 +22,13 @@ use std::time::Duration;
 /// A command line without its program.
 type Words = &'static [&'static str];
 
-/// Returns the folder that this bench was built into, or brought to.
+/// Returns the directory that this bench was built into, or copied to.
 fn beside() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     own.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Returns a file beside this bench or in the folder above, where cargo puts programs.
+/// Returns a file beside this bench or in the parent directory, where cargo puts programs.
 fn built(name: &str) -> Option<PathBuf> {
     let folder = beside();
     let above = folder.parent().unwrap_or(&folder);
@@ -41,7 +41,7 @@ fn peer(path: &str) -> Option<PathBuf> {
     Some(folder.ancestors().nth(2)?.join("peers").join(path)).filter(|path| path.is_file())
 }
 
-/// Who is timed: a name, the program where it is there, and its arguments.
+/// A timed program: its name, its path if it is installed, and its arguments.
 struct Runner {
     name: &'static str,
     program: Option<PathBuf>,
@@ -62,13 +62,13 @@ fn plain_loop() -> Runner {
     runner("plain loop", built("plain-loop"), &[])
 }
 
-/// An NVML to look at: a simulated machine's, or this machine's own.
+/// An NVML: a simulated machine's, or this machine's own.
 struct Stage {
     folder: Option<tempfile::TempDir>,
 }
 
 impl Stage {
-    /// Makes a session of a machine that stands still, with `latency_us` for each call.
+    /// Creates a session of a machine whose time is stopped, with `latency_us` for each call.
     fn of(machine: &str, counts_calls: bool, latency_us: u64) -> Option<Self> {
         let library = built("libnvml_sim.so")?;
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -98,13 +98,13 @@ impl Stage {
         Some(command)
     }
 
-    /// Runs a program to its end and returns what it printed; `None` when it is not there.
+    /// Runs a program until it exits and returns its output; `None` if it is not installed.
     fn run(&self, runner: &Runner) -> Option<String> {
         let output = self.command(runner)?.output().expect("a program that is there can be run");
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Returns how often each function of NVML was called.
+    /// Returns the number of calls of each NVML function.
     fn calls(&self) -> BTreeMap<String, u64> {
         let path = self.folder.as_ref().map(|folder| folder.path().join(Session::CALLS));
         let text = path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
@@ -119,8 +119,8 @@ impl Stage {
     }
 }
 
-/// Makes sure that gpuws and the plain loop see every process: a fast look that misses them would
-/// show nothing. Returns whether both are there.
+/// Checks that gpuws and the plain loop see every process: the time of a snapshot that misses some
+/// would be meaningless. Returns whether both are installed.
 fn sees_everything(stage: &Stage, gpus: usize, processes: usize) -> bool {
     let status = stage.run(&gpuws("gpuws", &["status", "--json"]));
     let plain = stage.run(&plain_loop());
@@ -140,7 +140,7 @@ fn sees_everything(stage: &Stage, gpus: usize, processes: usize) -> bool {
     true
 }
 
-/// Times a program; says so when it is not there.
+/// Times a program; prints a note if it is not installed.
 fn time(group: &mut BenchmarkGroup<'_, WallTime>, stage: &Stage, runner: &Runner) {
     if runner.program.is_none() {
         eprintln!("skipped: {} is not there", runner.name);
@@ -149,7 +149,7 @@ fn time(group: &mut BenchmarkGroup<'_, WallTime>, stage: &Stage, runner: &Runner
     group.bench_function(runner.name, |bencher| bencher.iter(|| stage.run(runner)));
 }
 
-/// Says how often a program calls NVML: for each device, process lists apart.
+/// Prints how often a program calls NVML: for each device, with process lists separately.
 fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
     let Some(stage) = Stage::of(machine, true, 0) else { return };
     if stage.run(runner).is_none() {
@@ -166,7 +166,7 @@ fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
     };
     let is_list = |name: &str| name.contains("RunningProcesses");
     let lists = sum(&is_list);
-    // The rest of what asks about a device; starting, ending and counting ask about the machine.
+    // The other per-device queries; start, shutdown and counting concern the machine.
     let per_gpu =
         sum(&|name| name.starts_with("nvmlDevice") && !name.contains("GetCount") && !is_list(name));
     eprintln!(
@@ -181,13 +181,13 @@ fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
     }
 }
 
-/// The variable that tells this program to run a command and to print the peak memory of it.
+/// The variable that makes this program run a command and print its peak memory.
 const MEASURES: &str = "GPUWS_BENCH_MEASURES";
 
-/// Says how much memory a program and its children have at their peak.
+/// Prints the peak memory of a program and its children.
 ///
-/// The kernel tells exactly what the largest of them had; each one's share is read from /proc
-/// while it runs on an NVML that takes its time.
+/// The kernel reports the exact peak of the largest of them; the peak of each is read from /proc
+/// while it runs on an NVML with latency.
 fn peak_memory(machine: &str, runner: &Runner) {
     let Some(stage) = Stage::of(machine, false, 200) else { return };
     let Some(command) = stage.command(runner) else { return };
@@ -199,7 +199,7 @@ fn peak_memory(machine: &str, runner: &Runner) {
     eprintln!("{machine}: {}: {}", runner.name, said.trim());
 }
 
-/// Runs the command that is named by the arguments, and prints the peak memory of each process.
+/// Runs the command in the arguments, and prints the peak memory of each process.
 fn measure() {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().expect("a program is named");
@@ -224,7 +224,7 @@ fn measure() {
     eprintln!("peak memory: {largest} KiB in the largest process ({})", own.join(", "));
 }
 
-/// Returns a process and those below it, with how far below.
+/// Returns a process and its descendants, with their depth.
 fn descendants(pid: u32, depth: u32) -> Vec<(u32, u32)> {
     let mut all = vec![(depth, pid)];
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -234,7 +234,7 @@ fn descendants(pid: u32, depth: u32) -> Vec<(u32, u32)> {
     all
 }
 
-/// Returns the most KiB that a process had in memory, as /proc says.
+/// Returns the peak resident memory of a process in KiB, from /proc.
 fn peak_of(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -283,7 +283,7 @@ fn bench_simulated(criterion: &mut Criterion) {
     }
 }
 
-/// Looks at this machine's own NVML.
+/// Uses this machine's own NVML.
 fn bench_live(criterion: &mut Criterion) {
     let stage = Stage { folder: None };
     let path = std::env::var_os("PATH").unwrap_or_default();
