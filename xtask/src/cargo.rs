@@ -1,4 +1,4 @@
-//! What cargo builds, and where it puts it.
+//! Building with cargo, and its output paths.
 
 use serde_json::Value;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Returns the folder that cargo builds into.
+/// Returns the target directory.
 pub(crate) fn target_folder(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root.join(folder),
@@ -24,23 +24,23 @@ pub(crate) fn target_folder(root: &Path) -> PathBuf {
 /// A file that cargo built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Built {
-    /// Name of the target in its manifest.
+    /// The name of the target in its manifest.
     pub(crate) target: String,
-    /// What kind of target: `bin`, `test`, `bench`, `cdylib`.
+    /// The kind of target: `bin`, `test`, `bench`, `cdylib`.
     pub(crate) kind: String,
-    /// Where it lies.
+    /// Its path.
     pub(crate) path: PathBuf,
 }
 
 /// Runs cargo with these arguments, and returns the programs and C libraries that it built.
 ///
 /// # Errors
-/// When cargo cannot be run or fails; it has said why on standard error.
+/// If cargo cannot be run or fails; it has printed the reason on standard error.
 pub(crate) fn build(root: &Path, arguments: &[&str]) -> io::Result<Vec<Built>> {
     build_with(root, arguments, &[])
 }
 
-/// Runs cargo as [`build`] does, with words for the compiler behind its own.
+/// Runs cargo like [`build`], with additional compiler flags.
 ///
 /// # Errors
 /// As [`build`].
@@ -61,10 +61,10 @@ pub(crate) fn build_with(
     Ok(built(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Removes what cargo built of a package in the profile `dist`.
+/// Removes the build output of a package in the profile `dist`.
 ///
 /// # Errors
-/// When cargo cannot be run or fails.
+/// If cargo cannot be run or fails.
 pub(crate) fn clean(root: &Path, package: &str) -> io::Result<()> {
     let status =
         cargo(root).args(["clean", "--quiet", "--profile=dist", "--package", package]).status()?;
@@ -74,7 +74,7 @@ pub(crate) fn clean(root: &Path, package: &str) -> io::Result<()> {
     }
 }
 
-/// Reads what `cargo --message-format=json` prints, a line for each message.
+/// Parses the output of `cargo --message-format=json`, one message per line.
 fn built(messages: &str) -> Vec<Built> {
     let mut all = Vec::new();
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {

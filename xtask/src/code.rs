@@ -1,9 +1,9 @@
-//! Rust source as text: what is code, what is a comment, a literal or a test.
+//! Rust source as text: distinguishes code, comments, literals and tests.
 
 use std::ops::Range;
 
-/// Returns the source with comments, strings and character literals blanked, byte for byte as long
-/// and with every line end in its place.
+/// Returns the source with comments, strings and character literals blanked, with the same length
+/// in bytes and the same line ends.
 pub(crate) fn mask(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut masked = bytes.to_vec();
@@ -21,11 +21,11 @@ pub(crate) fn mask(source: &str) -> String {
             at += 1;
         }
     }
-    // Blanks replace whole literals, so what is left is whole characters.
+    // Blanks replace whole literals, so only whole characters are left.
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// Returns the end of the comment or literal that begins at `at`, or `at` where none does.
+/// Returns the end of the comment or literal that begins at `at`; `at` if there is none.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let after_word = at > 0 && is_word(bytes[at - 1]);
@@ -112,8 +112,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Returns where `word` stands as a whole word; a word that ends in a sign, such as `dbg!`, needs
-/// no boundary there.
+/// Returns the offsets of `word` as a whole word; a word that ends in punctuation, such as `dbg!`,
+/// needs no boundary there.
 pub(crate) fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     text.match_indices(word).map(|(at, _)| at).filter(move |at| {
         let before = at.checked_sub(1).and_then(|i| text.as_bytes().get(i));
@@ -124,12 +124,12 @@ pub(crate) fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item 
     })
 }
 
-/// Returns the line of an offset, from 1.
+/// Returns the line of an offset, counted from 1.
 pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1
 }
 
-/// Returns the end of the bracket that opens at `open`, past its closing sign.
+/// Returns the end of the bracket that opens at `open`, after its closing character.
 pub(crate) fn bracket_end(masked: &str, open: usize) -> usize {
     let mut depth = 0usize;
     for (at, byte) in masked.bytes().enumerate().skip(open) {
@@ -147,7 +147,7 @@ pub(crate) fn bracket_end(masked: &str, open: usize) -> usize {
     masked.len()
 }
 
-/// Returns where items under `#[cfg(test)]` stand, attribute included.
+/// Returns the ranges of items under `#[cfg(test)]`, including the attribute.
 pub(crate) fn test_ranges(masked: &str) -> Vec<Range<usize>> {
     const ATTRIBUTE: &str = "#[cfg(test)]";
     let mut ranges: Vec<Range<usize>> = Vec::new();
@@ -170,7 +170,7 @@ pub(crate) fn test_ranges(masked: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns masked source without its tests, which are blanked too.
+/// Returns masked source with its tests blanked, too.
 pub(crate) fn without_tests(masked: &str) -> String {
     let mut bytes = masked.as_bytes().to_vec();
     for range in test_ranges(masked) {

@@ -1,14 +1,15 @@
-//! What a machine with a GPU and no Rust needs to test gpuws, in one folder.
+//! Packs everything that a machine with a GPU and without Rust needs to test gpuws into one
+//! directory.
 
 use crate::cargo::{self, Built};
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::Path;
 
-/// Bytes that the folder may have at most.
+/// The maximum size of the directory in bytes.
 const MAX: u64 = 60 << 20;
 
-/// What is built, for one folder of programs.
+/// The builds, for one directory of programs.
 const BUILDS: &[&[&str]] = &[
     &[
         "build",
@@ -28,18 +29,18 @@ const BUILDS: &[&[&str]] = &[
     &["bench", "--profile=dist", "--no-run", "--package=gpuws-benches", "--bench=status"],
 ];
 
-/// What must be among what was built.
+/// The required build output.
 const NEEDED: &[&str] =
     &["gpuws", "libnvml_sim.so", "nvml-test", "nvml-helper", "status-bench", "plain-loop"];
 
-/// The scripts, from the folder `hw`.
+/// The scripts, from the directory `hw`.
 const SCRIPTS: &[&str] = &["run.sh", "ghosts.py", "ghost.py"];
 
-/// Builds and packs it into `hw-pack` of the build folder; tells whether that is whole and small
-/// enough.
+/// Builds and packs everything into `hw-pack` in the target directory. Returns whether it is
+/// complete and small enough.
 ///
 /// # Errors
-/// When cargo fails, or a file cannot be written.
+/// If cargo fails, or a file cannot be written.
 pub fn hw(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let mut all = Vec::new();
     for arguments in BUILDS {
@@ -58,7 +59,7 @@ pub fn hw(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     Ok(violations.is_empty())
 }
 
-/// Fills the folder anew; returns what is wrong with it.
+/// Recreates the directory; returns what is wrong with it.
 fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>> {
     if pack.exists() {
         fs::remove_dir_all(pack)?;
@@ -84,7 +85,7 @@ fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>>
     Ok(violations)
 }
 
-/// Returns the name under which something is packed; `None` for what is not.
+/// Returns the name of a packed file; `None` for a file that is not packed.
 fn name_of(built: &Built) -> Option<String> {
     match built.kind.as_str() {
         "bin" => Some(built.target.clone()),
@@ -100,7 +101,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     })
 }
 
-/// Returns the bytes of all files in a folder.
+/// Returns the total size of the files in a directory.
 fn size(folder: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {

@@ -1,10 +1,10 @@
-//! Checks of the repository itself, which no compiler and no lint makes, and five tasks that need
-//! more than the repository: other tools, machines with a GPU, the results of a bench, how the
-//! program runs, and how well the tests test.
+//! Checks of the repository that no compiler and no lint makes, and five tasks that need more than
+//! the repository: other tools, machines with a GPU, the results of a bench, a trace of the
+//! program, and mutants of the code.
 //!
-//! The main decision is that a check is a function from plain data to violations: from the tree of
-//! files, or from the figures that a tool showed. So each check is shown to fail by a few lines of
-//! made-up data beside it, and one run names every violation before it fails.
+//! A check is a function from plain data to violations: from the tree of files, or from the figures
+//! of a tool. Each check is therefore shown to fail with a few lines of synthetic data beside it,
+//! and one run lists every violation before it fails.
 
 mod cargo;
 mod code;
@@ -28,22 +28,22 @@ pub use tree::Tree;
 use std::fmt;
 use std::path::Path;
 
-/// Returns the folder of the workspace.
+/// Returns the workspace directory.
 pub fn workspace_root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask)
 }
 
-/// A place that breaks a rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// Path from the workspace's folder.
+    /// Path relative to the workspace.
     pub path: String,
-    /// Line, from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 

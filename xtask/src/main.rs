@@ -12,7 +12,7 @@ const USAGE: &str = "usage: cargo xtask tidy
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
-        // Where standard error is closed, only the code is left to tell it.
+        // If standard error is closed, only the exit code shows the failure.
         let _ = writeln!(io::stderr(), "xtask: {error}");
         ExitCode::FAILURE
     })
@@ -31,7 +31,7 @@ fn run() -> io::Result<ExitCode> {
         ["mutants"] => xtask::mutants(root, None, &mut out)?,
         ["mutants", since] => xtask::mutants(root, Some(since), &mut out)?,
         ["dist"] => xtask::dist(root, &mut out)?,
-        // What `dist` runs on a simulated machine.
+        // The command that `dist` runs on a simulated machine.
         ["trace", functions, program, ref words @ ..] => {
             xtask::trace(functions.as_ref(), program, words)?
         }

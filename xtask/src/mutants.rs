@@ -10,18 +10,17 @@ use std::process::{Command, Output, Stdio};
 /// Version of cargo-mutants that is installed where there is none.
 const VERSION: &str = "27.1.0";
 
-/// Mutants tested in one run, some seconds each; of a larger change an even sample is.
+/// The maximum number of mutants in one run, some seconds each; a larger change is sampled evenly.
 const MOST: usize = 40;
 
-/// Exit codes of `cargo mutants` (its manual, "Exit codes"): every mutant was caught, or the tests
-/// of some did not end in time, which also shows that they are not the code.
+/// Exit codes of `cargo mutants` (its manual, "Exit codes") if every mutant was caught, or if some
+/// tests timed out, which also shows a difference from the code.
 const CAUGHT: [Option<i32>; 2] = [Some(0), Some(3)];
 
 /// Tests the mutants of what changed since a revision and returns whether all were caught. The
 /// default revision is where the branch left `origin/HEAD`, or else the parent of the last commit.
 ///
-/// # Errors
-/// When git or cargo fail, or a file cannot be written.
+/// If git or cargo fail, or a file cannot be written.
 pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
     let since = match since {
         Some(revision) => revision.to_owned(),

@@ -1,18 +1,18 @@
-//! How a time grows with the size of its task, drawn from what Criterion measured.
+//! Plots how a time grows with the size of its task, from Criterion's measurements.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::Path;
 
-/// What is drawn.
+/// A plot.
 struct Drawing {
-    /// The group of benches.
+    /// The benchmark group.
     group: &'static str,
-    /// Where the drawing is kept.
+    /// The path of the plot.
     file: &'static str,
     title: &'static str,
-    /// What the sizes count.
+    /// The unit of the sizes.
     sizes: &'static str,
 }
 
@@ -35,18 +35,17 @@ const DRAWINGS: [Drawing; 2] = [
 const EDGES: [f64; 4] = [70.0, 30.0, 590.0, 350.0];
 const COLORS: [&str; 4] = ["#1f77b4", "#d95f02", "#1b9e77", "#7570b3"];
 
-/// What was measured of one policy: events and nanoseconds, the shortest job first.
+/// The measurements of one policy: events and nanoseconds, the shortest job first.
 #[derive(Clone, Debug, PartialEq)]
 struct Series {
     name: String,
     points: Vec<(f64, f64)>,
 }
 
-/// Draws what Criterion left in a folder, `target/criterion` as a rule; tells whether there was
-/// anything to draw.
+/// Plots the results in a directory, usually `target/criterion`. Returns whether there were any.
 ///
 /// # Errors
-/// When a file is not as Criterion writes it, or the drawing cannot be written.
+/// If a file is not in Criterion's format, or the plot cannot be written.
 pub fn plot(root: &Path, criterion: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let mut drawn = false;
     for drawing in &DRAWINGS {
@@ -79,7 +78,7 @@ fn read(group: &Path) -> io::Result<Vec<Series>> {
     for (name, folder) in folders(group)? {
         let mut points = Vec::new();
         for (events, folder) in folders(&folder)? {
-            // Beside the sizes Criterion keeps a folder of its report.
+            // Beside the sizes, Criterion keeps a directory of its report.
             let Ok(events) = events.parse() else { continue };
             let path = folder.join("new/estimates.json");
             let text = fs::read_to_string(&path)?;
@@ -95,7 +94,7 @@ fn read(group: &Path) -> io::Result<Vec<Series>> {
     Ok(all)
 }
 
-/// Returns the folders in a folder by name.
+/// Returns the subdirectories by name.
 fn folders(folder: &Path) -> io::Result<Vec<(String, std::path::PathBuf)>> {
     let entries = fs::read_dir(folder)
         .map_err(|error| Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
@@ -116,7 +115,7 @@ fn median(estimates: &str) -> Option<f64> {
     estimates["median"]["point_estimate"].as_f64().filter(|time| *time > 0.0)
 }
 
-/// The powers of ten between which something lies.
+/// The powers of ten that enclose a range.
 #[derive(Clone, Copy)]
 struct Decades {
     first: i32,
@@ -131,7 +130,7 @@ impl Decades {
         Decades { first, last: (most.log10().ceil() as i32).max(first + 1) }
     }
 
-    /// Returns where a value lies, from 0 to 1.
+    /// Returns the position of a value, from 0 to 1.
     fn place(self, value: f64) -> f64 {
         (value.log10() - f64::from(self.first)) / f64::from(self.last - self.first)
     }
@@ -151,7 +150,7 @@ fn draw(drawing: &Drawing, all: &[Series]) -> String {
          <rect width=\"640\" height=\"400\" fill=\"white\"/>\n",
         drawing.title
     );
-    // A text takes all that is written.
+    // Writing to a string does not fail.
     for power in events.first..=events.last {
         let x = x(10f64.powi(power));
         let _ = writeln!(
@@ -217,7 +216,7 @@ fn ten_to(power: i32) -> String {
     format!("10<tspan dy=\"-5\" font-size=\"10\">{power}</tspan>")
 }
 
-/// Spells a power of ten of nanoseconds.
+/// Formats a power of ten of nanoseconds.
 fn duration(power: i32) -> String {
     let (unit, power) = match power {
         ..3 => ("ns", power),

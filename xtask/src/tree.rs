@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// One text file that people of the project write.
+/// A text file that is written in this project.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
-    /// Path from the workspace's folder, with `/`.
+    /// Path relative to the workspace, with `/`.
     pub(crate) path: String,
-    /// Its text.
+    /// Its content.
     pub(crate) text: String,
 }
 
 impl File {
-    /// Tells whether it is Rust code.
+    /// Returns whether it is Rust code.
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 }
 
-/// The paths of all files, and the text of those that people of the project write.
+/// The paths of all files, and the content of those that are written in this project.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     paths: BTreeSet<String>,
@@ -28,11 +28,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads the repository at `root`, without build output and hidden folders other than `.ci`
+    /// Reads the repository at `root`, without build output and hidden directories other than `.ci`
     /// and `.cargo`.
     ///
     /// # Errors
-    /// When a folder or a file in it cannot be read.
+    /// If a directory or a file in it cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Tree::default();
         tree.read_folder(root, "")?;
@@ -66,7 +66,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the files whose text is kept, by path.
+    /// Returns the files with content, by path.
     pub(crate) fn files(&self) -> &[File] {
         &self.files
     }
@@ -81,14 +81,15 @@ impl Tree {
         self.paths.iter().map(String::as_str)
     }
 
-    /// Tells whether a file or a folder with something in it has this path.
+    /// Returns whether a file or a nonempty directory has this path.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let inside = format!("{path}/");
         self.paths.contains(path) || self.paths.iter().any(|other| other.starts_with(&inside))
     }
 }
 
-/// Tells whether a file is ours in wording: code, documents and settings, and no recording.
+/// Returns whether a file is written in this project: code, documents and settings, but no
+/// recordings.
 fn is_written_here(path: &str) -> bool {
     let ours = [".rs", ".md", ".toml"].iter().any(|end| path.ends_with(end));
     ours || path == ".ci/run"
@@ -96,7 +97,7 @@ fn is_written_here(path: &str) -> bool {
 
 #[cfg(test)]
 impl Tree {
-    /// Returns a made-up repository.
+    /// Returns a synthetic repository.
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         Tree {
             paths: files.iter().map(|(path, _)| (*path).to_owned()).collect(),

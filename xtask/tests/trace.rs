@@ -1,4 +1,4 @@
-//! What a program entered is what `cargo xtask dist` puts in front.
+//! `cargo xtask dist` puts exactly the functions in front that a program entered.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![expect(clippy::print_stderr, reason = "where nothing may be traced the test says so")]
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// It ends well with one word; `idle` it never enters.
+/// It succeeds with one argument; it never enters `idle`.
 const PROGRAM: &str = r#"
 #[unsafe(no_mangle)] #[inline(never)] extern "C" fn entered(n: usize) -> usize { n + 1 }
 #[unsafe(no_mangle)] #[inline(never)] extern "C" fn again(n: usize) -> usize { entered(n) }
@@ -19,7 +19,7 @@ fn main() {
 }
 "#;
 
-/// Returns where the functions of a program begin, by name.
+/// Returns the start addresses of a program's functions, by name.
 fn beginnings(program: &Path, names: &[&str]) -> Vec<String> {
     let output = Command::new("nm").arg(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -58,7 +58,8 @@ fn trace_lists_first_entered_functions() {
         eprintln!("skipped: no process may be traced here");
         return;
     }
-    // With two words it ends badly: that is told, and what ran as well.
+    // With two arguments it fails: the result shows this, and still contains the functions that
+    // ran.
     assert!(!output.status.success(), "{said}");
     assert_eq!(fs::read_to_string(&functions).unwrap(), format!("{entered}\n{again}\n"));
     fs::write(&functions, format!("{idle}\n{again}\n{entered}\n")).unwrap();

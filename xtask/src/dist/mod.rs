@@ -1,10 +1,11 @@
-//! The program as people get it: what a look runs lies together in its file.
+//! Builds the program for distribution: hot code is laid out contiguously.
 //!
-//! A look runs a fifth of the program's text, and the compiler strews it over the whole. The
-//! kernel maps what lies around each page that is touched, so that nearly all of it is brought into
-//! memory, and from a cold disk all of it is read. So the program is built, watched on a simulated
-//! machine, and linked once more with the functions in front that it entered. Nothing else changes, and
-//! no list of functions has to be kept: it is made anew from the very program that it orders.
+//! A snapshot runs a fifth of the program's text, which the compiler scatters over the whole. The
+//! kernel maps the surroundings of each page that is touched, so nearly all of the text is brought
+//! into memory, and from a cold disk all of it is read. The program is therefore built, traced on a
+//! simulated machine, and linked once more with the functions in front that it entered. Nothing
+//! else changes, and no list of functions has to be maintained: it is created from the very program
+//! that it orders.
 
 mod trace;
 
@@ -16,20 +17,20 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The machine that is looked at: what is written for many is run too.
+/// The machine for the trace; a large one also runs the code for many devices and processes.
 const MACHINE: &str = "crowd:64x32";
-/// What is run there.
+/// The commands that are traced.
 const LOOKS: &[&str] = &["status", "doctor"];
 
-/// A function of the program: where it begins, where it ends, and its name for the linker.
+/// A function of the program: its start, its end, and its name for the linker.
 type Function = (u64, u64, String);
 
-/// Builds the program in the order in which a look runs it, where cargo puts programs; tells
-/// whether that could be done.
+/// Builds the program with the functions of a snapshot in front, in cargo's output directory.
+/// Returns whether this was possible.
 ///
 /// # Errors
-/// When cargo, the simulated machine or nm fails, or the program cannot be traced: that takes
-/// an x86-64, and the linker must be LLVM's, as it is there by default.
+/// If cargo, the simulated machine or nm fails, or if the program cannot be traced: this requires
+/// x86-64 and LLVM's linker, which is the default there.
 pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let folder = cargo::target_folder(root).join("dist");
     fs::create_dir_all(&folder)?;
@@ -77,15 +78,15 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
         kib(&first),
         kib(&functions.iter().collect::<Vec<_>>()),
     )?;
-    // Cargo does not know of the list, and would find nothing to do.
+    // Cargo does not track the list, and would find nothing to do.
     cargo::clean(root, "gpuws")?;
     let program = link(root, &order)?;
     writeln!(out, "dist: {}", program.display())?;
     Ok(true)
 }
 
-/// Builds the program with these functions in front; both times with the same words, on which the
-/// names of the functions depend.
+/// Builds the program with these functions in front. Both builds use the same flags, because the
+/// symbol names depend on them.
 fn link(root: &Path, order: &Path) -> io::Result<PathBuf> {
     let order = format!("-Clink-arg=-Wl,--symbol-ordering-file={}", order.display());
     let words = ["rustc", "--profile=dist", "--package=gpuws", "--bin=gpuws"];
@@ -95,7 +96,7 @@ fn link(root: &Path, order: &Path) -> io::Result<PathBuf> {
     Ok(program.ok_or_else(|| Error::other("cargo built no 'gpuws'"))?.path)
 }
 
-/// Returns the functions of a program in the order in which they lie there.
+/// Returns the functions of a program in the order of their addresses.
 fn functions(program: &Path) -> io::Result<Vec<Function>> {
     let output = Command::new("nm")
         .args(["--defined-only", "--print-size", "--numeric-sort", "--"])
@@ -108,7 +109,7 @@ fn functions(program: &Path) -> io::Result<Vec<Function>> {
     Ok(listed(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Reads nm's lines: address, size, kind and name; what has no size is no function.
+/// Parses nm's lines: address, size, kind and name; a symbol without a size is not a function.
 fn listed(text: &str) -> Vec<Function> {
     let function = |line: &str| {
         let mut words = line.split(' ');
@@ -121,7 +122,7 @@ fn listed(text: &str) -> Vec<Function> {
     text.lines().filter_map(function).collect()
 }
 
-/// Returns the functions that begin at these addresses, a hexadecimal number on each line.
+/// Returns the functions that start at these addresses, one hexadecimal number per line.
 fn which<'a>(functions: &'a [Function], entered: &str) -> Vec<&'a Function> {
     let beginning = |line: &str| {
         let address = u64::from_str_radix(line, 16).ok()?;

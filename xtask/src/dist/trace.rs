@@ -1,4 +1,4 @@
-//! One run of a program, stopped at each function that it enters for the first time.
+//! Traces one run of a program, with a stop at each function that it enters for the first time.
 
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
@@ -11,19 +11,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The instruction that stops an x86-64.
+/// The breakpoint instruction of x86-64.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Runs a program with its copies. The file has where its functions begin, as they lie in the
-/// program, a hexadecimal number on each line; afterwards it has those that were entered, in their
-/// order. Tells whether the program ended well.
+/// Runs a program with breakpoints in it and its forks. The file contains the start addresses of
+/// its functions in the program, one hexadecimal number per line. Afterwards it contains those that
+/// were entered, in order. Returns whether the program succeeded.
 ///
 /// # Errors
-/// When the kernel does not let it be traced, or this is no x86-64.
+/// If the kernel does not permit tracing, or this is not x86-64.
 pub fn trace(functions: &Path, program: &str, words: &[&str]) -> io::Result<bool> {
     let text = fs::read_to_string(functions)?;
     let begins: Vec<u64> = text.lines().filter_map(|l| u64::from_str_radix(l, 16).ok()).collect();
-    // It stops itself, is caught there, and only then becomes the program.
+    // It stops itself, is attached there, and only then executes the program.
     let child = Command::new("sh")
         .args(["-c", "kill -STOP $$; exec \"$0\" \"$@\"", program])
         .args(words)
@@ -65,7 +65,7 @@ pub fn trace(functions: &Path, program: &str, words: &[&str]) -> io::Result<bool
             _ => continue,
         };
         match ptrace::cont(pid, signal) {
-            // One that was killed meanwhile is waited for as the others are.
+            // A process that was killed meanwhile is waited for like the others.
             Ok(()) | Err(nix::Error::ESRCH) => {}
             Err(error) => return Err(error.into()),
         }
@@ -78,7 +78,7 @@ pub fn trace(functions: &Path, program: &str, words: &[&str]) -> io::Result<bool
     Ok(well)
 }
 
-/// Puts a breakpoint at each of these functions; returns what stood there.
+/// Sets a breakpoint at each of these functions; returns the original bytes.
 fn cover(pid: Pid, program: &str, begins: &[u64]) -> io::Result<BTreeMap<u64, u8>> {
     let Some(base) = mapped_at(pid, program)? else { return Ok(BTreeMap::new()) };
     let memory = memory(pid)?;
@@ -91,8 +91,8 @@ fn cover(pid: Pid, program: &str, begins: &[u64]) -> io::Result<BTreeMap<u64, u8
     begins.iter().map(cover).collect()
 }
 
-/// Takes away the breakpoint at which a process stopped, and lets it be at the function's first
-/// instruction; returns where the function begins.
+/// Removes the breakpoint at which a process stopped, and sets it back to the function's first
+/// instruction; returns the start of the function.
 #[cfg(target_arch = "x86_64")]
 fn uncover(pid: Pid, program: &str, covered: &BTreeMap<u64, u8>) -> io::Result<Option<u64>> {
     let mut registers = ptrace::getregs(pid)?;
@@ -114,7 +114,8 @@ fn memory(pid: Pid) -> io::Result<File> {
     File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))
 }
 
-/// Returns where a process has the beginning of a file; `None` when it has not become that program.
+/// Returns the address at which a process has mapped the start of a file; `None` if it has not
+/// executed that program.
 fn mapped_at(pid: Pid, program: &str) -> io::Result<Option<u64>> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let line = maps.lines().find(|line| line.ends_with(program));

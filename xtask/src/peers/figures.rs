@@ -1,11 +1,11 @@
-//! Figures by name, so that tools that show different things can be held against each other.
+//! Named figures, so that tools with different output can be compared.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a tool shows: a device's figures as `DEVICE FIELD`, a process's as
-/// `DEVICE pid PID FIELD`; null is what it shows as not available.
+/// The figures of a tool: a device's as `DEVICE FIELD`, a process's as `DEVICE pid PID FIELD`; null
+/// if the tool shows a figure as unavailable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures(BTreeMap<String, Value>);
 
@@ -15,19 +15,19 @@ impl Figures {
         self.0.insert(name, value.into());
     }
 
-    /// Reads the object that the scripts beside this print.
+    /// Parses the output of the scripts in this directory.
     pub(super) fn from_json(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok().map(Figures)
     }
 
-    /// Returns how many there are.
+    /// Returns the number of figures.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns what `gpuws status --json` says, with each amount also as others round it.
+    /// Returns the figures of `gpuws status --json`, with each amount also as other tools round it.
     ///
-    /// `real` maps simulated processes to those that stand for them.
+    /// `real` maps simulated processes to the real ones that represent them.
     pub(super) fn of_status(status: &Value, real: &BTreeMap<u64, u64>) -> Self {
         let mut figures = Figures::default();
         for gpu in array(&status["gpus"]) {
@@ -60,19 +60,19 @@ impl Figures {
         self.put(format!("{name}_milligib"), rounded);
     }
 
-    /// Keeps the figures of these fields.
+    /// Keeps only the figures of these fields.
     pub(super) fn of_fields(mut self, fields: &[&str]) -> Self {
         self.0.retain(|name, _| fields.iter().any(|field| name.ends_with(&format!(" {field}"))));
         self
     }
 
-    /// Keeps, of the figures of processes, those of the ones that are `wanted`.
+    /// Of the figures of processes, keeps only those of `wanted` ones.
     pub(super) fn of_processes(mut self, wanted: &dyn Fn(u64) -> bool) -> Self {
         self.0.retain(|name, _| pid_of(name).is_none_or(wanted));
         self
     }
 
-    /// Returns every figure that `shown` has otherwise, lacks, or has beyond these.
+    /// Returns every figure that differs in `shown`, is missing there, or exists only there.
     pub(super) fn differences(&self, shown: &Figures) -> Vec<Difference> {
         let names: BTreeSet<&String> = self.0.keys().chain(shown.0.keys()).collect();
         let differs = |name: &&String| self.0.get(*name) != shown.0.get(*name);
@@ -85,7 +85,7 @@ impl Figures {
     }
 }
 
-/// A figure that two tools do not agree on; `None` where one does not have it at all.
+/// A figure on which two tools differ; `None` if one does not show it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Difference {
     pub(super) name: String,
@@ -105,12 +105,12 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Returns the process that a figure is about.
+/// Returns the process of a figure.
 fn pid_of(name: &str) -> Option<u64> {
     name.split_once(" pid ")?.1.split(' ').next()?.parse().ok()
 }
 
-/// Returns the elements of an array; none of anything else.
+/// Returns the elements of an array; an empty slice for anything else.
 pub(super) fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

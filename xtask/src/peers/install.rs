@@ -1,7 +1,7 @@
-//! The tools of others, in a folder of the project's own.
+//! Installs other tools into a directory of the project.
 //!
-//! pip and apt fetch them from where this machine is set up to fetch from, into the build folder;
-//! nothing is installed in the system and nothing needs root.
+//! pip and apt download them from the sources that this machine is configured for, into the target
+//! directory; nothing is installed in the system and nothing needs root.
 
 use super::sources;
 use std::fs;
@@ -9,14 +9,14 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The Python tools and what they need, with their checksums.
+/// The Python tools and their dependencies, with checksums.
 const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
 
-/// A Debian package, as apt is asked for it.
+/// A Debian package.
 struct Package {
-    /// Its name, with the version where only one will do.
+    /// Its name for apt, with a version if only that one works.
     asked: &'static str,
-    /// The program in it that is wanted.
+    /// The program to use from it.
     program: &'static str,
 }
 
@@ -28,7 +28,7 @@ const PACKAGES: &[Package] = &[
 const NVTOP: &str = "usr/bin/nvtop";
 const NVIDIA_SMI: &str = "usr/lib/nvidia/current/nvidia-smi";
 
-/// The sha256 of packages, by file name.
+/// The SHA-256 checksums of packages, by file name.
 const PINNED: &[(&str, &str)] = &[
     (
         "nvidia-smi_535.261.03-1_amd64.deb",
@@ -37,26 +37,26 @@ const PINNED: &[(&str, &str)] = &[
     ("nvtop_3.0.1-1_amd64.deb", "cbb1158617a8a8429836539cf91b2d98f22189f24d2fb2da1ea58743398fd266"),
 ];
 
-/// The versions of safe-gpu that claims are tested beside, with their checksums. They exclude one
-/// another, so that each lies in a folder of its own.
+/// The versions of safe-gpu that claims are tested with, with their checksums. They conflict, so
+/// each is in its own directory.
 const SAFE_GPU: &[(&str, &str)] = &[
     ("1.5.1", "85c35ead2c8cbf61b08bbfc2243b5306e29f00b19f15bcf27104c1e17b30c5d0"),
     ("2.0.0", "ac132e23e15a28419f25d127d93525fa8d3331a8838f2a6bfbbdc805807f5ddd"),
 ];
 
-/// The folder that the tools lie in.
+/// The directory of the tools.
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
     folder: PathBuf,
 }
 
 impl Peers {
-    /// Returns the peers in a folder, installed or not.
+    /// Returns the tools in a directory, installed or not.
     pub(super) fn in_folder(folder: PathBuf) -> Self {
         Peers { folder }
     }
 
-    /// Returns the Python that has the tools; `None` when it is not installed.
+    /// Returns the Python interpreter with the tools; `None` if it is not installed.
     pub(super) fn python(&self) -> Option<PathBuf> {
         self.stamped().then(|| self.folder.join("venv/bin/python"))
     }
@@ -66,7 +66,7 @@ impl Peers {
         self.stamped().then(|| self.folder.join("venv/bin/gpustat"))
     }
 
-    /// Returns where the session lies that they look at.
+    /// Returns the path of the session that they use.
     pub(super) fn session(&self) -> PathBuf {
         self.folder.join("session")
     }
@@ -85,7 +85,7 @@ impl Peers {
         Some(self.folder.join("root").join(program)).filter(|path| path.is_file())
     }
 
-    /// Tells whether the Python tools are there as they are pinned today.
+    /// Returns whether the Python tools are installed in the currently pinned versions.
     fn stamped(&self) -> bool {
         fs::read_to_string(self.stamp()).is_ok_and(|stamp| stamp == REQUIREMENTS)
     }
@@ -94,10 +94,10 @@ impl Peers {
         self.folder.join("venv/requirements.txt")
     }
 
-    /// Installs what is missing, and says what was done and what could not be.
+    /// Installs missing tools, and prints what was done and what failed.
     ///
     /// # Errors
-    /// When the folder or `out` cannot be written.
+    /// If the directory or `out` cannot be written.
     pub(super) fn install(&self, out: &mut dyn Write) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         if self.stamped() {
@@ -145,8 +145,7 @@ impl Peers {
         fs::write(self.stamp(), REQUIREMENTS)
     }
 
-    /// Installs one version of safe-gpu where it is not installed yet: a folder to be named in
-    /// `PYTHONPATH`.
+    /// Installs one version of safe-gpu if it is missing, into a directory for `PYTHONPATH`.
     fn install_safe_gpu(&self, version: &str, checksum: &str) -> io::Result<()> {
         let folder = self.folder.join(format!("safe-gpu-{version}"));
         let stamp = folder.join("requirements.txt");
@@ -167,7 +166,7 @@ impl Peers {
         self.folder.join("apt")
     }
 
-    /// Gives apt a state of its own, with the sources of this machine, and reads their lists.
+    /// Gives apt a separate state with the sources of this machine, and updates its lists.
     fn set_up_apt(&self) -> io::Result<()> {
         let apt = self.apt();
         for folder in ["state/lists/partial", "cache/archives/partial", "sources", "debs"] {
@@ -191,7 +190,7 @@ impl Peers {
         output_of(&mut command)
     }
 
-    /// Fetches a package, checks it, and unpacks it; returns what was unpacked.
+    /// Downloads, verifies and unpacks a package; returns a description.
     fn unpack(&self, package: &Package) -> io::Result<String> {
         let debs = self.apt().join("debs");
         self.apt_get(&["download", package.asked])?;
@@ -219,7 +218,7 @@ impl Peers {
     }
 }
 
-/// Reads the sources of a machine: those in one-line form, those in paragraphs.
+/// Reads the sources of a machine, in the one-line format and in deb822.
 fn read_sources(etc: &Path, release: &str) -> io::Result<(String, String)> {
     let mut files = vec![etc.join("sources.list")];
     if let Ok(parts) = fs::read_dir(etc.join("sources.list.d")) {
@@ -241,10 +240,10 @@ fn read_sources(etc: &Path, release: &str) -> io::Result<(String, String)> {
     Ok((lines, paragraphs))
 }
 
-/// Returns settings for apt that keep it in a folder; read after those of the machine.
+/// Returns settings for apt that keep it in a directory; they are read after those of the machine.
 fn configuration(apt: &Path) -> String {
     let apt = apt.display();
-    // What the machine does after an update is about the machine's own lists.
+    // The machine's hooks after an update concern its own lists.
     format!(
         "#clear APT::Update::Post-Invoke;\n\
          #clear APT::Update::Post-Invoke-Success;\n\
@@ -260,7 +259,7 @@ fn configuration(apt: &Path) -> String {
     )
 }
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program until it exits and returns its output.
 fn output_of(command: &mut Command) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();

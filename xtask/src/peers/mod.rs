@@ -1,11 +1,11 @@
-//! Do the tools that people use show on a simulated machine what gpuws shows?
+//! Checks that common tools show the same figures on a simulated machine as gpuws.
 //!
-//! Each tool runs unmodified on the simulated NVML, on every shipped machine, and the figures that
-//! it shows are held against `gpuws --sim MACHINE status --json`. Where the machine has no driver
-//! that answers, a tool must fail. Three things are not held against each other, and said: the
-//! processes of nvidia-smi, which takes them from an interface of NVML that is not public;
-//! processes whose numbers belong to a PID namespace that cannot be seen, which gpuws names nobody
-//! by; and the host's memory, which nvitop shows for a device that has none of its own.
+//! Each tool runs unmodified on the simulated NVML, on every shipped machine, and its figures are
+//! compared with `gpuws --sim MACHINE status --json`. If the machine has no responding driver, a
+//! tool must fail. Three things are not compared, and the output says so: the processes of
+//! nvidia-smi, which come from a private interface of NVML; processes of an invisible PID
+//! namespace, whose PIDs gpuws does not resolve; and the host memory that nvitop shows for a device
+//! that has no memory of its own.
 
 mod figures;
 mod install;
@@ -24,11 +24,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tools::{Outcome, TOOLS, Tool};
 
-/// Installs the peers and, unless only that was asked for, compares them with gpuws on every
-/// shipped machine; tells whether all show the same.
+/// Installs the tools and, unless `install_only`, compares them with gpuws on every shipped
+/// machine. Returns whether all show the same.
 ///
 /// # Errors
-/// When gpuws cannot be built or run, or `out` not be written.
+/// If gpuws cannot be built or run, or `out` cannot be written.
 pub fn peers(root: &Path, install_only: bool, out: &mut dyn Write) -> io::Result<bool> {
     let peers = Peers::in_folder(cargo::target_folder(root).join("peers"));
     peers.install(out)?;
@@ -49,29 +49,29 @@ pub fn peers(root: &Path, install_only: bool, out: &mut dyn Write) -> io::Result
     Ok(all.iter().all(Row::agrees))
 }
 
-/// Builds gpuws and the library that it simulates NVML with; returns the program.
+/// Builds gpuws and its simulated NVML; returns the program.
 fn build(root: &Path) -> io::Result<PathBuf> {
     let built = cargo::build(root, &["build", "--package=gpuws", "--package=gpu-nvml-sim"])?;
     let gpuws = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
     gpuws.map(|gpuws| gpuws.path).ok_or_else(|| Error::other("cargo built no gpuws"))
 }
 
-/// What a tool showed on a machine, beside gpuws.
+/// The result of a tool on a machine, compared with gpuws.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// So many figures, all the same.
+    /// The number of figures, all equal.
     Same(usize),
-    /// What is not the same.
+    /// The differences.
     Differs(Vec<String>),
-    /// The machine has no driver that answers, and the tool said so.
+    /// The machine has no responding driver, and the tool failed accordingly.
     FailsAsExpected,
     NotInstalled,
 }
 
-/// A machine, and the verdict for each tool.
+/// A machine, and the verdict on each tool.
 struct Row {
     machine: String,
-    /// NVML's process numbers mean nothing where gpuws looks from.
+    /// NVML's PIDs are meaningless in gpuws's PID namespace.
     foreign: bool,
     verdicts: Vec<Verdict>,
 }
@@ -99,7 +99,7 @@ fn compare(gpuws: &Path, peers: &Peers, machine: &str) -> io::Result<Row> {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output()?;
-        // Where no driver answers, doctor has no object to print.
+        // Without a responding driver, doctor prints no object.
         Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
     };
     let (status, doctor) = (ask("status")?, ask("doctor")?);
@@ -112,25 +112,25 @@ fn compare(gpuws: &Path, peers: &Peers, machine: &str) -> io::Result<Row> {
     Ok(Row { machine: machine.to_owned(), foreign, verdicts })
 }
 
-/// What gpuws says of a machine.
+/// The output of gpuws for a machine.
 struct Subject {
     /// `gpuws status --json`.
     status: Value,
-    /// Which real process stands for which simulated one.
+    /// The real process for each simulated one.
     real: BTreeMap<u64, u64>,
-    /// NVML's process numbers mean nothing where gpuws looks from.
+    /// NVML's PIDs are meaningless in gpuws's PID namespace.
     foreign: bool,
 }
 
 impl Subject {
-    /// Returns the figures that can be held against those of a tool.
+    /// Returns the figures that can be compared with those of a tool.
     fn comparable(&self, figures: Figures, tool: &Tool) -> Figures {
         let figures = figures.of_fields(tool.fields);
         if self.foreign { figures.of_processes(&|_| false) } else { figures }
     }
 }
 
-/// Holds what a tool showed against what gpuws says of the machine.
+/// Compares the figures of a tool with those of gpuws.
 fn judge(tool: &Tool, subject: &Subject, outcome: Outcome) -> Verdict {
     let Subject { status, real, .. } = subject;
     let silent = !status["driver_error"].is_null();
@@ -155,7 +155,7 @@ fn judge(tool: &Tool, subject: &Subject, outcome: Outcome) -> Verdict {
     }
 }
 
-/// Prints the table, and below it every difference.
+/// Prints the table, and all differences below it.
 fn show(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     let first = rows.iter().map(|row| row.machine.len()).max().unwrap_or(0);
     write!(out, "\n{:first$}", "")?;
@@ -205,7 +205,7 @@ fn show(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves out control characters and what is too long of another program's words.
+/// Removes control characters from another program's output, and truncates it.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(300).collect()
 }

@@ -1,4 +1,4 @@
-//! One simulated machine that several tools look at.
+//! One simulated machine for several tools.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,19 +10,19 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Tells its environment, and stays until its standard input ends.
+/// Prints its environment, and runs until its standard input ends.
 const TELLS_AND_WAITS: &str = "env -0; printf 'told\\0'; exec cat";
 
-/// The variable that names a session's folder, and the file in it, as gpu-sim has them.
+/// The variable with a session's directory, and the file in it, as in gpu-sim.
 const SESSION: &str = "GPUWS_SIM_SESSION";
 const FILE: &str = "session.json";
 
-/// Seconds that a tool may take for a look.
+/// The time limit of a tool, in seconds.
 const PATIENCE: &str = "60";
 
-/// A machine that stands still, with real processes for simulated ones: a `gpuws sim --live` has
-/// started these, and beside its folder lies one that says the same and stops the time. Both end
-/// with the value.
+/// A machine whose time is stopped, with real processes for simulated ones. A `gpuws sim --live`
+/// has started these; beside its session directory there is a copy that stops the time. Both end
+/// when this is dropped.
 pub(super) struct Session {
     gpuws: PathBuf,
     sim: Child,
@@ -32,10 +32,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts a machine, and makes the session's folder at `folder`.
+    /// Starts a machine, and creates the session at `folder`.
     ///
     /// # Errors
-    /// When `gpuws sim` cannot be run or fails, or the folder cannot be made.
+    /// If `gpuws sim` cannot be run or fails, or the directory cannot be created.
     pub(super) fn start(gpuws: &Path, machine: &str, folder: &Path) -> io::Result<Self> {
         let mut sim = Command::new(gpuws)
             .args(["--quiet", "sim", machine, "--live", "--", "sh", "-c", TELLS_AND_WAITS])
@@ -55,7 +55,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Makes the folder of the session that stands still, and has the environment name it.
+    /// Creates the session whose time is stopped, and points the environment to it.
     fn stand_still(&mut self) -> io::Result<()> {
         let named = self.environment.iter().find(|(name, _)| name == SESSION);
         let (_, live) = named.ok_or_else(|| Error::other("gpuws sim ended early"))?;
@@ -92,13 +92,13 @@ impl Session {
         &self.gpuws
     }
 
-    /// Returns which real process stands for which simulated one.
+    /// Returns the real process for each simulated one.
     pub(super) fn placeholders(&self) -> BTreeMap<u64, u64> {
         let pairs = super::figures::array(&self.description["placeholders"]).iter();
         pairs.filter_map(|one| Some((one["simulated"].as_u64()?, one["pid"].as_u64()?))).collect()
     }
 
-    /// Runs a program on the machine and returns what it printed; what it said where it failed.
+    /// Runs a program on the machine and returns its output, or its error message if it failed.
     pub(super) fn run<A: AsRef<OsStr>>(
         &self,
         program: &Path,
@@ -125,13 +125,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // At the end of its input the command ends, and gpuws sim ends what it started.
+        // The command ends at the end of its input, and gpuws sim ends its processes.
         drop(self.sim.stdin.take());
         let _ = self.sim.wait();
     }
 }
 
-/// Reads the environment that a command tells.
+/// Parses the environment that a command printed.
 fn told(from: impl BufRead) -> io::Result<Vec<(OsString, OsString)>> {
     let mut environment = Vec::new();
     for entry in from.split(0) {

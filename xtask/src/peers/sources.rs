@@ -1,13 +1,13 @@
-//! Where apt may get packages from: what the machine is set up with, and nothing else.
+//! The package sources for apt: those that the machine is configured for, and no others.
 //!
-//! The entries of the running release are kept as they are, mirrors and keys included, with the
-//! components that the peers come from added; entries of others (a vendor's, a language's) have
-//! nothing to do with the peers and are left out.
+//! The entries of the running release are kept unchanged, including mirrors and keys, with the
+//! components of the tools added. Other entries (of a vendor or a language) are irrelevant to the
+//! tools and are omitted.
 
-/// The parts of a release that the peers lie in.
+/// The components of a release that contain the tools.
 const COMPONENTS: &str = "main contrib non-free";
 
-/// Returns the entries for a release of a file in apt's one-line form.
+/// Returns the entries for a release from a file in apt's one-line format.
 pub(super) fn of_lines(text: &str, release: &str) -> String {
     let mut kept = String::new();
     for line in text.lines().filter(|line| line.trim_start().starts_with("deb ")) {
@@ -25,7 +25,7 @@ pub(super) fn of_lines(text: &str, release: &str) -> String {
     kept
 }
 
-/// Returns the entries for a release of a file in apt's form of paragraphs (deb822).
+/// Returns the entries for a release from a file in apt's deb822 format.
 pub(super) fn of_paragraphs(text: &str, release: &str) -> String {
     let mut kept = String::new();
     for paragraph in text.split("\n\n") {
@@ -56,7 +56,7 @@ pub(super) fn of_paragraphs(text: &str, release: &str) -> String {
     kept
 }
 
-/// Tells whether a suite is the release itself or a part of it such as its updates.
+/// Returns whether a suite is the release itself or a part of it such as its updates.
 fn is_of(suite: &str, release: &str) -> bool {
     suite.strip_prefix(release).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

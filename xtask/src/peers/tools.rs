@@ -1,4 +1,4 @@
-//! The tools that are compared, how each is run, and how what it prints becomes figures.
+//! The compared tools, how each is run, and how its output is parsed.
 
 use super::figures::{Figures, array};
 use super::install::Peers;
@@ -7,21 +7,21 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A tool and what it shows.
+/// A tool and its output.
 pub(super) struct Tool {
     pub(super) name: &'static str,
-    /// The fields that it shows of every device and process.
+    /// The fields that it shows for every device and process.
     pub(super) fields: &'static [&'static str],
-    /// It leaves out processes that NVML lists and that are not in /proc any more.
+    /// It omits processes that NVML lists and that are no longer in /proc.
     pub(super) drops_gone: bool,
     pub(super) look: fn(&Peers, &Session) -> Outcome,
 }
 
-/// What came of running a tool.
+/// The result of running a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     NotInstalled,
-    /// It ended with an error and said this.
+    /// It failed with this message.
     Failed(String),
     Shown(Figures),
 }
@@ -132,7 +132,7 @@ fn of_gpustat(query: &Value) -> Figures {
     let mut figures = Figures::default();
     for gpu in array(&query["gpus"]) {
         let index = &gpu["index"];
-        // What it has in place of the name of a lost device says that there is none.
+        // For a lost device it shows this placeholder instead of a name.
         let name = Some(&gpu["name"]).filter(|name| name.as_str() != Some("((GPU is lost))"));
         figures.put(format!("{index} name"), name.cloned().unwrap_or_default());
         for (theirs, field) in [
@@ -153,7 +153,7 @@ fn of_gpustat(query: &Value) -> Figures {
     figures
 }
 
-/// What is asked of nvidia-smi, in this order.
+/// The fields queried from nvidia-smi, in this order.
 const QUERY_GPU: &str = "--query-gpu=index,uuid,name,memory.used,memory.total,utilization.gpu,\
                          temperature.gpu,power.draw";
 
@@ -215,7 +215,7 @@ fn inside<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
     rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
 }
 
-/// Returns a text; `None` for one of nvidia-smi's ways to say that there is none.
+/// Returns a text; `None` for nvidia-smi's representations of a missing value.
 fn words(text: &str) -> Option<String> {
     let none = text.starts_with('[') || ["N/A", "Unknown Error", "GPU is lost"].contains(&text);
     (!none).then(|| text.to_owned())
@@ -232,16 +232,16 @@ fn hundredths(text: &str) -> Option<u64> {
     Some((number * 100.0).round() as u64)
 }
 
-/// Returns the name of a machine's folder.
+/// Returns the name of a machine's directory.
 pub(super) fn machine_name(folder: &Path) -> Option<String> {
     folder.join("machine.toml").is_file().then_some(())?;
     folder.file_name()?.to_str().map(str::to_owned)
 }
 
-/// Returns the machines that are shipped, by name.
+/// Returns the shipped machines, by name.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the directory cannot be read.
 pub(super) fn machines(root: &Path) -> std::io::Result<Vec<String>> {
     let folder = std::fs::read_dir(root.join("sim-fixtures/machines"))?;
     let paths: Vec<PathBuf> = folder.filter_map(|entry| Some(entry.ok()?.path())).collect();

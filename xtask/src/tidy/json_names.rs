@@ -1,10 +1,10 @@
-//! A number in JSON carries its unit in its name.
+//! The name of a number in JSON contains its unit.
 //!
-//! What it holds: in the files that write JSON for others, each field of a type that derives
-//! `Serialize` and is made of a number ends in a unit, or, when it is a whole number, in a word
-//! for a count or an identifier. A type of unit (`Bytes`) asks for its own suffix. `json!` is
-//! forbidden there, since its keys cannot be checked. What it does not see: numbers inside of a
-//! type that another crate defines, and names that a hand-written `Serialize` makes.
+//! In the files that write JSON for others, each numeric field of a type that derives `Serialize`
+//! must end in a unit or, if it is an integer, in a word for a count or an identifier. A unit type
+//! (`Bytes`) requires its own suffix. `json!` is forbidden there, because its keys cannot be
+//! checked. Not checked: numbers inside a type of another crate, and names in a manual
+//! implementation of `Serialize`.
 
 use crate::code::{bracket_end, find_word, line_of, mask, without_tests};
 use crate::tree::File;
@@ -13,7 +13,7 @@ use crate::{Tree, Violation};
 const SCANNED: &[&str] =
     &["crates/cli/src/", "crates/reaper/src/", "crates/gpu-text/src/document.rs"];
 
-/// Files that write JSON whose names another tool gave.
+/// Files that write JSON in the format of another tool.
 const NAMED_BY_OTHERS: &[&str] = &["crates/cli/src/formats/gpustat.rs"];
 
 const UNITS: &[&str] = &[
@@ -21,7 +21,7 @@ const UNITS: &[&str] = &[
     "ticks",
 ];
 
-/// Last words of names of whole numbers that have no unit: identifiers, counts and scores.
+/// Last words of integer names without a unit: identifiers, counts and scores.
 const UNITLESS: &[&str] = &[
     "schema",
     "pid",
@@ -57,7 +57,7 @@ const WHOLE: &[&str] = &[
     "StartTime",
 ];
 
-/// Types whose unit is known, and the suffixes that say it.
+/// Types with a known unit, and the suffixes for it.
 const TYPED: &[(&str, &[&str])] = &[
     ("Bytes", &["bytes"]),
     ("Milliwatts", &["mw"]),
@@ -127,8 +127,8 @@ struct Field {
     type_: String,
 }
 
-/// Returns the named fields between two offsets, those of enum variants included, under the names
-/// that JSON shows.
+/// Returns the named fields between two offsets, including those of enum variants, with their names
+/// in JSON.
 fn fields(code: &str, source: &str, start: usize, end: usize) -> Vec<Field> {
     let bytes = code.as_bytes();
     let mut found = Vec::new();
@@ -176,7 +176,7 @@ fn word_length(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count()
 }
 
-/// Returns where a type ends: at the comma or closing brace outside of its brackets.
+/// Returns the end of a type: the comma or closing brace outside its brackets.
 fn type_end(code: &str, start: usize, end: usize) -> usize {
     let mut depth = 0i32;
     for (at, byte) in code.bytes().enumerate().take(end).skip(start) {
@@ -190,7 +190,7 @@ fn type_end(code: &str, start: usize, end: usize) -> usize {
     end
 }
 
-/// Returns the name in JSON; `None` for a field that is not written under a name of its own.
+/// Returns the name in JSON; `None` for a field without a name of its own.
 fn json_name(field: &str, attributes: &str) -> Option<String> {
     let attributes: String = attributes.split_whitespace().collect();
     let says = |word| attributes.contains(word);
@@ -201,7 +201,7 @@ fn json_name(field: &str, attributes: &str) -> Option<String> {
     Some(renamed.map_or(field, |(name, _)| name).to_owned())
 }
 
-/// Returns what to do about a name that does not say its unit.
+/// Returns the remedy for a name without its unit.
 fn wrong_name(field: &Field) -> Option<String> {
     let last = field.name.rsplit(['_', '-']).next().unwrap_or_default();
     let is = |type_: &str| find_word(&field.type_, type_).next().is_some();

@@ -1,4 +1,4 @@
-//! Links in documents lead to files that exist.
+//! Links in documents refer to existing files.
 
 use crate::{Tree, Violation};
 
@@ -29,7 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// Returns the targets of `[text](target)` with their lines, from 1, outside of code.
+/// Returns the targets of `[text](target)` outside code, with their lines, counted from 1.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut in_code = false;
@@ -52,7 +52,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Returns a path relative to a folder as one from the root; `None` when it leaves the root.
+/// Resolves a path relative to a directory; `None` if it leaves the root.
 fn resolve(folder: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {

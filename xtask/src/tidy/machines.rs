@@ -1,4 +1,4 @@
-//! Every shipped machine says how its processes behave, and the list of machines names it.
+//! Every shipped machine defines the behaviour of its processes, and is in the list of machines.
 
 use crate::{Tree, Violation};
 use std::collections::BTreeSet;

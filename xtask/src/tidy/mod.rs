@@ -1,4 +1,4 @@
-//! All checks, run together.
+//! Runs all checks.
 
 mod core_io;
 mod json_names;
@@ -13,16 +13,16 @@ use crate::{Tree, Violation, layering};
 use std::io;
 use std::path::Path;
 
-/// What one run of all checks found.
+/// The result of all checks.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Every place that breaks a rule, by path and line.
+    /// All violations, by path and line.
     pub violations: Vec<Violation>,
-    /// What deserves a look and fails nothing.
+    /// Notes that do not cause a failure.
     pub notes: Vec<String>,
-    /// How many checks ran.
+    /// The number of checks.
     pub checks: usize,
-    /// How many files they read.
+    /// The number of files read.
     pub files: usize,
 }
 
@@ -42,7 +42,7 @@ const CHECKS: &[Check] = &[
 /// Runs every check over the repository at `root`.
 ///
 /// # Errors
-/// When the repository cannot be read or `cargo tree` fails.
+/// If the repository cannot be read or `cargo tree` fails.
 pub fn tidy(root: &Path) -> io::Result<Report> {
     let tree = Tree::read(root)?;
     let mut violations = layering::check(&layering::read(root)?, &tree);

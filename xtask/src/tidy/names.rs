@@ -1,4 +1,4 @@
-//! Modules are named for what they hold; some names say nothing.
+//! Modules are named after their content; some names are meaningless.
 
 use crate::code::{find_word, line_of, mask};
 use crate::{Tree, Violation};
@@ -26,7 +26,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             let mut after = code[at + 3..].split_whitespace();
             let name = after.next().unwrap_or_default();
             let opened = name.trim_end_matches('{');
-            // `mod x;` is named by its file already.
+            // The file of `mod x;` is checked by its own name.
             if FORBIDDEN.contains(&opened) {
                 say(line_of(&code, at), opened);
             }

@@ -1,4 +1,4 @@
-//! `unsafe` stands only where foreign functions are called.
+//! `unsafe` is allowed only where foreign functions are called.
 
 use crate::code::{find_word, line_of, mask};
 use crate::{Tree, Violation};
@@ -12,7 +12,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             continue;
         }
         let code = mask(&file.text);
-        // The lint's name counts too: whoever writes `allow(unsafe_code)` means to.
+        // The name of the lint counts too: `allow(unsafe_code)` shows the intention.
         let places = find_word(&code, "unsafe")
             .map(|at| (at, "unsafe"))
             .chain(find_word(&code, "unsafe_code").map(|at| (at, "unsafe_code")));

@@ -1,4 +1,4 @@
-//! Words that promise later work; what is not finished is an issue, not a word in a file.
+//! Words that promise later work; unfinished work belongs in an issue, not in a file.
 
 use crate::code::{find_word, line_of};
 use crate::{Tree, Violation};
@@ -6,7 +6,7 @@ use crate::{Tree, Violation};
 const FORBIDDEN: &[&str] =
     &["FIXME", "TODO", "XXX", "HACK", "todo!", "unimplemented!", "for now", "For now"];
 
-/// This file must name the words.
+/// This file has to contain the words.
 const ITSELF: &str = "xtask/src/tidy/words.rs";
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
