@@ -2,14 +2,36 @@
 //!
 //! The main decision is that every call of the C interface goes through one place. A driver may
 //! keep any call waiting for ever, be too old for any function, and answer any question with any
-//! of thirty codes: so that place alone looks the function up, which may be missing; says what is
-//! being asked while the driver works ([`Nvml::current_call`]), counts it, and keeps the code with
-//! the question; and each question then says how far a code reaches: one value, one device, the
-//! machine. A safe wrapper of the whole interface would take that place away. nvml-wrapper asks
-//! only for the newest version of each function, has no retry where a list grows, and nobody can
-//! tell which of its calls is under way. Of nvml-wrapper-sys the structs are taken, and not its
-//! table of functions, which looks up four hundred names before the first question; the few that
-//! are called are declared here and looked up when first needed.
+//! of thirty codes: so that place alone says what is being asked while the driver works
+//! ([`Nvml::current_call`]), counts it, and keeps the code with the question; and each question
+//! then says how far a code reaches: one value, one device, the machine. Within that place the
+//! calls are nvml-wrapper's, whose error is read once. The calls for which it does not serve stand
+//! together in the module `raw`, each with the reason; they are made by nvml-wrapper-sys.
+//!
+//! NVML is closed between looks and initialised anew. nvml-wrapper then looks up all of the
+//! library's four hundred functions and asks for the driver's version: about six hundredths of the
+//! time of the shortest look.
+//!
+//! ```
+//! use gpu_core::{ErrorKind, GpuBackend, MachineFault};
+//! use gpu_nvidia::Nvml;
+//!
+//! match Nvml::open(None) {
+//!     Ok(nvml) => {
+//!         for device in nvml.devices().unwrap_or_default() {
+//!             let memory = nvml.sample(&device.id)?.memory;
+//!             println!("{}: {:?} of {:?} in use", device.id, memory.used, memory.total);
+//!         }
+//!     }
+//!     // A machine without NVIDIA's driver.
+//!     Err(error) => assert_eq!(error.kind(), ErrorKind::Machine(MachineFault::NoLibrary)),
+//! }
+//! # Ok::<(), gpu_core::Error>(())
+//! ```
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod backend;
 mod call;
@@ -18,12 +40,12 @@ mod code;
 mod details;
 mod device;
 mod event;
-mod functions;
 mod info;
 mod library;
 mod mig;
 mod process;
 mod process_utilization;
+mod raw;
 mod reset;
 mod sample;
 mod session;
