@@ -1,12 +1,11 @@
-//! What the TOML reader complains of, said plainly.
+//! Errors of the TOML parser, in plain words.
 
 use strsim::osa_distance;
 
-/// No more of an unknown name is compared, in characters.
+/// Longest part of an unknown name that is compared, in characters.
 const LONGEST: usize = 64;
 
-/// Rewrites a message of serde: quotes names plainly and, for an unknown name, says which known
-/// one was perhaps meant.
+/// Rewrites a message of serde: quotes names plainly and adds a suggestion for an unknown name.
 pub(crate) fn plain(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -23,7 +22,7 @@ pub(crate) fn plain(message: &str) -> String {
     format!("{kind} '{unknown}'; {hint}")
 }
 
-/// Returns the known name that was perhaps meant.
+/// Returns the closest known name.
 pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let unknown: String = unknown.chars().take(LONGEST).collect();
     let known = known.iter().map(|name| (osa_distance(&unknown, name), *name));

@@ -44,7 +44,7 @@ pub(crate) fn read(line: &str) -> Option<Command> {
     }
 }
 
-/// Tells whether a line stands between outputs: a command, a prompt, a fence of Markdown.
+/// Returns whether a line stands between outputs: a command, a prompt, a fence of Markdown.
 pub(crate) fn is_between(line: &str) -> bool {
     let line = line.trim();
     line.starts_with("```") || after_prompt(line).0 || read(line).is_some()
@@ -68,7 +68,7 @@ fn after_prompt(line: &str) -> (bool, &str) {
     (false, line)
 }
 
-/// Tells whether `before` is what a prompt says of the place, with its `sign` and the rest.
+/// Returns whether `before` is what a prompt says of the place, with its `sign` and the rest.
 fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
     if before.contains(',') || before.contains("  ") || before.contains('<') {
         return false;
@@ -87,7 +87,7 @@ fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
     is_place && (after.is_empty() || after.starts_with(' '))
 }
 
-/// Tells whether a word stands before a command without changing what it prints.
+/// Returns whether a word stands before a command without changing what it prints.
 fn is_wrapper(word: &str) -> bool {
     matches!(word, "sudo" | "watch" | "time" | "exec" | "-d" | "-n" | "-n1" | "-n0.5" | "-E")
         || word.contains('=') && !word.starts_with('-')

@@ -91,7 +91,7 @@ fn is_xml(line: &str) -> bool {
         && name.contains('_')
 }
 
-/// Tells whether a line is one of nvidia-smi's table: its title, its borders, or a row between
+/// Returns whether a line is one of nvidia-smi's table: its title, its borders, or a row between
 /// bars with a word that its rows have.
 fn is_table(line: &str) -> bool {
     const WORDS: [&str; 15] = [
@@ -127,12 +127,12 @@ fn is_table(line: &str) -> bool {
     title || border || row
 }
 
-/// Tells whether a line is the title of `-q`.
+/// Returns whether a line is the title of `-q`.
 pub(crate) fn is_q_title(line: &str) -> bool {
     line.contains("NVSMI LOG") && line.contains("==")
 }
 
-/// Tells whether a line is of `-q`: its title, or a key that it has and nothing else.
+/// Returns whether a line is of `-q`: its title, or a key that it has and nothing else.
 fn is_q(line: &str) -> bool {
     const KEYS: [&str; 30] = [
         "Attached GPUs",

@@ -192,7 +192,7 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
     found
 }
 
-/// Tells whether a text is a failure: short, and most of it complains.
+/// Returns whether a text is a failure: short, and most of it complains.
 pub(crate) fn is_failure(text: &Text) -> bool {
     const MAX_LINES: usize = 60;
     let filled = text.lines().filter(|(_, line)| !line.trim().is_empty());

@@ -46,7 +46,7 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Tells whether a line is the header of `fuser -v`.
+/// Returns whether a line is the header of `fuser -v`.
 pub(crate) fn is_header(line: &str) -> bool {
     let mut words = line.split_whitespace();
     words.next() == Some("USER")
@@ -54,7 +54,7 @@ pub(crate) fn is_header(line: &str) -> bool {
         && words.next().is_some_and(|word| "ACCESS".starts_with(word))
 }
 
-/// Tells whether a line is a row of `fuser`.
+/// Returns whether a line is a row of `fuser`.
 pub(crate) fn is_row(line: &str) -> bool {
     let (name, rest) = split_file(line.trim());
     read_row(rest).is_some() || (name.is_some() && !read_plain(rest).is_empty())
@@ -138,7 +138,7 @@ fn unreadable(line: &str) -> Option<u32> {
     rest.contains("Permission denied").then_some(pid)
 }
 
-/// Tells whether a line is what `fuser -k` asks and answers.
+/// Returns whether a line is what `fuser -k` asks and answers.
 fn is_chatter(line: &str) -> bool {
     let is = |start: &str| line.strip_prefix(start).is_some_and(|rest| rest.contains("(y/N)"));
     is("Kill process ")

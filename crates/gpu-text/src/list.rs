@@ -49,7 +49,7 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Tells whether a line belongs to such a listing.
+/// Returns whether a line belongs to such a listing.
 pub(crate) fn is_row(line: &str) -> bool {
     read(line).is_some()
 }

@@ -35,7 +35,7 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Tells whether a line is the header.
+/// Returns whether a line is the header.
 pub(crate) fn is_header(line: &str) -> bool {
     let mut words = line.split_whitespace();
     words.next() == Some("COMMAND") && words.next() == Some("PID") && {
@@ -44,7 +44,7 @@ pub(crate) fn is_header(line: &str) -> bool {
     }
 }
 
-/// Tells whether a line is a row.
+/// Returns whether a line is a row.
 pub(crate) fn is_row(line: &str) -> bool {
     read(line).is_some()
 }
@@ -74,7 +74,7 @@ fn read(line: &str) -> Option<Holder> {
     })
 }
 
-/// Tells whether a word is of the FD column: a number with its mode and perhaps a lock, or one
+/// Returns whether a word is of the FD column: a number with its mode and perhaps a lock, or one
 /// of lsof's names for what is no descriptor.
 fn is_fd(word: &str) -> bool {
     const NAMES: [&str; 12] =
@@ -90,7 +90,7 @@ fn is_fd(word: &str) -> bool {
     (1..=10).contains(&digits) && is_mode && is_lock && letters.next().is_none()
 }
 
-/// Tells whether a word is of the TYPE column.
+/// Returns whether a word is of the TYPE column.
 fn is_type(word: &str) -> bool {
     const TYPES: [&str; 30] = [
         "CHR", "BLK", "REG", "DIR", "FIFO", "LINK", "unix", "sock", "IPv4", "IPv6", "inet", "raw",
@@ -100,7 +100,7 @@ fn is_type(word: &str) -> bool {
     TYPES.contains(&word)
 }
 
-/// Tells whether a word is of the DEVICE column: `195,255`, `0,12`, `0xffff…`.
+/// Returns whether a word is of the DEVICE column: `195,255`, `0,12`, `0xffff…`.
 fn is_device(word: &str) -> bool {
     device_numbers(word).is_some() || (word.starts_with("0x") && is_number(word))
 }
@@ -116,7 +116,7 @@ fn is_number(word: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Tells whether lsof says of a process that it may not look into it.
+/// Returns whether lsof says of a process that it may not look into it.
 fn is_denied(holder: &Holder) -> bool {
     holder
         .name
@@ -124,7 +124,7 @@ fn is_denied(holder: &Holder) -> bool {
         .is_some_and(|name| name.starts_with("/proc/") && name.contains("Permission denied"))
 }
 
-/// Tells whether a row is of a GPU's device file.
+/// Returns whether a row is of a GPU's device file.
 fn is_gpu(holder: &Holder) -> bool {
     // A name may carry a remark of lsof's, such as `(deleted)`.
     let name = holder.name.as_deref().unwrap_or_default();

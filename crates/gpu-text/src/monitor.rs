@@ -82,7 +82,7 @@ fn header(line: &str) -> Option<Vec<String>> {
     (known && names.iter().all(is_name)).then(|| names.into_iter().map(str::to_owned).collect())
 }
 
-/// Tells whether a line is the one of units, `# Idx W …`.
+/// Returns whether a line is the one of units, `# Idx W …`.
 fn is_units(line: &str) -> bool {
     line.starts_with('#') && line.split_whitespace().take(4).any(|word| word == "Idx")
 }

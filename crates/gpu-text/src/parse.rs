@@ -54,7 +54,7 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     }
 }
 
-/// Tells whether a file is a program, an archive or the like, in which a text that this crate knows
+/// Returns whether a file is a program, an archive or the like, in which a text that this crate knows
 /// is a string among others: more than a twentieth of its beginning is zero. A crash leaves runs of
 /// zeros in a log too, but a log is longer than they are.
 fn is_binary(bytes: &[u8]) -> bool {
@@ -106,7 +106,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
     document
 }
 
-/// Tells whether a parser found nothing at all of its kind, and did not say so.
+/// Returns whether a parser found nothing at all of its kind, and did not say so.
 fn says_nothing(document: &Document) -> bool {
     let Document { gpus, processes, mig_devices, columns, rows, topology, holders, .. } = document;
     let found = gpus.is_empty() && processes.is_none() && mig_devices.is_empty();

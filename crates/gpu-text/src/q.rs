@@ -137,7 +137,7 @@ fn name(key: &str) -> String {
     key.chars().take(100).map(letter).collect()
 }
 
-/// Tells whether a value is complete although the text ends right behind it: a number is only
+/// Returns whether a value is complete although the text ends right behind it: a number is only
 /// with its unit, and a name may go on.
 fn is_whole(value: &str) -> bool {
     let unit = [" MiB", " MB", " W", " %", " C"].iter().any(|unit| {

@@ -209,7 +209,7 @@ impl Report {
     }
 }
 
-/// Tells whether a value says why there is none.
+/// Returns whether a value says why there is none.
 fn refuses(value: &str) -> bool {
     !matches!(field::absent(value), None | Some(Absent::NotRecorded))
 }

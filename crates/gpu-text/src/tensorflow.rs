@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// How many devices are read.
 const MAX_DEVICES: usize = 256;
 
-/// Tells whether a line is of such a log.
+/// Returns whether a line is of such a log.
 pub(crate) fn is_row(line: &str) -> bool {
     let line = message(line);
     found(line).is_some() || created(line).is_some() || is_matrix(line)

@@ -50,7 +50,7 @@ impl Text {
         &self.clean
     }
 
-    /// Tells whether the text was longer than [`MAX_BYTES`] and its end was not read.
+    /// Returns whether the text was longer than [`MAX_BYTES`] and its end was not read.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }

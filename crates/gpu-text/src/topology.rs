@@ -149,7 +149,7 @@ fn gpu_number(name: &str) -> Option<u32> {
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Tells whether a word can name a device: letters, then a number somewhere, as `GPU0`, `NIC12`,
+/// Returns whether a word can name a device: letters, then a number somewhere, as `GPU0`, `NIC12`,
 /// `mlx5_bond_0`, `hfi1_0`.
 fn is_device(word: &str) -> bool {
     word.len() <= MAX_NAME
@@ -231,7 +231,7 @@ fn split(part: &str, words: &[&'static str]) -> Option<Vec<String>> {
     (cells.len() <= MAX_DEVICES).then_some(cells)
 }
 
-/// Tells whether a line is part of the legend: `Legend:`, `  X    = Self`, `  NIC0: mlx5_0`.
+/// Returns whether a line is part of the legend: `Legend:`, `  X    = Self`, `  NIC0: mlx5_0`.
 fn is_legend(line: &str) -> bool {
     let line = line.trim();
     let mut words = line.split_whitespace();

@@ -14,7 +14,7 @@ pub(crate) struct CacheTtl {
 }
 
 impl CacheTtl {
-    /// Tells whether what was found out is still believed.
+    /// Returns whether what was found out is still believed.
     pub(crate) fn holds(&self, now: Duration) -> bool {
         self.until.is_some_and(|until| now < until)
     }

@@ -115,7 +115,7 @@ impl Out<c_char> {
 }
 
 impl In<c_char> {
-    /// Tells whether nothing was handed over.
+    /// Returns whether nothing was handed over.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }

@@ -45,7 +45,7 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// Tells whether the caller has to wait.
+    /// Returns whether the caller has to wait.
     pub(crate) fn waits(self) -> bool {
         self.hangs || self.late > Duration::ZERO
     }
@@ -74,7 +74,7 @@ impl Running {
         Running { folder, session, seen, machine: None }
     }
 
-    /// Tells whether this is that session, unchanged.
+    /// Returns whether this is that session, unchanged.
     pub(crate) fn serves(&self, folder: &Path, session: &Session) -> bool {
         self.folder == folder && self.session == *session
     }
@@ -160,7 +160,7 @@ impl Running {
     }
 }
 
-/// Tells whether a fault is about a call.
+/// Returns whether a fault is about a call.
 fn concerns(fault: &CallFault, function: &str, gpu: Option<u32>) -> bool {
     let function = fault.function == function || fault.function == "*";
     function && fault.gpu.is_none_or(|index| gpu == Some(index))

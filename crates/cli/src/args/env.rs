@@ -2,8 +2,8 @@
 
 use crate::selector::Selector;
 use clap::{Args, ValueEnum};
-use gpu_allocator_policy::environment::{Framework, Version};
 use gpu_core::Bytes;
+use gpu_memory_advice::environment::{Framework, Version};
 
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {

@@ -317,7 +317,7 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 }
 
 impl Event {
-    /// Tells whether the allocator spoke in this event.
+    /// Returns whether the allocator spoke in this event.
     fn dump_or_request(&self) -> bool {
         self.tried.is_some() || !self.dump.is_empty()
     }

@@ -170,7 +170,7 @@ impl Event {
         }
     }
 
-    /// Tells whether two events are the same message.
+    /// Returns whether two events are the same message.
     pub(super) fn repeats(&self, earlier: &Event) -> bool {
         // Nothing is copied for it: a dump may be long.
         let Event { line: _, times: _, framework, wording, backend, gpu, tried, .. } = self;
@@ -238,7 +238,7 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Tells whether nothing was printed.
+    /// Returns whether nothing was printed.
     pub fn is_empty(&self) -> bool {
         *self == Dump::default()
     }

@@ -114,7 +114,7 @@ pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
     }
 }
 
-/// Tells whether a call of NVENC failed with its code for it: `failed: out of memory (10)` in FFmpeg,
+/// Returns whether a call of NVENC failed with its code for it: `failed: out of memory (10)` in FFmpeg,
 /// `: 10 (NVENC indicates …` elsewhere.
 fn is_encoder(after: &str) -> bool {
     after.starts_with(" failed: out of memory (10)") || after.starts_with(": 10 (")
@@ -292,7 +292,7 @@ pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// Tells whether the words are a line of a program, as a traceback shows it, or of a hint where to
+/// Returns whether the words are a line of a program, as a traceback shows it, or of a hint where to
 /// read about them, from what stands before them on the line and after.
 pub(super) fn is_source(before: &str, after: &str) -> bool {
     const STATEMENTS: [&str; 6] = ["raise ", "if ", "elif ", "assert ", "return ", "throw "];

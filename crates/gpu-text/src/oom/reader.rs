@@ -167,7 +167,7 @@ struct Told {
 }
 
 impl Told {
-    /// Tells whether a later place is of the same message: on one line and near, or with nothing
+    /// Returns whether a later place is of the same message: on one line and near, or with nothing
     /// but signs and numbers between.
     fn is_one_message(&mut self, flat: &Flat, second: usize) -> bool {
         let is_near = second.saturating_sub(self.at) <= MAX_BEFORE;

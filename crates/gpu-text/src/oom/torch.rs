@@ -9,7 +9,7 @@ const ON_DEVICE: &str = "Allocation on device ";
 /// So many lines after a message in full its beginning is of the same failure.
 const MAX_LINES_APART: usize = 100;
 
-/// Tells whether a message on the driver's own pool begins here.
+/// Returns whether a message on the driver's own pool begins here.
 pub(super) fn is_driver_pool(rest: &str) -> bool {
     rest.starts_with(ON_DEVICE) || rest.trim_end() == ON_DEVICE.trim_end()
 }

@@ -15,7 +15,7 @@ const WORDS: &str = "memory Tried tried allocate allocated allocating total capa
     InUse Total Limit MaxInUse bytes pool GiB MiB KiB rounded device \
     in is of by with and available";
 
-/// Tells whether a line goes on within the word that the text before it ends with.
+/// Returns whether a line goes on within the word that the text before it ends with.
 pub(super) fn is_within_word(before: &str, line: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '-';
     let head = &before[before.trim_end_matches(is_letter).len()..];

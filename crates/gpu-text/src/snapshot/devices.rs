@@ -212,7 +212,7 @@ impl Device {
         }
     }
 
-    /// Tells whether a list of processes speaks of the device; `told` are the devices of its text.
+    /// Returns whether a list of processes speaks of the device; `told` are the devices of its text.
     fn is_covered(&self, list: &listed::List, told: &[Names<'_>]) -> bool {
         match &list.devices {
             Some(devices) => self.gpu.index.is_some_and(|index| devices.contains(&index)),
@@ -289,7 +289,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Tells whether two names are of one device; `None` when they have none in common.
+/// Returns whether two names are of one device; `None` when they have none in common.
 fn same(a: Names<'_>, b: Names<'_>) -> Option<bool> {
     work_meter::add(1);
     if let (Some(a), Some(b)) = (a.uuid, b.uuid) {

@@ -3,7 +3,7 @@
 use super::line::Row;
 use crate::document::Document;
 
-/// Tells whether a row begins a table: `NVIDIA-SMI 535.54 …`.
+/// Returns whether a row begins a table: `NVIDIA-SMI 535.54 …`.
 pub(super) fn begins(row: Row<'_>) -> bool {
     let rest = row.text.trim_start().strip_prefix("NVIDIA-SMI");
     rest.is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))

@@ -43,7 +43,7 @@ impl<'a> Row<'a> {
         self.text.split('|')
     }
 
-    /// Tells whether the row has any border.
+    /// Returns whether the row has any border.
     pub(super) fn is_bordered(self) -> bool {
         self.opened || self.closed || self.text.contains('|')
     }

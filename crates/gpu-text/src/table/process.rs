@@ -108,21 +108,21 @@ impl<'a> Rest<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// Tells whether nothing is left but why there are no processes: `Not Supported`.
+    /// Returns whether nothing is left but why there are no processes: `Not Supported`.
     fn is_reason(&self) -> bool {
         let rest = self.0.trim();
         let rest = rest.strip_prefix("ERROR: ").unwrap_or(rest);
         rest.contains(' ') && field::absent(rest).is_some()
     }
 
-    /// Tells whether two instance columns and a number come next.
+    /// Returns whether two instance columns and a number come next.
     fn has_instances(&self) -> bool {
         let mut words = self.0.split_whitespace();
         let mut id = || words.next().is_some_and(|w| field::number(w) != Err(Absent::Implausible));
         id() && id() && words.next().is_some_and(|word| field::number(word).is_ok())
     }
 
-    /// Tells whether a type comes next: `C`, `G`, `C+G`, `M+C`, or why there is none.
+    /// Returns whether a type comes next: `C`, `G`, `C+G`, `M+C`, or why there is none.
     fn begins_with_type(&self) -> bool {
         let Some(word) = self.0.split_whitespace().next() else { return false };
         let letter = |part: &str| matches!(part.as_bytes(), [b'A'..=b'Z']);

@@ -23,7 +23,7 @@ enum List {
 }
 
 impl List {
-    /// Tells whether a process is in the list; one that does both is in two.
+    /// Returns whether a process is in the list; one that does both is in two.
     fn has(self, process: &DeviceProcess) -> bool {
         use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps, Unknown};
         match self {

@@ -6,7 +6,8 @@ use crate::args::ReplayArgs;
 use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_allocator_policy::{Choice, Timeline, page};
+use gpu_allocator_policy::Choice;
+use gpu_memory_trace::{Timeline, page};
 use std::io::Write;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Which frameworks a Python has installed, by the names of folders alone: nothing is run.
 
-use gpu_allocator_policy::environment::{Framework, Used, Version};
 use gpu_host::supervise::find_program;
+use gpu_memory_advice::environment::{Framework, Used, Version};
 use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

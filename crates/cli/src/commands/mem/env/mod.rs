@@ -14,9 +14,8 @@ use crate::failure::Failure;
 use crate::json::{Bounded, Seen};
 use crate::selector::{Selector, select};
 use crate::terminal::{Line, Screen};
-use gpu_allocator_policy::environment::{Advice, Bound, MPS_PIPES};
-use gpu_allocator_policy::explain::amount;
-use gpu_core::{Bytes, DeviceState, Origin, Snapshot};
+use gpu_core::{Bytes, DeviceState, Origin, Snapshot, amount};
+use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES};
 use gpu_steward::{inherited as given, serves};
 use share::inherited;
 

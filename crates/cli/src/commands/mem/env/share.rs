@@ -2,9 +2,8 @@
 
 use super::installed::{Installed, Python, Variables};
 use crate::args::KeepArgs;
-use gpu_allocator_policy::environment::{Advice, Framework, Keeper, READ, Used, Version};
-use gpu_allocator_policy::explain::amount;
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
+use gpu_memory_advice::environment::{Advice, Framework, Keeper, READ, Used, Version};
 use gpu_steward::MemoryLimit;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,0 +1,88 @@
+//! Machines of any size are created from their name.
+
+use gpu_core::{Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Host, Pid, observe_in_detail};
+use gpu_sim::{Event, Machine, Simulation};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[test]
+fn crowd_is_deterministic_by_name() {
+    let made = Machine::crowd(64, 32).unwrap();
+    assert_eq!(made, Machine::named(Path::new("crowd:64x32")).unwrap());
+    assert_eq!((made.devices.len(), made.processes.len()), (64, 2048));
+    assert_ne!(made, Machine::crowd(64, 31).unwrap());
+    for (wrong, why) in [
+        ("crowd:0x1", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
+        ("crowd:65x1", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
+        ("crowd:1x257", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
+        ("crowd:", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
+        ("crowd:8", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
+        ("crowd:-8x1", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
+        ("crowd:99999999999x1", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
+    ] {
+        let error = Machine::named(Path::new(wrong)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(error.fault().text, format!("make machine '{wrong}': {why}"));
+    }
+    let error = Machine::named(Path::new("./crowd:1x1")).unwrap_err();
+    assert!(error.fault().text.starts_with("find machine './crowd:1x1'"), "that is a path");
+}
+
+#[test]
+fn crowd_process_is_found_by_pid_until_it_exits() {
+    let simulation = Simulation::named(Path::new("crowd:4x8")).unwrap();
+    let devices = simulation.devices().unwrap();
+    for (gpu, device) in devices.iter().enumerate() {
+        let listed = GpuBackend::processes(&simulation, &device.id).unwrap();
+        assert_eq!(listed.len(), 8);
+        let before = simulation.sample(&device.id).unwrap().memory.used.unwrap();
+        for (gone, process) in listed.iter().enumerate() {
+            let info = Host::process(&simulation, process.pid).unwrap();
+            assert_eq!(info.key.pid, process.pid);
+            simulation.happen(Event::Exit(process.pid));
+            assert!(Host::process(&simulation, process.pid).is_err());
+            let left = GpuBackend::processes(&simulation, &device.id).unwrap();
+            let pids = |list: &[DeviceProcess]| list.iter().map(|p| p.pid).collect::<Vec<_>>();
+            assert_eq!(pids(&left), pids(&listed[gone + 1..]), "GPU {gpu}");
+        }
+        simulation.advance_to(simulation.elapsed() + std::time::Duration::from_secs(1));
+        let after = simulation.sample(&device.id).unwrap().memory.used.unwrap();
+        assert!(before > after && after == Bytes::from_mib(4));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn crowd_fits_its_machine(gpus in 1u32..=64, each in prop_oneof![0u32..=40, Just(256u32)]) {
+        let machine = Machine::crowd(gpus, each).unwrap();
+        let pids: BTreeSet<Pid> = machine.processes.iter().map(|process| process.pid()).collect();
+        prop_assert_eq!(pids.len() as u32, gpus * each, "each has a number of its own");
+        let simulation = Simulation::start(machine, gpu_sim::Seed(0));
+        let look = observe_in_detail(&simulation, &simulation, &simulation, Groups::all());
+        let names: BTreeSet<_> = look.devices.iter().map(|d| d.info.id.bus.unwrap()).collect();
+        prop_assert_eq!(names.len() as u32, gpus);
+        for device in &look.devices {
+            let listed = device.processes.as_ref().unwrap();
+            prop_assert_eq!(listed.len() as u32, each);
+            prop_assert_eq!(
+                device.memory_used().unwrap(),
+                device.memory_listed().unwrap() + Bytes::from_mib(4)
+            );
+            prop_assert!(device.memory_used() < device.memory_total());
+            let shares = listed.iter().map(|p| u64::from(p.utilization.unwrap().get()));
+            let busy = device.sample.as_ref().unwrap().utilization.unwrap().get();
+            prop_assert_eq!(shares.sum::<u64>(), u64::from(busy));
+            for process in listed {
+                prop_assert!((100..=900).contains(&process.memory.unwrap().mib()));
+                let info = look.process(process.pid).unwrap();
+                prop_assert!(info.user.is_ok() && !info.command_line.as_ref().unwrap().is_empty());
+            }
+            let links = device.details.as_ref().unwrap().nvlinks.as_ref().unwrap();
+            prop_assert!(links.len() <= 12 && (gpus == 1 || !links.is_empty()) || gpus % 8 == 1);
+        }
+        prop_assert_eq!(look.holders().len() as u32, gpus * each);
+    }
+}

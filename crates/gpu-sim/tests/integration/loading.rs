@@ -1,0 +1,288 @@
+//! What a machine's directory may contain, and the errors for bad input.
+
+use gpu_core::ErrorKind;
+use gpu_sim::Machine;
+use std::path::Path;
+
+const HEAD: &str = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
+
+fn read(text: &str) -> Result<Machine, (ErrorKind, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("x");
+    std::fs::create_dir(&machine).unwrap();
+    std::fs::write(machine.join("machine.toml"), text).unwrap();
+    std::fs::write(folder.path().join("outside.txt"), "secret").unwrap();
+    std::fs::write(machine.join("noise.txt"), "neither table nor list").unwrap();
+    load(&machine)
+}
+
+fn load(folder: &Path) -> Result<Machine, (ErrorKind, String)> {
+    Machine::from_dir(folder).map_err(|error| (error.kind(), error.fault().text))
+}
+
+/// Asserts that `text` is refused with exactly this message.
+fn refused(text: &str, message: &str) {
+    let (kind, told) = read(text).unwrap_err();
+    assert_eq!(told, format!("read machine 'x': {message}"));
+    assert_eq!(kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn unknown_field_error_has_line_and_suggestion() {
+    let gpu = "[[gpu]]\nindex = 0\n";
+    for (text, message) in [
+        (
+            format!("{HEAD}{gpu}[[process]]\npid = 1\nmemry = []\n"),
+            "machine.toml line 7: unknown field 'memry'; did you mean 'memory'?",
+        ),
+        (
+            format!("{HEAD}{gpu}memory_totl_mib = 1\n"),
+            "machine.toml line 5: unknown field 'memory_totl_mib'; did you mean 'memory_total_mib'?",
+        ),
+        (
+            format!("{HEAD}{gpu}[gpu.details.clocks]\ngraphic_mhz = 1\n"),
+            "machine.toml line 6: unknown field 'graphic_mhz'; did you mean 'graphics_mhz'?",
+        ),
+        (
+            format!("{HEAD}{gpu}[gpu.busy.clock]\ngraphics_mhz = 1\n"),
+            "machine.toml line 5: unknown field 'clock'; did you mean 'clocks'?",
+        ),
+        (
+            format!("{HEAD}{gpu}[product.'G'.detail]\n"),
+            "machine.toml line 5: unknown field 'detail'; did you mean 'details'?",
+        ),
+        (
+            format!("{HEAD}[viewer]\nuids = 1\n"),
+            "machine.toml line 4: unknown field 'uids'; did you mean 'uid'?",
+        ),
+        (
+            format!("{HEAD}[driver]\nfault = 'no-libary'\n"),
+            "machine.toml line 4: unknown word 'no-libary'; did you mean 'no-library'?",
+        ),
+        (
+            format!("{HEAD}[[process]]\npid = 1\nname = 'a'\non_term = 'ignors'\n"),
+            "machine.toml line 6: unknown word 'ignors'; did you mean 'ignores'?",
+        ),
+        (
+            format!("{HEAD}[[event]]\nat_ms = 1\nlet_go = {{ pid = 1, gpus = 0 }}\n"),
+            "machine.toml line 5: unknown field 'gpus'; did you mean 'gpu'?",
+        ),
+        (
+            format!("{HEAD}[[event]]\nat_ms = 1\nreports = {{ gpu = 0, xids = 79 }}\n"),
+            "machine.toml line 5: unknown field 'xids'; did you mean 'xid'?",
+        ),
+        (
+            format!(
+                "{HEAD}[[process]]\npid = 1\nmemory = [{{ gpu = 0, mib = 1, lsted = true }}]\n"
+            ),
+            "machine.toml line 5: unknown field 'lsted'; did you mean 'listed'?",
+        ),
+    ] {
+        refused(&text, message);
+    }
+}
+
+#[test]
+fn contradictory_machine_is_rejected() {
+    let gpu = "[[gpu]]\nindex = 0\nmemory_total_mib = 100\n";
+    for (more, message) in [
+        ("[[process]]\npid = 7\n", "line 4: process 7 has no name and is in no recording"),
+        (
+            "[[process]]\npid = 7\nname = 'a'\n[[process]]\npid = 7\nname = 'b'\n",
+            "line 7: process 7 is defined twice",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nmemory = [{ gpu = 3, mib = 1 }]\n",
+            "line 4: process 7 has memory on GPU 3, which this machine lacks",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\non_kill = 'ignores'\n",
+            "line 4: process 7 cannot ignore SIGKILL; use 'stuck'",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'nvidia-persistenced'\n",
+            "line 4: process 7 has the name 'nvidia-persistenced', longer than the kernel's 15 bytes",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvidia0' = 'Fx' }\n",
+            "line 6: 'Fx' is not a fuser access string",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvdia0' = 'F....' }\n",
+            "process 7 has '/dev/nvdia0', which is not a device file of this machine",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nstate = 'zombie'\nthreads = 0\n\
+             files = { '/dev/nvidiactl' = 'F....' }\n",
+            "process 7 is a zombie without live threads and cannot hold anything",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nnamespace = { name = 'n', pid = 1 }\n\
+             [[process]]\npid = 8\nname = 'a'\nnamespace = { name = 'n', pid = 1 }\n",
+            "process 7 shares its namespace PID with another process",
+        ),
+        (
+            "[[process]]\npid = 7\nname = 'a'\nstarted = 2025-03-03T10:00:01Z\n",
+            "process 7 starts before the machine or after its clock",
+        ),
+        (
+            "[[event]]\nat_ms = 1\nstart = { pid = 7, name = 'a', started = 2025-03-03T10:00:01Z }\n",
+            "line 4: a process that an event starts has no 'started' of its own",
+        ),
+        ("[[process]]\npid = 0\nname = 'a'\n", "line 4: process 0 is invalid: PIDs start at 1"),
+        ("[[event]]\nexit = 7\n", "an event has either 'at_ms' or 'after_exit_of'"),
+        ("[[event]]\nat_ms = 5\n", "line 4: an event has one change, such as 'exit' or 'start'"),
+        (
+            "[[event]]\nat_ms = 5\nreports = { gpu = 2, xid = 79 }\n",
+            "line 4: GPU 2 is not in this machine",
+        ),
+        (
+            "[[event]]\nat_ms = 5\nfails = { gpu = 2, fault = 'lost' }\n",
+            "line 4: GPU 2 is not in this machine",
+        ),
+    ] {
+        let place = if message.starts_with("line") { "machine.toml " } else { "machine.toml: " };
+        refused(&format!("{HEAD}{more}"), &format!("{place}{message}"));
+    }
+    refused(
+        &format!("{HEAD}{gpu}driver_reserve_mib = 101\n"),
+        "machine.toml line 4: GPU 0 has less memory than is used, 101 MiB",
+    );
+    refused(
+        &format!("{HEAD}topology = ['X PIX', 'PIX']\n"),
+        "machine.toml: topology is no square of cells such as 'X NV2 PIX SYS', a row for each GPU",
+    );
+    for (rows, message) in [
+        ("topology = ['X NV1', 'NV1 X']", "topology is no square of cells such as 'X NV2 PIX SYS'"),
+        ("topology = ['X']\npeers = ['OK OK']", "peers is no square of cells such as 'X OK CNS'"),
+        ("topology = ['X']\npeers = ['GOOD']", "peers is no square of cells such as 'X OK CNS'"),
+    ] {
+        let message = format!("machine.toml: {message}, a row for each GPU");
+        refused(&format!("{HEAD}{rows}\n{gpu}"), &message);
+    }
+    for (more, message) in [
+        ("through = 64", "'through' is an index from 0 to 63"),
+        (
+            "through = 3\nminor = 1",
+            "GPUs that are described together share no 'uuid', 'minor' or 'bus'",
+        ),
+    ] {
+        refused(&format!("{HEAD}{gpu}{more}\n"), &format!("machine.toml line 4: {message}"));
+    }
+    let gpus = format!("{gpu}[[gpu]]\nindex = 1\n");
+    for paths in ["['X NV2', 'NV2 X']", "['X X', 'X X']", "['PIX PIX', 'PIX X']", "['X PIX']"] {
+        let text = format!("{HEAD}topology = ['X NV2', 'NV2 X']\npaths = {paths}\n{gpus}");
+        let message = "machine.toml: paths is no square of cells such as 'X PIX SYS', a row for \
+                       each GPU, that has what 'topology' has where that names no NVLink";
+        refused(&text, message);
+    }
+    refused(&format!("{HEAD}paths = ['X']\n{gpu}"), "machine.toml: 'paths' requires 'topology'");
+    refused(&format!("{HEAD}peers = ['X']\n{gpu}"), "machine.toml: 'peers' requires 'topology'");
+    refused(
+        "description = ''\nclock = 2025-03-03\n",
+        "machine.toml: clock '2025-03-03' is not a date-time, e.g. 2026-11-21T09:00:00Z",
+    );
+    refused("clock = 2025-03-03T10:00:00Z\n", "machine.toml line 1: missing field 'description'");
+}
+
+#[test]
+fn contradictory_details_are_rejected() {
+    let gpu = "[[gpu]]\nindex = 0\nname = 'G'\nmemory_total_mib = 100\n";
+    for (details, message) in [
+        (
+            "power_limit_mw = 9\ndetails.power = { limit_min_mw = 10 }",
+            "its power limit is below the lowest",
+        ),
+        ("details.power = { limit_max_mw = 10 }", "its power limit is above the highest"),
+        ("details.clocks = { sm_mhz = 2, sm_max_mhz = 1 }", "its SM clock is above the highest"),
+        (
+            "details.clocks = { graphics_max_mhz = 1 }\nbusy.clocks = { graphics_mhz = 2 }",
+            "its graphics clock is above the highest",
+        ),
+        ("details.pcie = { width = 16, width_max = 8 }", "it has more PCIe lanes than the most"),
+        ("details.activity = { performance_state = 16 }", "a performance state is 0 to 15"),
+        (
+            "display_active = true\ndetails.modes = { display_attached = false }",
+            "a display is active on it and none can be connected",
+        ),
+        (
+            "details.accounting = { processes = [{ pid = 1 }] }",
+            "it keeps account of processes and accounting is off",
+        ),
+        (
+            "details.memory_health = { corrected = 0 }",
+            "it counts errors that ECC corrects and has no ECC",
+        ),
+    ] {
+        let message = format!("machine.toml line 4: GPU 0: {message}");
+        refused(&format!("{HEAD}{gpu}{details}\n"), &message);
+        // Nor through the product, except for values that are no details.
+        if details.starts_with("details") && !details.contains("busy") {
+            let product = format!("[product.G]\n{details}\n");
+            refused(&format!("{HEAD}{gpu}{product}"), &message);
+        }
+    }
+    refused(
+        &format!("{HEAD}{gpu}[product.'H'.details.clocks]\nsm_mhz = 1\n"),
+        "machine.toml line 7: no GPU of this machine is of product 'H'",
+    );
+    let (_, told) =
+        read(&format!("{HEAD}{gpu}[gpu.details.clocks]\nsm_mhz = 'fast'\n")).unwrap_err();
+    assert!(told.starts_with("read machine 'x': machine.toml line 8: "), "{told}");
+}
+
+#[test]
+fn recording_outside_folder_is_not_read() {
+    for name in ["../outside.txt", "/etc/hostname", "a/b.txt", ".", "..", "", "./noise.txt"] {
+        let (kind, told) = read(&format!("{HEAD}[recordings]\nother = ['{name}']\n")).unwrap_err();
+        assert_eq!(kind, ErrorKind::Invalid, "{name}");
+        assert!(told.contains("machine.toml line 4: recording "), "{name}: {told}");
+        assert!(!told.contains("secret"));
+    }
+}
+
+#[test]
+fn symlinked_recording_is_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{HEAD}[recordings]\nother = ['link.txt']\n");
+    std::fs::write(folder.path().join("machine.toml"), text).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link.txt")).unwrap();
+    let (kind, told) = load(folder.path()).unwrap_err();
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(
+        told.ends_with("recording 'link.txt' cannot be read: 'link.txt' is not a regular file")
+    );
+}
+
+#[test]
+fn missing_unknown_binary_and_large_files_are_rejected() {
+    let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['a.txt']\n")).unwrap_err();
+    assert!(told.contains("machine.toml line 4: recording 'a.txt' cannot be read: read 'a.txt'"));
+    let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['noise.txt']\n")).unwrap_err();
+    assert!(told.contains("machine.toml line 4: recording 'noise.txt' cannot be read"), "{told}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (kind, told) = load(folder.path()).unwrap_err();
+    assert_eq!(kind, ErrorKind::Io);
+    assert!(told.contains("read 'machine.toml'"), "{told}");
+    let (kind, _) = load(&folder.path().join("nowhere")).unwrap_err();
+    assert_eq!(kind, ErrorKind::Io);
+
+    let toml = folder.path().join("machine.toml");
+    std::fs::write(&toml, b"\x7fELF\x02\x01\x01\0\xff\xfe").unwrap();
+    let (kind, told) = load(folder.path()).unwrap_err();
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(told.ends_with("machine.toml is not valid UTF-8"), "{told}");
+
+    std::fs::File::create(&toml).unwrap().set_len(100 << 20).unwrap();
+    let (_, told) = load(folder.path()).unwrap_err();
+    assert!(told.ends_with("'machine.toml' is larger than 4 MiB"), "{told}");
+}
+
+#[test]
+fn unknown_machine_error_has_suggestion() {
+    let error = Machine::embedded("p100-gost").unwrap_err();
+    assert_eq!(error.to_string(), "find machine 'p100-gost'; did you mean 'p100-ghost'?");
+    assert!(Machine::embedded("../machines/labbox").is_err());
+    assert!(Machine::embedded("").is_err());
+}

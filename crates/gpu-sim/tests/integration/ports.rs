@@ -1,0 +1,358 @@
+//! The ports over one state: what each viewer sees, what is refused, and how faults are injected.
+
+use gpu_core::{
+    Absent, ActToken, Bytes, Clock, DeviceFault, DeviceId, DeviceMemory, DeviceUuid, ErrorKind,
+    GpuBackend, Groups, Host, Journal, MachineFault, Pid, ProcessFault, Reach, Region, Signal,
+    observe,
+};
+use gpu_sim::{Call, Event, Fault, Simulation};
+use std::time::Duration;
+
+fn token() -> ActToken {
+    ActToken::user_confirmed()
+}
+
+fn first() -> DeviceId {
+    DeviceId::from_index(0)
+}
+
+#[test]
+fn snapshot_of_every_embedded_machine_is_complete() {
+    for machine in gpu_sim::machines() {
+        let simulation = Simulation::embedded(machine.name).unwrap();
+        assert!(!machine.description.is_empty(), "{}", machine.name);
+        let snapshot = observe(&simulation, &simulation, &simulation);
+        let again = observe(&simulation, &simulation, &simulation);
+        assert_eq!(snapshot, again, "{}: time stands still between two looks", machine.name);
+        assert!(snapshot.holders.is_ok(), "{}", machine.name);
+        for device in &snapshot.devices {
+            assert!(device.info.id.minor.is_ok() && device.info.id.bus.is_ok(), "{}", machine.name);
+            let listed = device.memory_listed().unwrap_or_default();
+            if let (Ok(used), Ok(total)) = (device.memory_used(), device.memory_total()) {
+                assert!(listed <= used && used <= total, "{}", machine.name);
+            }
+        }
+        assert!(simulation.signals().is_empty() && simulation.count(Call::Signal) == 0);
+    }
+}
+
+#[test]
+fn unknown_device_is_an_error() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    let mut unknown = first();
+    unknown.uuid = Ok(DeviceUuid("GPU-0".into()));
+    for wrong in [DeviceId::from_index(9), unknown] {
+        assert_eq!(simulation.sample(&wrong).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(
+            GpuBackend::processes(&simulation, &wrong).unwrap_err().kind(),
+            ErrorKind::Invalid
+        );
+        assert_eq!(simulation.reset(&wrong, &token()).unwrap_err().kind(), ErrorKind::Invalid);
+        assert!(simulation.device_memory(&wrong).is_err());
+    }
+}
+
+#[test]
+fn failed_driver_does_not_affect_proc() {
+    let simulation = Simulation::embedded("driver-mismatch").unwrap();
+    let snapshot = observe(&simulation, &simulation, &simulation);
+    let fault = snapshot.driver.clone().unwrap_err();
+    assert_eq!(fault.kind, ErrorKind::Machine(MachineFault::VersionMismatch));
+    assert!(snapshot.devices.is_empty());
+    assert_eq!(snapshot.holders()[0].process.pid, Pid(3300));
+    for call in [simulation.sample(&first()).err(), simulation.topology().err()] {
+        assert_eq!(call.unwrap().kind().reach(), Reach::Machine);
+    }
+}
+
+#[test]
+fn lost_device_does_not_affect_others() {
+    let simulation = Simulation::embedded("lost-gpu").unwrap();
+    let snapshot = observe(&simulation, &simulation, &simulation);
+    let kinds: Vec<_> =
+        snapshot.devices.iter().map(|d| d.sample.as_ref().err().map(|fault| fault.kind)).collect();
+    assert_eq!(kinds, [None, None, Some(ErrorKind::Device(DeviceFault::Lost)), None]);
+    assert_eq!(snapshot.devices[2].info.name, Err(Absent::DeviceLost));
+    let reset = simulation.reset(snapshot.devices[2].id(), &token()).unwrap_err();
+    assert_eq!(reset.kind(), ErrorKind::Device(DeviceFault::Lost));
+}
+
+#[test]
+fn listed_pids_are_foreign_inside_container() {
+    let simulation = Simulation::embedded("inside-container").unwrap();
+    let snapshot = observe(&simulation, &simulation, &simulation);
+    assert_eq!(snapshot.sees_host_pids, Ok(false));
+    let listed = snapshot.devices[0].processes.as_ref().unwrap()[0].pid;
+    assert_eq!(listed, Pid(48210));
+    assert!(snapshot.process(listed).is_err() && Host::process(&simulation, listed).is_err());
+    let holders: Vec<_> = snapshot.holders().iter().map(|holder| holder.process.pid).collect();
+    assert_eq!(holders, [Pid(17)]);
+    assert_eq!(snapshot.process(Pid(17)).unwrap().namespace_pids, Ok(vec![Pid(17)]));
+    assert_eq!(snapshot.process(Pid(17)).unwrap().parent, Ok(Pid(0)), "it lies outside");
+    assert!(simulation.open(Pid(51200)).is_err());
+    let own = simulation.own_ancestry().unwrap();
+    assert_eq!(own.last().unwrap().pid, Pid(1), "the shell is the first of its namespace");
+}
+
+#[test]
+fn container_process_has_both_pids_on_host() {
+    let simulation = Simulation::embedded("container-ghost").unwrap();
+    let info = Host::process(&simulation, Pid(48210)).unwrap();
+    assert_eq!(info.namespace_pids, Ok(vec![Pid(48210), Pid(17)]));
+    let workload = info.workload.unwrap();
+    assert!(info.cgroup.unwrap().contains(&workload.id));
+    assert_eq!(simulation.sees_host_pids(), Ok(true));
+}
+
+#[test]
+fn unprivileged_viewer_cannot_see_files_or_signal_others() {
+    let simulation = Simulation::embedded("other-user").unwrap();
+    let files = simulation.device_files().unwrap();
+    let scan = simulation.holders(&files).unwrap();
+    let holders: Vec<_> = scan.holders.iter().map(|holder| holder.process.pid).collect();
+    assert_eq!(holders, [Pid(6700)]);
+    assert_eq!(scan.unreadable.0[&Absent::NotPermitted], 2, "bob's, and the first process");
+    let other = simulation.open(Pid(6600)).unwrap();
+    assert_eq!(other.look().unwrap().name, "python");
+    for refused in [other.held(&files).err(), other.signal(Signal::Term, &token()).err()] {
+        assert_eq!(refused.unwrap().kind(), ErrorKind::Process(ProcessFault::NotPermitted));
+    }
+    assert!(simulation.signals().is_empty());
+    let reset = simulation.reset(&first(), &token()).unwrap_err();
+    assert_eq!(reset.kind(), ErrorKind::Field(Absent::NotPermitted));
+}
+
+#[test]
+fn listed_but_gone_process_is_not_found() {
+    let simulation = Simulation::embedded("listed-but-gone").unwrap();
+    let listed = GpuBackend::processes(&simulation, &first()).unwrap();
+    assert_eq!(listed[0].pid, Pid(31337));
+    let gone = ErrorKind::Process(ProcessFault::Gone);
+    assert_eq!(Host::process(&simulation, Pid(31337)).unwrap_err().kind(), gone);
+    assert_eq!(simulation.open(Pid(31337)).err().unwrap().kind(), gone);
+    simulation.reset(&first(), &token()).unwrap();
+    assert_eq!(GpuBackend::processes(&simulation, &first()).unwrap(), []);
+}
+
+#[test]
+fn reset_of_used_device_is_refused_with_driver_message() {
+    let simulation = Simulation::embedded("blocked-reset").unwrap();
+    let refused = simulation.reset(&first(), &token()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Device(DeviceFault::InUse));
+    let text = refused.fault().text;
+    assert!(text.contains("Unable to reset this GPU because it's being used"), "{text}");
+    assert!(!refused.to_string().contains("Unable"), "the source is not repeated");
+    simulation.happen(Event::Exit(Pid(1105)));
+    simulation.reset(&first(), &token()).unwrap();
+    let used = simulation.sample(&first()).unwrap().memory.used;
+    assert_eq!(used, Ok(Bytes::from_mib(11)));
+}
+
+#[test]
+fn mig_instance_memory_sums_its_processes() {
+    let simulation = Simulation::embedded("mig-a100").unwrap();
+    let used = |simulation: &Simulation| -> Vec<u64> {
+        let instances = simulation.mig_instances(&first()).unwrap();
+        instances.iter().map(|instance| instance.memory.used.unwrap().mib()).collect()
+    };
+    assert_eq!(used(&simulation), [14_361, 5132, 12]);
+    let handle = simulation.open(Pid(15077)).unwrap();
+    handle.signal(Signal::Term, &token()).unwrap();
+    simulation.sleep(Duration::from_secs(10));
+    assert_eq!(used(&simulation), [14_361, 12, 12]);
+    let listed = GpuBackend::processes(&simulation, &first()).unwrap();
+    assert_eq!(listed[0].utilization, Err(Absent::NotSupported));
+    assert_eq!(simulation.sample(&first()).unwrap().utilization, Err(Absent::NotSupported));
+}
+
+#[test]
+fn own_allocation_counts_as_used_and_is_released_once() {
+    let simulation = Simulation::embedded("driver-leak").unwrap();
+    let memory = simulation.device_memory(&first()).unwrap();
+    let before = memory.info().unwrap().used.unwrap();
+    let region = memory.reserve(Bytes(1000)).unwrap();
+    assert_eq!((region.address % 256, region.size), (0, Bytes(1024)));
+    let own = simulation.own_ancestry().unwrap()[0].pid;
+    assert_eq!(memory.info().unwrap().used, Ok(before + Bytes(1024)));
+    let snapshot = observe(&simulation, &simulation, &simulation);
+    assert_eq!(snapshot.devices[0].processes.as_ref().unwrap()[0].pid, own);
+    assert_eq!(snapshot.holders()[0].process.pid, own);
+
+    let invalid = |region| memory.release(region).unwrap_err().kind() == ErrorKind::Invalid;
+    assert!(invalid(Region { size: Bytes(512), ..region }), "not in part");
+    assert!(invalid(Region { address: region.address + 256, ..region }), "not another");
+    memory.release(region).unwrap();
+    assert!(invalid(region), "not twice");
+    assert_eq!(memory.info().unwrap().used, Ok(before));
+    assert_ne!(memory.reserve(Bytes(1000)).unwrap(), region, "no address comes twice");
+
+    let kind = |size| memory.reserve(Bytes(size)).unwrap_err().kind();
+    assert_eq!(kind(0), ErrorKind::Invalid);
+    assert_eq!(kind(u64::MAX), ErrorKind::Device(DeviceFault::OutOfMemory));
+    assert_eq!(kind(24 << 30), ErrorKind::Device(DeviceFault::OutOfMemory));
+}
+
+#[test]
+fn own_pages_count_as_used_and_addresses_are_unique() {
+    let simulation = Simulation::embedded("driver-leak").unwrap();
+    let memory = simulation.device_memory(&first()).unwrap();
+    let used = || memory.info().unwrap().used.unwrap();
+    let before = used();
+    memory.reserve(Bytes(256)).map(|region| memory.release(region).unwrap()).unwrap();
+    let range = memory.reserve_addresses(Bytes(8 << 20)).unwrap();
+    assert_eq!((range.address % (2 << 20), used()), (0, before));
+    let part = Region { size: Bytes(4 << 20), ..range };
+    memory.map(part).unwrap();
+    assert_eq!(used(), before + Bytes(4 << 20));
+    let own = simulation.own_ancestry().unwrap()[0].pid;
+    let snapshot = observe(&simulation, &simulation, &simulation);
+    assert_eq!(snapshot.devices[0].processes.as_ref().unwrap()[0].pid, own);
+    memory.unmap(Region { size: Bytes(2 << 20), ..part }).unwrap();
+    memory.map(Region { size: Bytes(2 << 20), ..part }).unwrap();
+    memory.release_addresses(range).unwrap();
+    assert_eq!(used(), before);
+    assert_ne!(memory.reserve_addresses(Bytes(8 << 20)).unwrap(), range);
+    let lost = gpu_core::Fault { kind: DeviceFault::Lost.into(), text: "look at GPU 0".into() };
+    simulation.happen(Event::Fails(0, lost));
+    assert_eq!(memory.map(part).unwrap_err().kind(), ErrorKind::Invalid, "it was given back");
+    assert_eq!(memory.page().unwrap_err().kind(), DeviceFault::Lost.into());
+}
+
+#[test]
+fn faults_fire_at_their_call_number() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    simulation.inject(Call::Sample, 2, Fault::Error(ErrorKind::Device(DeviceFault::Lost)));
+    simulation.inject(Call::Sample, 3, Fault::Delay(Duration::from_secs(2)));
+    simulation.inject(Call::Sample, 4, Fault::Hang(Duration::from_secs(3)));
+    simulation.inject(Call::Sample, 5, Fault::ListChanged);
+    let sample = || simulation.sample(&first()).map_err(|error| error.kind());
+    assert!(sample().is_ok());
+    assert_eq!(sample(), Err(ErrorKind::Device(DeviceFault::Lost)));
+    assert!(sample().is_ok());
+    assert_eq!(simulation.elapsed(), Duration::from_secs(2));
+    assert_eq!(sample(), Err(ErrorKind::TimedOut));
+    assert_eq!(simulation.elapsed(), Duration::from_secs(5));
+    assert_eq!(sample(), Err(ErrorKind::Again));
+    assert!(sample().is_ok());
+    assert_eq!(simulation.count(Call::Sample), 6);
+    assert_eq!(simulation.calls().into_iter().collect::<Vec<_>>(), [(Call::Sample, 6)]);
+}
+
+#[test]
+fn failed_call_has_no_effect() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    simulation.inject_from(Call::Append, 1, Fault::Error(ErrorKind::Io));
+    simulation.inject(Call::Signal, 1, Fault::Hang(Duration::from_secs(1)));
+    assert_eq!(simulation.append("a line").unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(simulation.append("a line").unwrap_err().kind(), ErrorKind::Io);
+    let journal: Vec<String> = simulation.journal();
+    assert!(journal.is_empty());
+    let handle = simulation.open(Pid(18250)).unwrap();
+    assert_eq!(handle.signal(Signal::Kill, &token()).unwrap_err().kind(), ErrorKind::TimedOut);
+    simulation.sleep(Duration::from_secs(60));
+    assert!(!handle.has_exited().unwrap());
+    handle.signal(Signal::Kill, &token()).unwrap();
+    simulation.sleep(Duration::from_secs(60));
+    assert!(handle.has_exited().unwrap());
+}
+
+#[test]
+fn every_call_but_the_clock_is_counted_and_can_fail() {
+    for call in Call::ALL {
+        let simulation = Simulation::embedded("labbox").unwrap();
+        let memory = simulation.device_memory(&first()).unwrap();
+        let region = memory.reserve(Bytes(256)).unwrap();
+        let range = memory.reserve_addresses(Bytes(4 << 20)).unwrap();
+        let part = Region { size: Bytes(2 << 20), ..range };
+        memory.map(part).unwrap();
+        let other = Region { address: part.address + (2 << 20), ..part };
+        let handle = simulation.open(Pid(18250)).unwrap();
+        let before = simulation.count(call);
+        simulation.inject(call, before + 1, Fault::Error(ErrorKind::Io));
+        let device = first();
+        let failed = match call {
+            Call::Driver => simulation.driver().is_err(),
+            Call::Devices => simulation.devices().is_err(),
+            Call::Sample => simulation.sample(&device).is_err(),
+            Call::DeviceProcesses => GpuBackend::processes(&simulation, &device).is_err(),
+            Call::MigInstances => simulation.mig_instances(&device).is_err(),
+            Call::Details => simulation.details(&device, Groups::all()).is_err(),
+            Call::DeviceEvents => simulation.events(Duration::ZERO).is_err(),
+            Call::Topology => simulation.topology().is_err(),
+            Call::Reset => simulation.reset(&device, &token()).unwrap_err().kind() == ErrorKind::Io,
+            Call::Hostname => simulation.hostname() == Err(Absent::Failed),
+            Call::SeesHostPids => simulation.sees_host_pids() == Err(Absent::Failed),
+            Call::DriverDevices => simulation.driver_devices().is_err(),
+            Call::DeviceFiles => simulation.device_files().is_err(),
+            Call::Holders => simulation.holders(&[]).is_err(),
+            Call::Process => Host::process(&simulation, Pid(1)).is_err(),
+            Call::Processes => Host::processes(&simulation).is_err(),
+            Call::OwnAncestry => simulation.own_ancestry().is_err(),
+            Call::Open => simulation.open(Pid(1)).is_err(),
+            Call::Look => handle.look().is_err(),
+            Call::Held => handle.held(&[]).is_err(),
+            Call::HasExited => handle.has_exited().is_err(),
+            Call::Signal => handle.signal(Signal::Term, &token()).is_err(),
+            Call::Append => simulation.append("").is_err(),
+            Call::MemoryInfo => memory.info().is_err(),
+            Call::Reserve => memory.reserve(Bytes(1)).is_err(),
+            Call::Release => memory.release(region).is_err(),
+            Call::ReserveAddresses => memory.reserve_addresses(Bytes(2 << 20)).is_err(),
+            Call::Map => memory.map(other).is_err(),
+            Call::Unmap => memory.unmap(part).is_err(),
+            Call::ReleaseAddresses => memory.release_addresses(range).is_err(),
+            Call::Page => memory.page().is_err(),
+            Call::Wall => simulation.wall() == simulation.wall(),
+            Call::Monotonic => simulation.monotonic() == simulation.monotonic(),
+            Call::Sleep => {
+                simulation.sleep(Duration::from_secs(1));
+                simulation.elapsed() == Duration::from_secs(1)
+            }
+        };
+        assert!(failed, "{call:?}");
+        let made = if matches!(call, Call::Wall | Call::Monotonic) { 2 } else { 1 };
+        assert_eq!(simulation.count(call), before + made, "{call:?}");
+    }
+}
+
+#[test]
+fn machine_can_change_between_two_calls() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    let old = simulation.open(Pid(18250)).unwrap();
+    let mut other = old.look().unwrap();
+    other.name = "sshd".into();
+    let start = Event::Start(Box::new(gpu_sim::Process::new(other)));
+    simulation.inject(Call::Signal, 1, Fault::Meanwhile(Event::Exit(Pid(18250))));
+    simulation.inject(Call::Signal, 1, Fault::Meanwhile(start));
+    let refused = old.signal(Signal::Kill, &token()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Process(ProcessFault::Gone));
+    assert_eq!(Host::process(&simulation, Pid(18250)).unwrap().name, "sshd");
+    assert!(simulation.signals().is_empty());
+}
+
+#[test]
+fn clones_share_state_and_survive_panics() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    let clone = simulation.clone();
+    let panicked = std::thread::spawn(move || {
+        clone.sleep(Duration::from_secs(1));
+        panic!("on purpose");
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(simulation.elapsed(), Duration::from_secs(1));
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let clone = simulation.clone();
+            std::thread::spawn(move || {
+                for _ in 0..100 {
+                    clone.sleep(Duration::from_millis(1));
+                    observe(&clone, &clone, &clone);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(simulation.elapsed(), Duration::from_millis(1800));
+}

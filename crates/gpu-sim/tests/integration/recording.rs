@@ -1,0 +1,223 @@
+//! The file of `gpuws record`: written, read back, replayed, refused.
+
+use gpu_core::{
+    Absent, Bytes, Clock, ErrorKind, GpuBackend, Host, Pid, Signal, Snapshot, Timestamp, observe,
+};
+use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation};
+use std::io::Read;
+use std::time::Duration;
+
+fn look(simulation: &Simulation) -> Snapshot {
+    observe(simulation, simulation, simulation)
+}
+
+/// Records snapshots of a machine a second apart.
+fn record(simulation: &Simulation, looks: u64) -> Vec<u8> {
+    let mut writer = RecordingWriter::new(
+        Vec::new(),
+        false,
+        simulation.topology().map_err(|e| e.kind().absent()),
+    )
+    .unwrap();
+    for second in 0..looks {
+        writer.add(Duration::from_secs(second), &look(simulation)).unwrap();
+        simulation.sleep(Duration::from_secs(1));
+    }
+    writer.into_inner()
+}
+
+fn replay(bytes: &[u8]) -> Simulation {
+    let recording = Recording::read(bytes).unwrap();
+    Simulation::start(Machine::from_recording("replayed", recording), Seed(0))
+}
+
+fn refused(bytes: &[u8]) -> String {
+    let error = Recording::read(bytes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    error.to_string()
+}
+
+#[test]
+fn replay_shows_recorded_state() {
+    for machine in gpu_sim::machines() {
+        let simulation = Simulation::embedded(machine.name).unwrap();
+        let recorded = look(&simulation);
+        let replayed = look(&replay(&record(&simulation, 1)));
+        assert_eq!(replayed.devices, recorded.devices, "{}", machine.name);
+        assert_eq!(replayed.holders, recorded.holders, "{}", machine.name);
+        assert_eq!(replayed.processes, recorded.processes, "{}", machine.name);
+        assert_eq!(replayed.driver, recorded.driver, "{}", machine.name);
+        assert_eq!(replayed.files, recorded.files, "{}", machine.name);
+        assert_eq!(replayed.unreadable, recorded.unreadable, "{}", machine.name);
+        assert_eq!(replayed.sees_host_pids, recorded.sees_host_pids, "{}", machine.name);
+        assert_eq!(replayed.taken_at, recorded.taken_at, "{}", machine.name);
+    }
+}
+
+#[test]
+fn foreign_namespace_pids_stay_foreign() {
+    let simulation = Simulation::embedded("inside-container").unwrap();
+    let replayed = replay(&record(&simulation, 1));
+    for machine in [&simulation, &replayed] {
+        let listed = look(machine).devices[0].processes.as_ref().unwrap()[0].pid;
+        assert_eq!(listed, Pid(48210));
+        assert!(Host::process(machine, listed).is_err());
+        assert_eq!(Host::process(machine, Pid(17)).unwrap().name, "python");
+    }
+}
+
+#[test]
+fn later_snapshots_replay_in_time_until_an_action() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    let uses = |mib| gpu_sim::Event::Uses(Pid(18250), 2, Bytes::from_mib(mib), 50);
+    simulation.schedule(Duration::from_millis(500), uses(1000));
+    simulation.schedule(Duration::from_millis(1500), gpu_sim::Event::Exit(Pid(18250)));
+    let recorded = record(&simulation, 4);
+    let used = |machine: &Simulation| look(machine).devices[2].memory_used().unwrap().mib();
+
+    let machine = replay(&recorded);
+    let handle = machine.open(Pid(18250)).unwrap();
+    assert_eq!(used(&machine), 24_580);
+    machine.sleep(Duration::from_secs(1));
+    assert_eq!(used(&machine), 1004);
+    assert!(!handle.has_exited().unwrap(), "the handle is on the process as it goes on");
+    machine.sleep(Duration::from_secs(1));
+    assert_eq!(used(&machine), 4);
+    assert!(handle.has_exited().unwrap());
+    assert!(machine.own_ancestry().unwrap().len() > 1);
+
+    let machine = replay(&recorded);
+    let token = gpu_core::ActToken::user_confirmed();
+    machine.open(Pid(21044)).unwrap().signal(Signal::Term, &token).unwrap();
+    machine.sleep(Duration::from_secs(10));
+    assert_eq!(used(&machine), 24_580, "what was recorded no longer applies");
+    assert_eq!(machine.wall(), Timestamp(look(&simulation).taken_at.0 + 6000));
+}
+
+#[test]
+fn anonymized_snapshot_has_no_names() {
+    let mut anonymizer = Anonymizer::default();
+    for name in ["container-ghost", "labbox"] {
+        let simulation = Simulation::embedded(name).unwrap();
+        let recorded = look(&simulation);
+        let anonymous = anonymizer.anonymize(&recorded);
+        let text = serde_json::to_string(&anonymous).unwrap();
+        for word in
+            ["python", "alice", "bob", "carol", "labbox\"", "notebook", "6f1d2c3b", "docker"]
+        {
+            let origin = text.replace(&format!("{{\"simulated\":\"{name}\"}}"), "");
+            assert!(!origin.contains(word), "{name}: {word} in {origin}");
+        }
+        assert_eq!(anonymous.hostname, Err(Absent::NotRecorded));
+        assert_eq!(anonymous.devices.len(), recorded.devices.len());
+        assert_eq!(anonymous.holders, recorded.holders);
+        for (pid, process) in &recorded.processes {
+            let (before, after) = (process.0.as_deref(), anonymous.process(*pid));
+            assert_eq!(before.map(|info| info.key).ok(), after.map(|info| info.key).ok());
+            let workload = |info: &gpu_core::ProcessInfo| info.workload.as_ref().map(|w| w.kind);
+            assert_eq!(before.map(workload).ok(), after.map(workload).ok());
+        }
+    }
+}
+
+#[test]
+fn anonymized_ids_are_stable() {
+    let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
+    for process in snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok()) {
+        process.uid = process.uid.map(|uid| if uid == 0 { 0 } else { uid * 7 });
+    }
+    let mut anonymizer = Anonymizer::default();
+    let first = anonymizer.anonymize(&snapshot);
+    assert_eq!(first, anonymizer.anonymize(&snapshot));
+    let uids: std::collections::BTreeSet<_> =
+        first.processes.values().filter_map(|process| process.0.as_ref().ok()?.uid.ok()).collect();
+    assert_eq!(uids.into_iter().collect::<Vec<_>>(), [0, 1001, 1002, 1003]);
+}
+
+#[test]
+fn truncation_error_names_line() {
+    let whole = record(&Simulation::embedded("labbox").unwrap(), 2);
+    let cut = &whole[..whole.len() - 10];
+    assert_eq!(refused(cut), "line 3: truncated snapshot");
+    let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap();
+    assert_eq!(refused(&whole[..=first_line]), "line 2: no snapshot");
+    let mut without_end = whole.clone();
+    without_end.pop();
+    assert!(Recording::read(&without_end[..]).is_ok(), "a last line end is no must");
+}
+
+#[test]
+fn non_recording_is_rejected_at_first_line() {
+    let no_header = "line 1: not a recording: header missing";
+    assert_eq!(refused(b""), no_header);
+    assert_eq!(refused(b"{}\n"), no_header);
+    assert_eq!(refused(b"\x7fELF\x02\x01\x01\0\0\0\n\xff\xfe"), no_header);
+    assert_eq!(
+        refused(b"{\"gpuws_recording\":2,\"anonymous\":true}\n"),
+        "line 1: unsupported format version 2; expected 1"
+    );
+    let header = "{\"gpuws_recording\":1,\"anonymous\":true}\n";
+    assert_eq!(refused(format!("{header}nonsense\n").as_bytes()), "line 2: invalid snapshot");
+}
+
+#[test]
+fn snapshots_must_be_in_time_order() {
+    let whole = record(&Simulation::embedded("no-driver").unwrap(), 2);
+    let text = String::from_utf8(whole).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.swap(1, 2);
+    let swapped = lines.join("\n");
+    assert_eq!(refused(swapped.as_bytes()), "line 3: snapshot is older than the previous one");
+}
+
+/// Provides `left` bytes and counts how many were read.
+struct Noise {
+    byte: u8,
+    left: u64,
+    taken: u64,
+}
+
+impl Read for Noise {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = buffer.len().min(usize::try_from(self.left).unwrap());
+        buffer[..length].fill(self.byte);
+        self.left -= length as u64;
+        self.taken += length as u64;
+        Ok(length)
+    }
+}
+
+#[test]
+fn noise_is_rejected_after_first_megabytes() {
+    for byte in [b'x', 0, b'{', b'['] {
+        let mut noise = Noise { byte, left: 100 << 20, taken: 0 };
+        let error = Recording::read(&mut noise).unwrap_err();
+        assert_eq!(error.to_string(), "line 1: not a recording: header missing");
+        assert!(noise.taken <= 2 << 20, "{} bytes were read", noise.taken);
+    }
+}
+
+#[test]
+fn endless_snapshot_line_is_rejected() {
+    let header = b"{\"gpuws_recording\":1,\"anonymous\":true}\n";
+    let mut noise = Noise { byte: b' ', left: 100 << 20, taken: 0 };
+    let error = Recording::read(header.chain(&mut noise)).unwrap_err();
+    assert_eq!(error.to_string(), "line 2: it is longer than 16 MiB");
+    assert!(noise.taken <= 17 << 20);
+}
+
+#[test]
+fn error_names_file_and_folder_is_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.jsonl");
+    let error = Simulation::from_recording(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    std::fs::write(&path, "{}").unwrap();
+    let text = Simulation::from_recording(&path).unwrap_err().fault().text;
+    assert!(text.starts_with(&format!("read recording '{}': line 1: ", path.display())), "{text}");
+    let error = Recording::open(folder.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+
+    std::fs::write(&path, record(&Simulation::embedded("labbox").unwrap(), 1)).unwrap();
+    assert_eq!(Simulation::from_recording(&path).unwrap().name(), "r");
+}
