@@ -1,7 +1,6 @@
 //! The driver's error codes as errors of gpu-core.
 //!
-//! cudarc has the codes as an enum of those that its version of CUDA knows. They are read as
-//! numbers here, so that one without a name keeps its number.
+//! cudarc's codes are an enum of one CUDA version. This module reads them as numbers.
 
 use cudarc::driver::DriverError;
 use gpu_core::{DeviceFault, Error, ErrorKind, MachineFault};
@@ -14,7 +13,7 @@ const OPERATING_SYSTEM: u32 = 304;
 const NOT_SUPPORTED: u32 = 801;
 const SYSTEM_DRIVER_MISMATCH: u32 = 803;
 
-/// Returns a failure that concerns the machine: nothing can be learned of its devices.
+/// Returns an error that concerns the whole machine.
 pub(crate) fn of_machine(code: DriverError, what: String) -> Error {
     let kind = match code.0 as u32 {
         STUB_LIBRARY => MachineFault::NoLibrary,
@@ -33,7 +32,7 @@ pub(crate) fn of_machine(code: DriverError, what: String) -> Error {
     }
 }
 
-/// Returns a failure that concerns a device or a call about it.
+/// Returns an error that concerns one device or one call.
 pub(crate) fn of_device(code: DriverError, what: String) -> Error {
     let kind = match code.0 as u32 {
         INVALID_VALUE => ErrorKind::Invalid,

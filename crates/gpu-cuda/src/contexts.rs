@@ -1,17 +1,16 @@
-//! CUDA contexts that hold devices.
+//! Idle CUDA contexts that mark devices as in use.
 //!
-//! Nothing runs in them. A device on which a process has a context is in use for everybody who
-//! asks NVML or nvidia-smi, safe-gpu among them.
+//! NVML and nvidia-smi, and therefore safe-gpu, report a device as in use while a process has a
+//! context on it.
 
 use crate::code::of_device;
 use crate::driver::{self, find};
 use cudarc::driver::{DriverError, result, sys};
 use gpu_core::{DeviceUuid, Result};
 
-/// A context on each of some devices, gone when this is dropped or the process ends.
+/// A context on each of several devices, until this is dropped or the process ends.
 ///
-/// cudarc's own context is not used for these: it needs functions that drivers before CUDA 11.2
-/// lack.
+/// It does not use cudarc's own context, which needs functions that drivers before CUDA 11.2 lack.
 #[derive(Debug)]
 pub struct CudaContexts {
     held: Vec<Held>,
@@ -24,19 +23,19 @@ pub(crate) struct Held {
     context: sys::CUcontext,
 }
 
-// SAFETY: the handle is only given to the driver, which lets any thread use any context.
+// SAFETY: the handle is only passed to the driver, which lets any thread use any context.
 unsafe impl Send for Held {}
 // SAFETY: as above.
 unsafe impl Sync for Held {}
 
 impl CudaContexts {
-    /// Makes a context (the primary one) on each of `devices`, of which the calling process must
-    /// see all (`CUDA_VISIBLE_DEVICES`).
+    /// Retains the primary context on each of `devices`, all of which must be visible to the
+    /// calling process (`CUDA_VISIBLE_DEVICES`).
     ///
     /// # Errors
-    /// `Machine(NoLibrary)` without a driver; `Invalid` for a device that this process does not
-    /// see; `Field(TooOld)` when the driver lacks a function; `Machine` and `Device` as CUDA
-    /// answers. Nothing is held then.
+    /// `Machine(NoLibrary)` without a driver; `Invalid` for a device that is not visible to this
+    /// process; `Field(TooOld)` when the driver lacks a function; `Machine` and `Device` for CUDA's
+    /// error codes. No context is kept after an error.
     pub fn hold(devices: &[DeviceUuid]) -> Result<Self> {
         let mut contexts = CudaContexts { held: Vec::new() };
         for uuid in devices {
@@ -50,7 +49,7 @@ impl CudaContexts {
         Ok(contexts)
     }
 
-    /// Returns what is held, in the order in which it was asked for.
+    /// Returns the contexts, in the order of the devices passed to [`hold`](Self::hold).
     pub(crate) fn held(&self) -> &[Held] {
         &self.held
     }
@@ -59,15 +58,15 @@ impl CudaContexts {
 impl Drop for CudaContexts {
     fn drop(&mut self) {
         for Held { device, .. } in self.held.drain(..) {
-            // SAFETY: its context was retained once and not released yet. Where that fails, it
-            // goes with the process.
+            // SAFETY: its context was retained once and not released yet. If the release fails,
+            // the context ends with the process.
             let _ = unsafe { driver::release(device) };
         }
     }
 }
 
 impl Held {
-    /// Makes calls with the context current on this thread.
+    /// Runs `calls` with the context current on this thread.
     pub(crate) fn with<T>(
         self,
         calls: impl FnOnce() -> Result<T, DriverError>,
@@ -76,7 +75,7 @@ impl Held {
         unsafe { sys::cuCtxPushCurrent_v2(self.context) }.result()?;
         let done = calls();
         let mut popped = std::ptr::null_mut();
-        // SAFETY: the place for the context is lent; what was pushed is on top.
+        // SAFETY: `popped` is filled in; the pushed context is on top of the stack.
         let left = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) }.result();
         let done = done?;
         left.map(|()| done)

@@ -1,7 +1,7 @@
-//! The driver: whether it and its functions are there, and its devices by UUID.
+//! The driver: checks for it and its functions, and its devices by UUID.
 //!
-//! A process has one driver, which cudarc loads by the names that it knows and keeps; to load
-//! another, as tests do, `LD_LIBRARY_PATH` must be set before the process starts.
+//! cudarc loads one driver per process and keeps it loaded. To load another driver, as tests do,
+//! set `LD_LIBRARY_PATH` before the process starts.
 
 use crate::code::{of_device, of_machine};
 use cudarc::driver::{CudaContext, DriverError, result, sys};
@@ -10,18 +10,17 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The functions by which devices are found and their primary contexts kept. Each of the two that
-/// have versions is looked for in both.
+/// Functions that find devices and retain their primary contexts; those with two versions follow.
 const CONTEXTS: &[&str] =
     &["cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain"];
 const UUID: [&str; 2] = ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"];
 const RELEASE: [&str; 2] = ["cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease"];
 
-/// The newest of the functions that cudarc calls for contexts, streams, events, copies, kernels and
-/// memory in stream order: a driver that has these has the others, which are older.
+/// The newest functions that cudarc calls for contexts, streams, events, copies, kernels and
+/// stream-ordered memory. A driver that has these also has the others, which are older.
 const OPEN: &[&str] = &["cuDevicePrimaryCtxRelease_v2", "cuMemAllocAsync", "cuMemFreeAsync"];
 
-/// A device that this process sees.
+/// A device that is visible to this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Device {
     pub(crate) ordinal: c_int,
@@ -29,15 +28,14 @@ pub(crate) struct Device {
     uuid: [u8; 16],
 }
 
-/// Opens cudarc's context of `device` (its primary one), which the calling process must see
-/// (`CUDA_VISIBLE_DEVICES`). Streams, events, memory and kernels are made from it. What cudarc has
-/// beyond these (graphs, managed memory) may need a newer driver, and panics where a function is
-/// missing.
+/// Opens cudarc's primary context of `device`, which must be visible to the calling process
+/// (`CUDA_VISIBLE_DEVICES`). It creates streams, events, memory and kernels. Other parts of cudarc
+/// (graphs, managed memory) may need a newer driver, and panic if a function is missing.
 ///
 /// # Errors
 /// `Machine(NoLibrary)` without a driver; `Field(TooOld)` when the driver lacks a function, as
-/// those before CUDA 11.2 do; `Invalid` for a device that this process does not see; `Machine` and
-/// `Device` as CUDA answers.
+/// those before CUDA 11.2 do; `Invalid` for a device that is not visible to this process; `Machine`
+/// and `Device` for CUDA's error codes.
 pub fn open(device: &DeviceUuid) -> Result<Arc<CudaContext>> {
     let what = || format!("create a CUDA context on {device}");
     let found = find(device, what)?;
@@ -46,7 +44,7 @@ pub fn open(device: &DeviceUuid) -> Result<Arc<CudaContext>> {
     CudaContext::new(ordinal).map_err(|code| of_device(code, what()))
 }
 
-/// Returns the device with a UUID; `what` is what it is wanted for.
+/// Returns the device with a UUID; `what` is the fragment for the error.
 ///
 /// # Errors
 /// As [`open`].
@@ -58,7 +56,7 @@ pub(crate) fn find(device: &DeviceUuid, what: impl Fn() -> String) -> Result<Dev
     })
 }
 
-/// Returns the devices that this process sees.
+/// Returns the devices that are visible to this process.
 fn devices() -> Result<Vec<Device>> {
     require(CONTEXTS)?;
     for versions in [UUID, RELEASE] {
@@ -76,7 +74,7 @@ fn devices() -> Result<Vec<Device>> {
     (0..count).map(device).collect::<Result<_, DriverError>>().map_err(failed)
 }
 
-/// Returns a device's UUID: the second version names a MIG device, the first the whole one.
+/// Returns a device's UUID: of the MIG device with the second version, of its parent with the first.
 fn uuid(device: sys::CUdevice) -> Result<[u8; 16], DriverError> {
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
     match has(UUID[0]) {
@@ -93,13 +91,13 @@ fn uuid(device: sys::CUdevice) -> Result<[u8; 16], DriverError> {
 /// The driver's.
 ///
 /// # Safety
-/// It was retained once for this release, and nobody uses it any more by that.
+/// The context was retained once for this release and is not used through that reference again.
 pub(crate) unsafe fn release(device: sys::CUdevice) -> Result<(), DriverError> {
     if has(RELEASE[0]) {
         // SAFETY: the caller's promise.
         return unsafe { result::primary_ctx::release(device) };
     }
-    // Drivers before CUDA 11 have the first version, which cudarc does not declare.
+    // Drivers before CUDA 11 have only the first version, which cudarc does not declare.
     type Release = unsafe extern "C" fn(sys::CUdevice) -> sys::CUresult;
     // SAFETY: the library is there, since the context was retained through it.
     let library = unsafe { sys::culib() };
@@ -112,7 +110,7 @@ pub(crate) unsafe fn release(device: sys::CUdevice) -> Result<(), DriverError> {
     }
 }
 
-/// Refuses a driver that lacks one of some functions, and a machine without a driver.
+/// Checks that there is a driver and that it has all these functions.
 ///
 /// # Errors
 /// `Machine(NoLibrary)` and `Field(TooOld)`.
@@ -131,11 +129,11 @@ fn too_old(function: &str) -> Error {
     Error::new(Absent::TooOld, format!("find {function} in CUDA's driver"))
 }
 
-/// Tells whether there is a driver. That there is one is remembered, since it stays loaded.
+/// Returns whether there is a driver. A positive answer is cached, because it stays loaded.
 fn is_present() -> bool {
     static PRESENT: AtomicBool = AtomicBool::new(false);
-    // SAFETY: loading runs the library's constructors. It is the driver's own library, from where
-    // the system's loader finds it.
+    // SAFETY: loading runs the library's constructors. It is the driver's own library, found by
+    // the system's loader.
     PRESENT.load(Ordering::Relaxed)
         || unsafe { sys::is_culib_present() } && {
             PRESENT.store(true, Ordering::Relaxed);
@@ -143,15 +141,15 @@ fn is_present() -> bool {
         }
 }
 
-/// Tells whether the driver has a function; there must be a driver.
+/// Returns whether the driver has a function. The caller has checked that there is a driver.
 pub(crate) fn has(function: &str) -> bool {
-    // SAFETY: the callers have asked for the driver before, so that this does not panic.
+    // SAFETY: the callers have checked for the driver, so this does not panic.
     let library = unsafe { sys::culib() };
-    // SAFETY: the function is looked for and not called.
+    // SAFETY: the function is looked up and not called.
     unsafe { library.get::<unsafe extern "C" fn()>(function.as_bytes()) }.is_ok()
 }
 
-/// Tells whether a device with these bytes has this UUID, as NVML writes it.
+/// Returns whether these bytes are the UUID, which is in the form of NVML.
 fn is_named(uuid: &DeviceUuid, bytes: &[u8; 16]) -> bool {
     let text = uuid.0.strip_prefix("GPU-").or_else(|| uuid.0.strip_prefix("MIG-"));
     let digits = text.map(|text| text.replace('-', "").to_ascii_lowercase());

@@ -1,21 +1,19 @@
 //! CUDA contexts and device memory behind the ports of gpu-core, through cudarc.
 //!
-//! The main decision is that nothing is called before it is known to be there. cudarc loads the
-//! driver's library when it is first used and panics where the library or a function is missing,
-//! while a machine without a driver, and a driver without virtual memory or pools, are ordinary
-//! machines here. So the module `driver` asks for the library and for each function once, and an old
-//! driver is an error with its reason ([`gpu_core::Absent::TooOld`]). Devices are named by UUID,
-//! since CUDA's numbers depend on the environment of the process, and errors are those of gpu-core.
+//! The main decision is to check for the driver and for each function before the first call.
+//! cudarc loads the driver on first use and panics if the driver or a function is missing, but a
+//! machine without a driver, or with a driver without virtual memory or pools, is an ordinary
+//! machine. The module `driver` makes these checks and reports an old driver as
+//! [`gpu_core::Absent::TooOld`]. Devices are named by UUID, because CUDA's ordinals depend on the
+//! environment of the process.
 //!
-//! - [`CudaContexts`] keeps a context on each of some devices, for processes that only want to be
-//!   seen there.
-//! - [`CudaMemory`] is [`gpu_core::DeviceMemory`] by `cuMemAlloc`, and by pages behind address
-//!   ranges where driver and device have virtual memory.
-//! - [`CudaPool`] is [`gpu_core::DeviceMemory`] by the driver's own pool, in stream order.
-//! - [`open`] gives cudarc's context of a device, for streams, events, copies and kernels, which are
-//!   cudarc's own types.
+//! - [`CudaContexts`] keeps an idle context on each of several devices.
+//! - [`CudaMemory`] is [`gpu_core::DeviceMemory`] with `cuMemAlloc`, and with virtual memory where
+//!   driver and device support it.
+//! - [`CudaPool`] is [`gpu_core::DeviceMemory`] from the driver's pool.
+//! - [`open`] returns cudarc's context of a device, for streams, events, copies and kernels.
 //!
-//! It is a crate of its own so that programs that only look at devices do not compile cudarc.
+//! The crate is separate so that programs that only read devices do not compile cudarc.
 //!
 //! ```
 //! use gpu_core::{Bytes, DeviceMemory, DeviceUuid, ErrorKind, MachineFault};

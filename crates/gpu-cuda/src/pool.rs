@@ -1,4 +1,4 @@
-//! Device memory by the driver's own pool.
+//! Device memory from the driver's pool.
 
 use crate::code::of_device;
 use crate::driver::open;
@@ -10,13 +10,13 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The memory of one NVIDIA device by its default pool (`cuMemAllocAsync`), for the calling
+/// The memory of one NVIDIA device from its default pool (`cuMemAllocAsync`), for the calling
 /// process.
 ///
-/// Every reservation and release is waited for, so that a region can be used by any stream at once,
-/// and so that what the pool gives back to the device has come back when a release returns. The
-/// pool keeps what its release threshold says, by default nothing. There are no pages behind
-/// address ranges. What is still taken when it is dropped goes back with it.
+/// `reserve` and `release` synchronise the stream. A region is therefore usable on any stream at
+/// once, and memory that the pool returns to the device is free when `release` returns. The pool
+/// keeps memory up to its release threshold, by default none. It has no virtual memory. Dropping it
+/// frees all remaining regions.
 #[derive(Debug)]
 pub struct CudaPool {
     stream: Arc<CudaStream>,
@@ -24,7 +24,8 @@ pub struct CudaPool {
 }
 
 impl CudaPool {
-    /// Opens the pool of `device`, which the calling process must see (`CUDA_VISIBLE_DEVICES`).
+    /// Opens the pool of `device`, which must be visible to the calling process
+    /// (`CUDA_VISIBLE_DEVICES`).
     ///
     /// # Errors
     /// As [`open`]; `Unsupported` when the device has no pools.
@@ -48,7 +49,7 @@ impl CudaPool {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call with the context current on this thread.
+    /// Runs `call` with the context current on this thread.
     fn call<T>(
         &self,
         what: impl Fn() -> String,
@@ -59,7 +60,7 @@ impl CudaPool {
     }
 
     fn free(&self, address: u64) -> Result<(), DriverError> {
-        // SAFETY: it was allocated in order of this stream, and is freed once.
+        // SAFETY: it was allocated on this stream and is freed once.
         unsafe { result::free_async(address, self.stream.cu_stream()) }?;
         self.stream.synchronize()
     }
@@ -81,10 +82,10 @@ impl DeviceMemory for CudaPool {
         }
         let bytes = length(size.0)?;
         let address = self.call(what, || {
-            // SAFETY: nobody reads the memory here, and nobody uses it before the stream is done.
+            // SAFETY: the memory is not used before the stream is synchronised.
             let address = unsafe { result::malloc_async(self.stream.cu_stream(), bytes) }?;
             self.stream.synchronize().inspect_err(|_| {
-                // The first failure is the one to report.
+                // The first error is the one to report.
                 let _ = self.free(address);
             })?;
             Ok(address)
@@ -99,10 +100,10 @@ impl DeviceMemory for CudaPool {
         if taken.get(&region.address) != Some(&region.size.0) {
             return Err(Error::new(ErrorKind::Invalid, what()));
         }
-        // SAFETY: it was allocated in order of this stream, and is freed once.
+        // SAFETY: it was allocated on this stream and is freed once.
         let free = || unsafe { result::free_async(region.address, self.stream.cu_stream()) };
         self.call(what, free)?;
-        // It is freed by now, whether or not the wait for that fails.
+        // The region is freed even if the synchronisation fails.
         taken.remove(&region.address);
         self.call(what, || self.stream.synchronize())
     }
@@ -131,7 +132,7 @@ impl DeviceMemory for CudaPool {
 impl Drop for CudaPool {
     fn drop(&mut self) {
         let taken = std::mem::take(&mut *self.lock());
-        // Where that fails, it goes with the process.
+        // If this fails, the memory ends with the process.
         let _ = self.context().bind_to_thread();
         for address in taken.into_keys() {
             let _ = self.free(address);

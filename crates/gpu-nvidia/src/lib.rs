@@ -1,16 +1,15 @@
 //! NVML behind the ports of gpu-core.
 //!
-//! The main decision is that every call of the C interface goes through one place. A driver may
-//! keep any call waiting for ever, be too old for any function, and answer any question with any
-//! of thirty codes: so that place alone says what is being asked while the driver works
-//! ([`Nvml::current_call`]), counts it, and keeps the code with the question; and each question
-//! then says how far a code reaches: one value, one device, the machine. Within that place the
-//! calls are nvml-wrapper's, whose error is read once. The calls for which it does not serve stand
-//! together in the module `raw`, each with the reason; they are made by nvml-wrapper-sys.
+//! The main decision is that every NVML call goes through one place. A driver may never return
+//! from a call, may lack any function, and may return any of thirty codes. That place names the
+//! call while it runs ([`Nvml::current_call`]), counts it, and keeps the code with the question.
+//! Each question then decides how far a code reaches: one value, one device, or the machine.
+//! Inside that place nvml-wrapper makes the call, and one function converts its error. The module
+//! `raw` lists the calls that nvml-wrapper does not cover, each with its reason; nvml-wrapper-sys
+//! makes them.
 //!
-//! NVML is closed between looks and initialised anew. nvml-wrapper then looks up all of the
-//! library's four hundred functions and asks for the driver's version: about six hundredths of the
-//! time of the shortest look.
+//! NVML is closed between looks. Each initialisation looks up all 400 functions of the library and
+//! queries the driver version once more, which costs about 6 % of the shortest look.
 //!
 //! ```
 //! use gpu_core::{ErrorKind, GpuBackend, MachineFault};

@@ -1,9 +1,8 @@
-//! The calls for which nvml-wrapper does not serve, by nvml-wrapper-sys: all of them, each with the
-//! reason.
+//! All calls that nvml-wrapper does not cover, through nvml-wrapper-sys, each with its reason.
 //!
-//! The reasons are few. nvml-wrapper lacks the function; it knows only its newest version, and
-//! older drivers have older ones; it asks for the length of a list and then for the list, and fails
-//! where that has grown between the two calls; it drops a part of the answer.
+//! nvml-wrapper lacks the function; or it has only the newest version, which older drivers lack; or
+//! it queries the length of a list first and fails if the list grows before the second call; or it
+//! loses part of the answer.
 
 use crate::call::{Answer, Caller};
 use crate::code::Code;
@@ -18,13 +17,13 @@ use nvml_wrapper_sys::bindings::{
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
 
-/// Room for so many processes at first; a longer list costs a second call.
+/// Initial capacity of a list; a longer list needs a second call.
 const ROOM: usize = 64;
 
-/// How often a list is asked for that has grown meanwhile.
+/// Maximum number of attempts to read a growing list.
 const TRIES: usize = 6;
 
-/// No list is longer; a driver that says so is not believed.
+/// Maximum length of a list.
 const LONGEST_LIST: usize = 1 << 16;
 
 /// Numbers and structs of them.
@@ -56,8 +55,8 @@ macro_rules! call {
     ($caller:expr, $nvml:expr, $function:ident, $wish:literal, $device:expr $(, $argument:expr)*) => {
         $caller.call(stringify!($function), $wish, $device, || {
             let function = nvml_sym($nvml.lib().$function.as_ref())?;
-            // SAFETY: handles and sets are of this initialisation. Each place is of the type that
-            // the function fills in, and each buffer has the length that is told with it.
+            // SAFETY: handles and sets belong to this initialisation. Each pointer has the type that
+            // the function fills in, and each buffer has the length passed with it.
             nvml_try(unsafe { function($($argument),*) })
         })
     };
@@ -71,7 +70,7 @@ macro_rules! ask {
     }};
 }
 
-/// Defines questions about a device that a function answers by filling in one place.
+/// Defines queries that fill in one value.
 macro_rules! fills {
     ($( $(#[doc = $reason:literal])+ $name:ident: $type:ty = $function:ident, $wish:literal; )*) => {
         impl Device<'_> { $(
@@ -100,21 +99,20 @@ fills! {
     memory_v1: nvmlMemory_t = nvmlDeviceGetMemoryInfo, "for its memory";
     /// nvml-wrapper has only the second version, which older drivers lack.
     fan_speed_v1: c_uint = nvmlDeviceGetFanSpeed, "for its fan speed";
-    /// nvml-wrapper has only the third version, and of that only one of the two forms of the
-    /// address. Older drivers lack it; the structs of the older two end earlier, with the same
-    /// fields before.
+    /// nvml-wrapper has only the third version, which older drivers lack, and loses the legacy form
+    /// of the address. The older structs are prefixes of the newest.
     pci_v3: nvmlPciInfo_t = nvmlDeviceGetPciInfo_v3, "for its PCI address";
-    /// As the third.
+    /// As the third version.
     pci_v2: nvmlPciInfo_t = nvmlDeviceGetPciInfo_v2, "for its PCI address";
-    /// As the third.
+    /// As the third version.
     pci_v1: nvmlPciInfo_t = nvmlDeviceGetPciInfo, "for its PCI address";
-    /// nvml-wrapper lacks the newer name, and drops reasons that it does not know.
+    /// nvml-wrapper lacks the newer name, and drops unknown reasons.
     clock_reasons: u64 = nvmlDeviceGetCurrentClocksEventReasons, "why its clocks are low";
-    /// nvml-wrapper drops reasons that it does not know.
+    /// nvml-wrapper drops unknown reasons.
     clock_reasons_v1: u64 = nvmlDeviceGetCurrentClocksThrottleReasons, "why its clocks are low";
-    /// nvml-wrapper lacks the newer name, and drops reasons that it does not know.
+    /// nvml-wrapper lacks the newer name, and drops unknown reasons.
     supported_clock_reasons: u64 = nvmlDeviceGetSupportedClocksEventReasons, "which reasons for low clocks it tells";
-    /// nvml-wrapper drops reasons that it does not know.
+    /// nvml-wrapper drops unknown reasons.
     supported_clock_reasons_v1: u64 = nvmlDeviceGetSupportedClocksThrottleReasons, "which reasons for low clocks it tells";
 }
 
@@ -182,9 +180,9 @@ impl Device<'_> {
         Ok([corrected, uncorrected, pending, failure])
     }
 
-    /// nvml-wrapper fetches the addresses of all pages, by a second version that older
-    /// drivers lack; only their number is wanted. Without room for addresses the driver tells it, as
-    /// `INSUFFICIENT_SIZE` where it is not zero.
+    /// nvml-wrapper reads the addresses of all pages, with a second version that older drivers
+    /// lack. Only the number is needed: without a buffer the driver returns it, with
+    /// `INSUFFICIENT_SIZE` if it is not zero.
     pub(crate) fn retired_pages(&self, cause: c_uint) -> (c_uint, Answer<()>) {
         let mut count = 0;
         let answer = ask!(
@@ -198,9 +196,8 @@ impl Device<'_> {
         (count, answer)
     }
 
-    /// nvml-wrapper halves an unsigned long, knows no signed int or unsigned short, and gives the
-    /// code of a value and a type without a name as the same error. Asks for values by their
-    /// numbers, which stand in `fields`.
+    /// nvml-wrapper truncates an unsigned long, lacks signed int and unsigned short, and reports an
+    /// unknown type like an error code.
     pub(crate) fn field_values(&self, fields: &mut [nvmlFieldValue_t]) -> Answer<()> {
         let count = fields.len() as c_int;
         ask!(
@@ -212,8 +209,7 @@ impl Device<'_> {
         )
     }
 
-    /// nvml-wrapper has only the second version, and of that only one of the two forms of the
-    /// address.
+    /// nvml-wrapper has only the second version, and loses the legacy form of the address.
     pub(crate) fn nvlink_remote(&self, link: u32) -> Answer<nvmlPciInfo_t> {
         let mut pci = nvmlPciInfo_t::zeroed();
         let newer = ask!(
@@ -236,7 +232,7 @@ impl Device<'_> {
         Ok(pci)
     }
 
-    /// nvml-wrapper 0.13 answers that the kind is unknown, whatever the driver says.
+    /// nvml-wrapper 0.13.0 always returns an unknown type.
     pub(crate) fn nvlink_remote_kind(&self, link: u32) -> Answer<c_uint> {
         let mut kind = 0;
         ask!(
@@ -249,8 +245,7 @@ impl Device<'_> {
         Ok(kind)
     }
 
-    /// nvml-wrapper does not ask again when the list has grown, and leaves zeros in it when it has
-    /// shrunk.
+    /// nvml-wrapper does not retry when the list grows, and leaves zeros in it when it shrinks.
     pub(crate) fn accounting_pids(&self) -> Answer<Vec<c_uint>> {
         grow(|buffer: &mut [c_uint], length| {
             ask!(
@@ -263,7 +258,7 @@ impl Device<'_> {
         })
     }
 
-    /// nvml-wrapper does not ask again when the list has grown, and asks for its length first.
+    /// nvml-wrapper queries the length first and does not retry when the list grows.
     pub(crate) fn process_utilization(&self) -> Answer<Vec<nvmlProcessUtilizationSample_t>> {
         grow(|buffer: &mut [nvmlProcessUtilizationSample_t], length| {
             ask!(
@@ -278,12 +273,11 @@ impl Device<'_> {
     }
 }
 
-/// Defines questions for lists of processes.
+/// Defines queries for lists of processes.
 macro_rules! processes {
     ($( $name:ident: $type:ty = $function:ident, $wish:literal; )*) => {
-        /// nvml-wrapper asks for the length of a list first and does not ask again when it has
-        /// grown; has no first version, and no older one for MPS; and its third version cannot be
-        /// left out where its entries are larger.
+        /// nvml-wrapper queries the length first and does not retry when the list grows. It lacks
+        /// the first versions, and the second version for MPS.
         impl Device<'_> { $(
             pub(crate) fn $name(&self) -> Answer<Vec<$type>> {
                 grow(|buffer: &mut [$type], length| {
@@ -322,9 +316,9 @@ pub(crate) fn cuda_version_v1(caller: &Caller, nvml: &Nvml) -> Answer<c_int> {
 
 /// A set of events that devices are registered with.
 ///
-/// nvml-wrapper's borrows what it was made by, so that the two could not be kept together; it is
-/// freed when one device cannot be registered, with all the others; and its wait has only the
-/// second version, which older drivers lack.
+/// nvml-wrapper's event set borrows from its `Nvml`, so a struct cannot own both. A failed
+/// registration frees the set for all devices. Its wait has only the second version, which older
+/// drivers lack.
 pub(crate) struct EventSet(nvmlEventSet_t);
 
 // SAFETY: it is a token that only NVML looks into, and NVML may be called from any thread.
@@ -378,7 +372,7 @@ impl EventSet {
     }
 
     pub(crate) fn free(self, caller: &Caller, nvml: &Nvml) {
-        // A failure has nobody to help: the set ends with the initialisation.
+        // An error has no consequence: the set ends with the initialisation.
         let _ = call!(caller, nvml, nvmlEventSetFree, "to drop a set of events", None, self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Device memory by `cuMemAlloc`, and by pages behind address ranges.
+//! Device memory with `cuMemAlloc`, and with virtual memory.
 
 mod paging;
 
@@ -14,7 +14,7 @@ use paging::Paging;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The functions that every driver has for memory.
+/// Functions for plain memory.
 const FUNCTIONS: &[&str] = &[
     "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2",
@@ -25,37 +25,37 @@ const FUNCTIONS: &[&str] = &[
 
 /// The memory of one NVIDIA device, for the calling process.
 ///
-/// It holds a CUDA context on the device (the primary one), which takes some memory of its own. What
-/// is still taken when it is dropped goes back with it. A region is not given back before all work
-/// that was submitted has ended (`cuMemFree` waits for it); pages are, so their user must have
-/// waited.
+/// It retains the primary CUDA context of the device, which occupies some memory. Dropping it frees
+/// all remaining memory. `cuMemFree` waits for submitted work; unmapping does not, so the caller
+/// must synchronise before it unmaps pages.
 #[derive(Debug)]
 pub struct CudaMemory {
-    /// Absent where driver or device have no virtual memory.
+    /// `None` without virtual memory.
     paging: Option<Paging>,
     held: Held,
     taken: Mutex<Taken>,
-    /// Keeps the context that `held` is.
+    /// Keeps the context of `held` alive.
     _contexts: CudaContexts,
 }
 
 #[derive(Debug, Default)]
 struct Taken {
-    /// Regions, by where they begin.
+    /// Sizes of regions, by address.
     regions: BTreeMap<u64, u64>,
-    /// Ranges of addresses, by where they begin.
+    /// Address ranges, by address.
     ranges: BTreeMap<u64, Range>,
 }
 
 #[derive(Debug)]
 struct Range {
     size: u64,
-    /// Where the pages begin that have memory.
+    /// Addresses of the mapped pages.
     mapped: BTreeSet<u64>,
 }
 
 impl CudaMemory {
-    /// Opens the memory of `device`, which the calling process must see (`CUDA_VISIBLE_DEVICES`).
+    /// Opens the memory of `device`, which must be visible to the calling process
+    /// (`CUDA_VISIBLE_DEVICES`).
     ///
     /// # Errors
     /// As [`CudaContexts::hold`].
@@ -73,7 +73,7 @@ impl CudaMemory {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call with the context current on this thread.
+    /// Runs `call` with the context current on this thread.
     fn call<T>(
         &self,
         what: impl Fn() -> String,

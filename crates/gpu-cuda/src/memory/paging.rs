@@ -1,6 +1,6 @@
-//! Virtual memory of the CUDA Driver API: whether there is any, and what is asked of it.
+//! Virtual memory management of the CUDA Driver API.
 //!
-//! cudarc declares its functions and structs and has nothing above them.
+//! cudarc only declares its functions and structs.
 
 use crate::contexts::Held;
 use crate::driver::has;
@@ -28,8 +28,8 @@ pub(super) struct Paging {
 }
 
 impl Paging {
-    /// Returns what there is of virtual memory; nothing where the driver is too old or the device
-    /// has none.
+    /// Returns the virtual memory of a device; `None` if the driver is too old or the device does
+    /// not support it.
     pub(super) fn of(held: Held) -> Option<Self> {
         if !FUNCTIONS.iter().all(|name| has(name)) {
             return None;
@@ -71,7 +71,7 @@ impl Paging {
         Ok(address)
     }
 
-    /// Puts memory behind one page.
+    /// Maps memory to one page.
     ///
     /// # Safety
     /// A context of the device is current; the page lies in a reserved range and has no memory.
@@ -82,7 +82,7 @@ impl Paging {
         unsafe { sys::cuMemCreate(&mut handle, size, &properties, 0) }.result()?;
         // SAFETY: the caller's promise.
         let mapped = unsafe { sys::cuMemMap(page, size, 0, handle, 0) }.result();
-        // SAFETY: the handle was created above. Memory that is mapped stays without it.
+        // SAFETY: the handle was created above. Mapped memory stays without it.
         let discarded = unsafe { sys::cuMemRelease(handle) }.result();
         if discarded.is_err() {
             if mapped.is_ok() {
@@ -90,14 +90,14 @@ impl Paging {
                 // SAFETY: the page was mapped above.
                 unsafe { sys::cuMemUnmap(page, size) };
             }
-            // SAFETY: the handle was not discarded. Where that fails again, its memory goes with
-            // the context.
+            // SAFETY: the handle was not released. If this fails again, its memory ends with the
+            // context.
             unsafe { sys::cuMemRelease(handle) };
         }
         mapped.and(discarded)
     }
 
-    /// Lets the device read and write mapped pages.
+    /// Gives the device read and write access to mapped pages.
     ///
     /// # Safety
     /// A context of the device is current, and all of the part is mapped.
