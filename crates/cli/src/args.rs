@@ -19,10 +19,10 @@ pub(crate) use sim::SimArgs;
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 
 use crate::exit::Exit;
-use crate::selector::Selector;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpu_core::Pid;
+use gpu_core::Selector;
 use std::path::PathBuf;
 use std::time::Duration;
 

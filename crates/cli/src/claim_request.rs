@@ -4,12 +4,11 @@ use crate::args::{Global, Wanted};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::{holding_up, owner};
-use crate::selector::Selector;
 use crate::source::Source;
 use crate::wording;
 use gpu_core::{
-    Bytes, Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Journal,
-    Link, ProcessKey, Share,
+    Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Link, NoJournal,
+    ProcessKey, Selector, Share,
 };
 use gpu_host::user_name;
 use gpu_placement::{Bar, Passed, Refusal, Why};
@@ -147,13 +146,13 @@ fn uuids(
     }
     let (mut found, mut whole) = (Vec::new(), Vec::new());
     for selector in named {
-        match crate::selector::part(devices, selector)? {
+        match gpu_core::selector::part(devices, selector)? {
             Some(uuid) => found.push(uuid),
             None => whole.push(selector.clone()),
         }
     }
     if !whole.is_empty() {
-        let devices = crate::selector::select(devices.to_vec(), &whole)?;
+        let devices = gpu_core::selector::select(devices.to_vec(), &whole)?;
         if mig {
             found.extend(devices.iter().flat_map(mig_uuids));
         }
@@ -443,22 +442,8 @@ pub(crate) fn only_simulated(machine: &str) -> Failure {
         .with_hint(format!("use a live simulation: gpuws sim {machine} --live -- gpuws run …"))
 }
 
-/// Returns the memory that a claim asks for of each device; `None` for whole devices.
-pub(crate) fn asked_memory(claim: &Claim) -> Option<Bytes> {
-    match claim.share {
-        Share::Whole => None,
-        Share::Memory(bytes) => Some(bytes),
-    }
-}
-
-/// The audit log of a command that ends nobody.
-pub(crate) struct NoJournal;
-
-impl Journal for NoJournal {
-    fn append(&self, _: &str) -> gpu_core::Result<()> {
-        Err(gpu_core::Error::new(
-            ErrorKind::Unsupported,
-            "write an audit log: this command ends nobody",
-        ))
-    }
+/// Returns the audit log of a command that ends nobody.
+pub(crate) fn no_journal() -> NoJournal {
+    let what = "write an audit log: this command ends nobody";
+    NoJournal::new(gpu_core::Error::new(ErrorKind::Unsupported, what))
 }

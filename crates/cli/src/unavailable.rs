@@ -1,10 +1,8 @@
-//! What stands for the devices and for the audit log where neither can be opened, and a job is to
-//! end all the same.
+//! What stands for the devices where they cannot be opened, and a job is to end all the same.
 
-use crate::failure::Failure;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, GpuBackend, Groups, Journal, MigInstance, Origin, Result, Topology,
+    Driver, Error, ErrorKind, GpuBackend, Groups, MigInstance, Origin, Result, Topology,
 };
 use std::time::Duration;
 
@@ -54,20 +52,5 @@ impl GpuBackend for NoDevices {
 
     fn reset(&self, _: &DeviceId, _: &ActToken) -> Result<()> {
         unasked()
-    }
-}
-
-/// An audit log that cannot be opened, and why.
-pub(crate) struct NoJournal(String);
-
-impl NoJournal {
-    pub(crate) fn new(why: &Failure) -> Self {
-        NoJournal(why.reason())
-    }
-}
-
-impl Journal for NoJournal {
-    fn append(&self, _: &str) -> Result<()> {
-        Err(Error::new(ErrorKind::Io, self.0.clone()))
     }
 }

@@ -1,6 +1,5 @@
 //! The lines of a device, its MIG instances and its users, fitted to the terminal.
 
-use crate::claim_request::asked_memory;
 use crate::failure::brief;
 use crate::queue_status::owner;
 use crate::terminal::{Line, Tone, bar, packed, wrapped};
@@ -188,7 +187,7 @@ const CLAIMS: usize = 4;
 pub(super) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
     let line = |lease: &&Entry| {
         let age = wording::age(now.since(lease.since));
-        let share = asked_memory(&lease.claim);
+        let share = lease.claim.memory();
         let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
         let line = Line::new().plain(INDENT).plain("claimed by ").fitted(owner(lease), 20);
         let line = line.dim(format_args!(" · {age}{share}"));

@@ -4,10 +4,10 @@ use crate::args::{DoctorArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::selector::indexes;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Groups, Origin, Pid, Reach, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, Finding, FindingKind, Suspect};
 

@@ -37,7 +37,7 @@ pub(crate) fn run(
         backend: &*source.backend,
         host: &*source.host,
         clock: &*source.clock,
-        journal: &claim_request::NoJournal,
+        journal: &claim_request::no_journal(),
         locks: &locks,
     };
     let listing = listing(&ports)?;
@@ -148,7 +148,7 @@ fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
         let and = if devices.is_empty() { "" } else { " and " };
         devices.push_str(&format!("{and}{unseen} not visible here"));
     }
-    let share = match claim_request::asked_memory(&entry.claim) {
+    let share = match entry.claim.memory() {
         Some(bytes) => Line::new().plain(bytes),
         None => Line::new().dim("whole"),
     };

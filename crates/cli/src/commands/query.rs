@@ -5,10 +5,10 @@ use crate::commands::repeat;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::formats::csv::{Query, Seen, Style, Subject};
-use crate::selector::Selector;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use gpu_core::Selector;
 use gpu_core::{Absent, ErrorKind, Fault, Inventory, Pid};
 use std::io::Write;
 

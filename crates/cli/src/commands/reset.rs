@@ -5,10 +5,10 @@ use crate::blockers::{Blocker, Blockers, Linked};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::selector::select;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen, one_line};
 use crate::wording;
+use gpu_core::selector::select;
 use gpu_core::{
     Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Fault, Groups, Journal, Origin, Pid,
     Snapshot,

@@ -9,7 +9,7 @@ use super::frontend::FrontendArgs;
 use super::mem::{bounding as bounding_of, told as bounded};
 use super::shim::Shim;
 use crate::args::{Global, RunArgs};
-use crate::claim_request::{self, asked_memory, chosen, failure, gpus};
+use crate::claim_request::{self, chosen, failure, gpus};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
@@ -121,7 +121,7 @@ pub(crate) fn supervise(
         launcher: &launcher,
         origin: source.host.origin(),
         on_death: order.on_death,
-        share: asked_memory(&wanted.request.claim),
+        share: wanted.request.claim.memory(),
         is_over: false,
         asked: None,
         has_waited: false,

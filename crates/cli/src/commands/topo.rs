@@ -43,12 +43,7 @@ fn look(global: &Global) -> Result<Connected, Failure> {
     if topology.links.is_empty() {
         return Err(untold(Error::new(Absent::NotFound, "ask for the topology"), &now.origin));
     }
-    let node = |index: usize| {
-        let named = |device: &&gpu_core::DeviceState| device.id().index as usize == index;
-        let details = now.devices.iter().find(named)?.details.as_ref().ok()?;
-        details.product.as_ref()?.numa_node.ok()
-    };
-    let nodes = (0..topology.links.len()).map(node).collect();
+    let nodes = now.numa_nodes(topology.links.len());
     Ok(Connected { now, topology, nodes })
 }
 

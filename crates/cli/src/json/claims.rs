@@ -1,7 +1,7 @@
 //! `gpuws claim --json`, `gpuws run --json` and `gpuws leases --json`.
 
 use super::{Device, SCHEMA};
-use crate::claim_request::{asked_memory, passed};
+use crate::claim_request::passed;
 use crate::queue_status::owner;
 use gpu_core::{Bytes, DeviceId, DeviceState, Entry, JobExit, Origin, Reading};
 use gpu_reaper::Outcome;
@@ -212,7 +212,7 @@ impl OnDevice {
             pid: entry.root.pid.0,
             command: entry.command.clone(),
             since: entry.since.to_string(),
-            share_bytes: asked_memory(&entry.claim).map(|bytes| bytes.0),
+            share_bytes: entry.claim.memory().map(|bytes| bytes.0),
             mig_uuids: parts.map(ToString::to_string).collect(),
         }
     }
@@ -272,7 +272,7 @@ impl Named {
             command: entry.command.clone(),
             since: entry.since.to_string(),
             count: entry.claim.count,
-            share_bytes: asked_memory(&entry.claim).map(|bytes| bytes.0),
+            share_bytes: entry.claim.memory().map(|bytes| bytes.0),
             within: entry.within.first().map(|outer| outer.id.to_string()),
         }
     }

@@ -4,14 +4,13 @@
 //! harmless, so no name that a process chose for itself can move the cursor.
 
 mod bar;
-mod escape;
 mod json;
 mod line;
 mod table;
 mod wrap;
 
 pub(crate) use bar::bar;
-pub(crate) use escape::clean;
+pub(crate) use gpu_core::clean;
 pub(crate) use json::one_line;
 pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};

@@ -6,7 +6,7 @@ mod release;
 
 use super::mem;
 use crate::args::{ClaimArgs, Global};
-use crate::claim_request::{self, NoJournal, failure};
+use crate::claim_request::{self, failure, no_journal};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
@@ -66,7 +66,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         backend: &*source.backend,
         host: &*source.host,
         clock: &*source.clock,
-        journal: &NoJournal,
+        journal: &no_journal(),
         locks: &locks,
     };
     if !args.hold && !args.export {

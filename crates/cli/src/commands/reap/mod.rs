@@ -10,9 +10,9 @@ use crate::args::{Global, Reach, ReapArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::selector::indexes;
 use crate::source::{Source, sim_option};
 use crate::terminal::{Line, Screen};
+use gpu_core::selector::indexes;
 use gpu_core::{
     DeviceId, ErrorKind, Groups, Origin, ProcessFault, ProcessInfo, Snapshot, look_up_processes,
 };
