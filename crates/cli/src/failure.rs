@@ -4,6 +4,7 @@ use crate::exit::Exit;
 use crate::source::roots;
 use crate::terminal::clean;
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
+use gpu_host::output::{OutputError, Why};
 use rustix::io::Errno;
 use std::error::Error;
 use std::fmt;
@@ -96,6 +97,20 @@ impl From<gpu_core::Error> for Failure {
             failure = failure.with_source(rest);
         }
         failure
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        let what = error.to_string();
+        let (why, hint) = match error.into_why() {
+            Why::Io(source) => return Failure::io(what, source),
+            why @ Why::NoName => return Failure::new(Exit::Usage, what).with_source(why),
+            why @ Why::Untrusted(_) => (why, "use a file in a directory that you own"),
+            why @ Why::Refused(_) => (why, "use a regular file or a new name"),
+            why @ Why::Exists => (why, "use a new file name; nothing was written"),
+        };
+        Failure::new(Exit::Usage, what).with_source(why).with_hint(hint)
     }
 }
 

@@ -6,7 +6,6 @@
 //! alone asks for the token to act.
 
 mod args;
-mod atomic_file;
 mod blockers;
 mod claim_request;
 mod commands;
@@ -19,7 +18,6 @@ mod json;
 mod keeper_process;
 mod lease_keepers;
 mod local_time;
-mod output;
 mod queue_status;
 mod selector;
 mod session;

@@ -1,12 +1,12 @@
 //! `gpuws record`: this machine as one file that `--sim` replays.
 
 use crate::args::{Global, RecordArgs};
-use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use gpu_host::output::Part;
 use gpu_sim::{Anonymizer, RecordingWriter};
 use serde::Serialize;
 

@@ -25,7 +25,12 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         _ => failure.ending(Exit::Own),
     };
     let machine = Machine::named(&args.machine).map_err(|error| own(error.into()))?;
-    let kept = args.count_calls.as_deref().map(crate::output::append).transpose().map_err(own)?;
+    let kept = args
+        .count_calls
+        .as_deref()
+        .map(gpu_host::output::append)
+        .transpose()
+        .map_err(|error| own(error.into()))?;
     let folder = Folder::make(args.library.as_deref()).map_err(own)?;
     let crew = match args.live {
         true => Some(PlaceholderProcesses::start(&machine, &folder).map_err(own)?),

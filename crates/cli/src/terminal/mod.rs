@@ -75,7 +75,7 @@ impl Screen {
     /// # Errors
     /// When it cannot be opened for writing.
     pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
-        Ok(Screen::without_terminal(BufWriter::new(crate::output::create(path)?)))
+        Ok(Screen::without_terminal(BufWriter::new(gpu_host::output::create(path)?)))
     }
 
     fn without_terminal(out: impl Write + 'static) -> Self {

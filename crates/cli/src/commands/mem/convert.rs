@@ -2,12 +2,12 @@
 
 use super::recording;
 use crate::args::{ConvertArgs, Global};
-use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_allocator_policy::trace::{Format, Recording};
+use gpu_host::output::Part;
 use serde::Serialize;
 use std::io::BufWriter;
 

@@ -3,10 +3,10 @@
 use super::jobs::Job;
 use super::replay::{Replays, bounded};
 use crate::args::ReplayArgs;
-use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_allocator_policy::{Choice, Timeline, page};
+use gpu_host::output::Part;
 use std::io::Write;
 use std::path::Path;
 
@@ -84,6 +84,6 @@ impl<'a> Drawing<'a> {
             .file
             .write_all(text.as_bytes())
             .map_err(|error| Failure::io(format!("write '{}'", self.path.display()), error))?;
-        self.part.finish(self.path)
+        Ok(self.part.finish(self.path)?)
     }
 }

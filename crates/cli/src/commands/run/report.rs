@@ -26,7 +26,7 @@ impl ReportFile {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
-        Ok(ReportFile { path: path.to_owned(), file: crate::output::create(path)? })
+        Ok(ReportFile { path: path.to_owned(), file: gpu_host::output::create(path)? })
     }
 
     /// Writes the report, and returns what went wrong.

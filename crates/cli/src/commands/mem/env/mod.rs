@@ -2,7 +2,6 @@
 //!
 //! Standard output is for `eval`: each line is a comment or sets one variable.
 
-mod installed;
 mod share;
 
 pub(crate) use share::{Known, bounding, told};

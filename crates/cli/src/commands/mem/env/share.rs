@@ -1,10 +1,10 @@
 //! What is known of a command that is to keep a share of a device.
 
-use super::installed::{Installed, Python, Variables};
 use crate::args::KeepArgs;
 use gpu_allocator_policy::environment::{Advice, Framework, Keeper, READ, Used, Version};
 use gpu_allocator_policy::explain::amount;
 use gpu_core::Bytes;
+use gpu_host::python::{Installed, Python, Variables};
 use gpu_steward::MemoryLimit;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,7 +30,8 @@ impl Known {
         let python = of_command.or_else(|| Python::of_environment(variable));
         let installed = python.as_ref().map_or(Vec::new(), |python| python.installed(variable));
         let version_of = |used: Used| Used { version: used.version.filter(|_| is_its_own), ..used };
-        let found: Vec<Used> = installed.iter().map(|one| version_of(one.used())).collect();
+        let mut found: Vec<Used> = installed.iter().map(|one| version_of(used(one))).collect();
+        found.sort_by_key(|used| used.framework);
         let mut used: Vec<Used> = Vec::new();
         for named in &keep.framework {
             let frameworks = match named.framework() {
@@ -54,7 +55,7 @@ impl Known {
 
     /// Returns the version of a framework as its folder has it.
     pub(crate) fn installed_version(&self, framework: Framework) -> Option<&str> {
-        self.installed.iter().find(|one| one.framework == framework)?.version.as_deref()
+        self.installed.iter().find(|one| self::framework(one) == framework)?.version.as_deref()
     }
 
     /// Names a framework that is used, its version, and who has it.
@@ -68,6 +69,19 @@ impl Known {
             (_, None, _) => name.to_owned(),
         }
     }
+}
+
+fn framework(installed: &Installed) -> Framework {
+    match installed.module {
+        "torch" => Framework::Torch,
+        "tensorflow" => Framework::TensorFlow,
+        _ => Framework::Jax,
+    }
+}
+
+fn used(installed: &Installed) -> Used {
+    let version = installed.version.as_deref().and_then(Version::parse);
+    Used { framework: framework(installed), version }
 }
 
 /// Returns what of this program's environment bears on a limit.
@@ -112,5 +126,18 @@ pub(crate) fn told(advice: &Advice, share: Bytes) -> String {
             let names = names.join(" and ");
             format!("warning: set the limit of {share} for {names} in the program itself; {more}")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_installed_version_is_unknown() {
+        let of =
+            |version: &str| used(&Installed { module: "torch", version: Some(version.into()) });
+        assert_eq!(of("$(reboot)").version, None);
+        assert_eq!(of("2.10.0+cu128").version, Some(Version { major: 2, minor: 10 }));
     }
 }

@@ -1,7 +1,6 @@
 //! Which frameworks a Python has installed, by the names of folders alone: nothing is run.
 
-use gpu_allocator_policy::environment::{Framework, Used, Version};
-use gpu_host::supervise::find_program;
+use crate::supervise::find_program;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,36 +20,28 @@ const LONGEST_VERSION: usize = 64;
 const MAX_READ: u64 = 4096;
 
 /// An environment, by the names of its variables.
-pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// A Python interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Python {
+pub struct Python {
     /// Where it is, by the name that it is started by: its environment hangs on that.
-    pub(super) path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// A framework that is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Installed {
-    pub(super) framework: Framework,
+pub struct Installed {
+    /// The module that it is imported as: `torch`, `tensorflow` or `jax`.
+    pub module: &'static str,
     /// As its folder has it; `None` where several versions have one.
-    pub(super) version: Option<String>,
-}
-
-impl Installed {
-    pub(super) fn used(&self) -> Used {
-        Used {
-            framework: self.framework,
-            version: self.version.as_deref().and_then(Version::parse),
-        }
-    }
+    pub version: Option<String>,
 }
 
 impl Python {
     /// Returns the interpreter of an environment: that of the virtual environment which is active,
     /// else the first in `PATH`.
-    pub(super) fn of_environment(variable: Variables<'_>) -> Option<Self> {
+    pub fn of_environment(variable: Variables<'_>) -> Option<Self> {
         let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable);
         let active = active.filter(|folder| !folder.is_empty()).map(PathBuf::from);
         let mut active = active.map(|folder| folder.join("bin/python"));
@@ -64,7 +55,7 @@ impl Python {
 
     /// Returns the interpreter that runs a program: the program itself, or who its first line
     /// names. `None` where that is not Python.
-    pub(super) fn of_program(program: &OsStr, variable: Variables<'_>) -> Option<Self> {
+    pub fn of_program(program: &OsStr, variable: Variables<'_>) -> Option<Self> {
         let find = |name: &OsStr| find_program(name, variable("PATH").as_deref()).ok();
         let path = find(program)?;
         if is_python(&path) {
@@ -83,15 +74,15 @@ impl Python {
     }
 
     /// Returns the frameworks that it finds, the first of each kind in the order in which it looks.
-    pub(super) fn installed(&self, variable: Variables<'_>) -> Vec<Installed> {
+    pub fn installed(&self, variable: Variables<'_>) -> Vec<Installed> {
         let mut found: Vec<Installed> = Vec::new();
         for folder in self.folders(variable).iter().take(MAX_FOLDERS) {
             let here = installed_in(folder);
-            let is_new = |one: &Installed| found.iter().all(|had| had.framework != one.framework);
+            let is_new = |one: &Installed| found.iter().all(|had| had.module != one.module);
             let new: Vec<_> = here.into_iter().filter(is_new).collect();
             found.extend(new);
         }
-        found.sort_by_key(|installed| installed.framework);
+        found.sort_by_key(|installed| installed.module);
         found
     }
 
@@ -105,7 +96,7 @@ impl Python {
             && let Some(config) = start_of(&prefix.join("pyvenv.cfg"))
         {
             let version = setting(&config, "version").or(setting(&config, "version_info"));
-            let version = version.and_then(Version::parse);
+            let version = version.and_then(version_of);
             folders.extend(packages(prefix, version));
             if setting(&config, "include-system-site-packages") == Some("true")
                 && let Some(base) =
@@ -120,7 +111,7 @@ impl Python {
             && let Some(prefix) = real.parent().and_then(Path::parent)
         {
             let name = real.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            let version = name.strip_prefix("python").and_then(Version::parse);
+            let version = name.strip_prefix("python").and_then(version_of);
             folders.extend(own(variable, version));
             folders.extend(packages(prefix, version));
         }
@@ -137,7 +128,7 @@ fn is_python(path: &Path) -> bool {
 }
 
 /// Returns the folders of a user's own packages.
-fn own(variable: Variables<'_>, version: Option<Version>) -> Vec<PathBuf> {
+fn own(variable: Variables<'_>, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     let home = variable("HOME").filter(|home| !home.is_empty());
     match (home, variable("PYTHONNOUSERSITE")) {
         (Some(home), None) => packages(&Path::new(&home).join(".local"), version),
@@ -146,13 +137,13 @@ fn own(variable: Variables<'_>, version: Option<Version>) -> Vec<PathBuf> {
 }
 
 /// Returns the folders of packages below a prefix, where Python's own makers and Debian's put them.
-fn packages(prefix: &Path, version: Option<Version>) -> Vec<PathBuf> {
+fn packages(prefix: &Path, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for library in ["local/lib", "lib", "lib64"].map(|library| prefix.join(library)) {
         let names = names(&library).into_iter().filter(|name| match (name.as_str(), version) {
             ("python3", _) => true,
             (name, None) => name.starts_with("python3."),
-            (name, Some(Version { major, minor })) => name == format!("python{major}.{minor}"),
+            (name, Some((major, minor))) => name == format!("python{major}.{minor}"),
         });
         let mut names: Vec<_> = names.collect();
         names.sort();
@@ -170,25 +161,25 @@ fn installed_in(folder: &Path) -> Vec<Installed> {
     let mut libraries = Vec::new();
     for name in names(folder) {
         let Some((package, version)) = package(&name) else { continue };
-        let framework = match package.as_str() {
-            "torch" => Framework::Torch,
-            "tensorflow" | "tensorflow_gpu" | "tf_nightly" => Framework::TensorFlow,
-            "jax" => Framework::Jax,
+        let module = match package.as_str() {
+            "torch" => "torch",
+            "tensorflow" | "tensorflow_gpu" | "tf_nightly" => "tensorflow",
+            "jax" => "jax",
             "jaxlib" => {
                 let version = Some(version.to_owned());
-                libraries.push(Installed { framework: Framework::Jax, version });
+                libraries.push(Installed { module: "jax", version });
                 continue;
             }
             _ => continue,
         };
-        match found.iter_mut().find(|had| had.framework == framework) {
+        match found.iter_mut().find(|had| had.module == module) {
             // What an update left behind: which of them runs is not told by the names.
             Some(had) if had.version.as_deref() != Some(version) => had.version = None,
             Some(_) => {}
-            None => found.push(Installed { framework, version: Some(version.to_owned()) }),
+            None => found.push(Installed { module, version: Some(version.to_owned()) }),
         }
     }
-    if found.iter().all(|had| had.framework != Framework::Jax) {
+    if found.iter().all(|had| had.module != "jax") {
         found.extend(libraries.into_iter().next());
     }
     found
@@ -219,6 +210,13 @@ fn start_of(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads the first two numbers of a version.
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let (major, rest) = text.trim().split_once('.')?;
+    let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn setting<'a>(config: &'a str, key: &str) -> Option<&'a str> {
@@ -270,9 +268,12 @@ mod tests {
         }
     }
 
-    fn found(python: Option<Python>, variable: Variables<'_>) -> Vec<(Framework, Option<String>)> {
+    fn found(
+        python: Option<Python>,
+        variable: Variables<'_>,
+    ) -> Vec<(&'static str, Option<String>)> {
         let installed = python.expect("there is a Python").installed(variable);
-        installed.into_iter().map(|one| (one.framework, one.version)).collect()
+        installed.into_iter().map(|one| (one.module, one.version)).collect()
     }
 
     fn version(text: &str) -> Option<String> {
@@ -292,10 +293,10 @@ mod tests {
         tree.folders("v/lib/python3.9/site-packages", &["jax-0.4.1.dist-info"]);
         tree.folders("usr/lib/python3/dist-packages", &["tensorflow-2.17.0.dist-info"]);
         let active = tree.variables(&[("VIRTUAL_ENV", "/v"), ("PATH", "/usr/bin")]);
-        let torch = [(Framework::Torch, version("2.10.0+cu128"))];
+        let torch = [("torch", version("2.10.0+cu128"))];
         assert_eq!(found(Python::of_environment(&active), &active), torch);
         let other = tree.variables(&[("VIRTUAL_ENV", "/gone"), ("PATH", "/usr/bin")]);
-        let tensorflow = [(Framework::TensorFlow, version("2.17.0"))];
+        let tensorflow = [("tensorflow", version("2.17.0"))];
         assert_eq!(found(Python::of_environment(&other), &other), tensorflow);
         tree.file("shims/python3", "#!/bin/sh\nexec pyenv exec\n");
         let shim = tree.variables(&[("PATH", "/shims")]);
@@ -317,11 +318,8 @@ mod tests {
         let variables = tree.variables(&[]);
         let python = || Some(Python { path: tree.path("v/bin/python") });
         for (sees, frameworks) in [
-            ("false", vec![(Framework::Jax, version("0.5.0"))]),
-            (
-                "true",
-                vec![(Framework::Torch, version("2.9.1")), (Framework::Jax, version("0.5.0"))],
-            ),
+            ("false", vec![("jax", version("0.5.0"))]),
+            ("true", vec![("jax", version("0.5.0")), ("torch", version("2.9.1"))]),
         ] {
             let config = format!(
                 "home = {}\ninclude-system-site-packages = {sees}\nversion = 3.12.1\n",
@@ -343,12 +341,9 @@ mod tests {
         tree.folders("home/.local/lib/python3.10/site-packages", &["jax-0.7.0.dist-info"]);
         let path = ("PATH", "/bin");
         let alone = tree.variables(&[path]);
-        assert_eq!(
-            found(Python::of_environment(&alone), &alone),
-            [(Framework::Jax, version("0.6.0"))]
-        );
+        assert_eq!(found(Python::of_environment(&alone), &alone), [("jax", version("0.6.0"))]);
         let own = tree.variables(&[path, ("HOME", "/home")]);
-        let first = [(Framework::Jax, version("0.7.0"))];
+        let first = [("jax", version("0.7.0"))];
         assert_eq!(found(Python::of_environment(&own), &own), first, "a user's own come first");
         let listed =
             tree.variables(&[path, ("PYTHONPATH", "/opt/py/lib/python3.11/site-packages")]);
@@ -365,7 +360,7 @@ mod tests {
         let variables = tree.variables(&[("PATH", "/bin")]);
         assert_eq!(
             found(Python::of_environment(&variables), &variables),
-            [(Framework::Torch, None), (Framework::TensorFlow, version("2.4"))]
+            [("tensorflow", version("2.4")), ("torch", None)]
         );
     }
 
@@ -384,8 +379,6 @@ mod tests {
             let read = package(name).map(|(package, _)| package);
             assert_ne!(read.as_deref(), Some("torch"), "{name:?}");
         }
-        let hostile = Installed { framework: Framework::Torch, version: version("$(reboot)") };
-        assert_eq!(hostile.used().version, None);
     }
 
     #[test]

@@ -5,16 +5,19 @@
 //! somebody else has put there leads nothing astray and makes nobody wait. Only a link of the
 //! user's own, or of root's, is followed.
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use gpu_host::{PathTrust, TrustedFolder};
+mod part;
+
+pub use part::Part;
+
+use crate::{PathTrust, TrustedFolder, is_own as is_own_user};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +33,67 @@ const PROC: u64 = 0x9fa0;
 /// What a person reads and writes, and a group and others only read, where the umask lets them.
 const USUAL: Mode = Mode::from_raw_mode(0o666);
 
+/// Why a file that was named cannot be written.
+#[derive(Debug)]
+pub struct OutputError {
+    path: PathBuf,
+    why: Why,
+}
+
+/// What is wrong with a file that is to be written.
+#[derive(Debug)]
+pub enum Why {
+    /// The system refused it.
+    Io(io::Error),
+    /// The path has no file name.
+    NoName,
+    /// Somebody else can exchange the folder, or a link on the way to it.
+    Untrusted(String),
+    /// What lies at the name is not written through.
+    Refused(String),
+    /// Something has the name already.
+    Exists,
+}
+
+impl OutputError {
+    fn new(path: &Path, why: Why) -> Self {
+        OutputError { path: path.to_owned(), why }
+    }
+
+    /// Returns what is wrong.
+    pub fn into_why(self) -> Why {
+        self.why
+    }
+}
+
+impl fmt::Display for OutputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "write '{}'", self.path.display())
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Io(error) => error.fmt(f),
+            Why::NoName => f.write_str("the path has no file name"),
+            Why::Untrusted(why) | Why::Refused(why) => f.write_str(why),
+            Why::Exists => f.write_str("it already exists"),
+        }
+    }
+}
+
+impl Error for OutputError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(match &self.why {
+            Why::Io(error) => error,
+            why => why,
+        })
+    }
+}
+
+impl Error for Why {}
+
 /// Makes a file, or puts a new one in the place of that of this name, and opens it for writing.
 ///
 /// What is no regular file stays: a character device and a descriptor (`/dev/null`, `/dev/fd/3`)
@@ -37,7 +101,7 @@ const USUAL: Mode = Mode::from_raw_mode(0o666);
 ///
 /// # Errors
 /// When it is a pipe, a folder or another user's link, or cannot be made.
-pub(crate) fn create(path: &Path) -> Result<File, Failure> {
+pub fn create(path: &Path) -> Result<File, OutputError> {
     let place = Place::find(path)?;
     match place.opened(OFlags::TRUNC)? {
         Some(file) => Ok(file),
@@ -52,7 +116,7 @@ pub(crate) fn create(path: &Path) -> Result<File, Failure> {
 ///
 /// # Errors
 /// As [`create`].
-pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Failure> {
+pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     let place = Place::find(path)?;
     let mut file = match place.opened(OFlags::TRUNC)? {
         Some(file) => file,
@@ -75,7 +139,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`create`]; and when it belongs to another user.
-pub(crate) fn append(path: &Path) -> Result<File, Failure> {
+pub fn append(path: &Path) -> Result<File, OutputError> {
     let place = Place::find(path)?;
     if let Some(file) = place.opened(OFlags::APPEND)? {
         return Ok(file);
@@ -87,34 +151,33 @@ pub(crate) fn append(path: &Path) -> Result<File, Failure> {
 }
 
 /// A folder that a file is to be written in, held open.
-pub(crate) struct Folder(TrustedFolder);
+#[derive(Debug)]
+struct Folder(TrustedFolder);
 
 impl Folder {
     /// Opens the folder of a file.
     ///
     /// # Errors
     /// When there is none, or another user's link is on the way.
-    pub(crate) fn of(path: &Path) -> Result<(Self, OsString), Failure> {
-        let what = || format!("write '{}'", path.display());
-        let name = path.file_name().ok_or_else(|| {
-            Failure::new(Exit::Usage, what()).with_source("the path has no file name")
-        })?;
+    fn of(path: &Path) -> Result<(Self, OsString), OutputError> {
+        let name = path.file_name().ok_or_else(|| OutputError::new(path, Why::NoName))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = TrustedFolder::open(folder.unwrap_or(Path::new(".")), PathTrust::AsGiven);
         let folder = folder.map_err(|error| {
             let errno = error.source().and_then(|source| source.downcast_ref::<Errno>());
-            match errno.copied() {
-                Some(errno) => Failure::io(what(), errno.into()),
-                None => Failure::new(Exit::Usage, what())
-                    .with_source(error.to_string())
-                    .with_hint("use a file in a directory that you own"),
-            }
+            OutputError::new(
+                path,
+                match errno.copied() {
+                    Some(errno) => Why::Io(errno.into()),
+                    None => Why::Untrusted(error.to_string()),
+                },
+            )
         })?;
         Ok((Folder(folder), name.to_owned()))
     }
 
     /// Tells what is there, without following a link.
-    pub(crate) fn stat(&self, name: &OsString) -> rustix::io::Result<Option<Stat>> {
+    fn stat(&self, name: &OsString) -> rustix::io::Result<Option<Stat>> {
         match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(None),
             stat => stat.map(Some),
@@ -122,7 +185,7 @@ impl Folder {
     }
 
     /// Makes a file under a name that nobody has.
-    pub(crate) fn temporary(&self) -> rustix::io::Result<(OsString, OwnedFd)> {
+    fn temporary(&self) -> rustix::io::Result<(OsString, OwnedFd)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         for number in 0..NAMES {
             let name = OsString::from(format!(".gpuws-{}-{number}.part", std::process::id()));
@@ -140,12 +203,12 @@ impl Folder {
     }
 
     /// Gives a file a second name, which nothing may have yet.
-    pub(crate) fn link(&self, old: &OsString, new: &OsString) -> rustix::io::Result<()> {
+    fn link(&self, old: &OsString, new: &OsString) -> rustix::io::Result<()> {
         rustix::fs::linkat(&self.0, old, &self.0, new, AtFlags::empty())
     }
 
     /// Removes a file that is of no use any more.
-    pub(crate) fn remove(&self, name: &OsString) {
+    fn remove(&self, name: &OsString) {
         // Whoever removed it first did what was wanted.
         let _ = rustix::fs::unlinkat(&self.0, name, AtFlags::empty());
     }
@@ -173,7 +236,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn find(path: &'a Path) -> Result<Self, Failure> {
+    fn find(path: &'a Path) -> Result<Self, OutputError> {
         let mut next = path.to_owned();
         for _ in 0..LINKS {
             let (folder, name) = Folder::of(&next)?;
@@ -186,11 +249,11 @@ impl<'a> Place<'a> {
             }
             next = place.target()?;
         }
-        Err(Failure::io(format!("write '{}'", path.display()), Errno::LOOP.into()))
+        Err(OutputError::new(path, Why::Io(Errno::LOOP.into())))
     }
 
     /// Returns where a link leads that is followed.
-    fn target(&self) -> Result<PathBuf, Failure> {
+    fn target(&self) -> Result<PathBuf, OutputError> {
         let link =
             self.folder.open(&self.name, OFlags::PATH).map_err(|errno| self.failed(errno))?;
         let stat = rustix::fs::fstat(&link).map_err(|errno| self.failed(errno))?;
@@ -204,7 +267,7 @@ impl<'a> Place<'a> {
     }
 
     /// Opens what is written to as it is; `None` for a regular file, or none.
-    fn opened(&self, flags: OFlags) -> Result<Option<File>, Failure> {
+    fn opened(&self, flags: OFlags) -> Result<Option<File>, OutputError> {
         let Some(found) = &self.found else { return Ok(None) };
         let opened = match kind(found) {
             FileType::RegularFile => return Ok(None),
@@ -250,7 +313,7 @@ impl<'a> Place<'a> {
     }
 
     /// Gives a temporary file its name.
-    fn put(&self, temporary: &OsString) -> Result<(), Failure> {
+    fn put(&self, temporary: &OsString) -> Result<(), OutputError> {
         self.folder.rename(temporary, &self.name).map_err(|errno| {
             self.folder.remove(temporary);
             self.failed(errno)
@@ -258,7 +321,7 @@ impl<'a> Place<'a> {
     }
 
     /// Opens and empties the user's own file in a folder that takes no other.
-    fn emptied(&self, why: Errno) -> Result<OwnedFd, Failure> {
+    fn emptied(&self, why: Errno) -> Result<OwnedFd, OutputError> {
         let closed = [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&why);
         if !closed || self.found.is_none() {
             return Err(self.failed(why));
@@ -271,7 +334,7 @@ impl<'a> Place<'a> {
     }
 
     /// Makes sure that what was opened is a regular file of the user's own, under one name.
-    fn own(&self, file: &OwnedFd) -> Result<(), Failure> {
+    fn own(&self, file: &OwnedFd) -> Result<(), OutputError> {
         let stat = rustix::fs::fstat(file).map_err(|errno| self.failed(errno))?;
         match kind(&stat) {
             FileType::RegularFile if !is_own(&stat) => {
@@ -285,14 +348,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn failed(&self, error: impl Into<std::io::Error>) -> Failure {
-        Failure::io(format!("write '{}'", self.path.display()), error.into())
+    fn failed(&self, error: impl Into<io::Error>) -> OutputError {
+        OutputError::new(self.path, Why::Io(error.into()))
     }
 
-    fn refused(&self, why: &str) -> Failure {
-        Failure::new(Exit::Usage, format!("write '{}'", self.path.display()))
-            .with_source(why)
-            .with_hint("use a regular file or a new name")
+    fn refused(&self, why: &str) -> OutputError {
+        OutputError::new(self.path, Why::Refused(why.to_owned()))
     }
 }
 
@@ -301,5 +362,5 @@ fn kind(stat: &Stat) -> FileType {
 }
 
 fn is_own(stat: &Stat) -> bool {
-    gpu_host::is_own(stat.st_uid)
+    is_own_user(stat.st_uid)
 }

@@ -1,16 +1,16 @@
 //! Files that are there whole or not at all.
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::output::Folder;
+use super::{Folder, OutputError, Why};
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 
 /// A file under a temporary name, that gets its own when it is whole and is removed if it never
 /// is.
-pub(crate) struct Part {
-    pub(crate) file: File,
+#[derive(Debug)]
+pub struct Part {
+    /// The file, to be written to.
+    pub file: File,
     folder: Folder,
     /// The temporary one.
     part: OsString,
@@ -22,13 +22,11 @@ impl Part {
     ///
     /// # Errors
     /// When that one exists, or the folder takes no file.
-    pub(crate) fn beside(path: &Path) -> Result<Self, Failure> {
+    pub fn beside(path: &Path) -> Result<Self, OutputError> {
         let failed = |errno: rustix::io::Errno| failed(path, errno.into());
         let (folder, name) = Folder::of(path)?;
         if folder.stat(&name).map_err(failed)?.is_some() {
-            return Err(Failure::new(Exit::Usage, format!("write '{}'", path.display()))
-                .with_source("it already exists")
-                .with_hint("use a new file name; nothing was written"));
+            return Err(OutputError::new(path, Why::Exists));
         }
         let (part, file) = folder.temporary().map_err(failed)?;
         Ok(Part { file: file.into(), folder, part, name })
@@ -38,7 +36,7 @@ impl Part {
     ///
     /// # Errors
     /// When it cannot be written whole, or the name exists by now.
-    pub(crate) fn finish(self, path: &Path) -> Result<(), Failure> {
+    pub fn finish(self, path: &Path) -> Result<(), OutputError> {
         // A link fails where the name exists by now; a rename would replace it.
         let linked =
             self.file.sync_all().and_then(|()| Ok(self.folder.link(&self.part, &self.name)?));
@@ -53,6 +51,6 @@ impl Drop for Part {
     }
 }
 
-fn failed(path: &Path, error: std::io::Error) -> Failure {
-    Failure::io(format!("write '{}'", path.display()), error)
+fn failed(path: &Path, error: std::io::Error) -> OutputError {
+    OutputError::new(path, Why::Io(error))
 }
