@@ -6,7 +6,6 @@
 //! alone asks for the token to act.
 
 mod args;
-mod blockers;
 mod claim_request;
 mod commands;
 mod details;
@@ -19,6 +18,7 @@ mod keeper_process;
 mod lease_keepers;
 mod local_time;
 mod queue_status;
+mod reset_wording;
 mod selector;
 mod session;
 mod source;

@@ -79,7 +79,7 @@ fn machine(ports: Ports<'_>) -> String {
 
 /// Escapes what is not ASCII, so that nothing in a process's name acts on the terminal of whoever
 /// reads the log; to a reader of JSON it is the same text.
-fn ascii(json: &str) -> String {
+pub(crate) fn ascii(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
         if matches!(character, ' '..='~') {

@@ -21,6 +21,7 @@ mod login;
 mod non_targets;
 mod plan;
 mod report;
+pub mod reset;
 mod role;
 mod sweep;
 mod tree;

@@ -22,7 +22,6 @@ const LONGER: &[&str] = &[
     "crates/cli/src/commands/mem/explain/render.rs",
     "crates/cli/src/commands/mem/fit.rs",
     "crates/cli/src/commands/mem/replay.rs",
-    "crates/cli/src/commands/reset.rs",
     "crates/cli/src/commands/run.rs",
     "crates/cli/src/commands/status.rs",
 ];

@@ -2,6 +2,7 @@
 
 use super::{Device, Failure, Head, Process};
 use crate::commands::reset::Reset as Known;
+use crate::reset_wording;
 use gpu_core::DeviceState;
 use gpu_reaper::Role;
 use serde::Serialize;
@@ -43,23 +44,27 @@ impl Reset {
         let answer = known.outcome.as_ref().map(|outcome| &outcome.answer);
         let after = known.outcome.as_ref().and_then(|outcome| outcome.after.as_ref());
         let used = |device: &DeviceState| device.memory_used().ok().map(|bytes| bytes.0);
-        let blocker = |blocker: &crate::blockers::Blocker| Blocker {
-            process: Process::of(known.now, blocker.pid),
+        let blocker = |blocker: &gpu_reaper::reset::Blocker| Blocker {
+            process: Process::of(known.check.now, blocker.pid),
             on_gpus_by_index: blocker.devices.clone(),
             files: blocker.files.iter().map(|held| held.path.to_string()).collect(),
             role: blocker.role,
-            next: blocker.way.0.clone(),
+            next: reset_wording::way(&blocker.way, &known.sim).0,
         };
         Reset {
-            head: Head::of(known.now),
-            gpu: Device::of(known.device.id()),
-            linked_gpus_by_index: known.linked.whole.then(|| known.linked.peers.clone()),
-            blockers: known.blockers.users.iter().map(blocker).collect(),
-            unknown: known.blockers.unknown.map(|unknown| unknown.why()),
-            possible: known.blockers.is_clear(),
+            head: Head::of(known.check.now),
+            gpu: Device::of(known.check.device.id()),
+            linked_gpus_by_index: known
+                .check
+                .linked
+                .whole
+                .then(|| known.check.linked.peers.clone()),
+            blockers: known.check.blockers.users.iter().map(blocker).collect(),
+            unknown: known.check.blockers.unknown.map(reset_wording::why),
+            possible: known.check.blockers.is_clear(),
             done: answer.map(Result::is_ok),
             error: answer.and_then(|answer| answer.as_ref().err()).map(Failure::of),
-            memory_before_bytes: used(known.device),
+            memory_before_bytes: used(known.check.device),
             memory_after_bytes: after.and_then(used),
         }
     }

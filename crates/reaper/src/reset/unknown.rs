@@ -5,7 +5,7 @@ use gpu_core::{DeviceFileKind, DeviceState, Snapshot};
 
 /// Why it is not known who uses a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub enum Unknown {
     /// The minor number is not told, so that the device's file is not known.
     DeviceFile,
     /// The device's file is not there, so that nobody was looked for who has it.
@@ -44,32 +44,5 @@ impl Unknown {
             return Some(Unknown::Unread(snapshot.unreadable.total()));
         }
         (snapshot.sees_host_pids != Ok(true)).then_some(Unknown::OtherNamespaces)
-    }
-
-    /// Says it in a clause.
-    pub(crate) fn why(self) -> String {
-        match self {
-            Unknown::DeviceFile => "the GPU's device file is unknown".to_owned(),
-            Unknown::NoFile => "the GPU's device file does not exist".to_owned(),
-            Unknown::Links => {
-                "cannot tell which GPUs share NVLink and would be reset together".to_owned()
-            }
-            Unknown::Holders => "cannot read who has the device files open".to_owned(),
-            Unknown::Unread(1) => "1 process could not be inspected".to_owned(),
-            Unknown::Unread(count) => format!("{count} processes could not be inspected"),
-            Unknown::OtherNamespaces => {
-                "processes outside this container are not visible".to_owned()
-            }
-        }
-    }
-
-    /// Says what to do about it.
-    pub(crate) fn remedy(self) -> &'static str {
-        match self {
-            Unknown::DeviceFile | Unknown::NoFile | Unknown::Holders => "sudo gpuws doctor",
-            Unknown::Links => "nvidia-smi topo -m",
-            Unknown::Unread(_) => "run the same command with sudo",
-            Unknown::OtherNamespaces => "run the same command on the host",
-        }
     }
 }
