@@ -9,7 +9,6 @@ mod args;
 mod claim_request;
 mod commands;
 mod details;
-mod device_leases;
 mod exit;
 mod failure;
 mod formats;

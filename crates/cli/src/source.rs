@@ -16,6 +16,7 @@ use gpu_host::{
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
+use gpu_steward::DeviceLeases;
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -333,6 +334,11 @@ impl Source {
             (None, None) => Place::machine("/run", "/tmp"),
         };
         Some(self.locks_in(place))
+    }
+
+    /// Returns who has claimed which device.
+    pub(crate) fn leases(&self) -> DeviceLeases {
+        self.locks_to_read().map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
     }
 
     fn locks_in(&self, place: Place) -> FileLocks {

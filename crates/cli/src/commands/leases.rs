@@ -5,14 +5,14 @@ use crate::claim_request::{self, reasons};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::lease_keepers::LeaseKeepers;
+use crate::lease_keepers;
 use crate::queue_status::{asked, ordinal, owner};
 use crate::source::Source;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;
 use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
 use gpu_host::FileLocks;
-use gpu_steward::{Listed, Listing, Ports, Queued, listing};
+use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, Queued, listing};
 
 /// The columns of the table, of which a narrow terminal leaves some to `--json`.
 const COLUMNS: [(&str, Align); 6] = [
@@ -66,7 +66,7 @@ fn to_release(
 ) -> Result<(), Failure> {
     let leases: Vec<Entry> = listing.leases.iter().map(|leased| leased.entry.clone()).collect();
     // Whom it cannot find is not told of here: this is advice.
-    let keepers = LeaseKeepers::of(&leases, locks).unwrap_or_default();
+    let keepers = lease_keepers::of(&leases, locks).unwrap_or_default();
     let mut is_first = true;
     for (Listed { entry, devices, .. }, keepers) in listing.leases.iter().zip(keepers) {
         if !matches!(keepers, LeaseKeepers::Holders(_)) {

@@ -4,7 +4,6 @@ use crate::args::{Format, Global, StatusArgs};
 use crate::commands::device_lines::{Layout, claims};
 use crate::commands::{query, repeat};
 use crate::details;
-use crate::device_leases::DeviceLeases;
 use crate::exit::Exit;
 use crate::failure::{Failure, account, remedy};
 use crate::formats::gpustat;
@@ -16,6 +15,7 @@ use gpu_core::Selector;
 use gpu_core::selector::select;
 use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, FindingKind, Usage, silence};
+use gpu_steward::DeviceLeases;
 use rustix::process::geteuid;
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(
     let source = Source::open_to_look(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is asked meanwhile.
-        let leased = DeviceLeases::read(&source);
+        let leased = source.leases();
         let whole = source.look_in_detail(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;

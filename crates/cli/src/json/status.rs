@@ -3,9 +3,9 @@
 use super::claims::OnDevice;
 use super::details::Details;
 use super::{Failure, Head, Process};
-use crate::device_leases::DeviceLeases;
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
+use gpu_steward::DeviceLeases;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

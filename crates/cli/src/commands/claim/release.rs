@@ -5,7 +5,7 @@ use crate::claim_request::gpus;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::lease_keepers::LeaseKeepers;
+use crate::lease_keepers;
 use crate::queue_status::owner;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
@@ -14,6 +14,7 @@ use gpu_core::{
     Signal,
 };
 use gpu_host::FileLocks;
+use gpu_steward::LeaseKeepers;
 use rustix::process::geteuid;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ pub(super) fn run(
             .with_source(why)
             .with_hint("release that one first; gpuws leases shows its process"));
     }
-    let keepers = LeaseKeepers::of(std::slice::from_ref(lease), locks)?.pop();
+    let keepers = lease_keepers::of(std::slice::from_ref(lease), locks)?.pop();
     let holders = match keepers.unwrap_or(LeaseKeepers::Unseen) {
         LeaseKeepers::Holders(holders) => holders,
         LeaseKeepers::Run(supervisor) => {
