@@ -5,6 +5,7 @@ use crate::source::roots;
 use crate::terminal::clean;
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
 use gpu_host::output::{OutputError, Why};
+use gpu_sim::live::LiveError;
 use rustix::io::Errno;
 use std::error::Error;
 use std::fmt;
@@ -97,6 +98,14 @@ impl From<gpu_core::Error> for Failure {
             failure = failure.with_source(rest);
         }
         failure
+    }
+}
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Self {
+        let hint = error.hint();
+        let failure = Failure::from(gpu_core::Error::from(error));
+        hint.into_iter().fold(failure, Failure::with_hint)
     }
 }
 

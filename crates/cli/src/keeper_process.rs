@@ -134,7 +134,7 @@ pub(crate) fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Lau
         Some(folder) => {
             let uses = format!("visible:{PLACEHOLDER_MIB}");
             let words = ["--use", &uses, "--name", PLACEHOLDER];
-            (folder.join(crate::session::ACTOR).into(), words.map(Into::into).into())
+            (folder.join(gpu_sim::live::ACTOR).into(), words.map(Into::into).into())
         }
         // This very program, also where another has its path by now.
         None => {

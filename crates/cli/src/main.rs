@@ -19,7 +19,7 @@ mod local_time;
 mod queue_status;
 mod reset_wording;
 mod selector;
-mod session;
+mod session_devices;
 mod source;
 mod terminal;
 mod unavailable;

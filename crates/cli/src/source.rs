@@ -5,7 +5,7 @@
 use crate::args::{Global, Looks, shell_word};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::session::{self, SessionDevices, SessionHost};
+use crate::session_devices::SessionDevices;
 use crate::terminal::progress;
 use crate::unavailable::NoDevices;
 use gpu_core::{Clock, DeviceFile, ErrorKind, GpuBackend, Groups, Host, Journal, Origin, Snapshot};
@@ -16,6 +16,7 @@ use gpu_host::{
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
+use gpu_sim::live::{self, SessionHost};
 use gpu_steward::DeviceLeases;
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -175,7 +176,7 @@ impl Source {
         };
         let backend = prepare(NvmlChild::new(helper, global.deadline, Box::new(tell_waiting)));
         // What the environment says holds whatever the library says, or does not come to say.
-        let folder = session::named().or_else(|| Some(backend.simulated()?.session));
+        let folder = live::named().or_else(|| Some(backend.simulated()?.session));
         match folder {
             Some(folder) => Source::in_session(backend, &folder),
             None => Ok(Source::of_this_machine(Box::new(backend))),
@@ -184,7 +185,11 @@ impl Source {
 
     /// Returns the machine of the session in a folder.
     fn in_session(backend: NvmlChild, folder: &Path) -> Result<Self, Failure> {
-        let host = SessionHost::open(folder)?;
+        let host = SessionHost::open(
+            folder,
+            |dev, sys| Box::new(LinuxHost::new(Roots { dev, sys, ..roots() })),
+            Arc::new(SystemClock::new()),
+        )?;
         let backend = SessionDevices::new(backend, folder, host.origin())?;
         Ok(Source {
             backend: Box::new(backend),
@@ -313,7 +318,7 @@ impl Source {
             }
             // A machine without real processes has leases of its own: none.
             (None, None) if self.simulation.is_some() => {
-                let made = tempfile::tempdir_in(session::place()?);
+                let made = tempfile::tempdir_in(live::place()?);
                 let made = made.map_err(|error| Failure::io("make a private folder", error))?;
                 Place::folder(self.nowhere.get_or_init(|| made).path())
             }
@@ -357,7 +362,7 @@ impl Source {
 /// Within a session none is needed: what is typed there finds its machine as this program did.
 pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
     match (origin, &global.sim) {
-        (Origin::Simulated(_), None) if session::named().is_some() => String::new(),
+        (Origin::Simulated(_), None) if live::named().is_some() => String::new(),
         (Origin::Simulated(_), Some(path)) => {
             format!("--sim {} ", shell_word(&path.to_string_lossy()))
         }

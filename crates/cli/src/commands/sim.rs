@@ -3,8 +3,10 @@
 use crate::args::{Global, SimArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::session::{Folder, PlaceholderProcesses};
+use crate::source::roots;
 use crate::terminal::progress;
+use gpu_host::LinuxHost;
+use gpu_sim::live::{Folder, PlaceholderProcesses};
 use gpu_sim::{Machine, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -31,9 +33,13 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         .map(gpu_host::output::append)
         .transpose()
         .map_err(|error| own(error.into()))?;
-    let folder = Folder::make(args.library.as_deref()).map_err(own)?;
+    let folder = Folder::make(args.library.as_deref()).map_err(|error| own(error.into()))?;
     let crew = match args.live {
-        true => Some(PlaceholderProcesses::start(&machine, &folder).map_err(own)?),
+        true => {
+            let host = LinuxHost::new(roots());
+            let started = PlaceholderProcesses::start(&machine, &folder, &host);
+            Some(started.map_err(|error| own(error.into()))?)
+        }
         false => None,
     };
     let session = Session {

@@ -4,7 +4,8 @@
 //! sim` that made it, or whoever it started. The kernel lets go of the lock with the last of them.
 //! The file says which one it is: a copy of a session is somebody's own, and no session.
 
-use crate::failure::Failure;
+use super::LiveError;
+use super::error::io;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
@@ -38,7 +39,7 @@ const NAME: usize = 64;
 ///
 /// # Errors
 /// When the file cannot be made or locked.
-pub(super) fn begin(folder: &Path) -> Result<OwnedFd, Failure> {
+pub(super) fn begin(folder: &Path) -> Result<OwnedFd, LiveError> {
     let made = || -> rustix::io::Result<OwnedFd> {
         let new = folder.join("new-alive");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -52,7 +53,7 @@ pub(super) fn begin(folder: &Path) -> Result<OwnedFd, Failure> {
         fcntl_setfd(&file, FdFlags::empty())?;
         Ok(file)
     };
-    made().map_err(|errno| Failure::io("lock the session's folder", errno.into()))
+    made().map_err(|errno| io("lock the session's folder", errno.into()))
 }
 
 /// Removes the folders of the caller's sessions that are over. What cannot be removed is left to

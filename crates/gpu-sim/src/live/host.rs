@@ -1,32 +1,31 @@
 //! The processes of a session, as a program that was started in it sees them.
 
-use super::{members, placeholders};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use super::{LiveError, members, placeholders};
+use crate::{Session, Simulation};
 use gpu_core::{
     Absent, ActToken, Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HeldFile, HolderScan, Host,
     LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
     Reading, Result, Signal, Timestamp,
 };
-use gpu_host::{LinuxHost, Roots, SystemClock};
-use gpu_sim::{Session, Simulation};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The host of a session: simulated processes, or real ones that stand for them and that appear by
 /// themselves.
-pub(crate) struct SessionHost {
+pub struct SessionHost {
     /// Where it was read, without links.
     folder: PathBuf,
     session: Session,
     processes: Processes,
+    clock: Arc<dyn Clock>,
 }
 
 enum Processes {
     Simulated(Moving),
     /// This machine's, with the session's device files.
-    Real(LinuxHost),
+    Real(Box<dyn Host>),
 }
 
 /// A simulation that moves with the session.
@@ -49,38 +48,40 @@ impl Moving {
 }
 
 impl SessionHost {
-    /// Opens the session in a folder.
+    /// Opens the session in a folder. `real` returns this machine's processes with the device
+    /// files below the first folder and the driver's entries below the second; `clock` is this
+    /// machine's.
     ///
     /// # Errors
     /// When the folder is not a session's, or not named from the root on: another folder would
     /// be meant wherever else a program runs.
-    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
+    pub fn open(
+        folder: &Path,
+        real: impl FnOnce(PathBuf, PathBuf) -> Box<dyn Host>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LiveError> {
         if !folder.is_absolute() {
-            let what = format!("find session '{}' of the simulated NVML", folder.display());
-            return Err(Failure::new(Exit::Usage, what)
-                .with_source("the session path must be absolute")
-                .with_hint("start it with 'gpuws sim'"));
+            return Err(LiveError::Relative(folder.to_owned()));
         }
         // A link that leads elsewhere by the next moment is of no account.
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let session = Session::read(&folder)?;
         let processes = if session.is_live() {
             let dev = folder.join(Session::DEVICE_FILES);
-            let roots = Roots { proc: "/proc".into(), dev, sys: folder.join("sys") };
-            Processes::Real(LinuxHost::new(roots))
+            Processes::Real(real(dev, folder.join("sys")))
         } else {
             Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
         };
-        Ok(SessionHost { folder, session, processes })
+        Ok(SessionHost { folder, session, processes, clock })
     }
 
     /// Returns the folder that the session was read from.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Tells whether its processes are real ones: only those can be ended.
-    pub(crate) fn has_real_processes(&self) -> bool {
+    pub fn has_real_processes(&self) -> bool {
         matches!(self.processes, Processes::Real(_))
     }
 
@@ -88,18 +89,18 @@ impl SessionHost {
     fn now(&self) -> &dyn Host {
         match &self.processes {
             Processes::Simulated(moving) => moving.now(),
-            Processes::Real(real) => real,
+            Processes::Real(real) => &**real,
         }
     }
 
     /// Returns the session's clock.
-    pub(crate) fn clock(&self) -> SessionClock {
+    pub fn clock(&self) -> SessionClock {
         // The times of real processes are on the real wall clock.
         let wall = match &self.processes {
             Processes::Simulated(moving) => Some(moving.clone()),
             Processes::Real(_) => None,
         };
-        SessionClock { wall, real: SystemClock::new() }
+        SessionClock { wall, real: Arc::clone(&self.clock) }
     }
 }
 
@@ -165,7 +166,7 @@ impl Host for SessionHost {
             ));
         };
         let handle = real.open(pid)?;
-        match members::belongs(&*handle, real, &self.session, &self.folder)? {
+        match members::belongs(&*handle, &**real, &self.session, &self.folder)? {
             true => Ok(Box::new(Actor(handle))),
             false => Err(Error::new(ProcessFault::NotPermitted, what())
                 .with_source("it is not part of the simulation")),
@@ -204,9 +205,9 @@ impl ProcessHandle for Actor {
 }
 
 /// The clock of a session: it passes as fast as the real one, which all its programs share.
-pub(crate) struct SessionClock {
+pub struct SessionClock {
     wall: Option<Moving>,
-    real: SystemClock,
+    real: Arc<dyn Clock>,
 }
 
 impl Clock for SessionClock {

@@ -1,11 +1,9 @@
 //! Real processes that stand for simulated ones.
 
-use super::Folder;
-use crate::exit::Exit;
-use crate::failure::Failure;
-use gpu_core::{Access, Host, Pid, ProcessState};
-use gpu_host::{LinuxHost, Roots};
-use gpu_sim::{Machine, Placeholder, Process, Reaction};
+use super::error::io as failed;
+use super::{Folder, LiveError};
+use crate::{Machine, Placeholder, Process, Reaction};
+use gpu_core::{Access, Error, ErrorKind, Host, Pid, ProcessState};
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -13,38 +11,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// The program that each of them is.
-pub(crate) const ACTOR: &str = "nvml-sim-process";
+pub const ACTOR: &str = "nvml-sim-process";
 
 /// All placeholders of a session. They end with it: by themselves, when nobody holds the other end
 /// of their standard input any more.
-pub(crate) struct PlaceholderProcesses {
+#[derive(Debug)]
+pub struct PlaceholderProcesses {
     members: Vec<(Child, ChildStdin)>,
     /// Which process stands for which.
-    pub(crate) placeholders: Vec<Placeholder>,
+    pub placeholders: Vec<Placeholder>,
 }
 
 impl PlaceholderProcesses {
     /// Starts a process for each simulated one that has a device file or device memory, and waits
-    /// until each has its name and its files.
+    /// until each has its name and its files. `host` tells when each of them started.
     ///
     /// # Errors
     /// When one cannot be started; those before it end then.
-    pub(crate) fn start(machine: &Machine, folder: &Folder) -> Result<Self, Failure> {
+    pub fn start(machine: &Machine, folder: &Folder, host: &dyn Host) -> Result<Self, LiveError> {
         for file in &machine.files {
             stand_in(&file.path, folder)
-                .map_err(|error| Failure::io(format!("make '{}'", file.path), error))?;
+                .map_err(|error| failed(format!("make '{}'", file.path), error))?;
         }
         let actor = folder.actor()?;
         folder.admit_walk_ons(&actor)?;
-        let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-        let host = LinuxHost::new(roots);
         let mut crew = PlaceholderProcesses { members: Vec::new(), placeholders: Vec::new() };
         for process in machine.processes.iter().filter(|process| has_a_part(process)) {
-            let named = |error| Failure::io(format!("start '{}'", process.info.name), error);
-            crew.add(&actor, process, folder).map_err(|error| named(error).ending(Exit::Own))?;
+            let named = |error| failed(format!("start '{}'", process.info.name), error);
+            crew.add(&actor, process, folder).map_err(named)?;
             let Some((child, _)) = crew.members.last() else { continue };
             let start = host.process(Pid(child.id()))?.key.start;
-            let start = start.ok_or_else(|| Failure::new(Exit::Own, "read when it started"))?;
+            let start =
+                start.ok_or_else(|| Error::new(ErrorKind::Unsupported, "read when it started"))?;
             crew.placeholders.push(Placeholder {
                 simulated: process.pid().0,
                 pid: child.id(),

@@ -1,9 +1,9 @@
 //! Which real processes belong to a session: those, and no others, can be ended within it.
 
+use crate::{ExternalProcess, Session};
 use gpu_core::{
     ErrorKind, Host, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, Result, StartTime,
 };
-use gpu_sim::{ExternalProcess, Session};
 use std::path::Path;
 
 /// No process has more ancestors; a made-up /proc could have a circle of them.
@@ -72,8 +72,8 @@ fn found(process: Result<ProcessInfo>) -> Result<Option<ProcessInfo>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Placeholder, Use};
     use gpu_core::{Access, DeviceFileKind, Error, HeldFile, MockHost, MockProcessHandle, Pid};
-    use gpu_sim::{Placeholder, Use};
 
     const OWN: ProcessKey = ProcessKey { pid: Pid(50), start: Some(StartTime(500)) };
 
