@@ -78,10 +78,13 @@ fn steward_depends_on_policies_but_no_adapter() {
 }
 
 #[test]
-fn only_program_tests_and_benches_choose_adapters() {
+fn only_machine_program_tests_and_benches_choose_adapters() {
     for package in packages() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
-        let chooses = matches!(package.name.as_str(), "gpuws" | "gpuws-tests" | "gpuws-benches");
+        let chooses = matches!(
+            package.name.as_str(),
+            "gpu-machine" | "gpuws" | "gpuws-tests" | "gpuws-benches"
+        );
         // Two serve what another one reads or runs.
         let exception = matches!(package.name.as_str(), "gpu-sim" | "gpu-nvml-sim");
         assert!(chooses || exception || chosen.count() == 0, "{} chooses an adapter", package.name);

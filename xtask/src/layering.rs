@@ -37,7 +37,11 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy"]
         }
-        // Only the program on top, the tests and the benches choose adapters.
+        // One library opens machines: it chooses adapters for all that stand above.
+        "gpu-machine" => {
+            &["gpu-core", "gpu-host", "gpu-nvidia", "gpu-sim", "gpu-reaper", "gpu-steward"]
+        }
+        // Beside it only the program on top, the tests and the benches choose adapters.
         "gpuws" | "gpuws-benches" => &LIBRARIES_AND_XTASK[..LIBRARIES],
         "gpuws-tests" => LIBRARIES_AND_XTASK,
         "xtask" => &[],
@@ -58,6 +62,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-claim",
     "gpu-allocator-policy",
     "gpu-steward",
+    "gpu-machine",
     "xtask",
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
@@ -74,6 +79,7 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-nvml-sim",
     // It reads a session's folder only if its owner is trusted.
     "gpu-sim",
+    "gpu-machine",
     "gpuws",
     "gpuws-tests",
     "gpuws-benches",

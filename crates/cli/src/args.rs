@@ -186,6 +186,13 @@ pub(crate) struct Looks {
     pub(crate) every: u64,
 }
 
+impl Looks {
+    /// Returns the time between samples.
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_secs(self.every)
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TopoArgs {
     /// Print the matrix (default).

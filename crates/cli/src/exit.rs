@@ -1,5 +1,6 @@
 //! The exit codes, as `docs/exit-codes.md` promises them.
 
+use gpu_machine::Served;
 use std::process::ExitCode;
 
 /// How a command ended.
@@ -86,6 +87,16 @@ impl Exit {
             Exit::CommandNotRun => "run, sim: command not executable",
             Exit::CommandNotFound => "run, sim: command not found",
             Exit::Passed(_) => "run, sim: as the command",
+        }
+    }
+}
+
+impl From<Served> for Exit {
+    fn from(served: Served) -> Exit {
+        match served {
+            Served::Done => Exit::Done,
+            Served::Misused => Exit::Usage,
+            Served::Failed => Exit::Own,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::source::roots;
 use crate::terminal::clean;
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
 use gpu_host::output::{OutputError, Why};
+use gpu_machine::{Cause, MachineError};
 use gpu_sim::live::LiveError;
 use rustix::io::Errno;
 use std::error::Error;
@@ -98,6 +99,18 @@ impl From<gpu_core::Error> for Failure {
             failure = failure.with_source(rest);
         }
         failure
+    }
+}
+
+impl From<MachineError> for Failure {
+    fn from(error: MachineError) -> Self {
+        let (cause, hint) = (error.cause(), error.hint().map(str::to_owned));
+        let failure = hint.into_iter().fold(error.into_error().into(), Failure::with_hint);
+        match cause {
+            Cause::Failed => failure,
+            Cause::NoAuditLog => failure.ending(Exit::NotPermitted),
+            Cause::NotKept => failure.ending(Exit::Own),
+        }
     }
 }
 

@@ -13,16 +13,13 @@ mod exit;
 mod failure;
 mod formats;
 mod json;
-mod keeper_process;
 mod lease_keepers;
 mod local_time;
 mod queue_status;
 mod reset_wording;
 mod selector;
-mod session_devices;
 mod source;
 mod terminal;
-mod unavailable;
 mod wording;
 
 use args::{Cli, Command, StatusArgs};
@@ -35,8 +32,8 @@ use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    source::serve_where_asked();
-    let other = keeper_process::serve_where_asked().or_else(commands::shim::run_where_called);
+    let served = gpu_machine::serve_where_asked().map(Exit::from);
+    let other = served.or_else(commands::shim::run_where_called);
     if let Some(exit) = other {
         return exit.into();
     }

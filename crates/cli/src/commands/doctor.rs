@@ -4,7 +4,7 @@ use crate::args::{DoctorArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::source::{Source, sim_option};
+use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::selector::indexes;
@@ -19,8 +19,9 @@ pub(crate) fn run(
     if args.paste {
         return super::paste::run(args, global, screen);
     }
-    let looks =
-        Source::open_to_look(global, Groups::NONE, args.looks.looks == 1)?.looks(&args.looks);
+    let looks = source::open_to_look(global, Groups::NONE, args.looks.looks == 1)?
+        .looks(args.looks.looks, args.looks.pause())
+        .collect::<Vec<_>>();
     let Some(now) = looks.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         let failure = Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()));

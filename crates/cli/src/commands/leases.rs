@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::lease_keepers;
 use crate::queue_status::{asked, ordinal, owner};
-use crate::source::Source;
+use crate::source;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;
 use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
@@ -31,7 +31,7 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let source = Source::open(global)?;
+    let source = source::open(global)?;
     let locks = source.locks(args.claims.as_deref())?;
     let ports = Ports {
         backend: &*source.backend,

@@ -5,7 +5,7 @@ use crate::commands::repeat;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::formats::csv::{Query, Seen, Style, Subject};
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Selector;
@@ -57,7 +57,7 @@ pub(super) fn rows(
         Ok(query) => query,
         Err(name) => return no_such_field(screen, subject, &name),
     };
-    let source = Source::open_to_look(global, query.groups(), repeat.is_once())?;
+    let source = source::open_to_look(global, query.groups(), repeat.is_once())?;
     repeat::name_origin(&source);
     let mut is_first = true;
     repeat::show(repeat, &source, screen, |screen| {

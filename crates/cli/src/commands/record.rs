@@ -3,7 +3,7 @@
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::Source;
+use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_host::output::Part;
@@ -16,14 +16,14 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let file = args.file.display();
-    let source = Source::open(global)?;
+    let source = source::open(global)?;
     let part = Part::beside(&args.file)?;
     let topology = source.backend.topology().map_err(|error| error.kind().absent());
     let mut writer = RecordingWriter::new(&part.file, !args.names, topology)?;
     let mut anonymizer = Anonymizer::default();
     let mut first = None;
     let mut look_count = 0;
-    for look in source.each_look(&args.looks) {
+    for look in source.looks(args.looks.looks, args.looks.pause()) {
         let offset = look.taken_at.since(*first.get_or_insert(look.taken_at));
         let look = if args.names { look } else { anonymizer.anonymize(&look) };
         writer.add(offset, &look)?;

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::reset_wording;
-use crate::source::{Source, sim_option};
+use crate::source::{self, Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::selector::select;
@@ -22,7 +22,7 @@ pub(crate) struct Reset<'a> {
 }
 
 pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, Groups::NONE, false)?;
+    let source = source::open_to_look(global, Groups::NONE, false)?;
     let now = source.look();
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));

@@ -13,13 +13,13 @@ use crate::claim_request::{self, chosen, failure, gpus};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::keeper_process::placeholder;
 use crate::queue_status::Teller;
-use crate::source::{CLAIMS, Source, roots};
+use crate::source::{self, CLAIMS, roots};
 use crate::terminal::{Line, one_line};
 use crate::wording;
 use gpu_core::{ActToken, Bytes, ErrorKind, JobExit, Launch, Origin, ProcessFault};
 use gpu_host::supervise::{LinuxLauncher, dismiss, end_as, find_program};
+use gpu_machine::placeholder;
 use gpu_steward::{Event, Grant, HandOff, NotGranted, NotRun, OnDeath, Ports, RunOrder, RunReport};
 use report::{ReportFile, above, exit, still_there, summary};
 use std::ffi::{OsStr, OsString};
@@ -57,9 +57,9 @@ pub(crate) fn supervise(
         Exit::Usage | Exit::TryLater => failure,
         _ => failure.ending(Exit::Own),
     };
-    let source = Source::open(global).map_err(own)?;
-    let locks = source.locks(args.wanted.claims.as_deref()).map_err(own)?;
-    let journal = source.journal().map_err(own)?;
+    let source = source::open(global).map_err(|error| own(error.into()))?;
+    let locks = source.locks(args.wanted.claims.as_deref()).map_err(|error| own(error.into()))?;
+    let journal = source.journal().map_err(|error| own(error.into()))?;
     let launcher =
         LinuxLauncher::new(&roots(), Some(front.key)).map_err(|error| own(error.into()))?;
     let root = *source

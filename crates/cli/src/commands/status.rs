@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, account, remedy};
 use crate::formats::gpustat;
 use crate::json;
-use crate::source::{Source, sim_option};
+use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::Selector;
@@ -32,7 +32,7 @@ pub(crate) fn run(
         None => {}
     }
     let groups = if args.details { Groups::all() } else { Groups::NONE };
-    let source = Source::open_to_look(global, groups, args.repeat.is_once())?;
+    let source = source::open_to_look(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is asked meanwhile.
         let leased = source.leases();
@@ -66,7 +66,7 @@ fn only<'a>(whole: &'a Snapshot, asked: &[Selector]) -> Result<Cow<'a, Snapshot>
 }
 
 fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, gpustat::groups(), args.repeat.is_once())?;
+    let source = source::open_to_look(global, gpustat::groups(), args.repeat.is_once())?;
     repeat::name_origin(&source);
     repeat::show(&args.repeat, &source, screen, |screen| {
         let at = source.clock.wall();

@@ -4,7 +4,7 @@ use crate::args::{Global, TopoArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::source::Source;
+use crate::source;
 use crate::terminal::{Line, Screen};
 use gpu_core::{Absent, Error, ErrorKind, Group, Groups, Origin, Snapshot, Topology};
 use gpu_placement::{Matrix, picture};
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Resu
 
 fn look(global: &Global) -> Result<Connected, Failure> {
     let groups: Groups = [Group::Product].into_iter().collect();
-    let source = Source::open_to_look(global, groups, false)?;
+    let source = source::open_to_look(global, groups, false)?;
     let now = gpu_core::observe_users(&*source.backend, &*source.host, &*source.clock, groups);
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Error::new(fault.kind, fault.text.clone()).into());

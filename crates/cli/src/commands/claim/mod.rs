@@ -10,15 +10,15 @@ use crate::claim_request::{self, failure, no_journal};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::keeper_process::{Holder, Keeps};
 use crate::lease_keepers::is_supervisor;
 use crate::queue_status::Teller;
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, progress};
 use gpu_allocator_policy::environment::Advice;
 use gpu_core::{EntryKind, Locks, Origin, ProcessInfo};
 use gpu_host::FileLocks;
 use gpu_host::supervise::process_group;
+use gpu_machine::{Holder, Keeps};
 use gpu_steward::{Grant, NotGranted, Ports, environment, take};
 use hold::{Signals, hold};
 use rustix::process::geteuid;
@@ -38,7 +38,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     if args.hold || args.export || args.release.is_some() {
         claim_request::real_processes(global)?;
     }
-    let source = Source::open(global)?;
+    let source = source::open(global)?;
     if let Origin::Simulated(machine) = source.host.origin()
         && (args.hold || args.export)
         && !source.can_end_processes

@@ -7,7 +7,7 @@ mod table;
 use crate::args::{Global, HoldersArgs, shell_word};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::Source;
+use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
@@ -24,9 +24,12 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let source = Source::open(global)?;
-    let (named, missing): (Vec<_>, Vec<_>) =
-        args.files.iter().map(|path| source.file(path)).partition(Result::is_ok);
+    let source = source::open(global)?;
+    let (named, missing): (Vec<_>, Vec<_>) = args
+        .files
+        .iter()
+        .map(|path| source.file(path).map_err(Failure::from))
+        .partition(Result::is_ok);
     // As with fuser and lsof, one file that is not there does not hide the others.
     let mut missing = missing.into_iter().filter_map(Result::err);
     let named: Vec<DeviceFile> = named.into_iter().flatten().collect();

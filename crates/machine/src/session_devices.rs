@@ -1,7 +1,6 @@
 //! The devices of a session, as a program that was started in it sees them.
 
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::MachineError;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
     Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Pid, Result,
@@ -25,7 +24,11 @@ impl SessionDevices {
     ///
     /// # Errors
     /// When a child says that its library is a real one, or one of another session.
-    pub(crate) fn new(child: NvmlChild, folder: &Path, origin: Origin) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        child: NvmlChild,
+        folder: &Path,
+        origin: Origin,
+    ) -> Result<Self, MachineError> {
         let devices = SessionDevices { child, folder: folder.to_owned(), origin };
         match devices.child.simulated().is_some() || devices.child.is_real() {
             true if !devices.are_known() => Err(devices.refusal()),
@@ -38,15 +41,15 @@ impl SessionDevices {
         self.child.simulated().is_some_and(|simulated| simulated.session == self.folder)
     }
 
-    fn refusal(&self) -> Failure {
+    fn refusal(&self) -> MachineError {
         let what = match self.child.simulated() {
             Some(other) => {
                 format!("the loaded NVML belongs to session '{}'", other.session.display())
             }
             None => "the loaded NVML is not simulated".to_owned(),
         };
-        Failure::new(Exit::Usage, format!("query session '{}'", self.folder.display()))
-            .with_source(what)
+        let query = format!("query session '{}'", self.folder.display());
+        MachineError::new(Error::new(ErrorKind::Invalid, query).with_source(what))
             .with_hint(format!("start it with 'gpuws sim', or unset {}", Session::VARIABLE))
     }
 
@@ -135,7 +138,7 @@ mod tests {
 
     /// Devices behind a child that greets in this way, or does not, and then answers questions for
     /// the driver; `proc` stands for `/proc`.
-    fn devices(greeting: &str, proc: &Path) -> Result<SessionDevices, Failure> {
+    fn devices(greeting: &str, proc: &Path) -> Result<SessionDevices, MachineError> {
         let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
         let driver = serde_json::json!({ "driver": { "Ok": driver } });
         let script = format!("{greeting}; while read _; do echo '{driver}'; echo '\"done\"'; done");
@@ -173,8 +176,9 @@ mod tests {
             let Err(failure) = devices(&greeting(simulated), nobody.path()) else {
                 panic!("{simulated}")
             };
-            assert_eq!(failure.exit(), Exit::Usage);
-            assert!(failure.to_string().contains(why), "{failure}");
+            let error = failure.into_error();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.fault().text.contains(why), "{error:?}");
         }
     }
 
