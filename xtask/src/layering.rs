@@ -37,6 +37,16 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy"]
         }
+        // What is printed is made of what the libraries know, and of no adapter.
+        "gpu-report" => &[
+            "gpu-core",
+            "gpu-text",
+            "gpu-reaper",
+            "gpu-placement",
+            "gpu-claim",
+            "gpu-allocator-policy",
+            "gpu-steward",
+        ],
         // One library opens machines: it chooses adapters for all that stand above.
         "gpu-machine" => {
             &["gpu-core", "gpu-host", "gpu-nvidia", "gpu-sim", "gpu-reaper", "gpu-steward"]
@@ -63,6 +73,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-allocator-policy",
     "gpu-steward",
     "gpu-machine",
+    "gpu-report",
     "xtask",
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;

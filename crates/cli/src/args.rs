@@ -240,15 +240,6 @@ pub(crate) struct ManArgs {
     pub(crate) command: Option<String>,
 }
 
-/// Quotes a word for a shell where it needs that.
-pub(crate) fn shell_word(word: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || "/._:,-".contains(c);
-    if !word.is_empty() && word.chars().all(harmless) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 fn pid(text: &str) -> Result<Pid, std::num::ParseIntError> {
     text.parse().map(Pid)
 }

@@ -3,16 +3,16 @@
 use crate::args::{Global, Wanted};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::{holding_up, owner};
+use crate::queue_status::{owner, user};
 use crate::source::Source;
 use crate::wording;
 use gpu_core::{
-    Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Link, NoJournal,
+    Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, NoJournal,
     ProcessKey, Selector, Share,
 };
-use gpu_host::user_name;
-use gpu_placement::{Bar, Passed, Refusal, Why};
-use gpu_steward::{Decision, NotGranted, Note, Refused, Request, Standing, Wait, inherited};
+use gpu_placement::{Bar, Passed, Refusal};
+use gpu_report::wording::claims::{self, holding_up};
+use gpu_steward::{NotGranted, Note, Refused, Request, Standing, Wait, inherited};
 use std::cell::OnceCell;
 
 /// What is asked for, and by whose word no more than that can be had.
@@ -172,125 +172,16 @@ fn whole_uuids(devices: Vec<DeviceState>) -> Result<Vec<DeviceUuid>, Failure> {
     devices.into_iter().map(uuid).collect()
 }
 
-/// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
-pub(crate) fn chosen(decision: &Decision) -> String {
-    let devices = decision.devices();
-    let text = named(&devices.iter().collect::<Vec<_>>());
-    match &decision.choice.why {
-        Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
-            let instead: Vec<u32> = instead
-                .iter()
-                .filter_map(|at| decision.offered.get(*at))
-                .map(|id| id.index)
-                .collect();
-            let other = instead_weakest.map_or(String::new(), |other| {
-                format!("; {} would have been {}", list(&instead), link(other))
-            });
-            format!("{text} ({}{other})", link(*weakest))
-        }
-        Why::Fits => format!("{text} (tightest fit)"),
-        Why::KeepsBlocks => format!("{text} (keeps NVLink groups intact)"),
-        Why::Coolest => format!("{text} (coolest)"),
-        Why::LeastRecent => format!("{text} (least recently used)"),
-        Why::Linked { .. } | Why::OnlyOne | Why::First => text,
-    }
-}
-
-/// `GPU 0`, `GPUs 0 and 3`.
-pub(crate) fn gpus(indexes: &[u32]) -> String {
-    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-    format!("{word} {}", list(indexes))
-}
-
-/// `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
-pub(crate) fn named(devices: &[&DeviceId]) -> String {
-    let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
-        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
-    let indexes: Vec<u32> = whole.iter().map(|id| id.index).collect();
-    let mut names: Vec<String> = mig
-        .iter()
-        .filter_map(|id| Some(format!("{} of GPU {}", id.uuid.as_ref().ok()?, id.index)))
-        .collect();
-    if !indexes.is_empty() {
-        names.insert(0, gpus(&indexes));
-    }
-    names.join(", ")
-}
-
-/// `0`, `0 and 3`; as ranges from three on.
-fn list(indexes: &[u32]) -> String {
-    match indexes {
-        [one, other] => format!("{one} and {other}"),
-        indexes => wording::ranges(indexes),
-    }
-}
-
-fn link(link: Link) -> String {
-    match link {
-        Link::NvLink(lanes) => format!("NVLink ×{lanes}"),
-        Link::Pix => "one PCIe switch".to_owned(),
-        Link::Pxb => "several PCIe switches".to_owned(),
-        Link::Phb => "one host bridge".to_owned(),
-        Link::Node => "one NUMA node".to_owned(),
-        Link::Sys => "across sockets".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// Says why a device was passed over.
-pub(crate) fn passed(why: &Passed) -> String {
-    match why {
-        Passed::Barred(bar) => barred(bar),
-        Passed::NotAmong => "not in the requested set".to_owned(),
-        Passed::Excluded => "excluded".to_owned(),
-        Passed::LacksMemory { has, needs } => format!("has only {has} in total; {needs} requested"),
-        Passed::LacksRoom { has, needs } => format!("has only {has} free; {needs} requested"),
-        Passed::MemoryUnknown(absent) => format!("memory unknown: {absent}"),
-        Passed::LowCapability { has, needs } => {
-            format!("has compute capability {}.{}; {}.{} requested", has.0, has.1, needs.0, needs.1)
-        }
-        Passed::CapabilityUnknown(absent) => {
-            format!("compute capability unknown: {absent}")
-        }
-        Passed::DrivesDisplay => "drives a display".to_owned(),
-        Passed::OtherSetBetter => "free".to_owned(),
-    }
-}
-
 /// Says why a device cannot be had now.
 pub(crate) fn barred(bar: &Bar) -> String {
-    let name = |uid: &u32| user_name(*uid).unwrap_or_else(|_| format!("user {uid}"));
-    match bar {
-        Bar::Leased { owner, .. } => format!("leased by {}", name(owner)),
-        Bar::Reserved { owner, .. } => {
-            format!("reserved for {}, who is ahead in the queue", name(owner))
-        }
-        Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
-        Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
-        Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
-        Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
-        Bar::NameUnknown => "has no unique UUID".to_owned(),
-        Bar::MigMode => "has MIG enabled; claim a MIG device with --mig".to_owned(),
-        Bar::MigAlone => "CUDA exposes one MIG device and no other GPU to a program".to_owned(),
-    }
+    claims::barred(bar, &user)
 }
 
-/// Says each reason once, with the devices that it is about: `GPU 0 leased by bob; GPUs 1 and 2
-/// drives a display`.
+/// Says each reason once, with the devices that it is about.
 pub(crate) fn reasons<'a>(
     passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
 ) -> Vec<String> {
-    let mut by_reason: Vec<(String, Vec<&DeviceId>)> = Vec::new();
-    for (device, why) in passed_over {
-        let reason = passed(why);
-        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, devices)) => devices.push(device),
-            None => by_reason.push((reason, vec![device])),
-        }
-    }
-    let word =
-        |(reason, devices): (String, Vec<&DeviceId>)| format!("{}: {reason}", named(&devices));
-    by_reason.into_iter().map(word).collect()
+    claims::reasons(passed_over, &user)
 }
 
 /// Says why nothing was granted, and what to do about it. `leases` is the next command to type.
@@ -430,14 +321,14 @@ pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
 /// runs something.
 pub(crate) fn within(global: &Global) -> String {
     global.sim.as_ref().map_or(String::new(), |machine| {
-        let machine = crate::args::shell_word(&machine.to_string_lossy());
+        let machine = crate::wording::shell_word(&machine.to_string_lossy());
         format!("gpuws sim {machine} --live -- ")
     })
 }
 
 /// Refuses a machine on which no process is real.
 pub(crate) fn only_simulated(machine: &str) -> Failure {
-    let machine = crate::args::shell_word(machine);
+    let machine = crate::wording::shell_word(machine);
     Failure::new(Exit::Usage, "run jobs on a simulated machine without real processes")
         .with_hint(format!("use a live simulation: gpuws sim {machine} --live -- gpuws run …"))
 }

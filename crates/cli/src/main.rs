@@ -11,12 +11,10 @@ mod commands;
 mod details;
 mod exit;
 mod failure;
-mod formats;
 mod json;
 mod lease_keepers;
 mod local_time;
 mod queue_status;
-mod reset_wording;
 mod selector;
 mod source;
 mod terminal;
@@ -32,7 +30,7 @@ use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    let served = gpu_machine::serve_where_asked().map(Exit::from);
+    let served = gpu_machine::serve_where_asked().map(exit::served);
     let other = served.or_else(commands::shim::run_where_called);
     if let Some(exit) = other {
         return exit.into();

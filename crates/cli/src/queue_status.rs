@@ -2,9 +2,10 @@
 
 use crate::terminal::Line;
 use crate::wording;
-use gpu_claim::{Ahead, HeldUp, Waiting};
+use gpu_claim::{Ahead, Waiting};
 use gpu_core::{Claim, Entry, Pid, Share};
 use gpu_host::user_name;
+use gpu_report::wording::claims::{asked, holding_up, ordinal};
 use rustix::termios::tcgetpgrp;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -140,14 +141,6 @@ fn how(claim: &str, waiting: &Waiting<'_>) -> String {
     text
 }
 
-/// Says what keeps a claim from being served, other than claims and leases.
-pub(crate) fn holding_up(held_up: &HeldUp) -> String {
-    match held_up {
-        HeldUp::SafeGpu(fault) => format!("waiting to {}", fault.text),
-        HeldUp::Driver(fault) => format!("driver not responding: failed to {}", fault.text),
-    }
-}
-
 /// `alice (4 GPUs)`.
 fn held(lease: &Entry) -> String {
     let count = wording::count(lease.devices.len(), "GPU", "GPUs");
@@ -159,28 +152,12 @@ fn held(lease: &Entry) -> String {
 
 /// The name of whose an entry is.
 pub(crate) fn owner(entry: &Entry) -> String {
-    user_name(entry.owner).unwrap_or_else(|_| format!("user {}", entry.owner))
+    user(entry.owner)
 }
 
-/// `2 GPUs`, `6,144 MiB of 1 GPU`.
-pub(crate) fn asked(claim: &Claim) -> String {
-    let count = wording::count(claim.count as usize, "GPU", "GPUs");
-    match claim.share {
-        Share::Whole => count,
-        Share::Memory(bytes) => format!("{bytes} of {count}"),
-    }
-}
-
-/// `1st`, `2nd`, `11th`.
-pub(crate) fn ordinal(number: usize) -> String {
-    let ending = match (number % 100, number % 10) {
-        (11..=13, _) => "th",
-        (_, 1) => "st",
-        (_, 2) => "nd",
-        (_, 3) => "rd",
-        _ => "th",
-    };
-    format!("{number}{ending}")
+/// The name of a user of this machine.
+pub(crate) fn user(uid: u32) -> String {
+    user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
 }
 
 /// `0:42`, `1:02:03`.

@@ -1,9 +1,10 @@
 //! The machine that the command line names.
 
-use crate::args::{Global, shell_word};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::progress;
+use crate::wording::shell_word;
 use gpu_core::{Groups, Origin};
 pub(crate) use gpu_machine::{CLAIMS, Source, roots};
 use gpu_machine::{MachineError, Options};

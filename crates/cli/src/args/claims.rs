@@ -1,6 +1,7 @@
 //! Arguments of the commands that claim devices.
 
-use super::{KeepArgs, shell_word};
+use super::KeepArgs;
+use crate::wording::shell_word;
 use clap::{Args, ValueEnum};
 use gpu_core::Selector;
 use gpu_core::{Bytes, LeaseId};

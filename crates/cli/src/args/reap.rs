@@ -1,6 +1,7 @@
 //! What frees memory.
 
-use super::{named, pid, shell_word};
+use super::{named, pid};
+use crate::wording::shell_word;
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Args};
 use gpu_core::Pid;

@@ -1,17 +1,19 @@
 //! `gpuws leases`: who has devices, and who waits for them.
 
-use crate::args::{Global, LeasesArgs, shell_word};
+use crate::args::{Global, LeasesArgs};
 use crate::claim_request::{self, reasons};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::lease_keepers;
-use crate::queue_status::{asked, ordinal, owner};
+use crate::queue_status::owner;
 use crate::source;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;
+use crate::wording::shell_word;
 use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
 use gpu_host::FileLocks;
+use gpu_report::wording::claims::{self, asked, ordinal};
 use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, Queued, listing};
 
 /// The columns of the table, of which a narrow terminal leaves some to `--json`.
@@ -87,7 +89,7 @@ fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     seen.sort_unstable_by_key(|id| id.index);
     match seen.is_empty() {
         true => wording::count(devices.len(), "GPU not visible here", "GPUs not visible here"),
-        false => claim_request::named(&seen),
+        false => claims::named(&seen),
     }
 }
 

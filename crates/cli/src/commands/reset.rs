@@ -1,16 +1,17 @@
 //! `gpuws reset`: who is in the way of a reset, and with nobody left and --yes the reset itself.
 
-use crate::args::{Global, ResetArgs, shell_word};
+use crate::args::{Global, ResetArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
-use crate::reset_wording;
 use crate::source::{self, Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use crate::wording::shell_word;
 use gpu_core::selector::select;
 use gpu_core::{Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Groups, Pid};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
+use gpu_report::wording::reset as reset_wording;
 
 /// What was found out, and what became of it.
 pub(crate) struct Reset<'a> {

@@ -6,7 +6,6 @@ use crate::commands::{query, repeat};
 use crate::details;
 use crate::exit::Exit;
 use crate::failure::{Failure, account, remedy};
-use crate::formats::gpustat;
 use crate::json;
 use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
@@ -15,6 +14,7 @@ use gpu_core::Selector;
 use gpu_core::selector::select;
 use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, FindingKind, Usage, silence};
+use gpu_report::gpustat;
 use gpu_steward::DeviceLeases;
 use rustix::process::geteuid;
 use std::borrow::Cow;
@@ -83,7 +83,14 @@ fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result
             || source.clock.sleep(gpustat::CPU_WINDOW),
         );
         let hostname = source.host.hostname();
-        let view = gpustat::Machine::of(hostname, &machine, &devices, &processes, at);
+        let view = gpustat::Machine::of(
+            hostname,
+            &machine,
+            &devices,
+            &processes,
+            at,
+            &crate::local_time::zone(),
+        );
         screen.json_as_python(&view)?;
         Ok(Exit::Done)
     })

@@ -1,10 +1,10 @@
 //! `gpuws claim --json`, `gpuws run --json` and `gpuws leases --json`.
 
 use super::{Device, SCHEMA};
-use crate::claim_request::passed;
-use crate::queue_status::owner;
+use crate::queue_status::{owner, user};
 use gpu_core::{Bytes, DeviceId, DeviceState, Entry, JobExit, Origin, Reading};
 use gpu_reaper::Outcome;
+use gpu_report::wording::claims::passed;
 use gpu_steward::{Decision, Grant, Listed, Listing, Preview, Queued, Refused, RunReport};
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ struct PassedOver {
 fn passed_over<'a>(
     all: impl Iterator<Item = (&'a DeviceId, &'a gpu_placement::Passed)>,
 ) -> Vec<PassedOver> {
-    all.map(|(id, why)| PassedOver { device: Device::of(id), why: passed(why) }).collect()
+    all.map(|(id, why)| PassedOver { device: Device::of(id), why: passed(why, &user) }).collect()
 }
 
 impl Claimed {

@@ -2,9 +2,9 @@
 
 use super::{Device, Failure, Head, Process};
 use crate::commands::reset::Reset as Known;
-use crate::reset_wording;
 use gpu_core::DeviceState;
 use gpu_reaper::Role;
+use gpu_report::wording::reset as reset_wording;
 use serde::Serialize;
 
 /// Who is in the way of a reset, and what became of it.

@@ -4,14 +4,13 @@
 //! harmless, so no name that a process chose for itself can move the cursor.
 
 mod bar;
-mod json;
 mod line;
 mod table;
 mod wrap;
 
 pub(crate) use bar::bar;
 pub(crate) use gpu_core::clean;
-pub(crate) use json::one_line;
+pub(crate) use gpu_report::write::one_line;
 pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
 pub(crate) use wrap::{packed, wrapped};
@@ -135,7 +134,7 @@ impl Screen {
     /// # Errors
     /// As [`print`](Screen::print).
     pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
-        self.write(|out| json::write(out, object))
+        self.write(|out| gpu_report::write::write(out, object))
     }
 
     /// Prints an object as JSON in the way of Python's `json.dump` with an indent of 4.
@@ -143,7 +142,7 @@ impl Screen {
     /// # Errors
     /// As [`print`](Screen::print).
     pub(crate) fn json_as_python(&mut self, object: &impl Serialize) -> Result<(), Failure> {
-        self.write(|out| json::write_as_python(out, object))
+        self.write(|out| gpu_report::write::write_as_python(out, object))
     }
 
     /// Prints bytes of our own making: a completion script, a manual page.

@@ -134,7 +134,7 @@ fn told(
 ) -> Result<(), Failure> {
     for (name, value) in variables {
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        let value = crate::args::shell_word(&value);
+        let value = crate::wording::shell_word(&value);
         let export = if args.export { "export " } else { "" };
         screen.print(&Line::new().plain(format_args!("{export}{name}={value}")))?;
     }

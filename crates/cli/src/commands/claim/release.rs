@@ -1,7 +1,6 @@
 //! Gives back what `--hold` or `--export` took.
 
 use crate::args::Global;
-use crate::claim_request::gpus;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
@@ -14,6 +13,7 @@ use gpu_core::{
     Signal,
 };
 use gpu_host::FileLocks;
+use gpu_report::wording::claims::gpus;
 use gpu_steward::LeaseKeepers;
 use rustix::process::geteuid;
 use std::time::Duration;

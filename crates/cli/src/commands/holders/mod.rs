@@ -4,12 +4,13 @@ mod json;
 mod lookup;
 mod table;
 
-use crate::args::{Global, HoldersArgs, shell_word};
+use crate::args::{Global, HoldersArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use crate::wording::shell_word;
 use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
 use json::Answer;
 use lookup::Found;

@@ -7,11 +7,12 @@ mod share;
 pub(crate) use share::{Known, bounding, told};
 
 use super::explain::machine;
-use crate::args::{EnvArgs, Global, shell_word};
+use crate::args::{EnvArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{Bounded, Seen};
 use crate::terminal::{Line, Screen};
+use crate::wording::shell_word;
 use gpu_allocator_policy::environment::{Advice, Bound, MPS_PIPES};
 use gpu_allocator_policy::explain::amount;
 use gpu_core::Selector;

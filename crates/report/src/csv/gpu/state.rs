@@ -1,6 +1,6 @@
 //! Temperatures, power, clocks, and modes of few devices.
 
-use crate::formats::csv::field::{Field, Row, detail, enabled, mib, plain, watts};
+use crate::csv::field::{Field, Row, detail, enabled, mib, plain, watts};
 use crate::wording;
 use gpu_core::{Absent, FabricState, Group, Reading};
 

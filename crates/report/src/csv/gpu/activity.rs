@@ -1,6 +1,6 @@
 //! How busy the device is, what holds it back, and its memory.
 
-use crate::formats::csv::field::{Field, Row, detail, mib, plain};
+use crate::csv::field::{Field, Row, detail, mib, plain};
 use gpu_core::{Absent, ComputeMode, Group, Reading, ThrottleReasons};
 
 /// Makes a column of one reason for low clocks.

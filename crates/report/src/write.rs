@@ -7,7 +7,10 @@ use std::io::{self, Write};
 
 /// Writes an object with indentation and a line end. Characters that could act on a terminal are
 /// escaped, which changes nothing for who reads the JSON.
-pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+///
+/// # Errors
+/// What the output says.
+pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     // Kept together, so that a reader never sees a part of an object that then fails.
     let mut bytes = Vec::new();
     let harmless = Escaped { inner: PrettyFormatter::new(), escapes: acts };
@@ -17,7 +20,10 @@ pub(super) fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<
 }
 
 /// Writes an object as Python's `json.dump(…, indent=4)` does: characters beyond ASCII escaped.
-pub(super) fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
+///
+/// # Errors
+/// What the output says.
+pub fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     let mut bytes = Vec::new();
     let ascii = Escaped { inner: PrettyFormatter::with_indent(b"    "), escapes: is_not_printed };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;
@@ -29,7 +35,7 @@ pub(super) fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> i
 ///
 /// # Errors
 /// When the object cannot be written as JSON.
-pub(crate) fn one_line(object: &impl Serialize) -> serde_json::Result<String> {
+pub fn one_line(object: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     let ascii = Escaped { inner: CompactFormatter, escapes: is_not_printed };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;

@@ -6,22 +6,26 @@ mod link;
 mod state;
 mod users;
 
-use crate::failure::{Failure, brief, remedy};
-use crate::terminal::{Line, Screen};
-use gpu_core::{Absent, Origin, Reading, Snapshot};
-
-/// The column of the colon behind a name.
-const COLON: usize = 38;
+use gpu_core::{Absent, DeviceState, Reading, Snapshot};
+use jiff::tz::TimeZone;
 
 /// A name with a value, or with a group of further names.
-pub(super) struct Entry {
-    name: String,
-    value: Value,
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name.
+    pub name: String,
+    /// The value.
+    pub value: Value,
 }
 
-enum Value {
+/// What stands behind a name.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A value with its unit.
     Known(String),
+    /// None, and why.
     Absent(Absent),
+    /// Further names; none of them is a value too.
     Group(Vec<Entry>),
 }
 
@@ -44,62 +48,27 @@ pub(super) fn group(name: impl Into<String>, entries: impl Into<Vec<Entry>>) -> 
     Entry { name: name.into(), value: Value::Group(entries.into()) }
 }
 
-/// Prints the head of the machine and each device of a snapshot.
-///
-/// # Errors
-/// When the output cannot take it.
-pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
-    if snapshot.origin != Origin::Live {
-        screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
-    }
+/// Returns what is known of the machine itself.
+pub fn head(snapshot: &Snapshot, zone: &TimeZone) -> Vec<Entry> {
     let driver = |pick: fn(&gpu_core::Driver) -> &Reading<String>| {
         let driver = snapshot.driver.as_ref().map_err(|fault| fault.kind.absent());
         driver.and_then(|driver| pick(driver).clone())
     };
-    let head = [
+    vec![
         value("Host Name", snapshot.hostname.clone()),
-        known("Timestamp", crate::local_time::as_nvidia_smi(snapshot.taken_at)),
+        known("Timestamp", crate::local_time::as_nvidia_smi(snapshot.taken_at, zone)),
         value("Driver Version", driver(|driver| &driver.version)),
         value("CUDA Version", driver(|driver| &driver.cuda)),
-    ];
-    head.into_iter().try_for_each(|entry| print(screen, &entry, 0))?;
-    if let Err(fault) = &snapshot.driver {
-        screen.print(&Line::new().accent(format!("cannot query any GPU: {}", brief(fault))))?;
-        if let Some(remedy) = remedy(fault.kind) {
-            screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
-        }
-    }
-    for device in &snapshot.devices {
-        screen.print(&Line::new())?;
-        let name = match device.id().bus {
-            Ok(bus) => format!("GPU {bus}"),
-            Err(_) => format!("GPU {}", device.id().index),
-        };
-        screen.print(&Line::new().accent(name))?;
-        if let Err(fault) = &device.sample {
-            screen.print(&Line::new().plain("    ").accent(brief(fault)))?;
-        }
-        let mut entries = device::entries(device);
-        entries.extend(link::entries(device));
-        entries.extend(state::entries(device));
-        entries.extend(users::entries(snapshot, device));
-        entries.iter().try_for_each(|entry| print(screen, entry, 1))?;
-    }
-    Ok(())
+    ]
 }
 
-fn print(screen: &mut Screen, entry: &Entry, depth: usize) -> Result<(), Failure> {
-    let head = Line::new().plain("    ".repeat(depth)).plain(&entry.name);
-    let colon = |head: Line| head.padded_to(COLON).plain(": ");
-    match &entry.value {
-        Value::Known(text) => screen.print(&colon(head).plain(text)),
-        Value::Absent(absent) => screen.print(&colon(head).dim(format!("N/A ({absent})"))),
-        Value::Group(entries) if entries.is_empty() => screen.print(&colon(head).plain("None")),
-        Value::Group(entries) => {
-            screen.print(&head)?;
-            entries.iter().try_for_each(|entry| print(screen, entry, depth + 1))
-        }
-    }
+/// Returns what is known of a device.
+pub fn entries(snapshot: &Snapshot, device: &DeviceState) -> Vec<Entry> {
+    let mut entries = device::entries(device);
+    entries.extend(link::entries(device));
+    entries.extend(state::entries(device));
+    entries.extend(users::entries(snapshot, device));
+    entries
 }
 
 /// `Enabled` or `Disabled`.

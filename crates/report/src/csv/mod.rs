@@ -9,23 +9,23 @@ mod field;
 mod gpu;
 
 use crate::local_time;
-use crate::terminal::Line;
 use field::{Field, Row};
 use gpu_core::{DeviceProcess, DeviceProcessKind, DeviceState, Groups, Inventory, ProcessInfo};
 use gpu_core::{Pid, Reading, Timestamp};
+use jiff::tz::TimeZone;
 
 /// How the rows are written: what stands behind `csv` in `--format=csv,noheader,nounits`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Style {
+pub struct Style {
     /// Without the line that names the fields.
-    pub(crate) noheader: bool,
+    pub noheader: bool,
     /// Without the units of the values. The head keeps them.
-    pub(crate) nounits: bool,
+    pub nounits: bool,
 }
 
 impl Style {
     /// Reads `csv`, `csv,noheader`, `csv,nounits` or both, in any order.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut style = Style::default();
         let mut is_csv = false;
         for word in text.split(',') {
@@ -42,7 +42,7 @@ impl Style {
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// A device: `--query-gpu`.
     Gpu,
     /// A process that computes on a device: `--query-compute-apps`.
@@ -59,28 +59,30 @@ impl Subject {
     }
 
     /// Returns a line for each field: its names, and what it is.
-    pub(crate) fn help(self) -> impl Iterator<Item = (String, &'static str)> {
+    pub fn help(self) -> impl Iterator<Item = (String, &'static str)> {
         self.fields().map(|field| (field.names().collect::<Vec<_>>().join(" or "), field.about))
     }
 }
 
 /// The fields that are asked for, of a device or of a process.
 #[derive(Clone, Debug)]
-pub(crate) struct Query {
+pub struct Query {
     subject: Subject,
     fields: Vec<&'static Field>,
 }
 
 /// What a query looked at.
-pub(crate) struct Seen<'a> {
+pub struct Seen<'a> {
     /// The machine's driver and all its devices.
-    pub(crate) machine: &'a Inventory,
+    pub machine: &'a Inventory,
     /// Those that are shown.
-    pub(crate) devices: &'a [DeviceState],
+    pub devices: &'a [DeviceState],
+    /// The time zone that times are written in.
+    pub zone: &'a TimeZone,
     /// When.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
     /// Looks up a process.
-    pub(crate) process: &'a dyn Fn(Pid) -> Reading<ProcessInfo>,
+    pub process: &'a dyn Fn(Pid) -> Reading<ProcessInfo>,
 }
 
 impl Query {
@@ -88,7 +90,7 @@ impl Query {
     ///
     /// # Errors
     /// The first name that is none; an empty one where there are only empty ones.
-    pub(crate) fn parse(subject: Subject, names: &str) -> Result<Self, String> {
+    pub fn parse(subject: Subject, names: &str) -> Result<Self, String> {
         let find = |name: &str| {
             let known = subject.fields().find(|field| field.names().any(|n| n == name));
             known.ok_or_else(|| name.to_owned())
@@ -102,22 +104,22 @@ impl Query {
     }
 
     /// Returns the groups of details that the fields are made of.
-    pub(crate) fn groups(&self) -> Groups {
+    pub fn groups(&self) -> Groups {
         self.fields.iter().filter_map(|field| field.group).collect()
     }
 
     /// Returns the line that names the fields.
-    pub(crate) fn head(&self) -> Line {
+    pub fn head(&self) -> String {
         let names = self.fields.iter().map(|field| match field.unit {
             Some(unit) => format!("{} [{unit}]", field.name),
             None => field.name.to_owned(),
         });
-        Line::new().plain(names.collect::<Vec<_>>().join(", "))
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// Returns a line for each device or process.
-    pub(crate) fn rows(&self, seen: &Seen<'_>, style: Style) -> Vec<Line> {
-        let time = local_time::as_nvidia_smi(seen.at);
+    pub fn rows(&self, seen: &Seen<'_>, style: Style) -> Vec<String> {
+        let time = local_time::as_nvidia_smi(seen.at, seen.zone);
         let mut rows = Vec::new();
         for device in seen.devices {
             let row = Row { machine: seen.machine, device, time: &time, process: None };
@@ -135,7 +137,7 @@ impl Query {
         rows
     }
 
-    fn line(&self, row: &Row<'_>, style: Style) -> Line {
+    fn line(&self, row: &Row<'_>, style: Style) -> String {
         let cells = self.fields.iter().map(|field| match ((field.get)(row), field.unit) {
             (Ok(value), Some(unit)) if !style.nounits => format!("{value} {unit}"),
             (Ok(value), _) => value,
@@ -144,7 +146,7 @@ impl Query {
                 words => words.to_owned(),
             },
         });
-        Line::new().plain(cells.collect::<Vec<_>>().join(", "))
+        cells.collect::<Vec<_>>().join(", ")
     }
 }
 

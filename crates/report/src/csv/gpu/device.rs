@@ -1,7 +1,7 @@
 //! What the device is, where it is connected, and how it is set up.
 
 use super::{bus, bus_id, name, serial, uuid};
-use crate::formats::csv::field::{Field, detail, enabled, plain, yes};
+use crate::csv::field::{Field, detail, enabled, plain, yes};
 use crate::wording;
 use gpu_core::{AddressingMode, Group, OperationMode};
 

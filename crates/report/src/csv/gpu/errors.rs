@@ -1,6 +1,6 @@
 //! Errors of the device's memories and what was done about them.
 
-use crate::formats::csv::field::{Field, detail, enabled, plain, yes};
+use crate::csv::field::{Field, detail, enabled, plain, yes};
 use gpu_core::Absent;
 
 /// Makes the column of the errors at one place.

@@ -1,11 +1,11 @@
 //! What is said of those who are in the way of a reset.
 
-use crate::args::shell_word;
+use super::shell_word;
 use gpu_reaper::reset::{Unknown, Way};
 
 /// Returns the command that gets a process out of the way, and what that does; `sim` is the option
 /// that names a simulated machine.
-pub(crate) fn way(way: &Way, sim: &str) -> (String, &'static str) {
+pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
     match way {
         Way::Diagnose(gpu) => (
             format!("gpuws {sim}doctor --gpu {gpu}"),
@@ -45,7 +45,7 @@ pub(crate) fn way(way: &Way, sim: &str) -> (String, &'static str) {
 }
 
 /// Says in a clause why it is not known who uses a device.
-pub(crate) fn why(unknown: Unknown) -> String {
+pub fn why(unknown: Unknown) -> String {
     match unknown {
         Unknown::DeviceFile => "the GPU's device file is unknown".to_owned(),
         Unknown::NoFile => "the GPU's device file does not exist".to_owned(),
@@ -60,7 +60,7 @@ pub(crate) fn why(unknown: Unknown) -> String {
 }
 
 /// Says what to do about it.
-pub(crate) fn remedy(unknown: Unknown) -> &'static str {
+pub fn remedy(unknown: Unknown) -> &'static str {
     match unknown {
         Unknown::DeviceFile | Unknown::NoFile | Unknown::Holders => "sudo gpuws doctor",
         Unknown::Links => "nvidia-smi topo -m",

@@ -10,22 +10,23 @@ use gpu_core::{
     Activity, Bytes, DeviceFault, DeviceProcess, DeviceProcessKind, DeviceState, ErrorKind, Group,
     Groups, Inventory, Pid, ProcessInfo, Reading, Timestamp,
 };
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Over how long the CPU's share of a process is measured.
-pub(crate) const CPU_WINDOW: Duration = Duration::from_millis(100);
+pub const CPU_WINDOW: Duration = Duration::from_millis(100);
 
 /// Returns the groups of details that the form needs.
-pub(crate) fn groups() -> Groups {
+pub fn groups() -> Groups {
     [Group::Activity, Group::Thermal].into_iter().collect()
 }
 
 /// The whole machine.
 #[derive(Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     hostname: String,
     driver_version: Option<String>,
     query_time: String,
@@ -80,7 +81,7 @@ struct Process {
 /// What is known of the processes: how each is now, and how much CPU time it had used a while
 /// before.
 #[derive(Default)]
-pub(crate) struct Processes {
+pub struct Processes {
     now: BTreeMap<Pid, ProcessInfo>,
     before: BTreeMap<Pid, ProcessInfo>,
 }
@@ -90,7 +91,7 @@ impl Processes {
     /// without processes is not waited for.
     ///
     /// `look` returns a process, or why it is not there.
-    pub(crate) fn look_up(
+    pub fn look_up(
         devices: &[DeviceState],
         look: impl Fn(Pid) -> Reading<ProcessInfo>,
         pause: impl FnOnce(),
@@ -144,17 +145,18 @@ impl Processes {
 
 impl Machine {
     /// Returns the view of `devices`, of all that the machine has.
-    pub(crate) fn of(
+    pub fn of(
         hostname: Reading<String>,
         machine: &Inventory,
         devices: &[DeviceState],
         processes: &Processes,
         at: Timestamp,
+        zone: &TimeZone,
     ) -> Self {
         Machine {
             hostname: hostname.unwrap_or_default(),
             driver_version: machine.driver.as_ref().ok().and_then(|d| d.version.clone().ok()),
-            query_time: local_time::as_python(at),
+            query_time: local_time::as_python(at, zone),
             gpus: devices.iter().map(|device| Gpu::of(device, processes)).collect(),
         }
     }
@@ -251,7 +253,8 @@ mod tests {
         let driver = Err(Error::new(ErrorKind::Io, "read").fault());
         let inventory = Inventory { driver, devices: vec![] };
         let name = Ok("box".to_owned());
-        let machine = Machine::of(name, &inventory, devices, processes, Timestamp(0));
+        let machine =
+            Machine::of(name, &inventory, devices, processes, Timestamp(0), &TimeZone::UTC);
         serde_json::to_value(machine).unwrap()
     }
 

@@ -1,0 +1,159 @@
+//! What is said of claims: what was chosen, and why other devices were not.
+
+use gpu_claim::HeldUp;
+use gpu_core::{Claim, DeviceId, DeviceUuid, Link, Share};
+use gpu_placement::{Bar, Passed, Why};
+use gpu_steward::Decision;
+
+/// Names a user by number.
+pub type User<'a> = &'a dyn Fn(u32) -> String;
+
+/// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
+pub fn chosen(decision: &Decision) -> String {
+    let devices = decision.devices();
+    let text = named(&devices.iter().collect::<Vec<_>>());
+    match &decision.choice.why {
+        Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
+            let instead: Vec<u32> = instead
+                .iter()
+                .filter_map(|at| decision.offered.get(*at))
+                .map(|id| id.index)
+                .collect();
+            let other = instead_weakest.map_or(String::new(), |other| {
+                format!("; {} would have been {}", list(&instead), link(other))
+            });
+            format!("{text} ({}{other})", link(*weakest))
+        }
+        Why::Fits => format!("{text} (tightest fit)"),
+        Why::KeepsBlocks => format!("{text} (keeps NVLink groups intact)"),
+        Why::Coolest => format!("{text} (coolest)"),
+        Why::LeastRecent => format!("{text} (least recently used)"),
+        Why::Linked { .. } | Why::OnlyOne | Why::First => text,
+    }
+}
+
+/// `GPU 0`, `GPUs 0 and 3`.
+pub fn gpus(indexes: &[u32]) -> String {
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}", list(indexes))
+}
+
+/// `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
+pub fn named(devices: &[&DeviceId]) -> String {
+    let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
+        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
+    let indexes: Vec<u32> = whole.iter().map(|id| id.index).collect();
+    let mut names: Vec<String> = mig
+        .iter()
+        .filter_map(|id| Some(format!("{} of GPU {}", id.uuid.as_ref().ok()?, id.index)))
+        .collect();
+    if !indexes.is_empty() {
+        names.insert(0, gpus(&indexes));
+    }
+    names.join(", ")
+}
+
+/// `0`, `0 and 3`; as ranges from three on.
+fn list(indexes: &[u32]) -> String {
+    match indexes {
+        [one, other] => format!("{one} and {other}"),
+        indexes => super::ranges(indexes),
+    }
+}
+
+fn link(link: Link) -> String {
+    match link {
+        Link::NvLink(lanes) => format!("NVLink ×{lanes}"),
+        Link::Pix => "one PCIe switch".to_owned(),
+        Link::Pxb => "several PCIe switches".to_owned(),
+        Link::Phb => "one host bridge".to_owned(),
+        Link::Node => "one NUMA node".to_owned(),
+        Link::Sys => "across sockets".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Says why a device was passed over.
+pub fn passed(why: &Passed, user: User<'_>) -> String {
+    match why {
+        Passed::Barred(bar) => barred(bar, user),
+        Passed::NotAmong => "not in the requested set".to_owned(),
+        Passed::Excluded => "excluded".to_owned(),
+        Passed::LacksMemory { has, needs } => format!("has only {has} in total; {needs} requested"),
+        Passed::LacksRoom { has, needs } => format!("has only {has} free; {needs} requested"),
+        Passed::MemoryUnknown(absent) => format!("memory unknown: {absent}"),
+        Passed::LowCapability { has, needs } => {
+            format!("has compute capability {}.{}; {}.{} requested", has.0, has.1, needs.0, needs.1)
+        }
+        Passed::CapabilityUnknown(absent) => {
+            format!("compute capability unknown: {absent}")
+        }
+        Passed::DrivesDisplay => "drives a display".to_owned(),
+        Passed::OtherSetBetter => "free".to_owned(),
+    }
+}
+
+/// Says why a device cannot be had now.
+pub fn barred(bar: &Bar, user: User<'_>) -> String {
+    match bar {
+        Bar::Leased { owner, .. } => format!("leased by {}", user(*owner)),
+        Bar::Reserved { owner, .. } => {
+            format!("reserved for {}, who is ahead in the queue", user(*owner))
+        }
+        Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
+        Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
+        Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
+        Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
+        Bar::NameUnknown => "has no unique UUID".to_owned(),
+        Bar::MigMode => "has MIG enabled; claim a MIG device with --mig".to_owned(),
+        Bar::MigAlone => "CUDA exposes one MIG device and no other GPU to a program".to_owned(),
+    }
+}
+
+/// Says each reason once, with the devices that it is about: `GPU 0 leased by bob; GPUs 1 and 2
+/// drives a display`.
+pub fn reasons<'a>(
+    passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
+    user: User<'_>,
+) -> Vec<String> {
+    let mut by_reason: Vec<(String, Vec<&DeviceId>)> = Vec::new();
+    for (device, why) in passed_over {
+        let reason = passed(why, user);
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, devices)) => devices.push(device),
+            None => by_reason.push((reason, vec![device])),
+        }
+    }
+    let word =
+        |(reason, devices): (String, Vec<&DeviceId>)| format!("{}: {reason}", named(&devices));
+    by_reason.into_iter().map(word).collect()
+}
+
+/// Says what keeps a claim from being served, other than claims and leases.
+pub fn holding_up(held_up: &HeldUp) -> String {
+    match held_up {
+        HeldUp::SafeGpu(fault) => format!("waiting to {}", fault.text),
+        HeldUp::Driver(fault) => format!("driver not responding: failed to {}", fault.text),
+    }
+}
+
+/// `2 GPUs`, `6,144 MiB of 1 GPU`.
+pub fn asked(claim: &Claim) -> String {
+    let count = super::count(claim.count as usize, "GPU", "GPUs");
+    match claim.share {
+        Share::Whole => count,
+        Share::Memory(bytes) => format!("{bytes} of {count}"),
+    }
+}
+
+/// `1st`, `2nd`, `11th`.
+pub fn ordinal(number: usize) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
