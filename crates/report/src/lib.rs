@@ -23,6 +23,7 @@ pub mod details;
 mod exit;
 pub mod fault;
 pub mod gpustat;
+pub mod json;
 pub mod local_time;
 pub mod wording;
 pub mod write;

@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, tests beside the code not counted.
-const PROGRAM_LINES: usize = 11_147;
+const PROGRAM_LINES: usize = 9_236;
 
 const COMMAND_LINES: usize = 200;
 

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::lease_keepers;
-use crate::queue_status::owner;
+use crate::queue_status::{owner, user};
 use crate::source;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;
@@ -44,7 +44,7 @@ pub(crate) fn run(
     };
     let listing = listing(&ports)?;
     match global.json {
-        true => screen.json(&json::Leases::of(&listing))?,
+        true => screen.json(&json::Leases::of(&listing, &user))?,
         false => {
             // The next command is for the same folder.
             let folder = args.claims.as_ref().map_or(String::new(), |folder| {

@@ -3,12 +3,12 @@
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::json;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_host::output::Part;
 use gpu_sim::{Anonymizer, RecordingWriter};
-use serde::Serialize;
 
 pub(crate) fn run(
     args: &RecordArgs,
@@ -31,12 +31,7 @@ pub(crate) fn run(
     }
     part.finish(&args.file)?;
     if global.json {
-        screen.json(&Recorded {
-            schema: 1,
-            file: file.to_string(),
-            look_count,
-            names: args.names,
-        })?;
+        screen.json(&json::RecordedFile::of(&file.to_string(), look_count, args.names))?;
         return Ok(Exit::Done);
     }
     let looks = wording::count(look_count, "look", "looks");
@@ -47,14 +42,4 @@ pub(crate) fn run(
     screen.print(&Line::new().plain(format!("{looks} written to {file}{left_out}")))?;
     screen.print(&Line::new().plain("replay it: ").accent(format!("gpuws --sim {file} doctor")))?;
     Ok(Exit::Done)
-}
-
-/// What is printed with `--json`.
-#[derive(Serialize)]
-struct Recorded {
-    schema: u32,
-    file: String,
-    look_count: usize,
-    /// Names and command lines are in it.
-    names: bool,
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Res
     };
     let reset = Reset { check, sim, outcome };
     if global.json {
-        screen.json(&json::Reset::of(&reset))?;
+        screen.json(&json::Reset::of(&reset.check, reset.outcome.as_ref(), &reset.sim))?;
     } else {
         show(screen, args, &reset)?;
     }

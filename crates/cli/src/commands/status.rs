@@ -7,6 +7,7 @@ use crate::details;
 use crate::exit::Exit;
 use crate::failure::{Failure, account, remedy};
 use crate::json;
+use crate::queue_status::user;
 use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
@@ -40,7 +41,7 @@ pub(crate) fn run(
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
         match (args.details, global.json) {
-            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis, &leased))?,
+            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis, &leased, &user))?,
             (true, false) => details::show(screen, &snapshot)?,
             (false, false) => screen.together(|screen| {
                 show_some(screen, global, &whole, &snapshot, &diagnosis, &leased)

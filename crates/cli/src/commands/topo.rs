@@ -26,7 +26,7 @@ pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Resu
     let connected = look(global)?;
     match &args.svg {
         Some(path) => draw(&connected, path, screen)?,
-        None if global.json => screen.json(&json::Topo::of(&connected))?,
+        None if global.json => screen.json(&json::Topo::of(&connected.now, &connected.topology))?,
         None => screen.together(|screen| show(&connected, global, screen))?,
     }
     Ok(Exit::Done)

@@ -58,7 +58,7 @@ impl<'a> Bounded<'a> {
         });
         Bounded {
             schema: SCHEMA,
-            origin: seen.look.map(|look| super::claims::origin(&look.origin)),
+            origin: seen.look.map(|look| super::origin(&look.origin)),
             limit_bytes: args.limit,
             context_bytes: args.keep.context,
             device_memory_bytes: Some(seen.totals).filter(|totals| !totals.is_empty()),

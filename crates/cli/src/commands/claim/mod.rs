@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
 use crate::lease_keepers::is_supervisor;
-use crate::queue_status::Teller;
+use crate::queue_status::{Teller, user};
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, progress};
 use gpu_allocator_policy::environment::Advice;
@@ -105,7 +105,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         progress(&format!("warning: GPU {}: {}", device.index, claim_request::barred(bar)));
     }
     match global.json {
-        true => screen.json(&json::Claimed::of(&grant))?,
+        true => screen.json(&json::Claimed::of(&grant, &user))?,
         false => told(screen, args, &variables)?,
     }
     match (args.export, holder) {

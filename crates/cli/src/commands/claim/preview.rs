@@ -5,6 +5,7 @@ use crate::claim_request::{Asked, failure, reasons, whose, within};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json;
+use crate::queue_status::user;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Origin;
@@ -25,7 +26,7 @@ pub(super) fn show(
 ) -> Result<Exit, Failure> {
     let seen = preview(&wanted.request, ports).map_err(|why| failure(wanted, why))?;
     match global.json {
-        true => screen.json(&json::Wanted::of(&seen))?,
+        true => screen.json(&json::Wanted::of(&seen, &user))?,
         false => print(args, global, screen, wanted, &seen)?,
     }
     match seen.decision {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The plan, and what came of it.
 #[derive(Serialize)]
-pub(crate) struct Reap<'a> {
+pub struct Reap<'a> {
     #[serde(flatten)]
     head: Head,
     targets: Vec<Target<'a>>,
@@ -66,7 +66,8 @@ struct Memory {
 }
 
 impl<'a> Reap<'a> {
-    pub(crate) fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
+    /// Returns what is told of a plan, and of its execution where there was one.
+    pub fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
         let target = |target: &'a gpu_reaper::Target| Target {
             process: Process::of(snapshot, target.key.pid),
             membership: &target.membership,

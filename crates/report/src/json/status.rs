@@ -3,6 +3,7 @@
 use super::claims::OnDevice;
 use super::details::Details;
 use super::{Failure, Head, Process};
+use crate::wording::claims::User as UserName;
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
 use gpu_steward::DeviceLeases;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The whole machine.
 #[derive(Serialize)]
-pub(crate) struct Status {
+pub struct Status {
     #[serde(flatten)]
     head: Head,
     gpus: Vec<Gpu>,
@@ -98,9 +99,15 @@ struct DeviceProcess {
 }
 
 impl Status {
-    pub(crate) fn of(snapshot: &Snapshot, diagnosis: &Diagnosis, leased: &DeviceLeases) -> Self {
+    /// Returns what is told of a look; `name` names the owners of leases by number.
+    pub fn of(
+        snapshot: &Snapshot,
+        diagnosis: &Diagnosis,
+        leased: &DeviceLeases,
+        name: UserName<'_>,
+    ) -> Self {
         let usage = Usage::of(snapshot);
-        let gpu = |device| Gpu::of(snapshot, &usage, leased, device);
+        let gpu = |device| Gpu::of(snapshot, &usage, (leased, name), device);
         Status {
             head: Head::of(snapshot),
             gpus: snapshot.devices.iter().map(gpu).collect(),
@@ -142,7 +149,12 @@ impl MigDevice {
 }
 
 impl Gpu {
-    fn of(snapshot: &Snapshot, usage: &Usage, leased: &DeviceLeases, device: &DeviceState) -> Self {
+    fn of(
+        snapshot: &Snapshot,
+        usage: &Usage,
+        (leased, name): (&DeviceLeases, UserName<'_>),
+        device: &DeviceState,
+    ) -> Self {
         let mut absent = BTreeMap::new();
         let sample = device
             .sample
@@ -178,10 +190,9 @@ impl Gpu {
             display_active: known(&mut absent, "display_active", info.display_active),
             mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
             free: leased.is_free(device, usage),
-            leases: leased
-                .fault()
-                .is_none()
-                .then(|| leased.on(device).map(|lease| OnDevice::of(lease, device)).collect()),
+            leases: leased.fault().is_none().then(|| {
+                leased.on(device).map(|lease| OnDevice::of(lease, device, name)).collect()
+            }),
             mig_devices: device
                 .mig
                 .as_ref()

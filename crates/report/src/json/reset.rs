@@ -1,15 +1,15 @@
 //! `gpuws reset --json`.
 
 use super::{Device, Failure, Head, Process};
-use crate::commands::reset::Reset as Known;
+use crate::wording::reset as wording;
 use gpu_core::DeviceState;
 use gpu_reaper::Role;
-use gpu_report::wording::reset as reset_wording;
+use gpu_reaper::reset::{Check, Outcome};
 use serde::Serialize;
 
 /// Who is in the way of a reset, and what became of it.
 #[derive(Serialize)]
-pub(crate) struct Reset {
+pub struct Reset {
     #[serde(flatten)]
     head: Head,
     gpu: Device,
@@ -40,31 +40,29 @@ struct Blocker {
 }
 
 impl Reset {
-    pub(crate) fn of(known: &Known<'_>) -> Self {
-        let answer = known.outcome.as_ref().map(|outcome| &outcome.answer);
-        let after = known.outcome.as_ref().and_then(|outcome| outcome.after.as_ref());
+    /// Returns what was found out and what became of it; `sim` is the option that names a
+    /// simulated machine in the next commands.
+    pub fn of(check: &Check<'_>, outcome: Option<&Outcome>, sim: &str) -> Self {
+        let answer = outcome.map(|outcome| &outcome.answer);
+        let after = outcome.and_then(|outcome| outcome.after.as_ref());
         let used = |device: &DeviceState| device.memory_used().ok().map(|bytes| bytes.0);
         let blocker = |blocker: &gpu_reaper::reset::Blocker| Blocker {
-            process: Process::of(known.check.now, blocker.pid),
+            process: Process::of(check.now, blocker.pid),
             on_gpus_by_index: blocker.devices.clone(),
             files: blocker.files.iter().map(|held| held.path.to_string()).collect(),
             role: blocker.role,
-            next: reset_wording::way(&blocker.way, &known.sim).0,
+            next: wording::way(&blocker.way, sim).0,
         };
         Reset {
-            head: Head::of(known.check.now),
-            gpu: Device::of(known.check.device.id()),
-            linked_gpus_by_index: known
-                .check
-                .linked
-                .whole
-                .then(|| known.check.linked.peers.clone()),
-            blockers: known.check.blockers.users.iter().map(blocker).collect(),
-            unknown: known.check.blockers.unknown.map(reset_wording::why),
-            possible: known.check.blockers.is_clear(),
+            head: Head::of(check.now),
+            gpu: Device::of(check.device.id()),
+            linked_gpus_by_index: check.linked.whole.then(|| check.linked.peers.clone()),
+            blockers: check.blockers.users.iter().map(blocker).collect(),
+            unknown: check.blockers.unknown.map(wording::why),
+            possible: check.blockers.is_clear(),
             done: answer.map(Result::is_ok),
             error: answer.and_then(|answer| answer.as_ref().err()).map(Failure::of),
-            memory_before_bytes: used(known.check.device),
+            memory_before_bytes: used(check.device),
             memory_after_bytes: after.and_then(used),
         }
     }

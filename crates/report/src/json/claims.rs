@@ -1,16 +1,15 @@
 //! `gpuws claim --json`, `gpuws run --json` and `gpuws leases --json`.
 
-use super::{Device, SCHEMA};
-use crate::queue_status::{owner, user};
+use super::{Device, SCHEMA, origin};
+use crate::wording::claims::{User as UserName, passed};
 use gpu_core::{Bytes, DeviceId, DeviceState, Entry, JobExit, Origin, Reading};
 use gpu_reaper::Outcome;
-use gpu_report::wording::claims::passed;
 use gpu_steward::{Decision, Grant, Listed, Listing, Preview, Queued, Refused, RunReport};
 use serde::Serialize;
 
 /// A lease that was granted.
 #[derive(Serialize)]
-pub(crate) struct Claimed {
+pub struct Claimed {
     schema: u32,
     origin: &'static str,
     lease: String,
@@ -27,26 +26,29 @@ struct PassedOver {
 
 fn passed_over<'a>(
     all: impl Iterator<Item = (&'a DeviceId, &'a gpu_placement::Passed)>,
+    user: UserName<'_>,
 ) -> Vec<PassedOver> {
-    all.map(|(id, why)| PassedOver { device: Device::of(id), why: passed(why, &user) }).collect()
+    all.map(|(id, why)| PassedOver { device: Device::of(id), why: passed(why, user) }).collect()
 }
 
 impl Claimed {
-    pub(crate) fn of(grant: &Grant) -> Self {
+    /// Returns what is told of a lease; `user` names users by number.
+    pub fn of(grant: &Grant, user: UserName<'_>) -> Self {
         let decision = grant.decision.as_ref();
         Claimed {
             schema: SCHEMA,
             origin: origin(&grant.scene.snapshot.origin),
             lease: grant.entry.id.to_string(),
             gpus: grant.devices.iter().map(Device::of).collect(),
-            passed_over: decision.map_or(Vec::new(), |decision| passed_over(decision.passed())),
+            passed_over: decision
+                .map_or(Vec::new(), |decision| passed_over(decision.passed(), user)),
         }
     }
 }
 
 /// What a claim would get now.
 #[derive(Serialize)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     schema: u32,
     origin: &'static str,
     /// It can be had now.
@@ -57,10 +59,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn of(seen: &Preview) -> Self {
+    /// Returns what is told of a look; `user` names users by number.
+    pub fn of(seen: &Preview, user: UserName<'_>) -> Self {
         let (gpus, passed_over) = match &seen.decision {
-            Ok(decision) => (named(decision), passed_over(decision.passed())),
-            Err(refused) => (Vec::new(), passed_over(refused.passed())),
+            Ok(decision) => (named(decision), passed_over(decision.passed(), user)),
+            Err(refused) => (Vec::new(), passed_over(refused.passed(), user)),
         };
         Wanted {
             schema: SCHEMA,
@@ -77,17 +80,9 @@ fn named(decision: &Decision) -> Vec<Device> {
     decision.devices().iter().map(Device::of).collect()
 }
 
-pub(super) fn origin(origin: &Origin) -> &'static str {
-    match origin {
-        Origin::Live => "live",
-        Origin::Simulated(_) => "simulated",
-        Origin::Pasted => "pasted",
-    }
-}
-
 /// A lease that was given back.
 #[derive(Serialize)]
-pub(crate) struct Released {
+pub struct Released {
     schema: u32,
     origin: &'static str,
     lease: String,
@@ -95,7 +90,8 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    pub(crate) fn of(lease: &Entry, machine: &Origin) -> Self {
+    /// Returns what is told of a lease of a machine.
+    pub fn of(lease: &Entry, machine: &Origin) -> Self {
         Released {
             schema: SCHEMA,
             origin: origin(machine),
@@ -107,7 +103,7 @@ impl Released {
 
 /// What a run came to.
 #[derive(Serialize)]
-pub(crate) struct Run {
+pub struct Run {
     schema: u32,
     origin: &'static str,
     lease: String,
@@ -145,12 +141,9 @@ struct Left {
 }
 
 impl Run {
-    pub(crate) fn of(
-        report: &RunReport,
-        exit_code: u8,
-        share: Option<Bytes>,
-        machine: &Origin,
-    ) -> Self {
+    /// Returns what is told of a run that ends with this code; `share` is the memory that it had of
+    /// each device.
+    pub fn of(report: &RunReport, exit_code: u8, share: Option<Bytes>, machine: &Origin) -> Self {
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let used = report.devices.iter().map(|used| Used {
@@ -202,12 +195,12 @@ pub(super) struct OnDevice {
 }
 
 impl OnDevice {
-    pub(super) fn of(entry: &Entry, device: &DeviceState) -> Self {
+    pub(super) fn of(entry: &Entry, device: &DeviceState, user: UserName<'_>) -> Self {
         let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
         let parts = parts.filter(|uuid| entry.devices.contains(uuid));
         OnDevice {
             id: entry.id.to_string(),
-            user: owner(entry),
+            user: user(entry.owner),
             uid: entry.owner,
             pid: entry.root.pid.0,
             command: entry.command.clone(),
@@ -220,7 +213,7 @@ impl OnDevice {
 
 /// All leases and who waits.
 #[derive(Serialize)]
-pub(crate) struct Leases {
+pub struct Leases {
     schema: u32,
     origin: &'static str,
     leases: Vec<Lease>,
@@ -262,10 +255,10 @@ struct Named {
 }
 
 impl Named {
-    fn of(entry: &Entry, alive: bool) -> Self {
+    fn of(entry: &Entry, alive: bool, user: UserName<'_>) -> Self {
         Named {
             id: entry.id.to_string(),
-            user: owner(entry),
+            user: user(entry.owner),
             uid: entry.owner,
             pid: entry.root.pid.0,
             alive,
@@ -288,10 +281,11 @@ struct Waiting {
 }
 
 impl Leases {
-    pub(crate) fn of(listing: &Listing) -> Self {
+    /// Returns what is told of a listing; `user` names users by number.
+    pub fn of(listing: &Listing, user: UserName<'_>) -> Self {
         let known = |reading: Reading<gpu_core::Bytes>| reading.ok().map(|bytes| bytes.0);
         let lease = |leased: &Listed| Lease {
-            entry: Named::of(&leased.entry, leased.root.is_some()),
+            entry: Named::of(&leased.entry, leased.root.is_some(), user),
             gpus: leased.devices.iter().filter_map(|(_, id)| id.as_ref()).map(Device::of).collect(),
             unseen_gpus: leased
                 .devices
@@ -311,13 +305,13 @@ impl Leases {
                 .collect(),
         };
         let waiting = |queued: &Queued| Waiting {
-            entry: Named::of(&queued.entry, queued.root.is_some()),
+            entry: Named::of(&queued.entry, queued.root.is_some(), user),
             ahead_count: queued.ahead,
             is_stopped: queued.is_stopped,
             lacks: queued
                 .lacks
                 .as_ref()
-                .map_or(Vec::new(), |lacks: &Refused| passed_over(lacks.passed())),
+                .map_or(Vec::new(), |lacks: &Refused| passed_over(lacks.passed(), user)),
         };
         Leases {
             schema: SCHEMA,

@@ -1,11 +1,57 @@
-//! What is printed with `--json`.
+//! `gpuws holders --json`.
 
-use super::lookup::Found;
-use gpu_core::{DeviceFile, DeviceFileKind, HeldFile, Origin, Pid, StartTime, Unreadable};
+use super::SCHEMA;
+use gpu_core::{
+    DeviceFile, DeviceFileKind, HeldFile, Holder, Origin, Pid, ProcessInfo, Reading, StartTime,
+    Unreadable,
+};
 use serde::Serialize;
 
+/// A holder, and what is known of its process a moment later.
+pub struct FoundHolder {
+    /// The holder.
+    pub holder: Holder,
+    /// The process.
+    pub info: gpu_core::Result<ProcessInfo>,
+}
+
+impl FoundHolder {
+    /// Returns a value of the process, or why it is absent.
+    ///
+    /// # Errors
+    /// Why nothing is known of the process.
+    pub fn tell<'a, T>(&'a self, of: impl FnOnce(&'a ProcessInfo) -> Reading<T>) -> Reading<T> {
+        of(self.info.as_ref().map_err(|error| error.kind().absent())?)
+    }
+
+    /// Returns its number.
+    pub fn pid(&self) -> Pid {
+        self.holder.process.pid
+    }
+
+    /// Returns the command line; where that is empty or hidden, the short name.
+    pub fn command(&self) -> String {
+        let command = self.tell(|info| info.command_line.as_deref().map_err(|absent| *absent));
+        match command {
+            Ok(words) if !words.is_empty() => words.join(" "),
+            _ => self
+                .tell(|info| Ok(info.name.clone()))
+                .unwrap_or_else(|absent| format!("({absent})")),
+        }
+    }
+
+    /// Returns its user: name, else number, else why it is not known.
+    pub fn user(&self) -> String {
+        let number = self.tell(|info| info.uid).map(|uid| uid.to_string());
+        self.tell(|info| info.user.clone())
+            .or(number)
+            .unwrap_or_else(|absent| format!("({absent})"))
+    }
+}
+
+/// Who has files open.
 #[derive(Serialize)]
-pub(super) struct Answer<'a> {
+pub struct Holders<'a> {
     schema: u32,
     /// `live` or `simulated`.
     origin: &'static str,
@@ -47,11 +93,12 @@ struct HeldView<'a> {
     descriptors: &'a [u32],
 }
 
-impl<'a> Answer<'a> {
-    pub(super) fn new(
+impl<'a> Holders<'a> {
+    /// Returns what is told of a search.
+    pub fn of(
         origin: &'a Origin,
         files: &'a [DeviceFile],
-        found: &'a [Found],
+        found: &'a [FoundHolder],
         unreadable: &'a Unreadable,
     ) -> Self {
         let file = |file: &'a DeviceFile| FileView {
@@ -59,8 +106,8 @@ impl<'a> Answer<'a> {
             kind: file.kind,
             sought: file.id.is_ok(),
         };
-        Answer {
-            schema: 1,
+        Holders {
+            schema: SCHEMA,
             origin: if *origin == Origin::Live { "live" } else { "simulated" },
             machine: match origin {
                 Origin::Simulated(name) => Some(name),
@@ -75,7 +122,7 @@ impl<'a> Answer<'a> {
 }
 
 impl<'a> HolderView<'a> {
-    fn new(found: &'a Found) -> Self {
+    fn new(found: &'a FoundHolder) -> Self {
         let held = |held: &'a HeldFile| HeldView {
             path: &held.path,
             access: held.access.to_string(),

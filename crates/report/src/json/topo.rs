@@ -1,13 +1,12 @@
 //! `gpuws topo --json`.
 
 use super::{Device, Head};
-use crate::commands::topo::Connected;
-use gpu_core::{Link, PeerAccess};
+use gpu_core::{Link, PeerAccess, Snapshot, Topology};
 use serde::Serialize;
 
 /// How the devices are connected. Rows and columns are in the order of the indexes.
 #[derive(Serialize)]
-pub(crate) struct Topo<'a> {
+pub struct Topo<'a> {
     #[serde(flatten)]
     head: Head,
     gpus: Vec<Gpu>,
@@ -30,8 +29,9 @@ struct Gpu {
 }
 
 impl<'a> Topo<'a> {
-    pub(crate) fn of(connected: &'a Connected) -> Self {
-        let Connected { now, topology, nodes } = connected;
+    /// Returns what is told of a machine and how its devices are connected.
+    pub fn of(now: &Snapshot, topology: &'a Topology) -> Self {
+        let nodes = now.numa_nodes(topology.links.len());
         let words = |rows: &[Vec<Link>]| -> Vec<Vec<String>> {
             rows.iter().map(|row| row.iter().map(Link::to_string).collect()).collect()
         };

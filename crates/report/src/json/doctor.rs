@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// The diagnosis, with the processes that it names.
 #[derive(Serialize)]
-pub(crate) struct Doctor<'a> {
+pub struct Doctor<'a> {
     #[serde(flatten)]
     head: Head,
     findings: Vec<Finding<'a>>,
@@ -59,9 +59,9 @@ struct Next {
 }
 
 impl<'a> Doctor<'a> {
-    /// `devices` are those that were asked for; `sim` is the option that names a simulated machine
-    /// in the next commands.
-    pub(crate) fn of(
+    /// Returns what is told of a diagnosis. The `devices` are those that were asked for; `sim` is the
+    /// option that names a simulated machine in the next commands.
+    pub fn of(
         snapshot: &Snapshot,
         devices: &[&DeviceState],
         diagnosis: &'a Diagnosis,
