@@ -7,12 +7,12 @@
 //! over the same steps.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gpu_allocator_policy::trace::{Action, DeviceTrace, Event, Recording, Stacks};
 use gpu_allocator_policy::{
-    Allocation, Bfc, Caching, Choice, ModelMemory, Policy, Replay, Step, StepKind, Stream,
-    Workload, bfc, caching, need,
+    Allocation, Bfc, Caching, Choice, ModelMemory, Policy, Stream, bfc, caching,
 };
 use gpu_core::Bytes;
+use gpu_memory_trace::trace::{Action, DeviceTrace, Event, Recording, Stacks};
+use gpu_memory_trace::{Replay, Step, StepKind, Workload, need};
 use offset_allocator::Allocator;
 use std::hint::black_box;
 use std::io::Write;

@@ -4,7 +4,8 @@
 use xtask::layering::{self, Package, may_depend_on};
 use xtask::{Tree, workspace_root};
 
-const POLICIES: &[&str] = &["gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy"];
+const POLICIES: &[&str] =
+    &["gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy", "gpu-memory-advice"];
 const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-host", "gpu-sim", "gpu-text"];
 
 fn packages() -> Vec<Package> {
@@ -45,6 +46,9 @@ fn forbidden_dependency_is_detected() {
         ("gpu-reaper", "gpu-claim"),
         ("gpu-reaper", "rustix"),
         ("gpu-reaper", "gpuws"),
+        ("gpu-steward", "gpu-allocator-policy"),
+        ("gpu-allocator-policy", "gpu-memory-trace"),
+        ("gpu-memory-trace", "gpu-memory-advice"),
     ] {
         let mut packages = packages();
         let before = layering::check(&packages, &tree).len();
@@ -64,14 +68,18 @@ fn policies_and_adapters_depend_only_on_core() {
         }
     }
     assert_eq!(may_depend_on("gpu-core"), Some(&[][..]));
+    assert_eq!(may_depend_on("gpu-memory-trace"), Some(&["gpu-core", "gpu-allocator-policy"][..]));
     assert_eq!(may_depend_on("gpu-nvml-sim"), Some(&["gpu-core", "gpu-sim"][..]));
 }
 
 #[test]
-fn steward_depends_on_policies_but_no_adapter() {
+fn steward_depends_on_policies_of_jobs_but_no_adapter() {
     for policy in POLICIES {
-        assert!(allowed("gpu-steward", policy), "{policy}");
+        // It starts programs that bring their own allocator.
+        let is_of_jobs = *policy != "gpu-allocator-policy";
+        assert_eq!(allowed("gpu-steward", policy), is_of_jobs, "{policy}");
     }
+    assert!(!allowed("gpu-steward", "gpu-memory-trace"));
     for adapter in ADAPTERS {
         assert!(!allowed("gpu-steward", adapter), "{adapter}");
     }

@@ -32,10 +32,16 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // Policies know the ports, no adapter and not each other.
-        "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" => &["gpu-core"],
-        // The steward combines policies and knows no adapter.
+        "gpu-reaper"
+        | "gpu-placement"
+        | "gpu-claim"
+        | "gpu-allocator-policy"
+        | "gpu-memory-advice" => &["gpu-core"],
+        // Recordings are replayed under the allocators.
+        "gpu-memory-trace" => &["gpu-core", "gpu-allocator-policy"],
+        // The steward combines the policies that a job needs and knows no adapter.
         "gpu-steward" => {
-            &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy"]
+            &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-memory-advice"]
         }
         // What is printed is made of what the libraries know, and of no adapter.
         "gpu-report" => &[
@@ -71,6 +77,8 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-placement",
     "gpu-claim",
     "gpu-allocator-policy",
+    "gpu-memory-advice",
+    "gpu-memory-trace",
     "gpu-steward",
     "gpu-machine",
     "gpu-report",

@@ -10,9 +10,6 @@ use crate::stream_ordered::{self, StreamOrdered};
 use gpu_core::{Bytes, DeviceMemory, MemoryInfo, Region, Result};
 use std::sync::Arc;
 
-/// More memory than any device has.
-pub(crate) const ENDLESS: Bytes = Bytes(1 << 50);
-
 /// Which policy a job is run under.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
@@ -65,6 +62,9 @@ impl Choice {
     /// The names that [`named`](Choice::named) takes.
     pub const NAMES: [&'static str; 6] =
         ["caching", "expandable", "bfc", "bfc-all-at-once", "stream-ordered", "direct"];
+
+    /// More memory than any device has: a [`model`](Choice::model) of it never refuses.
+    pub const ENDLESS: Bytes = Bytes(1 << 50);
 
     /// Returns the policy of a name, with its framework's defaults.
     ///
@@ -151,7 +151,7 @@ impl Choice {
     }
 
     /// Tells whether the policy sees nothing of its device but what that grants and refuses.
-    pub(crate) fn sees_only_grants(&self) -> bool {
+    pub fn sees_only_grants(&self) -> bool {
         match self {
             Choice::Caching(settings) => {
                 settings.per_process_memory_fraction().is_none() && settings.limit().is_none()
@@ -174,11 +174,11 @@ impl Choice {
         }
     }
 
-    /// Makes the policy over a modelled device of so much memory.
-    pub(crate) fn model(
-        &self,
-        total: Bytes,
-    ) -> Result<(Arc<ModelMemory>, Box<dyn Policy>), Failure> {
+    /// Makes the policy over a modelled device of so much memory; returns the device beside it.
+    ///
+    /// # Errors
+    /// When the policy cannot be had.
+    pub fn model(&self, total: Bytes) -> Result<(Arc<ModelMemory>, Box<dyn Policy>), Failure> {
         let memory = Arc::new(ModelMemory::new(total));
         let policy = match self.sees_only_grants() {
             true => self.build(Unsized(memory.clone()))?,
@@ -194,7 +194,7 @@ struct Unsized(Arc<ModelMemory>);
 
 impl DeviceMemory for Unsized {
     fn info(&self) -> Result<MemoryInfo> {
-        Ok(MemoryInfo { total: Ok(ENDLESS), ..self.0.info()? })
+        Ok(MemoryInfo { total: Ok(Choice::ENDLESS), ..self.0.info()? })
     }
 
     fn reserve(&self, size: Bytes) -> Result<Region> {

@@ -1,7 +1,6 @@
 //! Why memory could not be handed out or taken back.
 
 use gpu_core::{Bytes, DeviceFault, Error, ErrorKind};
-use serde::Serialize;
 
 /// Why a policy could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -39,28 +38,29 @@ pub(crate) fn unless_refused<T>(given: Result<T, Error>) -> Result<Option<T>, Er
 }
 
 /// What there was when memory did not suffice, all in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Shortage {
     /// What the program asked for.
-    #[serde(rename = "asked_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "asked_bytes"))]
     pub asked: Bytes,
     /// What the policy asked of the device for it, the smallest of its tries.
-    #[serde(rename = "segment_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "segment_bytes"))]
     pub segment: Bytes,
     /// The limit of the policy, where it has one.
-    #[serde(rename = "limit_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<Bytes>,
     /// What the device said that it has left, where it could say.
-    #[serde(rename = "device_free_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "device_free_bytes"))]
     pub device_free: Option<Bytes>,
     /// What the policy holds of the device.
-    #[serde(rename = "reserved_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "reserved_bytes"))]
     pub reserved: Bytes,
     /// What of that is handed out.
-    #[serde(rename = "in_use_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
     /// The largest piece that is held and not handed out.
-    #[serde(rename = "largest_free_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "largest_free_bytes"))]
     pub largest_free: Bytes,
 }
 

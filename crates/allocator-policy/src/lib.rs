@@ -5,11 +5,11 @@
 //! What a job takes of a device follows from the order of its requests and from every rule of its
 //! allocator: one block that is split otherwise moves all that come after it. A formula for that
 //! cannot be checked, and exact rules can: a recorded job must get each block at the address that
-//! it had ([`compare`]). And since a policy sees nothing of a device but the port, the code that
-//! serves a Rust program on a real GPU is the code that replays a job on a modelled one. What a job
-//! would take under another policy or limit ([`trial`]), and how much it needs ([`need`]), is
-//! therefore computed, not estimated. The price is that a framework's next rule must be followed
-//! here; a comparison names the first decision that differs.
+//! it had. And since a policy sees nothing of a device but the port, the code that serves a Rust
+//! program on a real GPU is the code under which gpu-memory-trace replays a job on a
+//! [`ModelMemory`]: what the job would take is computed, not estimated. The price is that a
+//! framework's next rule must be followed here; a comparison with a recording names the first
+//! decision that differs.
 //!
 //! ```
 //! use gpu_allocator_policy::{Caching, ModelMemory, Policy, Stream};
@@ -25,51 +25,38 @@
 //! ```
 //!
 //! `docs/memory.md` tells the rules of each policy with worked examples, and what each statistic
-//! means; `examples/embed.rs` is a program that records what it takes and asks what it needs.
+//! means.
 
-mod agreement;
 pub mod bfc;
 mod blocks;
 pub mod caching;
 mod choice;
-mod comparison;
 mod direct;
-pub mod environment;
-pub mod explain;
 mod failure;
 mod free_set;
-mod initial_state;
 mod ledger;
 mod logical;
 mod model;
-mod need;
 mod owner;
 mod policy;
-mod private_pools;
-mod recorded;
-mod replay;
+mod segment;
 mod shared;
 pub mod stream_ordered;
-mod timeline;
 mod totals;
-pub mod trace;
-mod workload;
 
-pub use agreement::{Agreement, CompareError, compare};
 pub use bfc::Bfc;
 pub use caching::Caching;
 pub use choice::{Choice, ChoiceError};
-pub use comparison::{Trial, helpful_settings, trial};
 pub use direct::Direct;
 pub use failure::{Failure, Shortage};
-pub use initial_state::{Contradiction, Start, start};
 pub use logical::Logical;
 pub use model::ModelMemory;
-pub use need::{Need, need, together};
 pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
-pub use recorded::{Divergence, Tally};
-pub use replay::{Level, Outcome, Replay, Stop, Witness};
+pub use segment::{RecordedBlock, Segment, SegmentKind};
 pub use shared::{Aside, Buffer, Shared};
 pub use stream_ordered::StreamOrdered;
-pub use timeline::{Timeline, page};
-pub use workload::{Held, Step, StepKind, Workload, WorkloadError};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

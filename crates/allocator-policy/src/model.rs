@@ -81,7 +81,7 @@ impl ModelMemory {
     }
 
     /// Returns how many bytes were given back so far.
-    pub(crate) fn given_back(&self) -> Bytes {
+    pub fn given_back(&self) -> Bytes {
         Bytes(self.lock().given_back)
     }
 

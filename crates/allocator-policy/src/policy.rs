@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use gpu_core::Bytes;
-use serde::Serialize;
 
 /// A queue of work on the device; memory that one stream freed is at once fit for that stream only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Stream(pub u64);
 
 /// Memory that a policy handed out; it goes back by [`Policy::free`] or [`Policy::retire`].
@@ -43,6 +43,11 @@ impl Retired {
     /// Returns where it begins, in the device's address space.
     pub fn address(&self) -> u64 {
         self.0.address
+    }
+
+    /// Returns the memory as it was handed out.
+    pub fn allocation(&self) -> &Allocation {
+        &self.0
     }
 }
 
@@ -167,29 +172,30 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 }
 
 /// The sums that every policy keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Usage {
     /// Handed out, rounded as the policy does (PyTorch's `memory_allocated`, BFC's `InUse`).
-    #[serde(rename = "in_use_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
     /// Handed out, as it was asked for.
-    #[serde(rename = "requested_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
     /// Held of the device (PyTorch's `memory_reserved`).
-    #[serde(rename = "reserved_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "reserved_bytes"))]
     pub reserved: Bytes,
     /// The most that was handed out at once.
-    #[serde(rename = "peak_in_use_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "peak_in_use_bytes"))]
     pub peak_in_use: Bytes,
     /// The most that was held at once.
-    #[serde(rename = "peak_reserved_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "peak_reserved_bytes"))]
     pub peak_reserved: Bytes,
     /// Pieces handed out now.
     pub allocations: u64,
     /// Regions held of the device now.
     pub segments: u64,
     /// The largest piece that is held and not handed out.
-    #[serde(rename = "largest_free_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "largest_free_bytes"))]
     pub largest_free: Bytes,
     /// How often the policy emptied its cache because the device refused.
     pub retries: u64,
@@ -219,38 +225,41 @@ impl Usage {
 }
 
 /// A region that is held of the device, and how it is divided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SegmentMap {
     /// Where it begins.
     pub address: u64,
     /// How long it is; of an expandable segment, how much of it is mapped.
-    #[serde(rename = "size_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "size_bytes"))]
     pub size: Bytes,
     /// Whose stream may use it, where it is bound to one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub stream: Option<Stream>,
     /// Its pieces, by address.
     pub blocks: Vec<BlockMap>,
 }
 
 /// A piece of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BlockMap {
     /// Where it begins.
     pub address: u64,
     /// How long it is.
-    #[serde(rename = "size_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "size_bytes"))]
     pub size: Bytes,
     /// What was asked for; nothing for a free piece.
-    #[serde(rename = "requested_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
     /// Whether it is handed out.
     pub state: BlockState,
 }
 
 /// Whether a piece of a segment is handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum BlockState {
     /// The program has it.
     Active,

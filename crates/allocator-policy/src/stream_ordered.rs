@@ -20,7 +20,6 @@ use crate::free_set::FreeSet;
 use crate::ledger::{self, Ledger};
 use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use gpu_core::{Bytes, DeviceMemory, Region};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Pieces are of whole multiples of this.
@@ -33,14 +32,15 @@ const READY: u32 = 0;
 const RETIRED: u32 = 1;
 
 /// What can be set of a pool; the default is a driver's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Settings {
     /// How much the pool may hold after a synchronisation (`cudaMemPoolAttrReleaseThreshold`).
-    #[serde(rename = "release_threshold_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "release_threshold_bytes"))]
     pub release_threshold: Bytes,
     /// The most that it may hold at all (`cudaMemPoolProps::maxSize`).
-    #[serde(rename = "largest_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "largest_bytes"))]
     pub largest: Option<Bytes>,
     /// Makes a stream wait for another one's free rather than fail
     /// (`cudaMemPoolReuseAllowInternalDependencies`).

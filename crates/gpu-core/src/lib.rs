@@ -83,7 +83,7 @@ pub use snapshot::{DeviceState, Origin, Process, Snapshot};
 pub use text::{acts, clean};
 pub use token::ActToken;
 pub use topology::{Link, PeerAccess, Topology};
-pub use units::{Bytes, Celsius, Milliwatts, Percent};
+pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};
 #[cfg(feature = "mock")]
 pub use {
     backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,

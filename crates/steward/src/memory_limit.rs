@@ -3,8 +3,8 @@
 //! How large a device is, and so what part of it a share is, is known once devices are granted.
 
 use crate::grant::Grant;
-use gpu_allocator_policy::environment::{Advice, Bound, MPS_PIPES, Used};
 use gpu_core::{Bytes, DeviceState, Share, Snapshot};
+use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES, Used};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
@@ -19,7 +19,7 @@ pub struct MemoryLimit {
     /// The frameworks that the program uses.
     pub used: Vec<Used>,
     /// What the program's environment has of
-    /// [`READ`](gpu_allocator_policy::environment::READ).
+    /// [`READ`](gpu_memory_advice::environment::READ).
     pub inherited: BTreeMap<String, String>,
 }
 

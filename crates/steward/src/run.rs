@@ -9,13 +9,13 @@ use crate::leftovers::{Cleaned, Reach, Tree};
 use crate::memory::Tally;
 use crate::memory_limit::{MemoryLimit, variables};
 use crate::ports::{Ports, Request};
-use gpu_allocator_policy::environment::Advice;
 use gpu_claim::Waiting;
 use gpu_core::visible::Form;
 use gpu_core::{
     ActToken, Bytes, DeviceId, Error, Fault, Groups, Job, JobExit, Launch, Launcher, LeaseId, Pid,
     ProcessInfo, Reading, Share, observe_users,
 };
+use gpu_memory_advice::environment::Advice;
 use gpu_reaper::Action;
 use std::ffi::OsString;
 use std::ops::ControlFlow;

@@ -4,7 +4,7 @@ use super::{Bfc, Settings, UNIT};
 use crate::blocks::{Block, NONE};
 use crate::failure::Failure;
 use crate::policy::{Allocation, BlockState};
-use crate::trace::{RecordedBlock, Segment};
+use crate::segment::{RecordedBlock, Segment};
 use gpu_core::{DeviceMemory, Error, ErrorKind, Region};
 
 impl<M: DeviceMemory> Bfc<M> {

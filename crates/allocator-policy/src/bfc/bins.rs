@@ -3,29 +3,29 @@
 use super::{Bfc, UNIT};
 use crate::policy::BlockState;
 use gpu_core::{Bytes, DeviceMemory};
-use serde::Serialize;
 
 /// How many bins there are.
 pub(super) const BINS: usize = 21;
 
 /// The chunks of one bin: from its size up to twice that, and of the last one all above.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Bin {
     /// How long its shortest chunks are.
-    #[serde(rename = "size_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "size_bytes"))]
     pub size: Bytes,
     /// How many chunks are of it, free or not.
     pub chunks: u64,
     /// How many of them are handed out.
     pub chunks_in_use: u64,
     /// How long all are.
-    #[serde(rename = "total_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "total_bytes"))]
     pub total: Bytes,
     /// How long those are that are handed out.
-    #[serde(rename = "in_use_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
     /// What was asked for of those.
-    #[serde(rename = "requested_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
 }
 

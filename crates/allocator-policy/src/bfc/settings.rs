@@ -3,7 +3,6 @@
 use super::round;
 use crate::totals::left;
 use gpu_core::{Bytes, MemoryInfo};
-use serde::{Deserialize, Serialize};
 
 /// How much longer than its request a chunk may be and stay whole, where no fraction is set.
 const MAX_SLACK: u64 = 128 << 20;
@@ -11,12 +10,13 @@ const MAX_SLACK: u64 = 128 << 20;
 const FIRST_REGION: u64 = 2 << 20;
 
 /// What can be set of TensorFlow's allocator; the default is TensorFlow's own.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Settings {
     /// The most that is taken of the device (`LogicalDeviceConfiguration(memory_limit=…)`); where
     /// nothing is set, what [`default_limit`] says of the memory that is free at the start.
-    #[serde(rename = "limit_bytes")]
+    #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<Bytes>,
     /// Takes regions as they are needed, each twice as long as the one before
     /// (`TF_FORCE_GPU_ALLOW_GROWTH`), in place of all at once.
@@ -37,8 +37,9 @@ pub struct Settings {
 }
 
 /// How often an allocator asks for less when the device refuses a region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum BackOff {
     /// Once in its life, as TensorFlow's versions do.
     #[default]

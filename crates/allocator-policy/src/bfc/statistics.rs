@@ -2,10 +2,10 @@
 
 use super::Bfc;
 use gpu_core::{Bytes, DeviceMemory};
-use serde::Serialize;
 
 /// TensorFlow's statistics of an allocator, by its names (`AllocatorStats`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Statistics {
     /// How many chunks were handed out since the start.
     pub num_allocs: u64,

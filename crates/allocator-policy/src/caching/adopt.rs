@@ -6,7 +6,7 @@ use super::sizes::Rules;
 use super::{Caching, Events, Held, PoolId};
 use crate::blocks::{Block, BlockId, NONE};
 use crate::policy::{Allocation, BlockState, Retired, Stream};
-use crate::trace::Segment;
+use crate::segment::Segment;
 use gpu_core::{DeviceMemory, Region};
 
 /// The memory of a region that was taken over which is not free.

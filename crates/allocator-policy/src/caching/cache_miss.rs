@@ -6,8 +6,8 @@ use super::free_lists::{EXPANDABLE, FreeListId, kind_of, list_of};
 use super::{Caching, Events, Held};
 use crate::blocks::{Block, BlockId};
 use crate::failure::{Failure, Shortage, unless_refused};
+use crate::segment::SegmentKind;
 use crate::totals::left;
-use crate::trace::SegmentKind;
 use gpu_core::{Bytes, DeviceMemory, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {

@@ -5,7 +5,7 @@
 //! what awaits its end; as nothing does most of the time, the peak of what is active is that of what
 //! the program has, but for the moments when something did.
 
-use crate::trace::SegmentKind;
+use crate::segment::SegmentKind;
 
 /// What is counted; the first three change with each allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,14 +7,12 @@
 use crate::blocks::{BlockId, Blocks};
 use crate::free_set::FreeSet;
 use crate::policy::Stream;
-use crate::trace::SegmentKind;
-use serde::{Deserialize, Serialize};
+use crate::segment::SegmentKind;
 use std::collections::BTreeMap;
 
 /// Names a private pool, as PyTorch's `MempoolId_t`; (0, 0) is the common one.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolId(pub u64, pub u64);
 
 /// Names a shelf; the small blocks of a stream and its large ones are on neighbouring shelves.

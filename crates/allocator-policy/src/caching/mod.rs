@@ -33,7 +33,7 @@ use crate::blocks::{Block, BlockId, Blocks};
 use crate::failure::Failure;
 use crate::owner;
 use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
-use crate::trace::SegmentKind;
+use crate::segment::SegmentKind;
 use counters::{Counters, Metric};
 use free_lists::{EXPANDABLE, FreeListId, FreeLists, SHARED, free_list_of, kind_of};
 use gpu_core::{Bytes, DeviceMemory, Error, Region};

@@ -5,7 +5,7 @@ use super::free_lists::{EXPANDABLE, free_list_of, kind_of};
 use super::{Caching, Events, FreeListId};
 use crate::blocks::BlockId;
 use crate::failure::Failure;
-use crate::trace::SegmentKind;
+use crate::segment::SegmentKind;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {

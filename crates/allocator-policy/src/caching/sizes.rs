@@ -1,7 +1,7 @@
 //! The sizes by which the allocator decides.
 
 use super::settings::Settings;
-use crate::trace::SegmentKind;
+use crate::segment::SegmentKind;
 use gpu_core::{DeviceMemory, Error, ErrorKind};
 
 /// What every size is rounded up to.

@@ -3,11 +3,11 @@
 use super::counters::{Course, Courses, Metric};
 use super::{Caching, Events};
 use gpu_core::{Bytes, DeviceMemory};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// One number over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stat {
     /// What there is now.
     pub current: u64,
@@ -20,7 +20,8 @@ pub struct Stat {
 }
 
 /// A number for each kind of pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Pools {
     /// The sum.
     pub all: Stat,
@@ -31,7 +32,8 @@ pub struct Pools {
 }
 
 /// What PyTorch counts of its allocator, by its names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Statistics {
     /// Blocks that the program has.
     pub allocation: Pools,

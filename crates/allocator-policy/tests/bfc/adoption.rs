@@ -2,8 +2,8 @@
 
 use crate::fixture::{Faulty, Model};
 use gpu_allocator_policy::bfc::Settings;
-use gpu_allocator_policy::trace::{RecordedBlock, Segment};
 use gpu_allocator_policy::{Bfc, BlockState, Failure, Policy, Stream};
+use gpu_allocator_policy::{RecordedBlock, Segment};
 use gpu_core::{Bytes, ErrorKind};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use crate::device::{Device, MIB, caching};
 use crate::invariants::check;
 use gpu_allocator_policy::caching::{AdoptError, PoolId};
-use gpu_allocator_policy::trace::{RecordedBlock, Segment, SegmentKind};
 use gpu_allocator_policy::{BlockState, Policy, Stream};
+use gpu_allocator_policy::{RecordedBlock, Segment, SegmentKind};
 use gpu_core::{Bytes, DeviceMemory, Region};
 use proptest::prelude::*;
 

@@ -163,6 +163,7 @@ fn snapshot_settings_are_parsed() {
     assert!(matches!(wrong, Err(SettingError::Value { .. })));
 }
 
+#[cfg(feature = "serde")]
 #[test]
 fn settings_serialize_with_limit() {
     let mut settings = parse("max_split_size_mb:128");

@@ -103,6 +103,14 @@ fn memory_stats_has_pytorch_keys() {
     ] {
         assert_eq!(flat.get(key), Some(&value), "{key}");
     }
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn statistics_serialize_under_pytorch_names() {
+    let device = Device::new(1 << 30);
+    let mut caching = caching(&device, "");
+    let _a = caching.allocate(Bytes(1000), STREAM).expect("1 GiB is free");
     let nested = serde_json::to_value(caching.statistics()).expect("it can be written");
     assert_eq!(nested["requested_bytes"]["all"]["current"], 1000);
 }

@@ -1,9 +1,9 @@
 //! Arguments of what makes a program keep a limit of a device's memory.
 
 use clap::{Args, ValueEnum};
-use gpu_allocator_policy::environment::{Framework, Version};
 use gpu_core::Bytes;
 use gpu_core::Selector;
+use gpu_memory_advice::environment::{Framework, Version};
 
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {

@@ -3,8 +3,8 @@
 use super::SCHEMA;
 use crate::args::EnvArgs;
 use crate::commands::mem::Known;
-use gpu_allocator_policy::environment::{Advice, Framework, Snippet, Variable};
 use gpu_core::{Bytes, Snapshot};
+use gpu_memory_advice::environment::{Advice, Framework, Snippet, Variable};
 use serde::Serialize;
 
 /// What a limit depends on, beside the program.

@@ -1,8 +1,8 @@
 //! `gpuws mem explain --json`.
 
 use super::{Head, SCHEMA};
-use gpu_allocator_policy::explain::{Account, Cause, Diagnosis, Remedy};
 use gpu_core::{Bytes, Snapshot};
+use gpu_memory_advice::explain::{Account, Cause, Diagnosis, Remedy};
 use gpu_text::oom::{self, Figure, Report};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};

@@ -3,9 +3,9 @@
 use super::SCHEMA;
 use crate::args::FitArgs;
 use crate::commands::mem::{Needs, Replays, Run};
-use gpu_allocator_policy::trace::Format;
-use gpu_allocator_policy::{Agreement, Divergence, Need, Outcome, Stop, Tally};
 use gpu_core::Bytes;
+use gpu_memory_trace::trace::Format;
+use gpu_memory_trace::{Agreement, Divergence, Need, Outcome, Stop, Tally};
 use serde::Serialize;
 
 /// A recorded job that was run again.

@@ -1,9 +1,10 @@
 //! PyTorch's settings of its allocator.
 
+#[cfg(feature = "serde")]
+mod stored;
 mod text;
 
 use gpu_core::Bytes;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -55,8 +56,9 @@ const PASSED_ON: [&str; 9] = [
 ///
 /// They are read by [`str::parse`] and written by `to_string` in PyTorch's own form. Keys and
 /// ranges are those of PyTorch's `AllocatorConfig` and `CUDAAllocatorConfig`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "stored::Written", into = "stored::Written"))]
 pub struct Settings {
     max_split_size: Option<Bytes>,
     /// As long as a large segment, unless it is given.
@@ -328,35 +330,6 @@ impl fmt::Display for Settings {
             write!(f, "{comma}{key}:{value}")?;
         }
         Ok(())
-    }
-}
-
-/// The settings as they are stored.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    /// PyTorch's own.
-    settings: String,
-    #[serde(rename = "limit_bytes", default, skip_serializing_if = "Option::is_none")]
-    limit: Option<Bytes>,
-}
-
-impl From<Settings> for Written {
-    fn from(settings: Settings) -> Self {
-        Written { settings: settings.to_string(), limit: settings.limit }
-    }
-}
-
-impl TryFrom<Written> for Settings {
-    type Error = SettingError;
-
-    fn try_from(written: Written) -> Result<Self, SettingError> {
-        let mut settings = Settings::default();
-        for (key, value) in in_order(&written.settings)? {
-            settings.set_or_keep(key, value)?;
-        }
-        settings.limit = written.limit;
-        Ok(settings)
     }
 }
 

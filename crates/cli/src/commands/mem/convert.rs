@@ -6,8 +6,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_allocator_policy::trace::{Format, Recording};
 use gpu_host::output::Part;
+use gpu_memory_trace::trace::{Format, Recording};
 use serde::Serialize;
 use std::io::BufWriter;
 

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_allocator_policy::explain::{Diagnosis, explain};
+use gpu_memory_advice::explain::{Diagnosis, explain};
 use gpu_text::oom;
 
 /// So many events are shown; JSON has all.

@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::json::{Fit, Fitted};
 use crate::terminal::{Align, Line, Screen, Table, progress};
 use crate::wording;
-use gpu_allocator_policy::explain::amount;
-use gpu_allocator_policy::{Choice, Need, need, together, trial};
-use gpu_core::Bytes;
+use gpu_allocator_policy::Choice;
+use gpu_core::{Bytes, amount};
+use gpu_memory_trace::{Need, need, together, trial};
 
 /// The sizes of memory, in GiB, that devices are sold with.
 const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288];
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
 }
 
 fn needed(
-    workload: &gpu_allocator_policy::Workload,
+    workload: &gpu_memory_trace::Workload,
     title: &str,
     choice: &Choice,
 ) -> Result<(String, Need, Sparkline), Failure> {

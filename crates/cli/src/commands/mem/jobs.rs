@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_allocator_policy::caching::Settings;
-use gpu_allocator_policy::explain::amount;
-use gpu_allocator_policy::trace::{Action, DeviceTrace, Event, Format, Recording};
-use gpu_allocator_policy::{Choice, ChoiceError, Workload};
-use gpu_core::Bytes;
+use gpu_allocator_policy::{Choice, ChoiceError};
+use gpu_core::{Bytes, amount};
+use gpu_memory_trace::Workload;
+use gpu_memory_trace::trace::{Action, DeviceTrace, Event, Format, Recording};
 use std::path::Path;
 
 /// The recording of a job.

@@ -5,11 +5,11 @@ use crate::commands::parse;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_allocator_policy::BlockState;
-use gpu_allocator_policy::trace::{
+use gpu_core::Bytes;
+use gpu_memory_trace::trace::{
     Action, DeviceTrace, Event, Format, Limits, Problem, RecordedBlock, Recording, Segment,
     TraceError,
 };
-use gpu_core::Bytes;
 use gpu_text::oom;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::json::{Recorded, Replayed};
 use crate::terminal::{Align, Line, Screen, Table, progress};
 use crate::wording;
-use gpu_allocator_policy::explain::amount;
-use gpu_allocator_policy::{Agreement, Choice, Tally, Trial, compare, helpful_settings, trial};
-use gpu_core::Bytes;
+use gpu_allocator_policy::Choice;
+use gpu_core::{Bytes, amount};
+use gpu_memory_trace::{Agreement, Tally, Trial, compare, helpful_settings, trial};
 
 /// What became of a job under one allocator.
 pub(crate) struct Run {

@@ -1,6 +1,7 @@
 //! A job's memory over time in a few characters.
 
-use gpu_allocator_policy::{Allocation, Level, Step, Witness};
+use gpu_allocator_policy::Allocation;
+use gpu_memory_trace::{Level, Step, Witness};
 
 /// How many characters there are.
 const COLUMNS: usize = 12;
@@ -42,8 +43,8 @@ impl Witness for Sparkline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_allocator_policy::StepKind;
     use gpu_core::Bytes;
+    use gpu_memory_trace::StepKind;
 
     #[test]
     fn sparkline_bar_height_is_maximum_of_bucket() {

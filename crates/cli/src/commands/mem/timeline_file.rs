@@ -5,8 +5,9 @@ use super::replay::{Replays, bounded};
 use crate::args::ReplayArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_allocator_policy::{Choice, Timeline, page};
+use gpu_allocator_policy::Choice;
 use gpu_host::output::Part;
+use gpu_memory_trace::{Timeline, page};
 use std::io::Write;
 use std::path::Path;
 

@@ -13,11 +13,10 @@ use crate::failure::Failure;
 use crate::json::{Bounded, Seen};
 use crate::terminal::{Line, Screen};
 use crate::wording::shell_word;
-use gpu_allocator_policy::environment::{Advice, Bound, MPS_PIPES};
-use gpu_allocator_policy::explain::amount;
 use gpu_core::Selector;
 use gpu_core::selector::select;
-use gpu_core::{Bytes, DeviceState, Origin, Snapshot};
+use gpu_core::{Bytes, DeviceState, Origin, Snapshot, amount};
+use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES};
 use gpu_steward::{inherited as given, serves};
 use share::inherited;
 

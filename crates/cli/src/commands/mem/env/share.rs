@@ -1,10 +1,9 @@
 //! What is known of a command that is to keep a share of a device.
 
 use crate::args::KeepArgs;
-use gpu_allocator_policy::environment::{Advice, Framework, Keeper, READ, Used, Version};
-use gpu_allocator_policy::explain::amount;
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
 use gpu_host::python::{Installed, Python, Variables};
+use gpu_memory_advice::environment::{Advice, Framework, Keeper, READ, Used, Version};
 use gpu_steward::MemoryLimit;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,7 +1,7 @@
 //! The figures of an event, as the diagnosis takes them.
 
-use gpu_allocator_policy::explain::{MessageSource, OomFigures, Other};
 use gpu_core::{Bytes, Pid};
+use gpu_memory_advice::explain::{MessageSource, OomFigures, Other};
 use gpu_text::oom::{Dump, Event, Figure, Framework, Wording};
 
 /// Returns what an event shows.

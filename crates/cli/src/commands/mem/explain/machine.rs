@@ -4,8 +4,8 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::source;
 use crate::wording;
-use gpu_allocator_policy::explain::{Device, Now, Resident};
 use gpu_core::{Groups, Snapshot};
+use gpu_memory_advice::explain::{Device, Now, Resident};
 use gpu_reaper::{Finding, FindingKind};
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_allocator_policy::explain::{Diagnosis, amount};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, amount};
+use gpu_memory_advice::explain::Diagnosis;
 use gpu_text::oom::{Event, Figure, Framework, Wording};
 
 /// So many other processes are shown.

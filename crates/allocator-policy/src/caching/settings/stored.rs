@@ -1,0 +1,34 @@
+//! The settings as serde reads and writes them.
+
+use super::{SettingError, Settings, in_order};
+use gpu_core::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// The settings as they are stored.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    /// PyTorch's own.
+    settings: String,
+    #[serde(rename = "limit_bytes", default, skip_serializing_if = "Option::is_none")]
+    limit: Option<Bytes>,
+}
+
+impl From<Settings> for Written {
+    fn from(settings: Settings) -> Self {
+        Written { settings: settings.to_string(), limit: settings.limit }
+    }
+}
+
+impl TryFrom<Written> for Settings {
+    type Error = SettingError;
+
+    fn try_from(written: Written) -> Result<Self, SettingError> {
+        let mut settings = Settings::default();
+        for (key, value) in in_order(&written.settings)? {
+            settings.set_or_keep(key, value)?;
+        }
+        settings.limit = written.limit;
+        Ok(settings)
+    }
+}

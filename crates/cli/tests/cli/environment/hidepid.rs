@@ -1,0 +1,69 @@
+//! A `/proc` that shows an ordinary user no processes but the own (`hidepid`, proc(5)).
+
+use crate::environment::{is_root, skip};
+use crate::live::{GPUWS, text};
+use std::process::Command;
+
+/// Runs a script as an ordinary user in a live session, where `/proc` is mounted with this
+/// option; `None`, and says so, where that cannot be done here.
+fn hidden(test: &str, option: &str, script: &str) -> Option<(i32, String, String)> {
+    if !is_root(test) {
+        return None;
+    }
+    let enter = "mount -t proc -o \"$1\" proc /proc || exit 97\n\
+                 as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"; }\n\
+                 as_user test -x \"$2\" || exit 98\n\
+                 cd /tmp && as_user env -u XDG_RUNTIME_DIR -u LD_LIBRARY_PATH \
+                   -u GPUWS_SIM_SESSION -u GPUWS_CLAIMS -u CUDA_VISIBLE_DEVICES \
+                   HOME=/nonexistent NO_COLOR=1 \
+                   \"$2\" sim twelve-gpus --live -- sh -c \"$3\" \"$2\"\n";
+    let output = Command::new("unshare")
+        .args(["--mount", "timeout", "-s", "KILL", "120"])
+        .args(["sh", "-c", enter, "sh", option, GPUWS, script])
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            skip(test, &format!("unshare cannot be run: {error}"));
+            return None;
+        }
+    };
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    match output.status.code() {
+        Some(97) => skip(test, &format!("no {option}: {}", told.trim())),
+        Some(98) => skip(test, "another user may not run this gpuws"),
+        None | Some(1) if said.is_empty() && told.contains("unshare") => skip(test, told.trim()),
+        code => return Some((code.unwrap_or(-1), said, told)),
+    }
+    None
+}
+
+#[test]
+fn run_claim_and_reap_work_with_hidepid() {
+    const TEST: &str = "run_claim_and_reap_work_with_hidepid";
+    for option in ["hidepid=1", "hidepid=2"] {
+        let commands = "\"$0\" run -n 2 -- sh -c 'echo ran; \"$0\" run -- echo within' \"$0\"; echo $?\n\
+                        \"$0\" claim -n 2 > /dev/null; echo $?\n\
+                        \"$0\" claim -n 2 --export > /dev/null; echo $?\n\
+                        \"$0\" leases > /dev/null; echo $?\n\
+                        \"$0\" status > /dev/null; echo $?\n\
+                        \"$0\" doctor > /dev/null; echo $?\n\
+                        \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use 11:500 & job=$!\n\
+                        n=0; until \"$0\" status --json | tr -d ' \\n' | grep -q \"\\\"pid\\\":$job,\"\n\
+                        do n=$((n+1)); [ $n -lt 400 ] || exit 99; sleep 0.05; done\n\
+                        \"$0\" reap --pid $job --yes > /dev/null; echo $?; wait $job; echo $?";
+        let Some((code, said, told)) = hidden(TEST, option, commands) else { return };
+        assert_eq!(code, 0, "{option}: {said}{told}");
+        assert_eq!(said, "ran\nwithin\n0\n0\n0\n0\n0\n0\n0\n143\n", "{option}: {told}");
+    }
+}
+
+#[test]
+fn hint_names_hidepid() {
+    const TEST: &str = "hint_names_hidepid";
+    for option in ["hidepid=1", "hidepid=2"] {
+        let commands = "\"$0\" claim --hold --for 1";
+        let Some((_, _, told)) = hidden(TEST, option, commands) else { return };
+        assert!(told.contains("hidepid"), "{option}: {told}");
+    }
+}

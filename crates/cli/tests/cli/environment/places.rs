@@ -1,0 +1,211 @@
+//! Root trusts no place that another user can exchange.
+
+use crate::environment::{give_to_nobody, is_root, skip};
+use crate::live::{out, script, told};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder of another user, and one of root's into which links of that user lead.
+struct Foreign {
+    user: TempDir,
+    root: TempDir,
+}
+
+impl Foreign {
+    /// Returns `None`, and says so, where root may not make a folder in `/run`.
+    fn new(test: &str) -> Option<Self> {
+        if !is_root(test) {
+            return None;
+        }
+        // Each folder above it is root's and closed to others, so that only the link is foreign.
+        let Ok(root) = tempfile::tempdir_in("/run") else {
+            skip(test, "needs a writable /run");
+            return None;
+        };
+        let user = tempfile::tempdir().unwrap();
+        for folder in [user.path(), root.path()] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        give_to_nobody(user.path());
+        Some(Foreign { user, root })
+    }
+
+    fn user(&self) -> &Path {
+        self.user.path()
+    }
+
+    /// Makes a link of the user's that leads into root's folder.
+    fn link(&self, name: &str) -> PathBuf {
+        let link = self.user().join(name);
+        symlink(self.root.path(), &link).unwrap();
+        give_to_nobody(&link);
+        link
+    }
+}
+
+/// Returns all files and folders below a folder that belong to root, without following links.
+fn made_by_root(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let stat = path.symlink_metadata().unwrap();
+        if stat.is_dir() {
+            found.extend(made_by_root(&path));
+        }
+        if stat.uid() == 0 {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Exchanges the link for a folder of the user's, with programs in it that leave a trace.
+const EXCHANGE: &str = r#"
+cd "$1" && rm "$2" && mkdir -p "$2/gpuws/bin" "$2/.cache/gpuws/bin"
+for folder in "$2/gpuws/bin" "$2/.cache/gpuws/bin"; do
+  for name in nvidia-smi ls; do
+    printf '#!/bin/sh\nid -u >> %s/ran\n' "$1" > "$folder/$name"; chmod 755 "$folder/$name"
+  done
+done
+"#;
+
+#[test]
+fn root_runs_no_program_from_user_controlled_symlink() {
+    const TEST: &str = "root_runs_no_program_from_user_controlled_symlink";
+    let variables: [&[&str]; 4] =
+        [&["XDG_RUNTIME_DIR"], &["XDG_CACHE_HOME"], &["HOME"], &["HOME", "XDG_RUNTIME_DIR"]];
+    for names in variables {
+        let Some(foreign) = Foreign::new(TEST) else { return };
+        fs::write(foreign.user().join("exchange"), EXCHANGE).unwrap();
+        let link = foreign.link("place");
+        let set: String =
+            names.iter().map(|name| format!("export {name}='{}'\n", link.display())).collect();
+        let output = script(
+            "twelve-gpus",
+            &format!(
+                "unset HOME XDG_RUNTIME_DIR XDG_CACHE_HOME\n{set}\
+                 export user='{}'\n\
+                 \"$0\" run -- sh -c 'touch started; until test -e exchanged; do sleep 0.05; done; \
+                   nvidia-smi; ls > /dev/null' & run=$!\n\
+                 until_so test -e started\n\
+                 setpriv --reuid=65534 --regid=65534 --clear-groups \
+                   sh \"$user/exchange\" \"$user\" place; echo $?\n\
+                 touch exchanged; wait $run",
+                foreign.user().display()
+            ),
+        );
+        assert_eq!(out(&output), "0\n", "{names:?}: {output:?}");
+        assert!(!foreign.user().join("ran").exists(), "{names:?}: a planted program ran");
+        let in_root = fs::read_dir(foreign.root.path()).unwrap().count();
+        assert_eq!(in_root, 0, "{names:?}: something was made where the link led");
+        let mut made = made_by_root(foreign.user());
+        made.retain(|path| !path.ends_with("exchange"));
+        assert_eq!(made, Vec::<PathBuf>::new(), "{names:?}: root made something for the user");
+    }
+}
+
+#[test]
+fn root_creates_nothing_in_home_of_other_user() {
+    const TEST: &str = "root_creates_nothing_in_home_of_other_user";
+    let Some(foreign) = Foreign::new(TEST) else { return };
+    let home = foreign.user().display();
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "export HOME='{home}' XDG_RUNTIME_DIR='{home}' XDG_STATE_HOME='{home}'\n\
+             \"$0\" run -- sh -c 'echo \"${{PATH%%:*}}\"'; \"$0\" reap --yes > /dev/null; \
+             \"$0\" leases > /dev/null"
+        ),
+    );
+    assert_eq!(out(&output), "/run/gpuws-shim\n", "{output:?}");
+    assert_eq!(made_by_root(foreign.user()), Vec::<PathBuf>::new(), "{output:?}");
+    let shim = fs::symlink_metadata("/run/gpuws-shim").unwrap();
+    assert_eq!((shim.uid(), shim.mode() & 0o7777, shim.is_dir()), (0, 0o755, true));
+}
+
+#[test]
+fn nvidia_smi_shim_shows_only_leased_devices() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -n 2 --gpu 3,5 -- sh -c 'nvidia-smi \
+         --query-gpu=index,gpu_bus_id --format=csv,noheader' | cut -d, -f1",
+    );
+    assert_eq!(out(&output), "3\n5\n", "{output:?}");
+}
+
+#[test]
+fn without_trusted_folder_shim_is_skipped_with_note() {
+    const TEST: &str = "without_trusted_folder_shim_is_skipped_with_note";
+    let Some(foreign) = Foreign::new(TEST) else { return };
+    // Whose folder lies in one where anybody makes names may lose it to anybody.
+    let folder = foreign.user().display();
+    let before = "PATH=/usr/bin:/bin";
+    let run = |more: &str| {
+        script(
+            "twelve-gpus",
+            &format!(
+                "chmod -R go+rX . \"$GPUWS_SIM_SESSION\"; cd /\n\
+                 exec setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CACHE_HOME \
+                 -u GPUWS_SIM_SESSION -u LD_LIBRARY_PATH HOME='{folder}' XDG_RUNTIME_DIR='{folder}' \
+                 {before} NO_COLOR=1 \"$0\" sim twelve-gpus --live -- \
+                 \"$0\" run {more} -- sh -c 'echo $PATH'"
+            ),
+        )
+    };
+    let output = run("");
+    assert_eq!(out(&output), "/usr/bin:/bin\n", "{output:?}");
+    let said = told(&output);
+    assert!(said.contains("no nvidia-smi shim: "), "{said}");
+    assert!(said.contains("--no-nvidia-smi"), "{said}");
+    assert!(!foreign.user().join("gpuws").exists() && !foreign.user().join(".cache").exists());
+    let output = run("--no-nvidia-smi");
+    assert!(!told(&output).contains("nvidia-smi"), "{output:?}");
+}
+
+#[test]
+fn shim_path_is_canonical() {
+    const TEST: &str = "shim_path_is_canonical";
+    let Some(foreign) = Foreign::new(TEST) else { return };
+    let own = foreign.root.path().join("own");
+    fs::create_dir(&own).unwrap();
+    give_to_nobody(&own);
+    let link = foreign.root.path().join("link");
+    symlink("own", &link).unwrap();
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "cd /; exec setpriv --reuid=65534 --regid=65534 --clear-groups \
+             env -u GPUWS_SIM_SESSION -u LD_LIBRARY_PATH HOME=/ XDG_RUNTIME_DIR='{}' \
+             NO_COLOR=1 \"$0\" sim twelve-gpus --live -- \
+             \"$0\" run -- sh -c 'echo \"${{PATH%%:*}}\"'",
+            link.display()
+        ),
+    );
+    assert_eq!(out(&output), format!("{}/gpuws/bin\n", own.display()), "{output:?}");
+}
+
+#[test]
+fn root_rejects_lease_folder_under_user_control() {
+    const TEST: &str = "root_rejects_lease_folder_under_user_control";
+    let Some(foreign) = Foreign::new(TEST) else { return };
+    // Root's own, but whoever owns the folder above it can put another one in its place.
+    let claims = foreign.user().join("claims");
+    fs::create_dir(&claims).unwrap();
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "\"$0\" run --claims '{0}' -- true; echo $?\n\
+             GPUWS_CLAIMS='{0}' \"$0\" run -- true; echo $?\n\
+             GPUWS_CLAIMS='{0}' timeout 60 \"$0\" claim --hold; echo $?\n\
+             TMPDIR='{1}' XDG_RUNTIME_DIR='{1}' \"$0\" --sim labbox claim > /dev/null; echo $?",
+            claims.display(),
+            foreign.user().display()
+        ),
+    );
+    assert_eq!(out(&output), "2\n2\n2\n2\n", "{output:?}");
+    let said = told(&output);
+    assert!(said.contains("which belongs to user 65534"), "{said}");
+    assert_eq!(fs::read_dir(&claims).unwrap().count(), 0);
+}

@@ -1,0 +1,30 @@
+//! `gpuws run` where few files may be open (`ulimit -n`): it is granted what is free, or refused in
+//! so many words; nothing is granted twice, and nothing stays.
+
+use crate::live::{out, script, told};
+
+#[test]
+fn low_fd_limit_grants_free_device_or_nothing() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -n 11 --not 11 -- sh -c 'touch runs; exec sleep 300' > held & front=$!\n\
+         until_so test -e runs\n\
+         for n in 4 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 24 28 40; do\n\
+           (ulimit -n $n; exec \"$0\" run --no-wait --visible index -- \\\n\
+            sh -c 'echo got $CUDA_VISIBLE_DEVICES') 2> said; code=$?\n\
+           [ $code = 0 ] || echo \"$code $(grep -c 'Too many open files' said)\"\n\
+         done\n\
+         leases | grep -o '\"queue\":.*\\|\"count\":[0-9]*'\n\
+         kill $front; wait $front\n\
+         \"$0\" run -n 12 --timeout 20s -- echo all",
+    );
+    let said = out(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [runs @ .., lease, queue, all] = &lines[..] else { panic!("{output:?}") };
+    // With some more that it inherited, there are too few even to load the program.
+    assert!(runs.iter().all(|line| ["got 11", "125 1", "127 0"].contains(line)), "{said}");
+    assert!(runs.contains(&"got 11") && runs.contains(&"125 1"), "{said}");
+    assert_eq!((*lease, *all), ("\"count\":11", "all"), "{said}");
+    assert!(queue.starts_with("\"queue\":[]"), "{said}");
+    assert!(!told(&output).contains("panicked"), "{output:?}");
+}

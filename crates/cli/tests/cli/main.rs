@@ -1,0 +1,34 @@
+//! The program as people run it: one test program, so that it is linked once.
+
+mod bad_input;
+mod claim;
+mod convert;
+mod corpus;
+mod crowd;
+mod driver_failures;
+mod env;
+mod environment;
+mod explain;
+mod external_processes;
+mod fd_limits;
+mod golden;
+mod killed;
+mod leftovers;
+mod live;
+mod mig;
+mod names;
+mod narrow;
+mod peers;
+mod placeholder;
+mod queue;
+mod random_kills;
+mod reap;
+mod replay;
+mod report;
+mod reset;
+mod run;
+mod safe_gpu;
+mod schedulers;
+mod sim;
+mod status_leases;
+mod topo;

@@ -1,0 +1,347 @@
+//! The drop-ins beside the tools that they stand in for: for the same simulated machine, standing
+//! still, `gpuws query` prints what nvidia-smi prints, and `--format gpustat-json` what gpustat
+//! does.
+//!
+//! `tests/peers` keeps what nvidia-smi 535.261.03 and gpustat 1.1.1 printed. To write it anew, name
+//! the programs and build the simulated NVML:
+//!
+//!     cargo build -p gpuws -p gpu-nvml-sim
+//!     GPUWS_NVIDIA_SMI=/…/nvidia-smi GPUWS_GPUSTAT=/…/gpustat SNAPSHOTS=overwrite \
+//!         cargo test -p gpuws peers::
+//!
+//! With the variables and without `SNAPSHOTS`, the tools are run and compared on the spot.
+//!
+//! What differs, and is left out of the comparison:
+//! - time: the tools print the real one, gpuws that of the simulated machine;
+//! - a lost device: nvidia-smi ends at it, gpuws keeps its row and says `[GPU is lost]`;
+//! - `remapped_rows.*`: fields of `--query-gpu` only since a later nvidia-smi;
+//! - what nvidia-smi 535 asks for by functions that the library does not export, and the simulated
+//!   one lacks: `enforced.power.limit`, `pcie.link.gen.hostmax`, `addressing_mode`,
+//!   `temperature.gpu.tlimit`, and the processes of `--query-compute-apps`, of which only the head
+//!   is compared. Drivers of today tell the two before the last by functions that gpuws asks;
+//! - `memory.reserved` of a machine that does not tell it: the interface has no way to say so, and
+//!   nvidia-smi prints 17592186044415 MiB;
+//! - where a recording does not tell a value that NVML hands out beside another one (device ids,
+//!   the memory's utilisation, a pending mode), it cannot be told as absent: nvidia-smi reads zero or
+//!   the other value, gpuws says `[N/A]`;
+//! - the machine's name in gpustat's JSON is that of the real machine, and without placeholders no
+//!   simulated process is in `/proc`, so that gpustat lists none.
+
+use snapbox::Data;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Fields that are not compared, for the reasons above.
+const LEFT_OUT: &[&str] = &[
+    "timestamp",
+    "memory.reserved",
+    "enforced.power.limit",
+    "pcie.link.gen.hostmax",
+    "addressing_mode",
+    "temperature.gpu.tlimit",
+    "remapped_rows.correctable",
+    "remapped_rows.uncorrectable",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+];
+
+const APP_FIELDS: &str =
+    "pid,process_name,used_gpu_memory,gpu_name,gpu_bus_id,gpu_serial,gpu_uuid,name,used_memory";
+
+/// Returns the names of the fields that gpuws has for a row, those of one field together.
+fn names(help: &str) -> Vec<Vec<String>> {
+    let listed = printed(&mut gpuws(&["query", help]));
+    // What a field is stands beside its names, or below them where those are long.
+    let lines = listed.lines().filter(|line| !line.starts_with([' ', '=']));
+    let names = |line: &str| {
+        let names = line.split("  ").next().unwrap_or_default();
+        names.split(" or ").map(str::to_owned).collect()
+    };
+    lines.map(names).collect()
+}
+
+/// Returns the fields that are compared, with what `pick` picks of the names of each.
+fn compared(pick: impl Fn(&[String]) -> &[String]) -> String {
+    let all = names("--help-query-gpu");
+    let compared = all.iter().filter(|names| !LEFT_OUT.contains(&names[0].as_str()));
+    compared.flat_map(|names| pick(names)).map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+fn gpuws(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    command.args(words).env("TZ", "UTC").stdin(Stdio::null());
+    command
+}
+
+fn printed(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("it prints UTF-8");
+    let code = output.status.code().expect("it ends by itself");
+    format!("{text}=> {code}\n")
+}
+
+/// Returns what a tool prints on a machine that stands still, as it is kept. Where the variable
+/// names the tool it is run, and what is kept must be what it prints now.
+fn tool(variable: &str, machine: &str, words: &[&str], kept: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(kept);
+    if let Some(program) = std::env::var_os(variable) {
+        let mut command = gpuws(&["sim", machine, "--at", "0", "--"]);
+        let now = steady(&printed(command.arg(program).args(words)));
+        snapbox::assert_data_eq!(now, Data::read_from(&path, None).raw());
+    }
+    std::fs::read_to_string(&path).expect("what the tool printed is kept")
+}
+
+/// Holds gpuws to what a tool printed; never writes that anew.
+fn hold(ours: &str, kept: &str, what: &dyn std::fmt::Debug) {
+    assert!(ours == kept, "{what:?}: gpuws prints\n{ours}\nand the tool\n{kept}");
+}
+
+/// The machines on which a driver answers and every device does.
+fn machines() -> Vec<&'static str> {
+    let names = gpu_sim::machines().into_iter().map(|machine| machine.name);
+    names.filter(|name| !["no-driver", "driver-mismatch", "lost-gpu"].contains(name)).collect()
+}
+
+#[test]
+fn device_rows_match_nvidia_smi() {
+    let fields = compared(|names| &names[..1]);
+    for machine in machines() {
+        let words = [&*format!("--query-gpu={fields}"), "--format=csv"];
+        let kept = tool("GPUWS_NVIDIA_SMI", machine, &words, &format!("{machine}.query-gpu.csv"));
+        let ours = printed(&mut gpuws(&[&["--sim", machine, "query"][..], &words].concat()));
+        hold(&without_doubt(&ours), &without_doubt(&kept), &machine);
+        // On machines that tell everything there is no such doubt.
+        if machine == "labbox" {
+            hold(&ours, &kept, &machine);
+        }
+    }
+}
+
+/// Writes what nvidia-smi reads for what it cannot tell from absent.
+fn without_doubt(rows: &str) -> String {
+    let head: Vec<&str> = rows.lines().next().unwrap_or_default().split(", ").collect();
+    let row = |row: &str| {
+        let cells: Vec<&str> = row.split(", ").collect();
+        let at = |name: &str| cells[head.iter().position(|known| *known == name).unwrap()];
+        let cell = |(cell, name): (&&str, &&str)| match *name {
+            _ if *cell != "[N/A]" => (*cell).to_owned(),
+            "pci.device_id" | "pci.sub_device_id" => "0x0000".to_owned(),
+            "utilization.memory [%]" => "0 %".to_owned(),
+            "ecc.mode.pending" => at("ecc.mode.current").to_owned(),
+            "mig.mode.pending" => at("mig.mode.current").to_owned(),
+            _ => (*cell).to_owned(),
+        };
+        cells.iter().zip(&head).map(cell).collect::<Vec<_>>().join(", ")
+    };
+    let (rows, code) = rows.rsplit_once("=> ").expect("a code");
+    rows.lines().map(|line| row(line) + "\n").collect::<String>() + code
+}
+
+/// There is no field of nvidia-smi 535 that gpuws does not have, and none with another name.
+#[test]
+fn field_names_match_nvidia_smi() {
+    for (help, kept, later) in [
+        ("--help-query-gpu", "query-gpu.names", "remapped_rows."),
+        ("--help-query-compute-apps", "query-compute-apps.names", "none"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(kept);
+        if let Some(program) = std::env::var_os("GPUWS_NVIDIA_SMI") {
+            let mut command = gpuws(&["sim", "labbox", "--"]);
+            let text = printed(command.arg(program).arg(help));
+            let quoted = |line: &str| {
+                let names = line.strip_prefix('"')?.strip_suffix('"')?;
+                Some(names.split("\" or \"").map(str::to_owned).collect::<Vec<_>>())
+            };
+            let now: Vec<_> = text.lines().filter_map(quoted).map(each_once).collect();
+            snapbox::assert_data_eq!(now.join("\n") + "\n", Data::read_from(&path, None).raw());
+        }
+        let ours = names(help).into_iter().filter(|names| !names[0].starts_with(later));
+        let ours: Vec<_> = ours.map(each_once).collect();
+        let kept = std::fs::read_to_string(&path).expect("the names are kept");
+        assert_eq!(ours, kept.lines().collect::<Vec<_>>(), "{help}");
+    }
+}
+
+/// Joins the names of a field; nvidia-smi has one that it gives twice.
+fn each_once(mut names: Vec<String>) -> String {
+    names.dedup();
+    names.join(" or ")
+}
+
+/// What none of the shipped machines tells, or not twice the same.
+#[test]
+fn rare_field_values_match_nvidia_smi() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = |first: u32| {
+        let places = [
+            "device_memory",
+            "register_file",
+            "l1_cache",
+            "l2_cache",
+            "texture_memory",
+            "cbu",
+            "sram",
+        ];
+        let counts = places.iter().zip(first..).map(|(place, count)| format!("{place} = {count}"));
+        format!("{{ {} }}", counts.collect::<Vec<_>>().join(", "))
+    };
+    let machine = format!(
+        "description = 'made: a device with every choice, and some with few'\n\
+        clock = 2025-03-03T10:00:00Z\n\
+        [[gpu]]\nindex = 0\nuuid = 'GPU-0'\nmemory_total_mib = 100\n\
+        power_draw_mw = 250000\npower_limit_mw = 300000\n\
+        details.product = {{ compute_capability = [8, 6] }}\n\
+        details.inforom = {{ image = 'G001.0000.03.07', oem = '2.0', ecc = '7.16', power = 'N' }}\n\
+        details.operation_modes = {{ current = 'low-double-precision', pending = 'compute' }}\n\
+        details.engines = {{ jpeg_percent = 12, ofa_percent = 3 }}\n\
+        details.power_readings = {{ instant_mw = 241505 }}\n\
+        details.pcie = {{ generation = 3, generation_max = 4, device_generation_max = 5 }}\n\
+        details.activity = {{ throttle = 0x44, throttle_supported = 0x1ef }}\n\
+        details.application_clocks = {{ graphics_mhz = 1410, memory_mhz = 1593, \
+            default_graphics_mhz = 1275, default_memory_mhz = 1593 }}\n\
+        details.gsp_firmware = {{ enabled = true, enabled_by_default = false }}\n\
+        details.virtual_gpus = {{ heterogeneous = 1, fractional = 0, timeslice_profiles = 1, \
+            timeslice_sizes = 0 }}\n\
+        details.reset_status = {{ required = false, drain_recommended = true }}\n\
+        details.protected_memory = {{ total_bytes = 104857600, used_bytes = 40894469 }}\n\
+        details.fabric = {{ state = 'completed', status_code = 0 }}\n\
+        details.modes = {{ ecc = true }}\n\
+        details.memory_errors.corrected = {}\n\
+        details.memory_errors.uncorrected = {}\n\
+        details.memory_errors.corrected_lifetime = {}\n\
+        details.memory_errors.uncorrected_lifetime = {}\n\
+        [[gpu]]\nindex = 1\nuuid = 'GPU-1'\nmemory_total_mib = 100\n\
+        details.virtual_gpus = {{ heterogeneous = 1 }}\n\
+        details.operation_modes = {{ current = 'all-on' }}\n\
+        details.power_readings = {{ managed = {{ absent = 'deprecated' }} }}\n\
+        details.reset_status = {{ required = true }}\n\
+        details.fabric = {{ state = 'completed', status_code = 9 }}\n\
+        [[gpu]]\nindex = 2\nuuid = 'GPU-2'\nmemory_total_mib = 100\n\
+        details.virtual_gpus = {{ heterogeneous = 1 }}\n\
+        details.fabric = {{ state = 'in-progress' }}\n\
+        unsupported = ['power-draw', 'power-limit']\n\
+        [[gpu]]\nindex = 3\nuuid = 'GPU-3'\nmemory_total_mib = 100\n\
+        details.virtual_gpus = {{ heterogeneous = 1 }}\n\
+        details.fabric = {{ state = 'not-started' }}\n\
+        [[gpu]]\nindex = 4\nuuid = 'GPU-4'\nmemory_total_mib = 100\n\
+        details.virtual_gpus = {{ heterogeneous = 1 }}\n\
+        details.fabric = {{ state = 'none' }}\n",
+        places(100),
+        places(200),
+        places(300),
+        places(400),
+    );
+    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
+    let machine = folder.path().to_str().unwrap();
+    let fields = format!("--query-gpu={}", compared(|names| &names[..1]));
+    let words = [fields.as_str(), "--format=csv"];
+    let kept = tool("GPUWS_NVIDIA_SMI", machine, &words, "few-devices.query-gpu.csv");
+    let ours = printed(&mut gpuws(&[&["--sim", machine, "query"][..], &words].concat()));
+    hold(&without_doubt(&ours), &without_doubt(&kept), &machine);
+}
+
+#[test]
+fn process_header_matches_nvidia_smi() {
+    let words = [&*format!("--query-compute-apps={APP_FIELDS}"), "--format=csv", "-i", "0"];
+    let kept = tool("GPUWS_NVIDIA_SMI", "labbox", &words, "labbox.query-compute-apps.csv");
+    let ours = printed(&mut gpuws(&[&["--sim", "labbox", "query"][..], &words].concat()));
+    assert_eq!(ours.lines().next(), kept.lines().next());
+    // The form of a row is that of real machines: H100, driver 590.48.01.
+    let row = ours.lines().nth(1).expect("a row");
+    assert!(row.starts_with("21044, python, 72704 MiB, NVIDIA A100-SXM4-80GB, 00000000:04:00.0, "));
+}
+
+/// The words around the fields: other names, styles, devices, what is refused.
+#[test]
+fn nvidia_smi_options_behave_identically() {
+    let other_names = format!("--query-gpu={}", compared(|names| &names[1..]));
+    for (name, words) in [
+        ("other-names", &[other_names.as_str(), "--format=csv"][..]),
+        ("noheader", &["--query-gpu=index,memory.used,power.draw", "--format=csv,noheader"]),
+        ("nounits", &["--query-gpu=index,memory.used,power.draw", "--format=csv,nounits"]),
+        ("neither", &["--query-gpu=index,fan.speed", "--format=noheader,csv,nounits"]),
+        ("apart", &["--query-gpu", "index", "--format", "csv", "--id=2"]),
+        ("order", &["--query-gpu=index", "--format=csv", "-i", "2,0"]),
+        ("missing-one", &["--query-gpu=index", "--format=csv", "-i", "0,9"]),
+        ("twice", &["--query-gpu=index,index,", "--format=csv", "-i", "1"]),
+        ("unknown-field", &["--query-gpu=index,foo", "--format=csv"]),
+        ("unknown-app-field", &["--query-compute-apps=index", "--format=csv"]),
+        ("other-case", &["--query-gpu=INDEX", "--format=csv"]),
+    ] {
+        let kept = tool("GPUWS_NVIDIA_SMI", "labbox", words, &format!("labbox.{name}.csv"));
+        let ours = printed(&mut gpuws(&[&["--sim", "labbox", "query"][..], words].concat()));
+        hold(&ours, &kept, &words);
+    }
+}
+
+/// Devices in gpustat's JSON, to the byte.
+#[test]
+fn device_json_matches_gpustat() {
+    for machine in machines() {
+        let kept = tool("GPUWS_GPUSTAT", machine, &["--json"], &format!("{machine}.gpustat.json"));
+        let words = ["--sim", machine, "status", "--format", "gpustat-json"];
+        hold(&steady(&printed(&mut gpuws(&words))), &kept, &machine);
+    }
+}
+
+/// Leaves out of gpustat's JSON the machine's name, the time, and the processes in their lists.
+fn steady(printed: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = printed.lines();
+    while let Some(line) = lines.next() {
+        let text = line.trim_start();
+        if text.starts_with("\"hostname\": \"") || text.starts_with("\"query_time\": \"") {
+            continue;
+        }
+        kept.push_str(line);
+        if text == "\"processes\": [" {
+            let end = format!("{}]", " ".repeat(line.len() - text.len()));
+            assert!(lines.any(|line| line == end), "the list of processes ends");
+            kept.push(']');
+        }
+        kept.push('\n');
+    }
+    kept
+}
+
+/// The form of a process, which no tool shows without a real process to show.
+#[test]
+fn process_fields_match_gpustat() {
+    let text =
+        printed(&mut gpuws(&["--sim", "labbox", "status", "--format", "gpustat-json", "-i", "0"]));
+    let begin = text.find("                {").expect("a process");
+    let names = text[begin..].lines().filter_map(|line| {
+        let line = line.strip_prefix("                    \"")?;
+        line.split_once("\":").map(|(name, _)| name)
+    });
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        [
+            "username",
+            "command",
+            "full_command",
+            "gpu_memory_usage",
+            "cpu_percent",
+            "cpu_memory_usage",
+            "pid"
+        ]
+    );
+}
+
+/// `2026/11/21 04:35:24.123` and `2026-11-21T04:35:24.123000`.
+#[test]
+fn timestamps_match_tool_formats() {
+    let row = printed(&mut gpuws(&[
+        "--sim",
+        "labbox",
+        "query",
+        "--query-gpu=timestamp",
+        "--format=csv,noheader",
+        "-i",
+        "0",
+    ]));
+    assert_eq!(row, "2025/03/03 10:00:00.000\n=> 0\n");
+    let json = printed(&mut gpuws(&["--sim", "labbox", "status", "--format", "gpustat-json"]));
+    assert!(json.contains("    \"query_time\": \"2025-03-03T10:00:00.000000\",\n"), "{json}");
+}

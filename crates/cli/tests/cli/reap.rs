@@ -1,0 +1,79 @@
+//! `gpuws reap` on real processes: 'freed' is what the targets gave back, and nobody else.
+
+use crate::live::{out, script, told};
+use std::process::Output;
+
+/// A device with two processes of the same size that the driver lists.
+fn machine(leaks: bool) -> String {
+    format!(
+        r#"description = "made: two trainers on one device"
+hostname = "lab1"
+clock = 2025-03-03T10:00:00Z
+
+[driver]
+version = "535.261.03"
+cuda = "12.2"
+
+[[gpu]]
+index = 0
+name = "NVIDIA A100-SXM4-40GB"
+memory_total_mib = 40960
+driver_reserve_mib = 4
+
+[[process]]
+pid = 1001
+name = "target"
+uid = 1000
+memory = [{{ gpu = 0, mib = 6000 }}]
+leaks_memory = {leaks}
+
+[[process]]
+pid = 1002
+name = "neighbour"
+uid = 1000
+memory = [{{ gpu = 0, mib = 6000 }}]
+"#
+    )
+}
+
+/// Ends the target by gpuws, and the neighbour 0.3 s after the target has ended.
+fn reap(leaks: bool) -> (Output, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("machine.toml"), machine(leaks)).unwrap();
+    let output = script(
+        folder.path().to_str().unwrap(),
+        r#"pid() { "$0" query --query-compute-apps=pid,process_name --format=csv,noheader \
+             | sed -n "s/, $1\$//p"; }
+           lives() { case "$(cut -d ' ' -f 3 /proc/$1/stat 2> /dev/null)" in ''|Z) false;; esac; }
+           target=$(pid target); neighbour=$(pid neighbour); n=0
+           (while lives $target; do n=$((n+1)); [ $n -lt 2000 ] || exit; sleep 0.02; done
+            sleep 0.3; kill -9 $neighbour) &
+           "$0" reap --pid $target --grace 5 --json --yes; echo $? >&2; wait
+           ! lives $neighbour && echo neighbour ended >&2"#,
+    );
+    let report = serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    (output, report)
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn memory_of_exiting_neighbour_does_not_hide_leak_of_target() {
+    let (output, report) = reap(true);
+    assert!(told(&output).ends_with("1\nneighbour ended\n"), "{output:?}");
+    let memory = &report["report"]["memory"][0];
+    assert_eq!(memory["freed_bytes"], 0, "{report}");
+    assert_eq!(memory["by_others_bytes"], 6000 * MIB, "{report}");
+    assert_eq!(memory["came_back"], false, "{report}");
+}
+
+#[test]
+fn memory_of_target_is_counted_once_if_neighbour_exits() {
+    let (output, report) = reap(false);
+    assert!(told(&output).ends_with("0\nneighbour ended\n"), "{output:?}");
+    let memory = &report["report"]["memory"][0];
+    assert_eq!(
+        (&memory["freed_bytes"], &memory["came_back"]),
+        (&(6000 * MIB).into(), &true.into())
+    );
+}

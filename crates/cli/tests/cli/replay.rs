@@ -1,0 +1,278 @@
+//! `gpuws mem replay` and `gpuws mem fit` on made recordings, held to the letter.
+//! `SNAPSHOTS=overwrite cargo test -p gpuws replay::` writes the golden files anew.
+
+use snapbox::Data;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A step of a made job that PyTorch's allocator decides as the recording says.
+const STEP: &str = include_str!("../golden/memory/step.jsonl");
+
+/// A folder with recordings.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for files");
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).expect("it takes a file");
+        }
+        Folder(folder)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        command.args(words).current_dir(self.0.path()).stdin(Stdio::null());
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("gpuws runs")
+    }
+
+    /// What a command prints on both streams, and its exit code, under the line that was typed.
+    fn transcript(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let text = |bytes| String::from_utf8(bytes).expect("gpuws prints UTF-8");
+        let code = output.status.code().expect("gpuws ends by itself");
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        format!("$ gpuws {}\n{stdout}{stderr}=> {code}\n", words.join(" "))
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.path().join(name)).expect("it was written")
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).expect("it can be listed");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<_> =
+            entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect();
+        names.sort();
+        names
+    }
+}
+
+fn hold(name: &str, transcripts: &[String]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/memory").join(name);
+    snapbox::assert_data_eq!(transcripts.join("\n"), Data::read_from(&path, None).raw());
+}
+
+/// The last request is granted a MiB further on, as another allocator would.
+fn moved() -> String {
+    const ADDRESS: u64 = 0x7f00_0000_0000 + (62 << 20);
+    let text = STEP.replace(&ADDRESS.to_string(), &(ADDRESS + (1 << 20)).to_string());
+    let mib = |count: u64| count << 20;
+    let whole = format!("{{\"size_bytes\":{},\"requested_bytes\":{},", mib(34), mib(33));
+    let after = format!(
+        "{{\"size_bytes\":{},\"state\":\"free\"}},{{\"size_bytes\":{1},\"requested_bytes\":{1},",
+        mib(1),
+        mib(33)
+    );
+    assert!(text.contains(&whole));
+    text.replace(&whole, &after)
+}
+
+/// A job of which no regions are told; its lines say nothing of segments.
+fn without_regions() -> String {
+    let head = "{\"schema\":1,\"kind\":\"memory-trace\"}".to_owned();
+    let events = STEP.lines().filter(|line| line.contains("{\"event\":{"));
+    let events = events.filter(|line| !line.contains("segment_"));
+    let without_stack = |line: &str| match line.find(",\"stack\"") {
+        Some(at) => format!("{}}}}}", &line[..at]),
+        None => line.to_owned(),
+    };
+    let lines: Vec<_> = [head].into_iter().chain(events.map(without_stack)).collect();
+    lines.join("\n") + "\n"
+}
+
+/// What TensorFlow prints when memory runs out.
+const DUMP: &str = "\
+Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.0KiB (rounded to 2048)
+BFCAllocator dump for GPU_0_bfc
+Bin (256): 	Total Chunks: 1, Chunks in use: 0. 768B allocated for chunks.
+Next region of size 1024
+InUse at 7f0000000000 of size 256 next 1
+Free  at 7f0000000100 of size 768 next 18446744073709551615
+";
+
+#[test]
+fn job_is_replayed_under_several_policies() {
+    let folder = Folder::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
+    let with = |words: &[&str]| folder.transcript(&[&["mem", "replay"], words].concat());
+    hold(
+        "replay.txt",
+        &[
+            with(&["step.jsonl"]),
+            with(&["step.jsonl", "--policy", "stream-ordered", "--policy", "direct"]),
+            with(&["step.jsonl", "--set", "roundup_power2_divisions=4"]),
+            with(&["moved.jsonl", "--policy", "caching"]),
+        ],
+    );
+}
+
+#[test]
+fn oom_replay_names_settings_that_help() {
+    let folder = Folder::with(&[("step.jsonl", STEP)]);
+    let with = |words: &[&str]| folder.transcript(&[&["mem", "replay"], words].concat());
+    hold(
+        "replay-limit.txt",
+        &[
+            with(&["step.jsonl", "--limit", "150MiB"]),
+            with(&["step.jsonl", "--limit", "1GiB", "--device-memory", "80MiB"]),
+        ],
+    );
+}
+
+#[test]
+fn fit_reports_exact_need_and_fitting_sets() {
+    let folder = Folder::with(&[("step.jsonl", STEP), ("other.jsonl", &without_regions())]);
+    let with = |words: &[&str]| folder.transcript(&[&["mem", "fit"], words].concat());
+    hold(
+        "fit.txt",
+        &[
+            with(&["step.jsonl"]),
+            with(&["step.jsonl", "other.jsonl", "--device-memory", "1500MiB"]),
+            with(&["step.jsonl", "other.jsonl", "--device-memory", "1GiB", "--policy", "caching"]),
+            with(&["step.jsonl", "--device-memory", "600MiB", "--context", "500MiB"]),
+        ],
+    );
+}
+
+#[test]
+fn replay_and_fit_print_json() {
+    let folder = Folder::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
+    let with = |words: &[&str]| folder.transcript(&[&["--json", "mem"], words].concat());
+    let limited = ["replay", "step.jsonl", "--limit", "150MiB", "--policy", "bfc"];
+    hold(
+        "replay.json.txt",
+        &[with(&limited), with(&["replay", "moved.jsonl", "--policy", "direct"])],
+    );
+    let both =
+        ["fit", "step.jsonl", "moved.jsonl", "--device-memory", "2GiB", "--policy", "caching"];
+    hold("fit.json.txt", &[with(&both)]);
+}
+
+#[test]
+fn unreplayable_input_is_rejected_with_hint() {
+    let folder = Folder::with(&[
+        ("step.jsonl", STEP),
+        ("other.jsonl", &without_regions()),
+        ("tensorflow.log", DUMP),
+        ("freed.jsonl", &STEP.replace("\"free_completed\"", "\"free_requested\"")),
+    ]);
+    let with = |words: &[&str]| folder.transcript(&[&["mem"], words].concat());
+    hold(
+        "refused.txt",
+        &[
+            with(&["replay", "tensorflow.log"]),
+            with(&["fit", "tensorflow.log"]),
+            with(&["replay", "step.jsonl", "--device", "3"]),
+            with(&["replay", "step.jsonl", "--policy", "cachng"]),
+            with(&["replay", "step.jsonl", "--policy", "slab"]),
+            with(&["replay", "step.jsonl", "--set", "max_splt_size_mb=64"]),
+            with(&["replay", "step.jsonl", "--set", "max_split_size_mb"]),
+            with(&["replay", "step.jsonl", "--policy", "bfc", "--set", "growth=true"]),
+            with(&["replay", "step.jsonl", "--policy", "direct", "--set", "growth=true"]),
+            with(&["replay", "step.jsonl", "--timeline", "out.png"]),
+            with(&["replay", "step.jsonl", "--timeline", "step.jsonl.svg/out.svg"]),
+            with(&["fit", "freed.jsonl"]),
+        ],
+    );
+    assert_eq!(folder.names().len(), 4, "nothing was written");
+}
+
+#[test]
+fn output_fits_terminal_and_pipe_gets_no_colour() {
+    let long = format!("{}.jsonl", "a-long-name-of-a-recording-".repeat(2));
+    let folder = Folder::with(&[(&long, STEP), ("other.jsonl", &without_regions())]);
+    for words in [
+        &["mem", "replay", &long][..],
+        &["mem", "replay", &long, "--limit", "150MiB"],
+        &["mem", "replay", &long, "--set", "roundup_power2_divisions=4"],
+        &[
+            "mem",
+            "fit",
+            &long,
+            "--set",
+            "max_split_size_mb=64",
+            "--set",
+            "expandable_segments=True",
+        ],
+        &["mem", "fit", &long, "other.jsonl", "--device-memory", "1500MiB"],
+    ] {
+        let printed = folder.run(words).stdout;
+        let text = String::from_utf8(printed).expect("gpuws prints UTF-8");
+        // The name of a file is not cut: it is to be copied.
+        for line in text.lines().filter(|line| !line.contains(&long)) {
+            assert!(line.chars().count() <= 80, "{words:?}: {line}");
+        }
+        assert!(!text.contains('\u{1b}'), "a pipe gets no colour");
+        let coloured = [&["--color", "always"], words].concat();
+        assert!(folder.run(&coloured).stdout.contains(&0x1b));
+        let never = folder.command(words).env("NO_COLOR", "1").output().expect("gpuws runs");
+        assert!(!never.stdout.contains(&0x1b));
+        assert_eq!(never.stderr, b"", "nobody watches");
+    }
+}
+
+#[test]
+fn timeline_file_is_written_atomically() {
+    let folder = Folder::with(&[("step.jsonl", STEP)]);
+    let replay = |file: &str| folder.run(&["mem", "replay", "step.jsonl", "--timeline", file]);
+    let told = replay("step.svg");
+    assert!(told.status.success());
+    assert!(String::from_utf8_lossy(&told.stdout).ends_with("drawn: step.svg\n"));
+    let svg = folder.read("step.svg");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert!(replay("step.html").status.success());
+    let html = folder.read("step.html");
+    assert_eq!(html.matches("<svg ").count(), 3, "one for each allocator");
+    assert!(html.contains("attend, models/train.py:31"), "stacks are told");
+
+    let again = replay("step.svg");
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("it already exists"));
+    assert_eq!(
+        folder.names(),
+        ["step.html", "step.jsonl", "step.svg"],
+        "nothing temporary is left"
+    );
+}
+
+#[test]
+fn documented_timeline_is_current() {
+    let folder = Folder::with(&[("step.jsonl", STEP)]);
+    let words = ["mem", "replay", "step.jsonl", "--limit", "150MiB", "--timeline", "step.svg"];
+    assert!(folder.run(&words).status.success());
+    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/memory-timeline.svg");
+    snapbox::assert_data_eq!(folder.read("step.svg"), Data::read_from(&documented, None).raw());
+    let shown = include_str!("../../../../docs/memory.md");
+    let replay = String::from_utf8(folder.run(&words[..5]).stdout).expect("gpuws prints UTF-8");
+    let stop = replay.find("caching (as recorded): out").map(|at| &replay[at..]).expect("it ends");
+    let stop = stop.split("\n\n").next().expect("a paragraph");
+    assert!(shown.contains(&stop.replace('\n', "\n    ")), "{stop}");
+    let fit = folder.run(&["mem", "fit", "step.jsonl"]).stdout;
+    let fit = String::from_utf8(fit).expect("gpuws prints UTF-8");
+    assert!(shown.contains(&fit.trim_end().replace('\n', "\n    ")), "{fit}");
+}
+
+#[test]
+fn svg_shows_one_device_and_html_all() {
+    let second = STEP.lines().filter(|line| line.contains("\"event\":{"));
+    let second = second.filter(|line| !line.contains("segment_"));
+    let second = second.map(|line| line.replace("{\"event\":{", "{\"event\":{\"device\":1,"));
+    let two = STEP.to_owned() + &second.collect::<Vec<_>>().join("\n") + "\n";
+    let folder = Folder::with(&[("two.jsonl", &two)]);
+    let replay = |words: &[&str]| folder.run(&[&["mem", "replay", "two.jsonl"], words].concat());
+    let refused = replay(&["--timeline", "two.svg"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("the job ran on 2 devices") && said.contains("--device"), "{said}");
+    assert!(replay(&["--timeline", "two.svg", "--device", "1"]).status.success());
+    assert!(folder.read("two.svg").contains("Memory of device 1 over"));
+    assert!(replay(&["--timeline", "two.html", "--policy", "caching"]).status.success());
+    assert_eq!(folder.read("two.html").matches("<svg ").count(), 2);
+}

@@ -1,0 +1,84 @@
+//! `gpuws status` and who has claimed each device.
+
+use crate::live::{out, script, told};
+use serde_json::Value;
+
+#[test]
+fn status_shows_lease_owner() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run --gpu 3 --mem 6GiB -- sh -c 'touch runs; exec sleep 300' & front=$!\n\
+         until_so test -e runs\n\
+         \"$0\" claim --gpu 5 --export > words; . ./words; touch inner\n\
+         \"$0\" run -- sh -c 'rm inner; exec sleep 300' & inner=$!\n\
+         until_so test ! -e inner\n\
+         \"$0\" status; echo ====; \"$0\" status --json\n\
+         kill $front $inner; wait $front $inner",
+    );
+    let said = out(&output);
+    let (table, json) = said.split_once("====\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert!(table.contains("12 GPUs, 10 free"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let line = |index: usize| {
+        let mut lines = table.lines();
+        lines.find(|line| line.starts_with(&format!("{index:>2}  "))).expect("a line per device");
+        lines.next().expect("another follows").to_owned()
+    };
+    assert!(line(3).starts_with("    claimed by ") && line(3).contains(" · 6.0 GiB · "), "{table}");
+    assert!(line(3).ends_with("exec sleep 300"), "{table}");
+    assert!(line(5).starts_with("    claimed by ") && !line(5).contains("GiB"), "{table}");
+    let claims = table.lines().filter(|line| line.contains("claimed by")).count();
+    assert_eq!(claims, 2, "a lease within another is not told beside it: {table}");
+    let json: Value = serde_json::from_str(json).expect("it is JSON");
+    assert_eq!(json["lease_error"], Value::Null);
+    let gpus = json["gpus"].as_array().expect("a list");
+    for gpu in gpus {
+        let leases = gpu["leases"].as_array().expect("they are known");
+        let expected = usize::from(gpu["index"] == 3 || gpu["index"] == 5);
+        assert_eq!((leases.len(), &gpu["free"]), (expected, &Value::from(expected == 0)), "{gpu}");
+    }
+    assert_eq!(gpus[3]["leases"][0]["share_bytes"], 6_u64 << 30);
+    assert_eq!(gpus[5]["leases"][0]["share_bytes"], Value::Null);
+}
+
+#[test]
+fn many_leases_on_one_device_are_summarized() {
+    let output = script(
+        "twelve-gpus",
+        "for n in 1 2 3 4 5 6; do \"$0\" claim --gpu 0 --mem 1GiB --for $$ --export > /dev/null; done\n\
+         \"$0\" status -i 0",
+    );
+    let said = out(&output);
+    assert_eq!(said.matches("claimed by").count(), 4, "{said}");
+    assert!(said.contains("    and 2 more claims: gpuws leases\n"), "{said}");
+}
+
+#[test]
+fn unreadable_leases_are_a_note_not_an_error() {
+    let output = script(
+        "twelve-gpus",
+        "export GPUWS_CLAIMS=/no/such/folder\n\
+         \"$0\" status; \"$0\" status > /dev/null; echo $?\n\
+         \"$0\" status --json; echo $?",
+    );
+    let said = out(&output);
+    let (table, json) = said.split_once("\n0\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert!(table.contains("leases unknown: failed to"), "{said}");
+    let json = json.strip_suffix("0\n").unwrap_or_else(|| panic!("{output:?}"));
+    let json: Value = serde_json::from_str(json).expect("it is JSON");
+    assert!(json["lease_error"]["what"].as_str().is_some_and(|what| what.contains("/no/such")));
+    assert_eq!(json["gpus"][0]["leases"], Value::Null);
+    assert!(json["gpus"][0]["absent"]["leases"].is_string(), "{json}");
+    assert_eq!(told(&output), "");
+}
+
+#[test]
+fn hostile_lease_text_is_escaped() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run --gpu 0 -- sh -c 'touch runs; sleep 300; :' \"$(printf 'a\\033[31mb')\" & front=$!\n\
+         until_so test -e runs; \"$0\" status -i 0; kill $front; wait $front",
+    );
+    assert!(out(&output).contains("claimed by"), "{output:?}");
+    assert!(!out(&output).contains('\x1b'), "{output:?}");
+}

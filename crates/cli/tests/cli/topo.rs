@@ -1,0 +1,95 @@
+//! `gpuws topo`: the matrix and the picture of machines that are shipped, and what is said where a
+//! machine does not tell. `SNAPSHOTS=overwrite cargo test -p gpuws topo::` writes them anew.
+
+use serde_json::{Value, json};
+use snapbox::Data;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const OWN: &str = env!("CARGO_BIN_EXE_gpuws");
+
+fn gpuws(words: &[&str]) -> Output {
+    let mut command = Command::new(OWN);
+    command.args(words).stdin(Stdio::null()).env("NO_COLOR", "1");
+    command.env_remove("LD_LIBRARY_PATH").env_remove("GPUWS_SIM_SESSION");
+    command.output().expect("gpuws runs")
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("gpuws prints UTF-8")
+}
+
+fn hold(name: &str, what: String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    snapbox::assert_data_eq!(what, Data::read_from(&path, None).raw());
+}
+
+#[test]
+fn matrix_and_svg_match_golden_files() {
+    for machine in ["dgx1-v100", "hgx-h100-x8", "rtx8000-x4", "gtx1080ti-x8", "labbox"] {
+        let matrix = gpuws(&["--sim", machine, "topo"]);
+        assert!(matrix.status.success() && matrix.stderr.is_empty(), "{matrix:?}");
+        hold(&format!("{machine}.topo.txt"), text(matrix.stdout));
+    }
+    for machine in ["dgx1-v100", "hgx-h100-x8"] {
+        let picture = gpuws(&["--sim", machine, "topo", "--svg", "-"]);
+        assert!(picture.status.success(), "{picture:?}");
+        let picture = text(picture.stdout);
+        assert!(picture.contains(&format!("simulated machine {machine}")), "{picture}");
+        hold(&format!("{machine}.topo.svg"), picture);
+    }
+}
+
+#[test]
+fn svg_is_written_to_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("topo.svg");
+    let name = file.to_str().unwrap();
+    let drawn = gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", name]);
+    assert!(drawn.status.success() && drawn.stdout.is_empty(), "{drawn:?}");
+    let written = std::fs::read(&file).unwrap();
+    assert_eq!(written, gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", "-"]).stdout);
+    let nowhere = folder.path().join("none/topo.svg");
+    let failed = gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", nowhere.to_str().unwrap()]);
+    assert_eq!(failed.status.code(), Some(3), "{failed:?}");
+    assert!(text(failed.stderr).starts_with("gpuws: failed to write '"));
+}
+
+#[test]
+fn json_has_links_paths_and_scores() {
+    let told: Value =
+        serde_json::from_slice(&gpuws(&["--sim", "rtx8000-x4", "topo", "--json"]).stdout).unwrap();
+    assert_eq!((&told["schema"], &told["machine"]), (&json!(1), &json!("rtx8000-x4")));
+    assert_eq!(told["links"][0], json!(["X", "NODE", "SYS", "NV2"]));
+    assert_eq!(told["paths"][0], json!(["X", "NODE", "SYS", "SYS"]));
+    assert_eq!(told["scores"][0], json!([0, 20, 10, 210]));
+    assert_eq!(told["gpus"].as_array().unwrap().len(), 4);
+    assert_eq!(told["gpus"][3]["index"], 3);
+    let refused = gpuws(&["--sim", "rtx8000-x4", "topo", "--json", "--svg", "-"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+#[test]
+fn topo_in_session_matches_direct_simulation() {
+    let here = text(gpuws(&["--sim", "dgx1-v100", "topo", "--quiet"]).stdout);
+    let there = gpuws(&["sim", "dgx1-v100", "--at", "0", "--", OWN, "topo", "--quiet"]);
+    assert!(there.status.success(), "{there:?}");
+    let matrix = |shown: &str| shown.split_once("\n\n").map(|(_, matrix)| matrix.to_owned());
+    assert_eq!(matrix(&text(there.stdout)), matrix(&here));
+    assert!(here.contains("GPU7  SYS   SYS   SYS   NV1"), "{here}");
+}
+
+#[test]
+fn missing_topology_has_hint() {
+    for (machine, said) in [
+        ("no-driver", "no NVIDIA driver is installed\nhint: install the driver"),
+        ("driver-mismatch", "hint: the driver was upgraded without a reboot"),
+        ("gtx1080ti-x8-hoarder", "hint: the recording has no topology"),
+    ] {
+        let failed = gpuws(&["--sim", machine, "topo"]);
+        assert_eq!(failed.status.code(), Some(3), "{failed:?}");
+        assert!(failed.stdout.is_empty(), "{failed:?}");
+        let told = text(failed.stderr);
+        assert!(told.starts_with("gpuws: failed to ask ") && told.contains(said), "{told}");
+    }
+}

@@ -1,0 +1,145 @@
+//! The figures of a message added up.
+
+use super::evidence::{OomFigures, Other};
+use gpu_core::{Bytes, amount};
+use serde::Serialize;
+
+/// What follows from the figures; `None` where they do not suffice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// What the allocator holds of the device.
+    #[serde(rename = "held_bytes")]
+    pub held: Option<Bytes>,
+    /// What the process holds outside of its allocator: the context, and libraries.
+    #[serde(rename = "context_bytes")]
+    pub context: Option<Bytes>,
+    /// What the processes hold that are named besides this one.
+    #[serde(rename = "others_bytes")]
+    pub others: Option<Bytes>,
+    /// What is held of the device and by nobody that the message names. The context is in it where
+    /// the message does not tell what the process holds.
+    #[serde(rename = "unnamed_bytes")]
+    pub unnamed: Option<Bytes>,
+    /// What lacks on the device for the request.
+    #[serde(rename = "lacking_bytes")]
+    pub lacking: Option<Bytes>,
+    /// What still lacks if all that the allocator holds unused could serve.
+    #[serde(rename = "lacking_without_cache_bytes")]
+    pub lacking_after_cache: Option<Bytes>,
+    /// What the program needs with this request: in use, asked, and the context.
+    #[serde(rename = "needed_bytes")]
+    pub needed: Option<Bytes>,
+    /// The process that the message lists as another and that must be this one, by its number
+    /// outside of the container.
+    #[serde(skip)]
+    pub itself: Option<Other>,
+}
+
+impl Account {
+    /// Adds up.
+    pub(super) fn of(shown: &OomFigures) -> Self {
+        let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
+        let itself = itself(shown, held);
+        let process = process(shown, held).or_else(|| itself?.memory);
+        let context = process.zip(held).map(|(process, held)| process.saturating_sub(held));
+        let named: Option<Bytes> = shown
+            .others
+            .iter()
+            .filter(|other| Some(**other) != itself)
+            .map(|other| other.memory)
+            .sum();
+        let others = named.filter(|_| !shown.others.is_empty());
+        let ours = process.or(held);
+        let unnamed = match (shown.total, shown.free, ours, named) {
+            (Some(total), Some(free), Some(ours), Some(named)) => {
+                Some(total.saturating_sub(free + ours + named))
+            }
+            _ => None,
+        };
+        let lacking = shown.asked.zip(shown.free).map(|(asked, free)| asked.saturating_sub(free));
+        let lacking_after_cache =
+            lacking.map(|lacking| lacking.saturating_sub(shown.unused.unwrap_or_default()));
+        let summed = shown
+            .in_use
+            .zip(shown.asked)
+            .map(|(in_use, asked)| in_use + asked + context.unwrap_or_default());
+        let needed = shown.needs.or(summed);
+        Account { held, context, others, unnamed, lacking, lacking_after_cache, needed, itself }
+    }
+}
+
+/// Returns what the process holds where that can be true.
+fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
+    shown.process.filter(|process| !held.is_some_and(|held| shown.surely_more(held, *process)))
+}
+
+/// Returns the process that is listed as another and is this one: what PyTorch holds would not
+/// fit on the device beside it.
+fn itself(shown: &OomFigures, held: Option<Bytes>) -> Option<Other> {
+    if shown.process.is_some() {
+        return None;
+    }
+    let (held, total, free) = (held?, shown.total?, shown.free?);
+    let is_it = |other: &&Other| {
+        other.memory.is_some_and(|memory| {
+            !shown.surely_more(held, memory) && shown.surely_more(free + memory + held, total)
+        })
+    };
+    let mut found = shown.others.iter().filter(is_it);
+    let one = found.next()?;
+    found.next().is_none().then_some(*one)
+}
+
+/// Returns what cannot all be true.
+pub(super) fn contradictions(shown: &OomFigures) -> Vec<String> {
+    let mut said = Vec::new();
+    let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
+    if let (Some(process), Some(held)) = (shown.process, held)
+        && process == Bytes(0)
+        && held > Bytes(0)
+    {
+        said.push(format!(
+            "the message reports 0 bytes for this process although its allocator holds {}: the driver \
+                does not know its PID, as in a container with its own PID namespace",
+            amount(held)
+        ));
+    } else if let (Some(process), Some(held)) = (shown.process, held)
+        && shown.surely_more(held, process)
+    {
+        said.push(format!(
+            "the allocator holds {}, more than the {} of the whole process",
+            amount(held),
+            amount(process)
+        ));
+    }
+    if let (Some(held), Some(total)) = (held, shown.total)
+        && shown.surely_more(held, total)
+    {
+        said.push(format!(
+            "{} held on a device of {}: the driver oversubscribes with host memory, or the name \
+                stands for several devices",
+            amount(held),
+            amount(total)
+        ));
+    }
+    if let (Some(free), Some(total)) = (shown.free, shown.total) {
+        let ours = shown.process.unwrap_or_default();
+        let others: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
+        if shown.surely_more(free + ours + others, total) {
+            said.push(format!(
+                "free memory plus process memory is {}, more than the device's {}: the figures \
+                    were read at different times",
+                amount(free + ours + others),
+                amount(total)
+            ));
+        }
+    }
+    let absurd = shown.others.iter().filter(|other| other.memory.is_none());
+    for other in absurd {
+        said.push(format!(
+            "the memory reported for process {} is impossible: the driver does not know it",
+            other.pid
+        ));
+    }
+    said
+}

@@ -1,0 +1,382 @@
+//! Which cause the figures point to.
+
+use super::account::Account;
+use super::evidence::{MessageSource, OomFigures};
+use gpu_core::{Bytes, amount};
+use serde::Serialize;
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// More was asked than the device has.
+    LargerThanDevice,
+    /// What is in use and what is asked are together more than there is.
+    TooBig,
+    /// There is enough in sum, and not in one piece.
+    Fragmented,
+    /// Other processes hold what lacks.
+    OtherProcesses,
+    /// Many processes hold little each, as contexts do, and together what lacks.
+    ManyContexts,
+    /// Somebody whom the message does not name holds what lacks.
+    Unnamed,
+    /// The allocator's limit, not the device.
+    Limit,
+    /// The memory was taken before the program began.
+    TakenBefore,
+    /// It is the memory of the host.
+    HostMemory,
+    /// The program went on without.
+    NoFailure,
+    /// Enough was free when the message was written.
+    FreeEnough,
+    /// The figures do not tell.
+    NotTold,
+}
+
+/// From so many processes on, with at most so much each, they are contexts.
+const MANY: usize = 3;
+const CONTEXT: Bytes = Bytes::from_mib(1024);
+
+impl Cause {
+    /// Chooses.
+    pub(super) fn of(shown: &OomFigures, account: &Account) -> Self {
+        if shown.went_on {
+            return Cause::NoFailure;
+        }
+        if shown.speaker == MessageSource::Host {
+            return Cause::HostMemory;
+        }
+        if shown.ladder.is_some() {
+            return Cause::TakenBefore;
+        }
+        if shown.needs_at_least.is_some() {
+            return Cause::TooBig;
+        }
+        if shown.needs.zip(shown.limit).is_some_and(|(needs, limit)| needs > limit) {
+            return Cause::Limit;
+        }
+        let Some(asked) = shown.asked else { return Cause::NotTold };
+        if shown.total.is_some_and(|total| shown.surely_more(asked, total)) {
+            return Cause::LargerThanDevice;
+        }
+        if shown.left.is_some_and(|left| asked > left) {
+            return Cause::Limit;
+        }
+        if let Some(cause) = of_pool(shown, account, asked) {
+            return cause;
+        }
+        let (Some(free), Some(lacking)) = (shown.free, account.lacking) else {
+            return Cause::NotTold;
+        };
+        if lacking == Bytes(0) {
+            return Cause::FreeEnough;
+        }
+        // Only these figures are in the sum: the total is printed more coarsely.
+        let unused = shown.unused.unwrap_or_default();
+        if unused > Bytes(0) && asked <= free + unused + shown.room_slack {
+            return Cause::Fragmented;
+        }
+        of_device(shown, account)
+    }
+}
+
+/// The cause within an allocator that has a limit.
+fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause> {
+    let limit = shown.limit?;
+    let in_use = shown.in_use?;
+    let is_pool = matches!(shown.speaker, MessageSource::TensorFlow | MessageSource::Xla);
+    let held = account.held? + shown.outside.unwrap_or_default();
+    if shown.surely_more(in_use + shown.outside.unwrap_or_default() + asked, limit) {
+        // Such a pool is all that the program has; another limit was set by somebody.
+        return Some(if is_pool { Cause::TooBig } else { Cause::Limit });
+    }
+    let unused = shown.unused.unwrap_or_default();
+    let in_pieces = shown.largest_free.is_none_or(|largest| largest < asked);
+    if is_pool {
+        let may_grow = limit.saturating_sub(held);
+        return match () {
+            () if unused >= asked && in_pieces => Some(Cause::Fragmented),
+            // It might still have grown, and the device gave nothing more.
+            () if unused + may_grow >= asked && may_grow > shown.slack => Some(Cause::Unnamed),
+            () => Some(Cause::Fragmented),
+        };
+    }
+    let fits_free = shown.free.is_none_or(|free| free >= asked);
+    (fits_free && shown.surely_more(held + asked, limit)).then_some(Cause::Limit)
+}
+
+/// The cause on the device, where neither a free block nor the cache suffices.
+fn of_device(shown: &OomFigures, account: &Account) -> Cause {
+    let lacking = account.lacking_after_cache.unwrap_or_default();
+    let suffices = |there: Bytes| !shown.surely_more(lacking, there);
+    if let (Some(needed), Some(total)) = (account.needed, shown.total)
+        && shown.surely_more(needed, total)
+    {
+        return Cause::TooBig;
+    }
+    let others = account.others.unwrap_or_default();
+    let are_small = |shown: &OomFigures| {
+        let small = |memory: Option<Bytes>| memory.is_some_and(|memory| memory <= CONTEXT);
+        shown.others.len() >= MANY && shown.others.iter().all(|other| small(other.memory))
+    };
+    let unnamed = account.unnamed.unwrap_or_default();
+    if others > Bytes(0) && suffices(others) {
+        if are_small(shown) { Cause::ManyContexts } else { Cause::OtherProcesses }
+    } else if (unnamed > Bytes(0) && suffices(others + unnamed))
+        || shown.speaker == MessageSource::Vllm
+    {
+        // vLLM looks before it takes anything: whatever is held is somebody else's.
+        Cause::Unnamed
+    } else if account.needed.is_some() {
+        Cause::TooBig
+    } else {
+        Cause::NotTold
+    }
+}
+
+/// Says what a cause is in a case, and with which figures.
+pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Vec<String> {
+    let mut said = Vec::new();
+    let asked = shown.asked.unwrap_or_default();
+    let lacking = amount(account.lacking.unwrap_or_default());
+    let after_cache = amount(account.lacking_after_cache.unwrap_or_default());
+    let total = shown.total.unwrap_or_default();
+    match cause {
+        Cause::LargerThanDevice => said.push(format!(
+            "It requested {} in one allocation, more than the {} of the device; no setting helps.",
+            amount(asked),
+            amount(total)
+        )),
+        Cause::TooBig => too_big(&mut said, shown, account, asked),
+        Cause::Fragmented => fragmented(&mut said, shown, account, asked),
+        Cause::OtherProcesses => said.push(format!(
+            "Short by {after_cache}, which other processes hold: {}.",
+            named(shown, account)
+        )),
+        Cause::ManyContexts => said.push(format!(
+            "Short by {after_cache}; {} other processes together hold {}, a small amount each, \
+                typical of one CUDA context per process.",
+            shown.others.len(),
+            amount(account.others.unwrap_or_default())
+        )),
+        Cause::Unnamed => unnamed(&mut said, shown, account),
+        Cause::Limit => said.push(limit(shown, account, asked)),
+        Cause::TakenBefore => ladder(&mut said, shown),
+        Cause::HostMemory => said.push(
+            "This is the message of the CPU allocator: host memory ran out, not GPU memory."
+                .to_owned(),
+        ),
+        Cause::NoFailure => said.push(
+            "The program reports that this is not a failure: it continued without the extra memory."
+                .to_owned(),
+        ),
+        Cause::FreeEnough => said.push(format!(
+            "{} were free when the message was written, but {} were requested: memory was freed \
+                in between, or another limit applies (platform, container, or driver limit for a \
+                single allocation).",
+            amount(shown.free.unwrap_or_default()),
+            amount(asked)
+        )),
+        Cause::NotTold => said.push(not_told(shown, account)),
+    }
+    let of_cache = matches!(cause, Cause::OtherProcesses | Cause::ManyContexts | Cause::TooBig);
+    if of_cache
+        && account.lacking.is_some()
+        && shown.speaker.is_torch()
+        && let Some(unused) = shown.unused
+    {
+        said.push(match unused {
+            Bytes(0) => "Nothing is cached, so emptying the cache gives nothing.".to_owned(),
+            unused => format!(
+                "Not fragmentation: {lacking} are missing and the cache has {}.",
+                amount(unused)
+            ),
+        });
+    }
+    if let (Cause::TooBig, Some(others)) = (cause, account.others) {
+        said.push(format!("Other processes hold {}: {}.", amount(others), named(shown, account)));
+    }
+    if let Some(pools) = shown.private_pools.filter(|pools| *pools > Bytes(0)) {
+        said.push(format!(
+            "{} of the memory in use belong to private pools (CUDA graphs) and cannot serve \
+                other requests.",
+            amount(pools)
+        ));
+    }
+    if let Some(itself) = account.itself {
+        said.push(format!(
+            "Process {} is this process, by its PID outside the container: the device cannot \
+                hold both.",
+            itself.pid
+        ));
+    }
+    if !shown.may_be_nvidia() {
+        said.push("Not an NVIDIA device: gpuws knows nothing beyond this message.".to_owned());
+    }
+    said
+}
+
+/// `2006998 (256 MiB)`.
+fn named(shown: &OomFigures, account: &Account) -> String {
+    let others = shown.others.iter().filter(|other| Some(**other) != account.itself);
+    let words: Vec<String> = others
+        .take(8)
+        .map(|other| match other.memory {
+            Some(memory) => format!("PID {} {}", other.pid, amount(memory)),
+            None => format!("PID {}", other.pid),
+        })
+        .collect();
+    words.join(", ")
+}
+
+fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
+    if let Some(least) = shown.needs_at_least {
+        said.push(format!(
+            "The compiled program needs at least {}; the compiler could not reduce it further.",
+            amount(least)
+        ));
+        return;
+    }
+    let pool = shown.limit.filter(|_| !shown.speaker.is_torch());
+    match (shown.in_use, pool, shown.total, account.needed) {
+        (Some(in_use), Some(limit), ..) => said.push(format!(
+            "Too big: {} in use plus {} requested is {}, above the allocator limit of {}.",
+            amount(in_use),
+            amount(asked),
+            amount(in_use + asked),
+            amount(limit)
+        )),
+        (Some(in_use), None, Some(total), Some(needed)) if shown.surely_more(needed, total) => {
+            let context = match account.context {
+                Some(context) if context > Bytes(0) => format!(", {} context", amount(context)),
+                _ => String::new(),
+            };
+            said.push(format!(
+                "Too big: {} in use plus {} requested{context} is {}; the device has {}.",
+                amount(in_use),
+                amount(asked),
+                amount(needed),
+                amount(total)
+            ));
+        }
+        _ => said.push(format!(
+            "Too big: short by {}, more than any process named in the message holds.",
+            amount(account.lacking_after_cache.unwrap_or_default())
+        )),
+    }
+}
+
+fn fragmented(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
+    let unused = shown.unused.unwrap_or_default();
+    match (shown.free, account.lacking) {
+        (Some(free), Some(lacking)) => said.push(format!(
+            "Fragmented: {} free and {} reserved but unused; a contiguous {} is missing.",
+            amount(free),
+            amount(unused),
+            amount(lacking)
+        )),
+        _ => {
+            let largest = match shown.largest_free {
+                Some(largest) => format!("the largest piece has {}", amount(largest)),
+                None => "no piece of them is large enough".to_owned(),
+            };
+            said.push(format!(
+                "Fragmented: {} of the allocator's memory is unused, but the request needs {} in \
+                    one block; {largest}.",
+                amount(unused),
+                amount(asked)
+            ));
+        }
+    }
+}
+
+fn unnamed(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
+    let Some(unnamed) = account.unnamed else {
+        let held = shown.total.zip(shown.free).map(|(total, free)| total.saturating_sub(free));
+        said.push(match held {
+            Some(held) => format!(
+                "{} of the device were in use at startup; the message does not say by whom.",
+                amount(held)
+            ),
+            None => "The allocator was below its limit but the device was full: others hold the \
+                memory."
+                .to_owned(),
+        });
+        return;
+    };
+    said.push(format!(
+        "Short by {}; {} of the device is not attributed to any process in the message.",
+        amount(account.lacking_after_cache.unwrap_or_default()),
+        amount(unnamed)
+    ));
+    said.push(match account.context {
+        Some(_) => "That is a process it could not see, or a ghost.".to_owned(),
+        None => "The context of this process is in it; the rest is other processes, or a ghost."
+            .to_owned(),
+    });
+}
+
+fn limit(shown: &OomFigures, account: &Account, asked: Bytes) -> String {
+    if let (Some(needs), Some(limit)) = (shown.needs, shown.limit) {
+        return format!(
+            "Limit: with the request it would hold {}, above its limit of {}.",
+            amount(needs),
+            amount(limit)
+        );
+    }
+    if let Some(left) = shown.left {
+        return format!(
+            "Limit: it requested {}, but its limit leaves {}.",
+            amount(asked),
+            amount(left)
+        );
+    }
+    let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
+    let limit = shown.limit.unwrap_or_default();
+    let free = match shown.free {
+        Some(free) => format!(", though {} are free on the device", amount(free)),
+        None => String::new(),
+    };
+    format!(
+        "Limit: it holds {} and requested {}; its limit is {}{free}.",
+        amount(held),
+        amount(asked),
+        amount(limit)
+    )
+}
+
+fn ladder(said: &mut Vec<String>, shown: &OomFigures) {
+    let Some((first, last, count)) = shown.ladder else { return };
+    said.push(match count {
+        0 | 1 => format!(
+            "The driver refused {}: the memory was already in use, by another process or this one.",
+            amount(first)
+        ),
+        _ => format!(
+            "It requested {} from the driver and retried {} times with 10 % less, down to {}: \
+                the memory was already in use, by another process or this one.",
+            amount(first),
+            count - 1,
+            amount(last)
+        ),
+    });
+}
+
+fn not_told(shown: &OomFigures, account: &Account) -> String {
+    match (shown.asked, account.lacking) {
+        (Some(_), Some(lacking)) if lacking > Bytes(0) => {
+            format!("Short by {}; the message does not say who holds the rest.", amount(lacking))
+        }
+        (Some(asked), _) => {
+            format!("It requested {}; the message has no further figures.", amount(asked))
+        }
+        (None, _) if shown.backend.as_deref() == Some("nvenc") => {
+            "NVENC is out of memory or at its session limit (as on GeForce); the error code is \
+                the same for both."
+                .to_owned()
+        }
+        (None, _) => "The message states neither the requested nor the free memory.".to_owned(),
+    }
+}

@@ -1,0 +1,344 @@
+//! What to do about a cause, with values computed from the figures.
+
+use super::account::Account;
+use super::cause::Cause;
+use super::evidence::{MessageSource, Now, OomFigures};
+use gpu_core::{Bytes, amount};
+use serde::Serialize;
+
+/// The least `max_split_size_mb` that PyTorch takes is above its large segments of 20 MiB.
+const LEAST_SPLIT_MIB: u64 = 21;
+
+/// Above this, `max_split_size_mb` protects little.
+const MAX_SPLIT_MIB: u64 = 512;
+
+/// The share of the device that JAX takes unless told otherwise, in percent.
+const JAX_DEFAULT_PERCENT: u64 = 75;
+
+/// The most that is sensible to give to JAX: the context needs some.
+const JAX_MOST_PERCENT: u64 = 95;
+
+/// What a limit leaves to the CUDA context and to libraries where nobody says how much.
+const CONTEXT: Bytes = Bytes::from_mib(512);
+
+/// A share of a device is written in parts of so many.
+const SHARES: u64 = 10_000;
+
+/// The part that is rounded away, of the largest device that there may be.
+const ROUNDED: Bytes = Bytes::from_mib(32);
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    /// What kind of thing it is.
+    pub kind: RemedyKind,
+    /// What to type or set, to the letter; `None` where it is for the program's author to find.
+    pub set: Option<String>,
+    /// What that does.
+    pub why: String,
+}
+
+/// What kind of thing a remedy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RemedyKind {
+    /// A variable of the environment in which the program starts.
+    Environment,
+    /// A command to type.
+    Command,
+    /// An option of the program.
+    Option,
+    /// A line of the program.
+    Code,
+    /// Something about the work itself.
+    Work,
+}
+
+struct List(Vec<Remedy>);
+
+impl List {
+    fn add(&mut self, kind: RemedyKind, set: impl Into<String>, why: impl Into<String>) {
+        self.0.push(Remedy { kind, set: Some(set.into()), why: why.into() });
+    }
+
+    fn work(&mut self, why: impl Into<String>) {
+        self.0.push(Remedy { kind: RemedyKind::Work, set: None, why: why.into() });
+    }
+}
+
+/// Returns what to do.
+pub(super) fn remedies(
+    cause: Cause,
+    shown: &OomFigures,
+    account: &Account,
+    now: Option<&Now>,
+) -> Vec<Remedy> {
+    let mut list = List(Vec::new());
+    match cause {
+        Cause::NoFailure | Cause::HostMemory => {}
+        Cause::LargerThanDevice => list.work(match shown.speaker {
+            MessageSource::LlamaCpp => "a smaller model or context, or its layers on several GPUs",
+            _ => {
+                "find the tensor or buffer of this size: batch size, sequence length or shape \
+                is far too large"
+            }
+        }),
+        Cause::TooBig => {
+            smaller(&mut list, shown);
+            pool_limit(&mut list, shown, account, now);
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::Fragmented => {
+            fragmented(&mut list, shown);
+            smaller(&mut list, shown);
+        }
+        Cause::OtherProcesses | Cause::ManyContexts => {
+            if cause == Cause::ManyContexts {
+                list.work("run fewer processes on this GPU: one CUDA context less suffices");
+            }
+            list.add(RemedyKind::Command, "gpuws status", "shows them; wait or ask their owners");
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::Unnamed => {
+            if shown.speaker == MessageSource::Vllm {
+                utilization(&mut list, shown);
+            }
+            doctor(&mut list, "shows the holder, even a ghost");
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::Limit => limit(&mut list, shown, account),
+        Cause::TakenBefore => {
+            doctor(&mut list, "shows the holder, even a ghost");
+            if matches!(shown.speaker, MessageSource::TensorFlow) {
+                growth(&mut list);
+            } else {
+                preallocate(&mut list);
+            }
+            elsewhere(&mut list, shown, account, now);
+        }
+        Cause::FreeEnough => {
+            doctor(&mut list, "shows processes as they come and go");
+            if shown.backend.as_deref() == Some("xpu") {
+                list.add(
+                    RemedyKind::Environment,
+                    "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1",
+                    "allows Level Zero allocations larger than 4 GiB",
+                );
+            }
+        }
+        Cause::NotTold => {
+            if shown.backend.as_deref() == Some("nvenc") {
+                list.add(
+                    RemedyKind::Command,
+                    "nvidia-smi --query-gpu=encoder.stats.sessionCount --format=csv",
+                    "tells how many are open",
+                );
+            }
+            doctor(&mut list, "tells who holds the device's memory");
+            elsewhere(&mut list, shown, account, now);
+        }
+    }
+    if !shown.may_be_nvidia() {
+        let is_own =
+            |remedy: &Remedy| remedy.set.as_deref().is_some_and(|set| set.starts_with("gpuws "));
+        list.0.retain(|remedy| !is_own(remedy));
+    }
+    list.0
+}
+
+fn doctor(list: &mut List, why: &str) {
+    list.add(RemedyKind::Command, "gpuws doctor", why);
+}
+
+/// Less work at once, in the words of the program.
+fn smaller(list: &mut List, shown: &OomFigures) {
+    match shown.speaker {
+        MessageSource::LlamaCpp => {
+            list.add(
+                RemedyKind::Option,
+                "-ngl N",
+                "fewer layers on the GPU; -c N a shorter context",
+            );
+        }
+        MessageSource::Vllm => {
+            list.add(
+                RemedyKind::Option,
+                "--max-model-len N",
+                "a shorter context needs a smaller cache",
+            );
+        }
+        MessageSource::CuPy | MessageSource::Rmm | MessageSource::Other => {
+            list.work("process less data at once, in smaller chunks");
+        }
+        _ => list.work(
+            "a smaller batch with gradient accumulation, or activation (gradient) \
+            checkpointing",
+        ),
+    }
+}
+
+/// What makes pieces of memory whole again.
+fn fragmented(list: &mut List, shown: &OomFigures) {
+    let variable = shown.variable.unwrap_or(match shown.backend.as_deref() {
+        Some("hip") => "PYTORCH_HIP_ALLOC_CONF",
+        _ => "PYTORCH_CUDA_ALLOC_CONF",
+    });
+    match shown.speaker {
+        MessageSource::TorchExpandable => list.add(
+            RemedyKind::Environment,
+            format!("{variable}=expandable_segments:True"),
+            "unused pages are then returned to the device automatically (Linux only)",
+        ),
+        MessageSource::TorchWithSplit => {
+            let asked = shown.asked.unwrap_or_default().mib();
+            let most = asked.clamp(LEAST_SPLIT_MIB, MAX_SPLIT_MIB);
+            list.add(
+                RemedyKind::Environment,
+                format!("{variable}=max_split_size_mb:{most}"),
+                "blocks of that size and more are no longer split; PyTorch 2.1 has \
+                 expandable_segments:True, which does more",
+            );
+        }
+        MessageSource::TorchWithoutSettings | MessageSource::Torch => list.work(
+            "PyTorch 2.1 or later with expandable_segments:True; this version may not know it, or \
+             any setting of its allocator",
+        ),
+        MessageSource::TensorFlow => list.add(
+            RemedyKind::Environment,
+            "TF_GPU_ALLOCATOR=cuda_malloc_async",
+            "the driver's pool remaps pages to avoid fragmentation; TensorFlow 2.5 and later",
+        ),
+        MessageSource::Xla => list.add(
+            RemedyKind::Environment,
+            "TF_GPU_ALLOCATOR=cuda_malloc_async",
+            "the driver's pool remaps pages to avoid fragmentation",
+        ),
+        _ => {}
+    }
+}
+
+/// More of the device for a pool that has only a share of it.
+fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
+    let (MessageSource::Xla, Some(limit), Some(needed)) =
+        (shown.speaker, shown.limit, account.needed)
+    else {
+        return;
+    };
+    let of_limit = |percent: u64| Bytes((limit.0 / JAX_DEFAULT_PERCENT).saturating_mul(percent));
+    let has_total = |device: &super::Device| device.total >= of_limit(JAX_DEFAULT_PERCENT);
+    let is_here = now.is_none_or(|now| now.devices.iter().any(has_total));
+    if needed <= of_limit(JAX_MOST_PERCENT) && is_here {
+        list.add(
+            RemedyKind::Environment,
+            format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{JAX_MOST_PERCENT}"),
+            format!(
+                "if {} are the usual three quarters of the device: {} would then do \
+                 (XLA_CLIENT_MEM_FRACTION in newer JAX)",
+                amount(limit),
+                amount(of_limit(JAX_MOST_PERCENT))
+            ),
+        );
+    }
+}
+
+/// A higher limit, computed.
+fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
+    let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
+    let need = held + shown.asked.unwrap_or_default();
+    match shown.speaker {
+        MessageSource::Vllm => list.add(
+            RemedyKind::Option,
+            "--gpu-memory-utilization N",
+            "a larger memory fraction leaves more for the KV cache",
+        ),
+        MessageSource::TorchMetal => list.add(
+            RemedyKind::Environment,
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+            "removes the limit; the whole system may then run out of memory",
+        ),
+        MessageSource::CuPy => list.add(
+            RemedyKind::Environment,
+            format!("CUPY_GPU_MEMORY_LIMIT={}", need.0),
+            "what it holds and asks for; by default there is none",
+        ),
+        _ => match shown.total {
+            Some(total) if need <= total && total > Bytes(0) => {
+                let hundredths = (u128::from(need.0) * 100).div_ceil(u128::from(total.0));
+                list.add(
+                    RemedyKind::Code,
+                    format!(
+                        "torch.cuda.set_per_process_memory_fraction({}.{:02})",
+                        hundredths / 100,
+                        hundredths % 100
+                    ),
+                    format!("{} of {}: what it holds and asks for", amount(need), amount(total)),
+                );
+            }
+            _ => list.work("a higher limit, where it was set"),
+        },
+    }
+    smaller(list, shown);
+}
+
+/// The share that vLLM may take of what is free.
+fn utilization(list: &mut List, shown: &OomFigures) {
+    let (Some(free), Some(total)) = (shown.free, shown.total) else { return };
+    let Some(hundredths) = (u128::from(free.0) * 100).checked_div(u128::from(total.0)) else {
+        return;
+    };
+    let hundredths = hundredths.saturating_sub(1).min(99);
+    list.add(
+        RemedyKind::Option,
+        format!("--gpu-memory-utilization 0.{hundredths:02}"),
+        "what was free; the model must fit into it",
+    );
+}
+
+fn growth(list: &mut List) {
+    list.add(
+        RemedyKind::Environment,
+        "TF_FORCE_GPU_ALLOW_GROWTH=true",
+        "allocates memory on demand instead of all at startup",
+    );
+}
+
+fn preallocate(list: &mut List) {
+    list.add(
+        RemedyKind::Environment,
+        "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+        "allocates memory on demand instead of all at startup",
+    );
+}
+
+/// A GPU with room, by name where a look shows one.
+fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
+    let is_cuda = shown.backend.as_deref().is_none_or(|backend| backend == "cuda");
+    let Some(needed) = account.needed.filter(|needed| is_cuda && *needed > Bytes(0)) else {
+        return;
+    };
+    let needed = limit_for(needed, account, shown);
+    let why = match now {
+        None => "waits for a GPU with that much free memory".to_owned(),
+        Some(now) => {
+            let could = |device: &&super::Device| device.total >= needed;
+            match now.devices.iter().filter(could).max_by_key(|device| device.free) {
+                None => return,
+                Some(device) if device.free >= needed => {
+                    format!("GPU {} has {} free now", device.index, amount(device.free))
+                }
+                Some(_) => "waits for a GPU with that much free memory".to_owned(),
+            }
+        }
+    };
+    list.add(RemedyKind::Command, format!("gpuws run --mem {}MiB -- COMMAND", needed.mib()), why);
+}
+
+/// Returns the limit within which all of it fits, in whole MiB: what an allocator may take of a
+/// limit is less by the context, and its share of the device is rounded down.
+fn limit_for(needed: Bytes, account: &Account, shown: &OomFigures) -> Bytes {
+    let told = account.context.unwrap_or_default();
+    let context = if shown.needs.is_some() { CONTEXT } else { told.max(CONTEXT) };
+    let rounded = Bytes(shown.total.unwrap_or_default().0 / SHARES).max(ROUNDED);
+    let all = needed.saturating_sub(told) + context + rounded;
+    Bytes::from_mib(all.0.div_ceil(1 << 20))
+}

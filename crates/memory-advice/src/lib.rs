@@ -1,0 +1,53 @@
+//! Advice on the memory of GPUs: why a request failed, and what keeps a program within a limit.
+//!
+//! The main decision is that advice is a function of plain figures. The caller takes them from a
+//! message, from a look at a machine or from a user; nothing here reads a log, asks a device or
+//! reads the environment. So the same rules serve a command, a supervisor that starts a job and a
+//! service that collects failures, and each rule is tested on figures alone. [`explain`] finds the
+//! cause of an out-of-memory error and computes what to set against it; [`environment`] knows what
+//! each framework obeys.
+//!
+//! ```
+//! use gpu_core::Bytes;
+//! use gpu_memory_advice::environment::{Bound, Framework, Used, Version};
+//! use gpu_memory_advice::explain::{Cause, MessageSource, OomFigures, explain};
+//!
+//! // What PyTorch printed: 2 GiB asked for; of 24 GiB, 1.5 GiB free; 20 GiB in use, 1.5 GiB cached.
+//! let (gib, mib) = (|count: u64| Bytes(count << 30), Bytes::from_mib);
+//! let figures = OomFigures {
+//!     asked: Some(gib(2)),
+//!     total: Some(gib(24)),
+//!     free: Some(mib(1536)),
+//!     in_use: Some(gib(20)),
+//!     unused: Some(mib(1536)),
+//!     process: Some(gib(22)),
+//!     ..OomFigures::by(MessageSource::TorchExpandable)
+//! };
+//! let diagnosis = explain(&figures, None);
+//! assert_eq!(diagnosis.cause, Cause::Fragmented);
+//! let setting = diagnosis.remedies.iter().find_map(|remedy| remedy.set.as_deref());
+//! assert_eq!(setting, Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
+//!
+//! // What keeps PyTorch 2.10 within 6 GiB of such a device.
+//! let bound = Bound {
+//!     limit: gib(6),
+//!     context: mib(512),
+//!     totals: &[gib(24)],
+//!     mps: None,
+//!     inherited: &|_| None,
+//! };
+//! let torch = Used { framework: Framework::Torch, version: Version::parse("2.10.0") };
+//! let advice = bound.advice(&[torch]);
+//! assert_eq!(advice.variables[0].name, "PYTORCH_ALLOC_CONF");
+//! assert_eq!(advice.variables[0].value, "per_process_memory_fraction:0.2291");
+//! ```
+//!
+//! `docs/memory.md` lists the causes, and what is set for which framework.
+
+pub mod environment;
+pub mod explain;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

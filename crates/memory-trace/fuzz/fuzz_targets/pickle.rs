@@ -1,0 +1,5 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    gpu_memory_trace_fuzz::read(&[b"\x80\x04", bytes, b"."].concat());
+});

@@ -1,0 +1,40 @@
+//! What every fuzz target holds: the same answer twice, what is read fits together, and it is the
+//! same after it was written and read again.
+
+use gpu_memory_trace::trace::{Limits, Recording};
+
+/// So little that a file which expands is found at once.
+const LIMITS: Limits = Limits { bytes: 1 << 20, memory: Some(8 << 20) };
+
+/// Reads bytes as a recording.
+///
+/// # Panics
+/// When an invariant is broken.
+pub fn read(bytes: &[u8]) {
+    let recording = match Recording::read_within(bytes, LIMITS) {
+        Ok(recording) => recording,
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.len() < 1_000 && !said.contains(char::is_control), "{said:?}");
+            assert!(!error.remedy().is_empty());
+            assert_eq!(Recording::read_within(bytes, LIMITS), Err(error));
+            return;
+        }
+    };
+    recording.check().expect("what is read fits together");
+    // Four, since each reference of a pickle takes a byte or more, and may be met twice.
+    let most = 4 * bytes.len() + 1_000;
+    for trace in &recording.devices {
+        let blocks = trace.segments.iter().flatten().map(|segment| segment.blocks.len());
+        assert!(blocks.sum::<usize>() + trace.events.len() <= most);
+        let stacks = trace.event_stacks.len();
+        assert!(stacks == 0 || stacks == trace.events.len());
+        for stack in trace.event_stacks.iter().flatten().chain(trace.block_stacks.values()) {
+            assert!(recording.stacks.frames(*stack).len() > 0, "a stack has its frames");
+        }
+    }
+    let mut lines = Vec::new();
+    recording.write(&mut lines).expect("memory takes it");
+    assert!(lines.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
+    assert_eq!(Recording::read(&lines).as_ref(), Ok(&recording));
+}

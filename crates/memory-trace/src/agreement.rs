@@ -1,0 +1,203 @@
+//! A recorded job run under the policy that recorded it, decision by decision.
+
+use crate::pages::{kind_of_pages, page_of};
+use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
+use crate::replay::{Level, Outcome, Replay, Witness};
+use crate::trace::{Action, DeviceTrace, Event, Segment};
+use crate::workload::{Step, StepKind, Workload};
+use gpu_allocator_policy::Allocation;
+use gpu_allocator_policy::caching::{AdoptError, Adopted, Caching, Settings};
+use gpu_core::{Bytes, Error, Region};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// How long a range of addresses is taken to be of which a recording tells only the mapped parts.
+const RANGE: u64 = 1 << 40;
+
+/// How far PyTorch's policy decides as a recording of PyTorch says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Agreement {
+    /// Addresses of memory that was handed out.
+    pub addresses: Tally,
+    /// Regions, and pages of expandable segments, that were taken of the device.
+    pub segments: Tally,
+    /// Those that were given back to it.
+    pub segments_freed: Tally,
+    /// What the policy took or gave back of which the recording says nothing.
+    pub unrecorded: usize,
+    /// The first disagreement; what comes after it may follow from it.
+    pub first: Option<Divergence>,
+    /// How the replay went.
+    pub outcome: Outcome,
+    /// How often the device refused and the cache was emptied.
+    pub retries: u64,
+}
+
+impl Agreement {
+    /// Tells whether every decision was foretold.
+    pub fn is_complete(&self) -> bool {
+        let tallies = [self.addresses, self.segments, self.segments_freed];
+        self.first.is_none()
+            && self.unrecorded == 0
+            && self.outcome.survived()
+            && self.outcome.failures_avoided == 0
+            && tallies.iter().all(|tally| tally.is_complete())
+    }
+}
+
+/// Why a recording cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// What was held at the start is not in order.
+    #[error(transparent)]
+    AdoptError(#[from] AdoptError),
+    /// It does not tell enough, or the policy failed otherwise than for lack of memory.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// Runs a job that PyTorch recorded under PyTorch's policy, on a device that gives the regions of
+/// the recording, and compares each decision.
+///
+/// # Errors
+/// [`CompareError`] where the recording does not tell what was held, or that is not in order.
+pub fn compare(
+    trace: &DeviceTrace,
+    workload: &Workload,
+    settings: &Settings,
+) -> Result<Agreement, CompareError> {
+    if trace.segments.is_none() {
+        return Err(incomparable("the recording has no segment list").into());
+    }
+    let expandable = workload.start.segments.iter().any(|segment| segment.expandable);
+    if (expandable || settings.expandable_segments())
+        && settings.large_segment_size() != Settings::default().large_segment_size()
+    {
+        return Err(incomparable("its expandable segments use another page size").into());
+    }
+    if settings.per_process_memory_fraction().is_some() && trace.total.is_none() {
+        return Err(incomparable("the device total for the memory fraction is unknown").into());
+    }
+    let memory = RecordedMemory::new(trace, workload);
+    let mut policy = Caching::new(memory.clone(), settings.clone())?;
+    let mut replay = Replay::new(workload);
+    adopt(&mut policy, trace, workload, &mut replay)?;
+    let mut comparison =
+        Comparison { trace, workload, memory: &memory, addresses: Tally::default() };
+    let outcome = replay.run(&mut policy, &mut comparison)?;
+    let addresses = comparison.addresses;
+    let found = memory.found();
+    Ok(Agreement {
+        addresses,
+        segments: found.taken,
+        segments_freed: found.given_back,
+        unrecorded: found.unrecorded,
+        first: found.first,
+        outcome,
+        retries: policy.statistics().num_alloc_retries,
+    })
+}
+
+/// Lets the policy and the job begin with what they had when the recording began.
+fn adopt(
+    policy: &mut Caching<RecordedMemory>,
+    trace: &DeviceTrace,
+    workload: &Workload,
+    replay: &mut Replay<'_>,
+) -> Result<(), CompareError> {
+    let slots: HashMap<u64, u32> =
+        workload.held.iter().map(|held| (held.address, held.slot)).collect();
+    let mut give = |adopted: Adopted| {
+        for allocation in adopted.allocations {
+            if let Some(&slot) = slots.get(&allocation.address()) {
+                replay.hold(slot, allocation);
+            }
+        }
+        for retired in adopted.retired {
+            if let Some(&slot) = slots.get(&retired.address()) {
+                replay.hold_retired(slot, retired);
+            }
+        }
+    };
+    for segment in workload.start.segments.iter().filter(|segment| !segment.expandable) {
+        give(policy.adopt(segment)?);
+    }
+    for (range, parts) in ranges(&workload.start.segments, trace) {
+        give(policy.adopt_range(range, &parts)?);
+        policy.memory().hold_range(range);
+    }
+    Ok(())
+}
+
+/// Returns the ranges of addresses of expandable segments, of which a recording tells only the
+/// mapped parts: each from the lowest pages that are mapped in it up to what lies above.
+fn ranges(held: &[Segment], trace: &DeviceTrace) -> Vec<(Region, Vec<Segment>)> {
+    // Parts that follow one another belong to one range.
+    let alike = |a: &Segment, b: &Segment| {
+        let key = |segment: &Segment| (segment.stream, segment.kind, segment.pool);
+        a.expandable && b.expandable && key(a) == key(b)
+    };
+    let groups: Vec<&[Segment]> = held.chunk_by(alike).collect();
+    let end =
+        |group: &[Segment]| group.last().map_or(0, |last| last.address.saturating_add(last.size));
+    let maps = || trace.events.iter().filter(|event| event.action == Action::SegmentMap);
+    // Pages are told apart by their stream and by their length.
+    let is_alike = |event: &Event, segment: &Segment| {
+        (event.stream, kind_of_pages(event.size)) == (segment.stream, segment.kind)
+    };
+    let mut starts = Vec::new();
+    for (number, group) in groups.iter().enumerate() {
+        let lowest = &group[0];
+        let below = number.checked_sub(1).map_or(0, |below| end(groups[below]));
+        let floor = below.max(lowest.address.saturating_sub(RANGE));
+        let is_below = |address: &u64| {
+            let below = (floor..lowest.address).contains(address);
+            below && (lowest.address - address).is_multiple_of(page_of(lowest.kind))
+        };
+        let mapped = maps().filter(|event| lowest.expandable && is_alike(event, lowest));
+        let first = mapped.map(|event| event.address).filter(is_below).min();
+        starts.push(first.unwrap_or(lowest.address));
+    }
+    let ranges = groups.iter().enumerate().filter(|(_, group)| group[0].expandable);
+    ranges
+        .map(|(number, group)| {
+            let (first, end) = (starts[number], end(group));
+            let others = maps().filter(|event| !is_alike(event, &group[0]));
+            let other = others.map(|event| event.address).filter(|address| *address >= end).min();
+            let above = starts.get(number + 1).copied().into_iter().chain(other).min();
+            let room = above.unwrap_or(u64::MAX).min(first.saturating_add(RANGE)) - first;
+            let page = page_of(group[0].kind);
+            let size = (room / page * page).max(end - first);
+            (Region { address: first, size: Bytes(size) }, group.to_vec())
+        })
+        .collect()
+}
+
+struct Comparison<'a> {
+    trace: &'a DeviceTrace,
+    workload: &'a Workload,
+    memory: &'a RecordedMemory,
+    addresses: Tally,
+}
+
+impl Witness for Comparison<'_> {
+    fn before(&mut self, number: usize, _step: Step) {
+        self.memory.turn_to(self.workload, number);
+    }
+
+    fn after(&mut self, number: usize, step: Step, given: Option<&Allocation>, _now: Level) {
+        self.memory.leave();
+        if step.kind != StepKind::Allocate {
+            return;
+        }
+        let event = self.workload.events[number] as usize;
+        let recorded = self.trace.events[event].address;
+        let given = given.map(Allocation::address);
+        self.addresses.count(given == Some(recorded));
+        if let Some(given) = given.filter(|given| *given != recorded) {
+            self.memory.differ(event, || {
+                format!("{} bytes allocated at {given:#x}, recorded at {recorded:#x}", step.size)
+            });
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What an allocator held when its recording began.
+//!
+//! A recording tells what was held at its end. Walking its events backward undoes them one by one:
+//! memory that was freed is live again, memory that was handed out is not there yet, and regions
+//! come and go the other way round.
+
+use crate::pages::kind_of_pages;
+use crate::trace::{Action, DeviceTrace, RecordedBlock, Segment, SegmentKind};
+use gpu_allocator_policy::BlockState;
+use std::collections::{BTreeMap, HashMap};
+
+/// How long a PyTorch segment of the small pool is.
+const SMALL_SEGMENT: u64 = 2 << 20;
+/// How much longer than its request a block of PyTorch's large pool can be and stay whole: 1 MiB,
+/// and what the request was rounded up by.
+const UNSPLIT: u64 = (1 << 20) + 511;
+
+/// What a recording contradicts itself in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("reconstruct the initial state: event {event}: {what} at {address:#x}")]
+pub struct Contradiction {
+    /// The event, counted from 0.
+    pub event: usize,
+    /// What does not fit.
+    pub what: &'static str,
+    /// Where the memory begins.
+    pub address: u64,
+}
+
+/// What was held when a recording began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// The regions by address, each with the pieces that were not free. How long a piece is where
+    /// only its request is known, is what was asked for.
+    pub segments: Vec<Segment>,
+    /// Pieces of which no region is known, by address: all of them, where a file tells of no
+    /// regions.
+    pub loose: Vec<RecordedBlock>,
+}
+
+/// Returns what was held when the recording began.
+///
+/// # Errors
+/// A [`Contradiction`] where what the recording says at its end does not follow from its events.
+pub fn start(trace: &DeviceTrace) -> Result<Start, Contradiction> {
+    let mut back = Backward::from(trace);
+    for (number, event) in trace.events.iter().enumerate().rev() {
+        let (address, size) = (event.address, event.size);
+        let undone = match event.action {
+            Action::Alloc => back.vanish(address),
+            Action::FreeCompleted => back.revive(address, size),
+            Action::FreeRequested => back.activate(address, size),
+            Action::SegmentAlloc => back.give_back(address, size),
+            Action::SegmentFree => back.regain(event.stream, address, size),
+            Action::SegmentMap => back.unmap(address, size),
+            Action::SegmentUnmap => back.map(event.stream, address, size),
+            Action::OutOfMemory | Action::Snapshot => Ok(()),
+        };
+        undone.map_err(|what| Contradiction { event: number, what, address })?;
+    }
+    let mut start = back.finish();
+    find_lengths(&mut start, trace);
+    Ok(start)
+}
+
+/// Finds how long blocks are that are longer than what was asked for and were freed before the end.
+///
+/// What remains of a block of the large pool is split off only if it is more than 1 MiB, so no
+/// block of that pool is shorter: memory that is handed out at most so much above the end of a
+/// request begins where the block of that request ends.
+fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
+    let unknown = |segment: &Segment, block: &RecordedBlock| {
+        segment.kind == SegmentKind::Large
+            && !segment.expandable
+            && block.requested == Some(block.size)
+    };
+    // Live memory, and where its block is if how long that is must be found.
+    let mut live: BTreeMap<u64, Option<(usize, usize)>> = BTreeMap::new();
+    for (place, segment) in start.segments.iter().enumerate() {
+        let blocks = segment.blocks.iter().enumerate();
+        live.extend(blocks.map(|(number, block)| {
+            (block.address, unknown(segment, block).then_some((place, number)))
+        }));
+    }
+    let mut left = live.values().flatten().count();
+    for event in &trace.events {
+        if left == 0 {
+            return;
+        }
+        match event.action {
+            Action::Alloc => {
+                if let Some((_, below)) = live.range_mut(..event.address).next_back()
+                    && let Some((place, number)) = *below
+                {
+                    let segment = &mut start.segments[place];
+                    let block = &mut segment.blocks[number];
+                    let length = event.address - block.address;
+                    let inside = event.address - segment.address < segment.size;
+                    if inside && length >= block.size && length - block.size <= UNSPLIT {
+                        block.size = length;
+                        *below = None;
+                        left -= 1;
+                    }
+                }
+                live.insert(event.address, None);
+            }
+            Action::FreeCompleted => {
+                left -= usize::from(live.remove(&event.address).flatten().is_some());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The state of an allocator, while it is walked back.
+struct Backward {
+    /// Whether the file tells of regions at all.
+    knows_segments: bool,
+    segments: BTreeMap<u64, Segment>,
+    live: HashMap<u64, RecordedBlock>,
+}
+
+impl Backward {
+    fn from(trace: &DeviceTrace) -> Self {
+        let mut back = Backward {
+            knows_segments: trace.segments.is_some(),
+            segments: BTreeMap::new(),
+            live: HashMap::new(),
+        };
+        for segment in trace.segments.iter().flatten() {
+            let held = segment.blocks.iter().filter(|block| block.state != BlockState::Free);
+            back.live.extend(held.map(|block| (block.address, *block)));
+            back.segments.insert(segment.address, Segment { blocks: Vec::new(), ..*segment });
+        }
+        back
+    }
+
+    fn vanish(&mut self, address: u64) -> Result<(), &'static str> {
+        match self.live.remove(&address) {
+            Some(_) => Ok(()),
+            // Without the regions of the end, nothing says what outlived the recording.
+            None if !self.knows_segments => Ok(()),
+            None => Err("allocated memory was neither freed nor live at the end"),
+        }
+    }
+
+    fn revive(&mut self, address: u64, size: u64) -> Result<(), &'static str> {
+        let state = BlockState::AwaitingFree;
+        let block = RecordedBlock { address, size, requested: Some(size), state };
+        match self.live.insert(address, block) {
+            Some(_) => Err("freed memory belongs to another live allocation"),
+            None => Ok(()),
+        }
+    }
+
+    fn activate(&mut self, address: u64, size: u64) -> Result<(), &'static str> {
+        let active =
+            RecordedBlock { address, size, requested: Some(size), state: BlockState::Active };
+        // Formats without a second event free at once.
+        self.live.entry(address).or_insert(active).state = BlockState::Active;
+        Ok(())
+    }
+
+    fn give_back(&mut self, address: u64, size: u64) -> Result<(), &'static str> {
+        match self.segments.remove(&address) {
+            Some(segment) if segment.size == size => Ok(()),
+            Some(_) => Err("segment size differs from its allocation event"),
+            None if !self.knows_segments => Ok(()),
+            None => Err("allocated segment was neither freed nor live at the end"),
+        }
+    }
+
+    fn regain(&mut self, stream: u64, address: u64, size: u64) -> Result<(), &'static str> {
+        let kind = if size == SMALL_SEGMENT { SegmentKind::Small } else { SegmentKind::Large };
+        let segment = Segment { address, size, stream, kind, ..Segment::default() };
+        match self.segments.insert(address, segment) {
+            Some(_) => Err("freed segment is still live"),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes pages off an expandable segment, which may fall apart.
+    fn unmap(&mut self, address: u64, size: u64) -> Result<(), &'static str> {
+        let end = address.checked_add(size).ok_or("pages exceed the address space")?;
+        let Some((&start, segment)) = self.segments.range(..=address).next_back() else {
+            return if self.knows_segments { Err("mapped pages are not live") } else { Ok(()) };
+        };
+        let mut upper = segment.clone();
+        let segment_end = start.saturating_add(segment.size);
+        if !segment.expandable || end > segment_end {
+            return Err("mapped pages are not live");
+        }
+        self.segments.remove(&start);
+        if start < address {
+            let lower = Segment { size: address - start, ..upper.clone() };
+            self.segments.insert(start, lower);
+        }
+        if end < segment_end {
+            (upper.address, upper.size) = (end, segment_end - end);
+            self.segments.insert(end, upper);
+        }
+        Ok(())
+    }
+
+    /// Puts pages back behind an expandable segment, which may grow together with its neighbours.
+    fn map(&mut self, stream: u64, address: u64, size: u64) -> Result<(), &'static str> {
+        let end = address.checked_add(size).ok_or("pages exceed the address space")?;
+        let kind = kind_of_pages(size);
+        let mut whole =
+            Segment { address, size, stream, kind, expandable: true, ..Segment::default() };
+        if let Some((&start, below)) = self.segments.range(..=address).next_back() {
+            if start.saturating_add(below.size) > address {
+                return Err("unmapped pages are still live");
+            }
+            if below.expandable
+                && (below.stream, below.kind) == (stream, kind)
+                && start + below.size == address
+            {
+                whole = Segment { size: below.size + size, ..below.clone() };
+                self.segments.remove(&start);
+            }
+        }
+        if let Some(above) = self.segments.get(&end)
+            && above.expandable
+            && (above.stream, above.kind) == (stream, kind)
+        {
+            whole =
+                Segment { address: whole.address, size: whole.size + above.size, ..above.clone() };
+            self.segments.remove(&end);
+        }
+        self.segments.insert(whole.address, whole);
+        Ok(())
+    }
+
+    fn finish(self) -> Start {
+        let mut start =
+            Start { segments: self.segments.into_values().collect(), loose: Vec::new() };
+        let mut blocks: Vec<_> = self.live.into_values().collect();
+        blocks.sort_unstable_by_key(|block| block.address);
+        for block in blocks {
+            let above = start.segments.partition_point(|segment| segment.address <= block.address);
+            let segment = start.segments[..above]
+                .last_mut()
+                .filter(|segment| block.address - segment.address < segment.size);
+            match segment {
+                Some(segment) => segment.blocks.push(block),
+                None => start.loose.push(block),
+            }
+        }
+        start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Event;
+
+    fn event(action: Action, address: u64, size: u64) -> Event {
+        Event { action, address, size, stream: 0, time_us: 0 }
+    }
+
+    fn held(address: u64, size: u64, requested: u64) -> RecordedBlock {
+        RecordedBlock { address, size, requested: Some(requested), state: BlockState::Active }
+    }
+
+    fn segment(address: u64, size: u64, blocks: Vec<RecordedBlock>) -> Segment {
+        let kind = if size == SMALL_SEGMENT { SegmentKind::Small } else { SegmentKind::Large };
+        Segment { address, size, kind, blocks, ..Segment::default() }
+    }
+
+    fn trace(segments: Vec<Segment>, events: Vec<Event>) -> DeviceTrace {
+        DeviceTrace { segments: Some(segments), events, ..DeviceTrace::default() }
+    }
+
+    #[test]
+    fn events_are_undone_in_reverse() {
+        let end =
+            vec![segment(0, 2 << 20, vec![held(0, 512, 4)]), segment(4 << 20, 20 << 20, vec![])];
+        let events = vec![
+            event(Action::FreeRequested, 1024, 100),
+            event(Action::FreeCompleted, 1024, 100),
+            event(Action::SegmentFree, 100 << 20, 30 << 20),
+            event(Action::SegmentAlloc, 4 << 20, 20 << 20),
+            event(Action::Alloc, 4 << 20, 5 << 20),
+            event(Action::FreeRequested, 4 << 20, 5 << 20),
+            event(Action::FreeCompleted, 4 << 20, 5 << 20),
+        ];
+        let start = start(&trace(end, events)).expect("it is consistent");
+        let small = segment(0, 2 << 20, vec![held(0, 512, 4), held(1024, 100, 100)]);
+        assert_eq!(start.segments, [small, segment(100 << 20, 30 << 20, vec![])]);
+        assert!(start.loose.is_empty());
+    }
+
+    #[test]
+    fn block_length_is_derived_from_next_block() {
+        let asked = 5 << 20;
+        let length_with_next_at = |next: u64| {
+            let events = vec![
+                event(Action::Alloc, next, 3 << 20),
+                event(Action::FreeRequested, next, 3 << 20),
+                event(Action::FreeCompleted, next, 3 << 20),
+                event(Action::FreeCompleted, 0, asked),
+            ];
+            let end = vec![segment(0, 20 << 20, vec![])];
+            let start = start(&trace(end, events)).expect("it is consistent");
+            start.segments[0].blocks[0].size
+        };
+        assert_eq!(length_with_next_at(asked + 512), asked + 512);
+        assert_eq!(length_with_next_at(6 << 20), 6 << 20);
+        assert_eq!(length_with_next_at((6 << 20) + 512), asked, "what lies between was split off");
+    }
+
+    #[test]
+    fn pending_free_at_start_is_not_active() {
+        let events = vec![event(Action::FreeCompleted, 512, 100)];
+        let start =
+            start(&trace(vec![segment(0, 2 << 20, vec![])], events)).expect("it is consistent");
+        assert_eq!(start.segments[0].blocks[0].state, BlockState::AwaitingFree);
+    }
+
+    #[test]
+    fn expandable_segment_maps_and_unmaps_are_undone() {
+        let page = 2u64 << 20;
+        let pages = |from: u64, count: u64| Segment {
+            address: from * page,
+            size: count * page,
+            kind: SegmentKind::Small,
+            expandable: true,
+            ..Segment::default()
+        };
+        let mapped = event(Action::SegmentMap, 3 * page, page);
+        let unmapped = event(Action::SegmentUnmap, 6 * page, 2 * page);
+        let end = vec![pages(2, 4), pages(8, 1)];
+        let walked = start(&trace(end, vec![unmapped, mapped])).expect("it is consistent");
+        assert_eq!(walked.segments, [pages(2, 1), pages(4, 5)]);
+
+        let error = start(&trace(vec![], vec![mapped])).expect_err("nothing is held");
+        assert_eq!((error.event, error.address), (0, 3 * page));
+    }
+
+    #[test]
+    fn inconsistent_recording_is_rejected() {
+        for (segments, events) in [
+            (vec![], vec![event(Action::Alloc, 0, 5)]),
+            (vec![], vec![event(Action::SegmentAlloc, 0, 5)]),
+            (vec![segment(0, 9, vec![])], vec![event(Action::SegmentAlloc, 0, 5)]),
+            (vec![segment(0, 9, vec![])], vec![event(Action::SegmentFree, 0, 9)]),
+            (vec![segment(0, 9, vec![held(0, 9, 9)])], vec![event(Action::FreeCompleted, 0, 9)]),
+            (vec![], vec![event(Action::SegmentUnmap, u64::MAX, 9)]),
+        ] {
+            let error = start(&trace(segments, events)).expect_err("it contradicts itself");
+            assert_eq!(error.event, 0, "{error}");
+        }
+    }
+
+    #[test]
+    fn memory_freed_before_any_alloc_existed_at_start() {
+        let events = vec![event(Action::Alloc, 0, 5), event(Action::FreeCompleted, 64, 7)];
+        let trace = DeviceTrace { events, ..DeviceTrace::default() };
+        let start = start(&trace).expect("nothing says otherwise");
+        assert_eq!(start.loose.iter().map(|block| block.address).collect::<Vec<_>>(), [64]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Recordings of what jobs did with GPU memory, replayed under any allocator.
+//!
+//! The main decision is that a recording is run again, not measured. The sums of a job's requests
+//! do not tell how it would fare under another allocator, setting or limit: one block that is split
+//! otherwise moves all that come after it. So a [`Recording`](trace::Recording) of any format becomes
+//! a [`Workload`], the requests of the job without the decisions of its allocator, which a
+//! [`Replay`] gives to a [`Policy`](gpu_allocator_policy::Policy) one by one. The peak of a job
+//! ([`trial`]), the least memory that it needs ([`need`]) and the settings that would have saved it
+//! ([`helpful_settings`]) are computed that way, not estimated; and under the policy that recorded,
+//! each block must get the address that it had ([`compare`]), which checks the rules themselves.
+//! [`Timeline`] draws a replay.
+//!
+//! ```
+//! use gpu_allocator_policy::Choice;
+//! use gpu_memory_trace::trace::Recording;
+//! use gpu_memory_trace::{Workload, need, trial};
+//!
+//! // 12 MiB are allocated and freed, then 14 MiB are allocated.
+//! let recording = Recording::read(
+//!     br#"{"schema":1,"kind":"memory-trace"}
+//! {"event":{"action":"alloc","address":4096,"size_bytes":12582912}}
+//! {"event":{"action":"free_requested","address":4096,"size_bytes":12582912}}
+//! {"event":{"action":"free_completed","address":4096,"size_bytes":12582912}}
+//! {"event":{"action":"alloc","address":4096,"size_bytes":14680064}}
+//! "#,
+//! )?;
+//! let workload = Workload::of(&recording.devices[0], &recording.stacks)?;
+//!
+//! // With memory to spare, PyTorch's allocator keeps the first block beside the second.
+//! let caching = Choice::named("caching")?;
+//! let roomy = trial(&workload, &caching, None, &mut ())?;
+//! assert_eq!(roomy.outcome.peak.reserved.mib(), 26);
+//! assert_eq!(need(&workload, &caching)?.least.mib(), 14);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Files are hostile: reading takes time and memory in proportion to their size, and a pickle is
+//! read as data. `docs/memory-trace.md` describes the formats, `docs/memory.md` what the results mean;
+//! `examples/embed.rs` is a program that records what it takes and asks what it needs.
+
+mod agreement;
+mod comparison;
+mod initial_state;
+mod need;
+mod pages;
+mod private_pools;
+mod recorded;
+mod replay;
+mod timeline;
+pub mod trace;
+mod workload;
+
+pub use agreement::{Agreement, CompareError, compare};
+pub use comparison::{Trial, helpful_settings, trial};
+pub use initial_state::{Contradiction, Start, start};
+pub use need::{Need, need, together};
+pub use recorded::{Divergence, Tally};
+pub use replay::{Level, Outcome, Replay, Stop, Witness};
+pub use timeline::{Timeline, page};
+pub use workload::{Held, Step, StepKind, Workload, WorkloadError};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

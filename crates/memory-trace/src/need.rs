@@ -1,0 +1,201 @@
+//! How much memory of a device a job needs.
+//!
+//! More memory is not always better: an allocator that had to empty its cache may come off better
+//! afterwards than one that had not. So what a job needs is not bisected where it can be found by
+//! going upward. An allocator that sees nothing of a device but what it grants acts alike on all
+//! devices between two sizes, and each replay tells both: what it took at most, and the least that
+//! it was refused. From the most that the job has live at once, each replay that fails therefore
+//! names the next size that could do, and the first that does not fail is the least of all.
+
+use crate::replay::{Outcome, Replay};
+use crate::workload::Workload;
+use gpu_allocator_policy::{Choice, Failure};
+use gpu_core::Bytes;
+use serde::Serialize;
+
+/// What sizes are tried where an allocator sees how large its device is.
+const STEP: u64 = 2 << 20;
+/// How many sizes below the one that was bisected are tried.
+const BELOW: u64 = 16;
+/// How many steps of a job are replayed before the search settles for a bisection.
+const MAX_STEPS: u64 = 100_000_000;
+
+/// How much memory of a device a job needs under a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Need {
+    /// The least memory with which the job comes to its end, without a CUDA context.
+    #[serde(rename = "least_bytes")]
+    pub least: Bytes,
+    /// Whether no smaller device does; else smaller ones were tried only here and there.
+    pub exact: bool,
+    /// How many times the job was replayed.
+    pub replays: usize,
+    /// How it fares with as much memory as it takes.
+    pub unlimited: Outcome,
+    /// How it fares with the least.
+    pub tight: Outcome,
+}
+
+/// Returns how much memory of a device a job needs under a policy.
+///
+/// # Errors
+/// When the policy cannot be had, or the job does not come to its end with any memory.
+pub fn need(workload: &Workload, choice: &Choice) -> Result<Need, Failure> {
+    let mut search = Search { workload, choice, replays: 0, steps: 0 };
+    let endless = search.attempt(Choice::ENDLESS)?;
+    if let Some(stop) = &endless.outcome.stop {
+        return Err(Failure::OutOfMemory(Box::new(stop.shortage)));
+    }
+    let unlimited = endless.outcome.clone();
+    let most = endless.peak;
+    let live = Bytes(workload.peak_requested());
+    let (least, tight, exact) = match choice.sees_only_grants() {
+        true => search.upward(live, endless)?,
+        false => {
+            let (least, tight) = search.bisect(live, most, None)?;
+            (least, tight, false)
+        }
+    };
+    Ok(Need { least, exact, replays: search.replays, unlimited, tight })
+}
+
+struct Attempt {
+    outcome: Outcome,
+    peak: Bytes,
+    least_refused: Option<Bytes>,
+}
+
+struct Search<'a> {
+    workload: &'a Workload,
+    choice: &'a Choice,
+    replays: usize,
+    steps: u64,
+}
+
+impl Search<'_> {
+    fn attempt(&mut self, total: Bytes) -> Result<Attempt, Failure> {
+        let (memory, mut policy) = self.choice.model(total)?;
+        let outcome = Replay::new(self.workload).run(policy.as_mut(), &mut ())?;
+        self.replays += 1;
+        self.steps += outcome.steps as u64 + 1;
+        Ok(Attempt { outcome, peak: memory.peak(), least_refused: memory.least_refused() })
+    }
+
+    /// Goes from size to size that could do, the smallest first.
+    fn upward(&mut self, live: Bytes, endless: Attempt) -> Result<(Bytes, Outcome, bool), Failure> {
+        let mut total = live;
+        loop {
+            let attempt = self.attempt(total)?;
+            if attempt.outcome.survived() {
+                return Ok((attempt.peak.max(live), attempt.outcome, true));
+            }
+            match attempt.least_refused.filter(|next| *next > total) {
+                Some(next) => total = next,
+                // Only what no device has was refused.
+                None => return Ok((endless.peak, endless.outcome, false)),
+            }
+            if self.steps > MAX_STEPS {
+                let (least, tight) = self.bisect(total, endless.peak, Some(endless))?;
+                return Ok((least, tight, false));
+            }
+        }
+    }
+
+    /// Halves the sizes between one that is too small or just enough and one that suffices.
+    fn bisect(
+        &mut self,
+        low: Bytes,
+        high: Bytes,
+        known: Option<Attempt>,
+    ) -> Result<(Bytes, Outcome), Failure> {
+        let mut low = low.0.div_ceil(STEP);
+        let mut high = high.0.div_ceil(STEP).max(low);
+        let mut best = match known {
+            Some(attempt) => (Bytes(high * STEP), attempt.outcome),
+            None => self.enough(&mut high)?,
+        };
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let attempt = self.attempt(Bytes(middle * STEP))?;
+            if attempt.outcome.survived() {
+                (high, best) = (middle, (Bytes(middle * STEP), attempt.outcome));
+            } else {
+                low = middle + 1;
+            }
+        }
+        // More is not always better, so some smaller ones may do as well.
+        for below in (high.saturating_sub(BELOW)..high).filter(|below| *below > 0) {
+            let attempt = self.attempt(Bytes(below * STEP))?;
+            if attempt.outcome.survived() {
+                return Ok((Bytes(below * STEP), attempt.outcome));
+            }
+        }
+        Ok(best)
+    }
+
+    /// Doubles a size until it suffices.
+    fn enough(&mut self, size: &mut u64) -> Result<(Bytes, Outcome), Failure> {
+        loop {
+            let attempt = self.attempt(Bytes(*size * STEP))?;
+            if attempt.outcome.survived() {
+                return Ok((Bytes(*size * STEP), attempt.outcome));
+            }
+            match attempt.outcome.stop {
+                Some(stop) if *size > 1 << 40 => {
+                    return Err(Failure::OutOfMemory(Box::new(stop.shortage)));
+                }
+                _ => *size *= 2,
+            }
+        }
+    }
+}
+
+/// Returns every set of jobs that fit on a device together and to which none of the others can be
+/// added, by their numbers; of many jobs, the first sets that are found.
+///
+/// Jobs are taken to have their peaks at the same time.
+pub fn together(needs: &[Bytes], total: Bytes) -> Vec<Vec<usize>> {
+    let mut sets = Sets { needs, set: Vec::new(), found: Vec::new(), looks: 0 };
+    sets.extend(total.0, 0, u64::MAX);
+    sets.found
+}
+
+struct Sets<'a> {
+    needs: &'a [Bytes],
+    set: Vec<usize>,
+    found: Vec<Vec<usize>>,
+    looks: usize,
+}
+
+impl Sets<'_> {
+    /// How many sets are returned at most, and how many are looked at.
+    const MAX: usize = 64;
+    const LOOKS: usize = 1_000_000;
+
+    /// Adds jobs from a number on; `skipped` is the least that a job before it needs that was left
+    /// out.
+    fn extend(&mut self, left: u64, from: usize, mut skipped: u64) {
+        self.looks += 1;
+        let mut rest = self.needs[from..].iter().map(|need| need.0).fold(0, u64::saturating_add);
+        for job in from..self.needs.len() {
+            // Even with all the others, there would be room for one that was left out.
+            if skipped <= left.saturating_sub(rest)
+                || self.found.len() >= Self::MAX
+                || self.looks > Self::LOOKS
+            {
+                return;
+            }
+            let need = self.needs[job].0;
+            if need <= left {
+                self.set.push(job);
+                self.extend(left - need, job + 1, skipped);
+                self.set.pop();
+            }
+            skipped = skipped.min(need);
+            rest = self.needs[job + 1..].iter().map(|need| need.0).fold(0, u64::saturating_add);
+        }
+        if skipped > left && !self.set.is_empty() && self.found.len() < Self::MAX {
+            self.found.push(self.set.clone());
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! A device that answers as a recording says.
+
+use crate::pages::kind_of_pages;
+use crate::trace::{Action, DeviceTrace, Event, SegmentKind};
+use crate::workload::{StepKind, Workload};
+use gpu_core::{
+    Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
+};
+use serde::Serialize;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where regions lie of which a recording says nothing.
+const ELSEWHERE: u64 = 1 << 60;
+
+/// How many of the recorded decisions of one kind were foretold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Those that were.
+    pub predicted: usize,
+    /// All of them.
+    pub of: usize,
+}
+
+impl Tally {
+    /// Tells whether all were foretold.
+    pub fn is_complete(self) -> bool {
+        self.predicted == self.of
+    }
+
+    pub(crate) fn count(&mut self, foretold: bool) {
+        self.of += 1;
+        self.predicted += usize::from(foretold);
+    }
+}
+
+/// Where a policy first decided otherwise than the recording says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Divergence {
+    /// The event of the recording, counted from 0.
+    pub event: usize,
+    /// What was decided, and what the recording says.
+    pub what: String,
+}
+
+/// The memory of a device as a recording tells of it; a copy is the same device.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedMemory {
+    total: Bytes,
+    tape: Arc<Mutex<Tape>>,
+}
+
+#[derive(Debug)]
+struct Tape {
+    /// What the recording says of regions and pages, in order.
+    events: Vec<(usize, Event)>,
+    /// Which of them belong to each step.
+    windows: Vec<Range<usize>>,
+    /// Those of the present step that were not yet decided.
+    left: Vec<(usize, Event)>,
+    /// The event of the present step, and whether it failed.
+    step: usize,
+    fails: bool,
+    /// For which stream and kind the present step asks.
+    asks: (u64, SegmentKind),
+    /// Where the events of later steps begin.
+    window_end: usize,
+    /// The ranges of addresses that are held.
+    ranges: Vec<Region>,
+    /// Where the next region lies of which the recording says nothing.
+    elsewhere: u64,
+    found: Found,
+}
+
+/// What came of all comparisons.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// Regions and pages taken.
+    pub(crate) taken: Tally,
+    /// Regions and pages given back.
+    pub(crate) given_back: Tally,
+    /// Decisions of the policy of which the recording says nothing.
+    pub(crate) unrecorded: usize,
+    /// The first of all disagreements.
+    pub(crate) first: Option<Divergence>,
+}
+
+impl RecordedMemory {
+    pub(crate) fn new(trace: &DeviceTrace, workload: &Workload) -> Self {
+        let of_device = |event: &Event| takes(event.action) || gives_back(event.action);
+        let events: Vec<_> = trace
+            .events
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, event)| of_device(event))
+            .collect();
+        let mut windows = Vec::with_capacity(workload.steps.len());
+        let mut from = 0;
+        for (step, &event) in workload.steps.iter().zip(&workload.events) {
+            let mut to = events.partition_point(|(number, _)| *number < event as usize);
+            if step.kind == StepKind::EmptyCache {
+                let row = events[to..].iter().enumerate();
+                to += row
+                    .take_while(|(i, (number, event_))| {
+                        *number == event as usize + i && gives_back(event_.action)
+                    })
+                    .count();
+            }
+            windows.push(from.min(to)..to);
+            from = to;
+        }
+        let tape = Tape {
+            events,
+            windows,
+            left: Vec::new(),
+            step: 0,
+            fails: false,
+            asks: (0, SegmentKind::Large),
+            window_end: 0,
+            ranges: Vec::new(),
+            elsewhere: ELSEWHERE,
+            found: Found::default(),
+        };
+        RecordedMemory {
+            total: trace.total.unwrap_or(Bytes(ELSEWHERE)),
+            tape: Arc::new(Mutex::new(tape)),
+        }
+    }
+
+    /// Notes a range of addresses that was held when the recording began.
+    pub(crate) fn hold_range(&self, range: Region) {
+        self.lock().ranges.push(range);
+    }
+
+    /// Turns to what the recording says of a step.
+    pub(crate) fn turn_to(&self, workload: &Workload, number: usize) {
+        let mut tape = self.lock();
+        tape.step = workload.events[number] as usize;
+        tape.fails = workload.steps[number].kind == StepKind::Fail;
+        let step = workload.steps[number];
+        let kind = if step.size <= 1 << 20 { SegmentKind::Small } else { SegmentKind::Large };
+        tape.asks = (workload.streams[usize::from(step.stream)].0, kind);
+        let window = tape.windows[number].clone();
+        tape.window_end = window.end;
+        let (left, events) = {
+            let tape = &mut *tape;
+            (&mut tape.left, &tape.events)
+        };
+        left.extend(events[window].iter().rev().copied());
+    }
+
+    /// Counts what the recording says of a step and the policy did not decide.
+    pub(crate) fn leave(&self) {
+        let mut tape = self.lock();
+        while let Some((number, event)) = tape.left.pop() {
+            let what = if takes(event.action) { "taken" } else { "released" };
+            tape.differ(number, || {
+                format!(
+                    "the recording has {} bytes {what} at {:#x}; the replay does not",
+                    event.size, event.address
+                )
+            });
+            let tally = match takes(event.action) {
+                true => &mut tape.found.taken,
+                false => &mut tape.found.given_back,
+            };
+            tally.count(false);
+        }
+    }
+
+    pub(crate) fn found(&self) -> Found {
+        self.lock().found.clone()
+    }
+
+    /// Notes a disagreement that is not about regions.
+    pub(crate) fn differ(&self, event: usize, what: impl FnOnce() -> String) {
+        self.lock().differ(event, what);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tape> {
+        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn takes(action: Action) -> bool {
+    matches!(action, Action::SegmentAlloc | Action::SegmentMap)
+}
+
+fn gives_back(action: Action) -> bool {
+    matches!(action, Action::SegmentFree | Action::SegmentUnmap)
+}
+
+impl Tape {
+    /// Returns the range of addresses in which the recording first maps pages, from the present step
+    /// on, that are of no range that is held: up to where it maps pages of another kind.
+    fn next_range(&self) -> Option<Region> {
+        let later = &self.events[self.window_end.min(self.events.len())..];
+        let is_held = |address: u64| {
+            let inside =
+                |range: &Region| address >= range.address && address - range.address < range.size.0;
+            self.ranges.iter().any(inside)
+        };
+        let is_new = |event: &&Event| {
+            event.action == Action::SegmentMap
+                && (event.stream, kind_of_pages(event.size)) == self.asks
+                && !is_held(event.address)
+        };
+        let first = self.left.iter().rev().chain(later).map(|(_, event)| event).find(is_new)?;
+        let others = self.events.iter().map(|(_, event)| event).filter(|event| {
+            event.action == Action::SegmentMap
+                && event.address > first.address
+                && (event.stream, kind_of_pages(event.size))
+                    != (first.stream, kind_of_pages(first.size))
+        });
+        let end = others.map(|event| event.address).min().unwrap_or(u64::MAX);
+        Some(Region { address: first.address, size: Bytes(end - first.address) })
+    }
+
+    fn differ(&mut self, event: usize, what: impl FnOnce() -> String) {
+        self.found.first.get_or_insert_with(|| Divergence { event, what: what() });
+    }
+
+    fn place_elsewhere(&mut self, size: u64) -> Result<Region> {
+        let address = self.elsewhere;
+        let end = size.checked_next_multiple_of(2 << 20).and_then(|size| address.checked_add(size));
+        self.elsewhere = end.ok_or_else(|| refused(size))?;
+        Ok(Region { address, size: Bytes(size) })
+    }
+
+    fn undecided(&mut self, what: impl FnOnce() -> String) {
+        self.found.unrecorded += 1;
+        let step = self.step;
+        self.differ(step, || format!("{}, which is not in the recording", what()));
+    }
+
+    /// Takes what is asked if the recording goes on with it, of pages only where they are asked
+    /// for; `None` where it says something else.
+    fn take(&mut self, action: Action, size: u64, at: Option<u64>) -> Result<Option<u64>> {
+        let same = |event: &Event| {
+            event.action == action && event.size == size && at.is_none_or(|at| event.address == at)
+        };
+        match self.left.last().copied() {
+            // The device refuses where the recording goes on with regions given back.
+            Some((_, event)) if gives_back(event.action) => Err(refused(size)),
+            None if self.fails => Err(refused(size)),
+            Some((_, event)) if same(&event) => {
+                self.left.pop();
+                self.found.taken.count(true);
+                Ok(Some(event.address))
+            }
+            _ => {
+                self.undecided(|| match at {
+                    Some(at) => format!("{size} bytes are mapped at {at:#x}"),
+                    None => format!("{size} bytes are taken of the device"),
+                });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes a part off the beginning of a recorded event, where that is of several pages.
+    fn take_off(&mut self, action: Action, part: Region) -> bool {
+        let begins = |(_, event): &&mut (usize, Event)| {
+            event.action == action && event.address == part.address && event.size > part.size.0
+        };
+        let Some((_, event)) = self.left.iter_mut().rev().find(begins) else { return false };
+        event.address += part.size.0;
+        event.size -= part.size.0;
+        true
+    }
+
+    fn give_back(&mut self, action: Action, region: Region) {
+        let same = |(_, event): &(usize, Event)| {
+            event.action == action && event.address == region.address && event.size == region.size.0
+        };
+        match self.left.iter().rposition(same) {
+            Some(place) => {
+                self.left.remove(place);
+                self.found.given_back.count(true);
+            }
+            None => self.undecided(|| {
+                format!("{} bytes at {:#x} are given back", region.size.0, region.address)
+            }),
+        }
+    }
+}
+
+fn refused(size: u64) -> Error {
+    Error::new(DeviceFault::OutOfMemory, format!("reserve {size} bytes"))
+}
+
+impl DeviceMemory for RecordedMemory {
+    fn info(&self) -> Result<MemoryInfo> {
+        let unknown = Err(Absent::NotSupported);
+        Ok(MemoryInfo { total: Ok(self.total), used: unknown, reserved: unknown })
+    }
+
+    fn reserve(&self, size: Bytes) -> Result<Region> {
+        let mut tape = self.lock();
+        match tape.take(Action::SegmentAlloc, size.0, None)? {
+            Some(address) => Ok(Region { address, size }),
+            None => tape.place_elsewhere(size.0),
+        }
+    }
+
+    fn release(&self, region: Region) -> Result<()> {
+        self.lock().give_back(Action::SegmentFree, region);
+        Ok(())
+    }
+
+    fn reserve_addresses(&self, size: Bytes) -> Result<Region> {
+        let mut tape = self.lock();
+        let range = match tape.next_range() {
+            Some(range) => range,
+            None => tape.place_elsewhere(size.0)?,
+        };
+        tape.ranges.push(range);
+        Ok(Region { address: range.address, size })
+    }
+
+    fn map(&self, part: Region) -> Result<()> {
+        let mut tape = self.lock();
+        let next = tape.left.last().map(|(_, event)| event.action);
+        if next == Some(Action::SegmentMap) && tape.take_off(Action::SegmentMap, part) {
+            return Ok(());
+        }
+        tape.take(Action::SegmentMap, part.size.0, Some(part.address)).map(drop)
+    }
+
+    fn unmap(&self, part: Region) -> Result<()> {
+        let mut tape = self.lock();
+        if !tape.take_off(Action::SegmentUnmap, part) {
+            tape.give_back(Action::SegmentUnmap, part);
+        }
+        Ok(())
+    }
+
+    fn release_addresses(&self, range: Region) -> Result<()> {
+        self.lock().ranges.retain(|held| held.address != range.address);
+        Ok(())
+    }
+
+    fn page(&self) -> Result<Bytes> {
+        Ok(Bytes(2 << 20))
+    }
+}
+
+/// Returns that a recording cannot be compared at all.
+pub(crate) fn incomparable(what: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("compare the replay with the recording: {what}"))
+}

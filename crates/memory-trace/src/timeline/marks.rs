@@ -1,0 +1,182 @@
+//! What happened, in words and in shapes.
+
+use super::Timeline;
+use super::history::{Life, Mark, MarkKind, Origin};
+use super::scale::thousands;
+use super::svg::escape;
+use crate::trace::{Frame, StackId};
+use gpu_core::{Bytes, amount};
+
+/// How many calls of a stack are shown, and how many characters of each.
+const MAX_CALLS: usize = 8;
+const LONGEST_CALL: usize = 110;
+
+impl MarkKind {
+    /// Returns the shape that stands for it, about a place, in units.
+    pub(super) fn shape(self) -> &'static str {
+        match self {
+            MarkKind::MadeRoom => "m-5 10h10l-5-9z",
+            MarkKind::Emptied => "m0 1l5 5-5 5-5-5z",
+            MarkKind::Failed => "m-4 2l8 8m0-8l-8 8",
+            MarkKind::Ended => "m-6 0l12 12m0-12l-12 12",
+        }
+    }
+
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            MarkKind::MadeRoom | MarkKind::Emptied => "mark",
+            MarkKind::Failed | MarkKind::Ended => "cross",
+        }
+    }
+
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            MarkKind::MadeRoom => "cache released to make room",
+            MarkKind::Emptied => "cache emptied by the program",
+            MarkKind::Failed => "failed in the recording",
+            MarkKind::Ended => "out of memory",
+        }
+    }
+}
+
+impl Timeline<'_> {
+    /// Says what a mark means, and where it is; of many at one place, how many there are.
+    pub(super) fn mark_words(&self, marks: &[Mark]) -> String {
+        let [first, ..] = marks else { return String::new() };
+        let event = thousands(self.place(first.time) as u64);
+        let size = marks.iter().map(|mark| Bytes(mark.size)).max().unwrap_or_default();
+        let what = first.kind.words();
+        match marks.len() {
+            1 => format!("{what}: {} at event {event}", amount(size)),
+            many => format!("{what}: {many} times from event {event} on, {} at most", amount(size)),
+        }
+    }
+
+    /// Returns the calls that asked for memory, the innermost first.
+    fn stack(&self, life: &Life) -> Option<StackId> {
+        match life.origin {
+            Origin::Step(step) => {
+                let event = *self.workload.events.get(step)? as usize;
+                self.trace.event_stacks.get(event).copied().flatten()
+            }
+            // An address tells only of what was never freed: else it is of somebody else by now.
+            Origin::Start(place) if life.to.is_none() => {
+                let address = self.workload.held.get(place)?.address;
+                self.trace.block_stacks.get(&address).copied()
+            }
+            Origin::Start(_) => None,
+        }
+    }
+
+    /// Returns the calls of the program itself where its files are known, else all but those at the
+    /// top that any allocation has.
+    fn calls(&self, life: &Life) -> Vec<&Frame> {
+        let Some(stack) = self.stack(life) else { return Vec::new() };
+        let of_program: Vec<_> = self.stacks.frames(stack).filter(|frame| frame.line > 0).collect();
+        if !of_program.is_empty() {
+            return of_program;
+        }
+        let telling: Vec<_> = self.stacks.frames(stack).skip_while(|call| is_usual(call)).collect();
+        if telling.is_empty() { self.stacks.frames(stack).collect() } else { telling }
+    }
+
+    /// Returns where the program asked for memory, in a few words: the innermost call that is not
+    /// of a library, or of C++ alone the step of the backward pass.
+    pub(super) fn asked_by(&self, life: &Life) -> Option<String> {
+        let calls = self.calls(life);
+        let is_own = |call: &&&Frame| call.line > 0 && !call.file.contains("-packages/");
+        let is_backward = |call: &&&Frame| call.function.contains("torch::autograd::generated::");
+        let own = calls.iter().find(is_own).or_else(|| calls.iter().find(is_backward));
+        own.or(calls.first()).map(|frame| call(frame))
+    }
+
+    /// Says what is known of an allocation, a line for each thing.
+    pub(super) fn life_words(&self, life: &Life) -> String {
+        let mut lines = vec![self.life_line(life)];
+        let calls = self.calls(life);
+        lines.extend(calls.iter().take(MAX_CALLS).map(|frame| call(frame)));
+        if calls.len() > MAX_CALLS {
+            lines.push(format!("and {} calls above", calls.len() - MAX_CALLS));
+        }
+        lines.join("\n")
+    }
+
+    fn life_line(&self, life: &Life) -> String {
+        let event = |time: usize| thousands(self.place(time) as u64);
+        let from = match life.origin {
+            Origin::Start(_) => "allocated before recording".to_owned(),
+            Origin::Step(_) => format!("from event {}", event(life.from)),
+        };
+        let to = life
+            .to
+            .map_or("live at the end".to_owned(), |to| format!("free at event {}", event(to)));
+        format!("{}, {from}, {to}", amount(Bytes(life.size)))
+    }
+}
+
+/// Writes a call as `function, folder/file.py:17`, escaped.
+fn call(frame: &Frame) -> String {
+    let mut parts = frame.file.rsplit(['/', '\\']);
+    let file = match (parts.next(), parts.next()) {
+        (Some(file), Some(folder)) if !folder.is_empty() => format!("{folder}/{file}"),
+        (Some(file), _) => file.to_owned(),
+        _ => String::new(),
+    };
+    let place = match (file.as_str(), frame.line) {
+        ("" | "??", _) => String::new(),
+        (file, 0) => format!(", {file}"),
+        (file, line) => format!(", {file}:{line}"),
+    };
+    let function = match frame.line {
+        0 => without_arguments(&frame.function),
+        _ => &frame.function,
+    };
+    escape(&format!("{function}{place}"), LONGEST_CALL)
+}
+
+/// Tells whether a call is of PyTorch's recorder, of its allocator, or of what makes a tensor.
+fn is_usual(call: &Frame) -> bool {
+    const USUAL: [&str; 5] = [
+        "torch::unwind::",
+        "torch::CapturedTraceback",
+        "gather_with_cpp",
+        "CUDACachingAllocator",
+        "at::detail::",
+    ];
+    USUAL.iter().any(|name| call.function.contains(name))
+}
+
+/// Returns a function of C++ without the types of what it takes.
+fn without_arguments(function: &str) -> &str {
+    let is_part = |rest: &str| rest.starts_with("(anonymous namespace)") || rest.starts_with("()");
+    let end = function.match_indices('(').find(|(at, _)| *at > 0 && !is_part(&function[*at..]));
+    end.map_or(function, |(at, _)| &function[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpp_functions_are_shown_without_arguments() {
+        for (function, shown) in [
+            (
+                "at::_ops::bmm::call(at::Tensor const&, (anonymous namespace)::X)",
+                "at::_ops::bmm::call",
+            ),
+            (
+                "at::(anonymous namespace)::create_out(long)",
+                "at::(anonymous namespace)::create_out",
+            ),
+            (
+                "torch::autograd::Node::operator()(std::vector<T>&&)",
+                "torch::autograd::Node::operator()",
+            ),
+            ("main", "main"),
+            ("(unknown)", "(unknown)"),
+            ("", ""),
+        ] {
+            assert_eq!(without_arguments(function), shown);
+        }
+    }
+}

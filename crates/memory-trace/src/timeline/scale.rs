@@ -1,0 +1,128 @@
+//! Where things are in the picture.
+
+use gpu_core::{Bytes, amount};
+
+/// Sizes, in units of the picture.
+pub(super) const WIDTH: i64 = 1200;
+pub(super) const LEFT: i64 = 84;
+pub(super) const RIGHT: i64 = 36;
+pub(super) const PLOT: (i64, i64) = (WIDTH - LEFT - RIGHT, 400);
+/// How fine places on the time axis are told apart, in tenths.
+const GRAIN: i64 = 5;
+/// How many lines of the memory axis there are at most.
+const MAX_LINES: u64 = 9;
+
+/// The axes of the upper part, in tenths of a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    /// How many events the time axis is long.
+    pub(super) events: u64,
+    /// How much memory the other axis reaches up to.
+    pub(super) top: u64,
+    /// Where the other axis begins, in units.
+    pub(super) base: i64,
+}
+
+impl Scale {
+    pub(super) fn x(&self, event: usize) -> i64 {
+        let width = i128::from(PLOT.0 * 10 / GRAIN);
+        let x = event as i128 * width / i128::from(self.events.max(1));
+        LEFT * 10 + x.min(width) as i64 * GRAIN
+    }
+
+    pub(super) fn height(&self, bytes: u64) -> i64 {
+        let height = i128::from(bytes) * i128::from(PLOT.1 * 10);
+        let top = i128::from(self.top.max(1));
+        (((height + top / 2) / top) as i64).min(PLOT.1 * 10)
+    }
+
+    pub(super) fn y(&self, bytes: u64) -> i64 {
+        self.base * 10 - self.height(bytes)
+    }
+
+    /// Returns the amounts at which there is a line, and what stands beside it.
+    pub(super) fn memory_lines(&self) -> Vec<(u64, String)> {
+        let step = (self.top / MAX_LINES).max(1).next_power_of_two();
+        let lines = (0..=self.top / step).map(|line| line * step);
+        lines.map(|bytes| (bytes, amount(Bytes(bytes)))).collect()
+    }
+
+    /// Returns the events at which there is a line.
+    pub(super) fn event_lines(&self) -> Vec<usize> {
+        let step = round_step(self.events);
+        (0..=self.events / step).map(|line| (line * step) as usize).collect()
+    }
+}
+
+/// Returns 1, 2 or 5 times a power of ten, of which at most nine make up a length.
+fn round_step(length: u64) -> u64 {
+    let mut step = 1u64;
+    loop {
+        for factor in [1, 2, 5] {
+            if length / (step * factor) < 10 {
+                return step * factor;
+            }
+        }
+        step *= 10;
+    }
+}
+
+/// Writes a number with a thin space between thousands.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) && digits.len() > 4 {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Writes a number of microseconds with the unit that suits it.
+pub(super) fn duration(us: u64) -> String {
+    match us {
+        0 => "0 s".to_owned(),
+        1..1000 => format!("{us} µs"),
+        1000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
+        1_000_000..600_000_000 => format!("{:.2} s", us as f64 / 1e6),
+        _ => format!("{:.0} min", us as f64 / 6e7),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_span_plot_area() {
+        let scale = Scale { events: 20_128, top: 60 << 30, base: 500 };
+        assert_eq!((scale.x(0), scale.x(20_128)), (LEFT * 10, (WIDTH - RIGHT) * 10));
+        assert_eq!((scale.y(0), scale.y(60 << 30), scale.y(u64::MAX)), (5000, 1000, 1000));
+        assert!((0..20_128).all(|event| scale.x(event) % GRAIN == 0));
+        let lines: Vec<_> = scale.memory_lines().into_iter().map(|(_, text)| text).collect();
+        assert_eq!(
+            lines,
+            ["0", "8 GiB", "16 GiB", "24 GiB", "32 GiB", "40 GiB", "48 GiB", "56 GiB"]
+        );
+        assert_eq!(scale.event_lines(), [0, 5000, 10_000, 15_000, 20_000]);
+    }
+
+    #[test]
+    fn empty_plot_has_axes() {
+        let scale = Scale { events: 0, top: 0, base: 500 };
+        assert_eq!((scale.x(0), scale.y(0)), (LEFT * 10, 5000));
+        assert_eq!((scale.memory_lines().len(), scale.event_lines()), (1, vec![0]));
+    }
+
+    #[test]
+    fn digits_are_grouped() {
+        for (number, text) in
+            [(0, "0"), (9_999, "9999"), (20_128, "20 128"), (1_000_000, "1 000 000")]
+        {
+            assert_eq!(thousands(number), text);
+        }
+        assert_eq!(duration(1_250_000), "1.25 s");
+    }
+}

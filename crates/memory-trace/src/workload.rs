@@ -1,0 +1,502 @@
+//! What a job asks of an allocator, whichever that is.
+
+use crate::initial_state::{Contradiction, Start, start};
+use crate::private_pools::Private;
+use crate::trace::{Action, DeviceTrace, Stacks};
+use gpu_allocator_policy::{BlockState, Stream};
+use gpu_core::Bytes;
+use std::collections::HashMap;
+
+/// How many streams a job may use, each pool counted apart: an allocator keeps free blocks for each,
+/// and PyTorch's own pools of streams have 96.
+const MAX_STREAMS: usize = 1 << 10;
+
+/// Something that a job does, or that its recording shows of its allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// How much memory it is about; of an allocation, what was asked for.
+    pub size: u64,
+    /// The slot of the memory; 0 where it is about none.
+    pub slot: u32,
+    /// Which of [`Workload::streams`] an allocation is for.
+    pub stream: u16,
+    /// What is done.
+    pub kind: StepKind,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StepKind {
+    /// Asks for memory.
+    Allocate,
+    /// Gives memory back that nothing uses any more.
+    Free,
+    /// Gives memory back that work on the device still uses.
+    Retire,
+    /// That work has ended.
+    Complete,
+    /// Has the allocator give back to the device what it can.
+    EmptyCache,
+    /// Asks for memory that it did not get when it was recorded.
+    Fail,
+}
+
+/// Memory that a job had when its recording began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its slot.
+    pub slot: u32,
+    /// What was asked for.
+    pub size: u64,
+    /// Where it was.
+    pub address: u64,
+    /// Which of [`Workload::streams`] it is for.
+    pub stream: u16,
+    /// Whether only work on the device still uses it.
+    pub retired: bool,
+}
+
+/// A job as the requests that it makes of an allocator.
+///
+/// Every piece of memory has a number, its slot, so that a replay looks nothing up; a slot is used
+/// again after its memory was freed, so that there are as many as pieces live at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// The streams for which memory is asked, by number.
+    pub streams: Vec<Stream>,
+    /// The private pool of each of them, as of a CUDA graph; (0, 0) is the common one. A stream
+    /// that takes from several pools is there for each.
+    pub pools: Vec<(u64, u64)>,
+    /// What the job had when the recording began, by address.
+    pub held: Vec<Held>,
+    /// What it then did.
+    pub steps: Vec<Step>,
+    /// For each step, the event of the recording that it follows from.
+    pub events: Vec<u32>,
+    /// How many slots there are.
+    pub slots: u32,
+    /// What the allocator held when the recording began.
+    pub start: Start,
+}
+
+/// Why a recording is not a job that can be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkloadError {
+    /// The end of the recording does not follow from its events.
+    #[error(transparent)]
+    Contradiction(#[from] Contradiction),
+    /// There is more than a replay can number.
+    #[error("read the recording: more than {most} {what}")]
+    TooMany {
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        most: u64,
+    },
+    /// Memory is given back that the job does not have.
+    #[error("replay event {event}: memory at {address:#x} is freed but not allocated")]
+    NotHeld {
+        /// The event, counted from 0.
+        event: usize,
+        /// Where the memory begins.
+        address: u64,
+    },
+}
+
+impl Workload {
+    /// Reads a trace as the requests of its job; the stacks are those of its recording.
+    ///
+    /// # Errors
+    /// A [`WorkloadError`] where the recording contradicts itself or is too long.
+    pub fn of(trace: &DeviceTrace, stacks: &Stacks) -> Result<Self, WorkloadError> {
+        let mut reading = Reading { private: Private::of(trace), ..Reading::default() };
+        let start = start(trace)?;
+        let pieces = start
+            .segments
+            .iter()
+            .flat_map(|segment| segment.blocks.iter().map(move |block| (segment, block)))
+            .map(|(segment, block)| (segment.stream, segment.pool, block))
+            .chain(start.loose.iter().map(|block| (0, (0, 0), block)));
+        for (stream, pool, block) in pieces {
+            let stream = reading.stream(stream, pool)?;
+            reading.hold(
+                stream,
+                block.address,
+                block.requested.unwrap_or(block.size),
+                block.state,
+            )?;
+        }
+        reading.workload.held.sort_unstable_by_key(|held| held.address);
+        reading.workload.start = start;
+        for number in 0..trace.events.len() {
+            reading.read(trace, stacks, number)?;
+        }
+        Ok(reading.workload)
+    }
+
+    /// Returns the most that the program had at once, as it asked for it: no allocator can do with
+    /// less. What it gave back and work on the device still uses does not count, since an allocator
+    /// may wait for that work.
+    pub fn peak_requested(&self) -> u64 {
+        let mut sizes = vec![0; self.slots as usize];
+        let mut now = 0u64;
+        for held in self.held.iter().filter(|held| !held.retired) {
+            sizes[held.slot as usize] = held.size;
+            now = now.saturating_add(held.size);
+        }
+        let mut most = now;
+        for step in &self.steps {
+            let size = &mut sizes[step.slot as usize];
+            match step.kind {
+                StepKind::Allocate => {
+                    *size = step.size;
+                    now = now.saturating_add(step.size);
+                    most = most.max(now);
+                }
+                StepKind::Free | StepKind::Retire => {
+                    now = now.saturating_sub(std::mem::take(size));
+                }
+                StepKind::Complete | StepKind::EmptyCache | StepKind::Fail => {}
+            }
+        }
+        most
+    }
+}
+
+impl Workload {
+    /// Returns the job as it is where memory suffices, and what the request asked for with which it
+    /// ended when it was recorded.
+    ///
+    /// A request that failed and without which the program went on is left out; one after which it
+    /// asked for nothing more is where it ended, so that is granted.
+    pub fn granted(&self) -> (Self, Option<Bytes>) {
+        let mut granted = Workload { steps: Vec::new(), events: Vec::new(), ..self.clone() };
+        let last = self
+            .steps
+            .iter()
+            .rposition(|step| matches!(step.kind, StepKind::Allocate | StepKind::Fail));
+        let ended = last.filter(|last| self.steps[*last].kind == StepKind::Fail);
+        for (number, (step, event)) in self.steps.iter().zip(&self.events).enumerate() {
+            let mut step = *step;
+            if Some(number) == ended {
+                (step.kind, step.slot) = (StepKind::Allocate, granted.slots);
+                granted.slots = granted.slots.saturating_add(1);
+            }
+            if step.kind != StepKind::Fail {
+                granted.steps.push(step);
+                granted.events.push(*event);
+            }
+        }
+        (granted, ended.map(|ended| Bytes(self.steps[ended].size)))
+    }
+}
+
+#[derive(Default)]
+struct Reading {
+    workload: Workload,
+    vacant: Vec<u32>,
+    /// The slots of memory that was found free while the present request waited for all work.
+    found_waiting: Vec<u32>,
+    /// Where the present row of ended uses ends, and whether it was found while waiting.
+    ended: (usize, bool),
+    streams: HashMap<(u64, (u64, u64)), u16>,
+    private: Private,
+    /// Which slot memory at an address has now.
+    slots: HashMap<u64, u32>,
+    /// The slots of memory that was given back and that work on the device still uses.
+    retired: HashMap<u64, u32>,
+}
+
+impl Reading {
+    fn stream(&mut self, stream: u64, pool: (u64, u64)) -> Result<u16, WorkloadError> {
+        let next = self.streams.len();
+        if next == MAX_STREAMS && !self.streams.contains_key(&(stream, pool)) {
+            let most = MAX_STREAMS as u64;
+            return Err(WorkloadError::TooMany { what: "streams", most });
+        }
+        Ok(*self.streams.entry((stream, pool)).or_insert_with(|| {
+            self.workload.streams.push(Stream(stream));
+            self.workload.pools.push(pool);
+            next as u16
+        }))
+    }
+
+    fn slot(&mut self) -> Result<u32, WorkloadError> {
+        if let Some(slot) = self.vacant.pop() {
+            return Ok(slot);
+        }
+        let slot = self.workload.slots;
+        self.workload.slots = slot
+            .checked_add(1)
+            .ok_or(WorkloadError::TooMany { what: "allocations", most: u64::from(u32::MAX) })?;
+        Ok(slot)
+    }
+
+    fn hold(
+        &mut self,
+        stream: u16,
+        address: u64,
+        size: u64,
+        state: BlockState,
+    ) -> Result<(), WorkloadError> {
+        let slot = self.slot()?;
+        let retired = state == BlockState::AwaitingFree;
+        let slots = if retired { &mut self.retired } else { &mut self.slots };
+        slots.insert(address, slot);
+        self.workload.held.push(Held { slot, size, address, stream, retired });
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        trace: &DeviceTrace,
+        stacks: &Stacks,
+        number: usize,
+    ) -> Result<(), WorkloadError> {
+        let event = trace.events[number];
+        let (address, size) = (event.address, event.size);
+        let not_held = WorkloadError::NotHeld { event: number, address };
+        let pool = match event.action {
+            Action::Alloc => self.private.pool(address, number),
+            _ => (0, 0),
+        };
+        let stream = self.stream(event.stream, pool)?;
+        let (kind, slot) = match event.action {
+            Action::Alloc => {
+                let slot = self.slot()?;
+                self.slots.insert(address, slot);
+                (StepKind::Allocate, slot)
+            }
+            Action::FreeRequested => {
+                let slot = self.slots.remove(&address).ok_or(not_held)?;
+                // Nearly always both happen at once.
+                if is_completed_next(trace, number) {
+                    self.retired.insert(address, u32::MAX);
+                    (StepKind::Free, slot)
+                } else {
+                    self.retired.insert(address, slot);
+                    (StepKind::Retire, slot)
+                }
+            }
+            Action::FreeCompleted => match self.retired.remove(&address) {
+                Some(u32::MAX) => return Ok(()),
+                Some(slot) => {
+                    if number >= self.ended.0 {
+                        self.ended = row_of_ended_uses(trace, stacks, number);
+                    }
+                    if self.ended.1 {
+                        self.found_waiting.push(slot);
+                        return Ok(());
+                    }
+                    (StepKind::Complete, slot)
+                }
+                // Formats without a first event free at once.
+                None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
+            },
+            Action::OutOfMemory => (StepKind::Fail, 0),
+            Action::SegmentFree | Action::SegmentUnmap
+                if is_emptied_by_hand(trace, stacks, number) =>
+            {
+                (StepKind::EmptyCache, 0)
+            }
+            _ => return Ok(()),
+        };
+        let event = u32::try_from(number)
+            .map_err(|_| WorkloadError::TooMany { what: "events", most: u64::from(u32::MAX) })?;
+        self.push(Step { size, slot, stream, kind }, event);
+        if matches!(kind, StepKind::Allocate | StepKind::Fail) {
+            for slot in std::mem::take(&mut self.found_waiting) {
+                self.push(Step { size: 0, slot, stream, kind: StepKind::Complete }, event);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, step: Step, event: u32) {
+        if matches!(step.kind, StepKind::Free | StepKind::Complete) {
+            self.vacant.push(step.slot);
+        }
+        self.workload.steps.push(step);
+        self.workload.events.push(event);
+    }
+}
+
+fn is_completed_next(trace: &DeviceTrace, number: usize) -> bool {
+    trace.events.get(number + 1).is_some_and(|next| {
+        next.action == Action::FreeCompleted && next.address == trace.events[number].address
+    })
+}
+
+/// Returns where a row of ended uses ends, and whether they were found when the allocator waited for
+/// all work, because the device had refused a request: what was found then does not serve that
+/// request any more, so it counts as found after it.
+fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (usize, bool) {
+    let row = trace.events[number..].iter();
+    let after = number + row.take_while(|event| event.action == Action::FreeCompleted).count();
+    let found_waiting = trace.events.get(after).is_some_and(|event| match event.action {
+        Action::OutOfMemory => true,
+        Action::SegmentFree | Action::SegmentUnmap => !is_emptied_by_hand(trace, stacks, after),
+        _ => false,
+    });
+    (after, found_waiting)
+}
+
+/// Tells whether the event is the first of a row in which the program had the cache emptied.
+///
+/// The stack of the event tells it. Where none was recorded: an allocator that gives regions back
+/// because the device refuses then asks the device again, and gets memory or fails; a row of which
+/// nothing is asked is the program's own wish.
+fn is_emptied_by_hand(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> bool {
+    let gives_back = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
+    let before = number.checked_sub(1).map(|before| trace.events[before].action);
+    if before.is_some_and(|action| gives_back(action) || asks(action)) {
+        return false;
+    }
+    if let Some(stack) = trace.event_stacks.get(number).copied().flatten() {
+        let empties = |name: &str| name.contains("empty_cache") || name.contains("emptyCache");
+        return stacks.frames(stack).any(|frame| empties(&frame.function));
+    }
+    let after = trace.events[number..].iter().find(|event| !gives_back(event.action));
+    !after.is_some_and(|event| asks(event.action) || event.action == Action::OutOfMemory)
+}
+
+fn asks(action: Action) -> bool {
+    matches!(action, Action::SegmentAlloc | Action::SegmentMap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Event, RecordedBlock, Segment};
+
+    fn trace(events: &[(Action, u64, u64)]) -> DeviceTrace {
+        let events = events
+            .iter()
+            .map(|&(action, address, size)| Event { action, address, size, stream: 7, time_us: 0 })
+            .collect();
+        DeviceTrace { events, ..DeviceTrace::default() }
+    }
+
+    fn of(trace: &DeviceTrace) -> Result<Workload, WorkloadError> {
+        Workload::of(trace, &Stacks::default())
+    }
+
+    fn kinds(workload: &Workload) -> Vec<(StepKind, u32)> {
+        workload.steps.iter().map(|step| (step.kind, step.slot)).collect()
+    }
+
+    #[test]
+    fn allocations_are_numbered_across_address_reuse() {
+        use Action::*;
+        let workload = of(&trace(&[
+            (Alloc, 0, 10),
+            (FreeRequested, 0, 10),
+            (FreeCompleted, 0, 10),
+            (Alloc, 0, 20),
+            (FreeRequested, 0, 20),
+            (Alloc, 512, 30),
+            (FreeCompleted, 0, 20),
+        ]))
+        .expect("it is consistent");
+        let (allocate, free) = (StepKind::Allocate, StepKind::Free);
+        let (retire, complete) = (StepKind::Retire, StepKind::Complete);
+        assert_eq!(
+            kinds(&workload),
+            [(allocate, 0), (free, 0), (allocate, 0), (retire, 0), (allocate, 1), (complete, 0)]
+        );
+        assert_eq!((workload.streams.len(), workload.peak_requested()), (1, 30));
+        assert_eq!(workload.events, [0, 1, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn initial_allocations_are_numbered() {
+        let held = |address, requested, state| RecordedBlock {
+            address,
+            size: 512,
+            requested: Some(requested),
+            state,
+        };
+        let blocks = vec![
+            held(0, 5, BlockState::Active),
+            held(512, 0, BlockState::Free),
+            held(1024, 6, BlockState::AwaitingFree),
+        ];
+        let segment = Segment { size: 2 << 20, blocks, stream: 3, ..Segment::default() };
+        let mut trace = trace(&[(Action::FreeCompleted, 2048, 9)]);
+        trace.segments = Some(vec![segment]);
+        let workload = of(&trace).expect("it is consistent");
+        let held: Vec<_> =
+            workload.held.iter().map(|held| (held.address, held.size, held.retired)).collect();
+        assert_eq!(held, [(0, 5, false), (1024, 6, true), (2048, 9, true)]);
+        assert_eq!(kinds(&workload), [(StepKind::Complete, 2)]);
+        assert_eq!(workload.peak_requested(), 5, "what work still uses is not the program's");
+    }
+
+    #[test]
+    fn explicit_empty_cache_is_distinguished_from_device_oom() {
+        use Action::*;
+        let by_hand = [(SegmentFree, 0, 9), (SegmentFree, 9, 9), (Alloc, 64, 1)];
+        let refused = [(SegmentFree, 0, 9), (SegmentAlloc, 9, 9), (Alloc, 64, 1)];
+        let failed = [(SegmentFree, 0, 9), (OutOfMemory, 0, 9)];
+        let emptied = |events: &[_]| {
+            let workload = of(&trace(events)).expect("it is consistent");
+            workload.steps.iter().filter(|step| step.kind == StepKind::EmptyCache).count()
+        };
+        assert_eq!((emptied(&by_hand), emptied(&refused), emptied(&failed)), (1, 0, 0));
+        assert_eq!(emptied(&by_hand[..2]), 1);
+    }
+
+    #[test]
+    fn free_completed_during_wait_does_not_serve_waiting_request() {
+        use Action::*;
+        let begun =
+            [(Alloc, 0, 20), (FreeRequested, 0, 20), (Snapshot, 0, 0), (FreeCompleted, 0, 20)];
+        let (fail, complete) = (StepKind::Fail, StepKind::Complete);
+        let (allocate, retire) = (StepKind::Allocate, StepKind::Retire);
+        let last = |more: &[(Action, u64, u64)]| {
+            let workload = of(&trace(&[&begun, more].concat())).expect("it is consistent");
+            assert_eq!(kinds(&workload)[..2], [(allocate, 0), (retire, 0)]);
+            workload.steps[2..].iter().map(|step| step.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(last(&[(OutOfMemory, 99, 1000)]), [fail, complete]);
+        let refused = [(SegmentFree, 0, 9), (SegmentAlloc, 9, 9), (Alloc, 64, 1)];
+        assert_eq!(last(&refused), [allocate, complete]);
+        assert_eq!(last(&[(SegmentAlloc, 9, 9), (Alloc, 64, 1)]), [complete, allocate]);
+    }
+
+    #[test]
+    fn final_oom_request_is_granted_and_earlier_ones_dropped() {
+        use Action::*;
+        let begun =
+            [(Alloc, 0, 20), (OutOfMemory, 99, 5000), (Alloc, 64, 30), (OutOfMemory, 99, 1000)];
+        let recorded = of(&trace(&[&begun[..], &[(FreeCompleted, 0, 20)]].concat()));
+        let (granted, ended) = recorded.expect("it is consistent").granted();
+        let (allocate, free) = (StepKind::Allocate, StepKind::Free);
+        assert_eq!(kinds(&granted), [(allocate, 0), (allocate, 1), (allocate, 2), (free, 0)]);
+        assert_eq!((&granted.events[..], granted.slots), (&[0, 2, 3, 4][..], 3));
+        assert_eq!((granted.peak_requested(), ended), (1050, Some(Bytes(1000))));
+
+        let (whole, ended) = of(&trace(&begun[..3])).expect("it is consistent").granted();
+        assert_eq!((kinds(&whole).len(), ended), (2, None));
+    }
+
+    #[test]
+    fn too_many_streams_are_rejected() {
+        let mut flood = trace(&vec![(Action::Alloc, 0, 1); MAX_STREAMS + 1]);
+        for (number, event) in flood.events.iter_mut().enumerate() {
+            (event.stream, event.address) = (number as u64, number as u64 * 512);
+        }
+        let error = of(&flood).expect_err("there are too many");
+        assert_eq!(error, WorkloadError::TooMany { what: "streams", most: 1024 });
+        flood.events.pop();
+        assert!(of(&flood).is_ok());
+    }
+
+    #[test]
+    fn double_free_is_rejected() {
+        use Action::*;
+        let error = of(&trace(&[(FreeRequested, 8, 1), (FreeRequested, 8, 1)]))
+            .expect_err("it was freed before");
+        assert_eq!(error, WorkloadError::NotHeld { event: 1, address: 8 });
+    }
+}

@@ -1,0 +1,259 @@
+//! Recordings made by running PyTorch's policy on a modelled device.
+
+use gpu_allocator_policy::caching::{Caching, Settings};
+use gpu_allocator_policy::{
+    Allocation, BlockMap, BlockState, Failure, ModelMemory, Policy, Retired, Stream,
+};
+use gpu_core::{Bytes, DeviceMemory, MemoryInfo, Region, Result};
+use gpu_memory_trace::trace;
+use gpu_memory_trace::trace::{Action, DeviceTrace, Event};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+/// How long the pages of the small pool are; those of the large one are ten times as long.
+const PAGE: usize = 2 << 20;
+
+/// A device that notes what it gives and takes back.
+#[derive(Clone)]
+pub(crate) struct Noting {
+    memory: Arc<ModelMemory>,
+    events: Arc<Mutex<Vec<Event>>>,
+    stream: Arc<Mutex<u64>>,
+    /// For which stream each region was taken.
+    owners: Arc<Mutex<HashMap<u64, u64>>>,
+    /// Which pages were mapped as those of the small pool are.
+    small: Arc<Mutex<HashSet<u64>>>,
+}
+
+impl Noting {
+    fn note(&self, action: Action, address: u64, size: u64) {
+        let mut stream = *self.stream.lock().expect("nobody panicked");
+        let mut owners = self.owners.lock().expect("nobody panicked");
+        match action {
+            Action::SegmentAlloc => {
+                owners.insert(address, stream);
+            }
+            Action::SegmentMap => {
+                for page in (address..address + size).step_by(PAGE) {
+                    owners.insert(page, stream);
+                }
+            }
+            Action::SegmentFree | Action::SegmentUnmap => {
+                stream = owners[&address];
+                owners.retain(|start, _| *start < address || *start >= address + size);
+            }
+            _ => {}
+        }
+        let event = Event { action, address, size, stream, time_us: 0 };
+        self.events.lock().expect("nobody panicked").push(event);
+    }
+
+    fn length(&self) -> usize {
+        self.events.lock().expect("nobody panicked").len()
+    }
+}
+
+impl DeviceMemory for Noting {
+    fn info(&self) -> Result<MemoryInfo> {
+        self.memory.info()
+    }
+
+    fn reserve(&self, size: Bytes) -> Result<Region> {
+        let region = self.memory.reserve(size)?;
+        self.note(Action::SegmentAlloc, region.address, size.0);
+        Ok(region)
+    }
+
+    fn release(&self, region: Region) -> Result<()> {
+        self.memory.release(region)?;
+        self.note(Action::SegmentFree, region.address, region.size.0);
+        Ok(())
+    }
+
+    fn reserve_addresses(&self, size: Bytes) -> Result<Region> {
+        self.memory.reserve_addresses(size)
+    }
+
+    fn map(&self, part: Region) -> Result<()> {
+        self.memory.map(part)?;
+        if part.size.0 == PAGE as u64 {
+            self.small.lock().expect("nobody panicked").insert(part.address);
+        }
+        self.note(Action::SegmentMap, part.address, part.size.0);
+        Ok(())
+    }
+
+    fn unmap(&self, part: Region) -> Result<()> {
+        self.memory.unmap(part)?;
+        // What was mapped in vain, since not all pages were granted, PyTorch never tells.
+        let mut events = self.events.lock().expect("nobody panicked");
+        let mut mapped = events.iter().rev().take_while(|event| event.action == Action::SegmentMap);
+        let back = mapped.position(|event| event.address == part.address);
+        if let Some(back) = back {
+            let place = events.len() - 1 - back;
+            events.remove(place);
+            return Ok(());
+        }
+        drop(events);
+        self.note(Action::SegmentUnmap, part.address, part.size.0);
+        Ok(())
+    }
+
+    fn release_addresses(&self, range: Region) -> Result<()> {
+        self.memory.release_addresses(range)
+    }
+
+    fn page(&self) -> Result<Bytes> {
+        self.memory.page()
+    }
+}
+
+/// A job under PyTorch's policy that is being recorded.
+pub(crate) struct Recorder {
+    device: Noting,
+    policy: Caching<Noting>,
+    live: Vec<(Allocation, u64)>,
+    retired: Vec<(Retired, u64)>,
+    pub(crate) failures: usize,
+}
+
+impl Recorder {
+    pub(crate) fn new(settings: &Settings, total: Bytes) -> Self {
+        let device = Noting {
+            memory: Arc::new(ModelMemory::new(total)),
+            events: Arc::default(),
+            stream: Arc::default(),
+            owners: Arc::default(),
+            small: Arc::default(),
+        };
+        let policy = Caching::new(device.clone(), settings.clone()).expect("the device answers");
+        Recorder { device, policy, live: Vec::new(), retired: Vec::new(), failures: 0 }
+    }
+
+    pub(crate) fn allocate(&mut self, size: u64, stream: u64) {
+        *self.device.stream.lock().expect("nobody panicked") = stream;
+        let (waits, from) = (self.waits(), self.device.length());
+        let given = self.policy.allocate(Bytes(size), Stream(stream));
+        if self.waits() > waits {
+            self.note_found_waiting(from);
+        }
+        match given {
+            Ok(allocation) => {
+                self.device.note(Action::Alloc, allocation.address(), size);
+                self.live.push((allocation, size));
+            }
+            Err(Failure::OutOfMemory(_)) => {
+                self.device.note(Action::OutOfMemory, 0, size);
+                self.failures += 1;
+            }
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+
+    fn waits(&self) -> u64 {
+        self.policy.statistics().num_sync_all_streams
+    }
+
+    /// Notes what the policy found free when it waited for all work, before what it then did.
+    fn note_found_waiting(&mut self, from: usize) {
+        let found = self.retired.drain(..).map(|(retired, size)| {
+            let address = retired.address();
+            self.policy.complete(retired).expect("it is its own");
+            Event { action: Action::FreeCompleted, address, size, stream: 0, time_us: 0 }
+        });
+        let found: Vec<_> = found.collect();
+        self.device.events.lock().expect("nobody panicked").splice(from..from, found);
+    }
+
+    pub(crate) fn free(&mut self, place: usize, at_once: bool) {
+        if self.live.is_empty() {
+            return;
+        }
+        let (allocation, size) = self.live.swap_remove(place % self.live.len());
+        self.device.note(Action::FreeRequested, allocation.address(), size);
+        if at_once {
+            self.device.note(Action::FreeCompleted, allocation.address(), size);
+            self.policy.free(allocation).expect("it is its own");
+        } else {
+            // What was given back and found free in two adjacent events was never in use elsewhere.
+            self.device.note(Action::Snapshot, 0, 0);
+            self.retired.push((self.policy.retire(allocation).expect("it is its own"), size));
+        }
+    }
+
+    pub(crate) fn complete(&mut self, place: usize) {
+        if self.retired.is_empty() {
+            return;
+        }
+        let (retired, size) = self.retired.swap_remove(place % self.retired.len());
+        self.device.note(Action::FreeCompleted, retired.address(), size);
+        self.policy.complete(retired).expect("it is its own");
+    }
+
+    pub(crate) fn empty_cache(&mut self) {
+        self.policy.empty_cache().expect("the device takes it");
+        // What follows tells PyTorch's own recordings apart; these have no stacks.
+        self.allocate(1, 0);
+    }
+
+    /// Takes what follows from a private pool, or from the common one.
+    pub(crate) fn draw_from(&mut self, pool: (u64, u64)) {
+        self.policy.draw_from(pool);
+    }
+
+    pub(crate) fn retries(&self) -> u64 {
+        self.policy.statistics().num_alloc_retries
+    }
+
+    /// Forgets what happened so far: the recording begins here.
+    pub(crate) fn begin(&mut self) {
+        self.device.events.lock().expect("nobody panicked").clear();
+    }
+
+    /// Returns what a snapshot would tell now.
+    pub(crate) fn snapshot(&self, expandable: bool) -> DeviceTrace {
+        let mut segments = Vec::new();
+        for segment in self.policy.segments() {
+            // An expandable segment is told by its mapped parts.
+            let touch = |a: &BlockMap, b: &BlockMap| a.address + a.size.0 == b.address;
+            for blocks in segment.blocks.chunk_by(touch) {
+                let size = blocks.iter().map(|block| block.size.0).sum();
+                segments.push(self.part(segment.stream, blocks, size, expandable));
+            }
+        }
+        DeviceTrace {
+            segments: Some(segments),
+            events: self.device.events.lock().expect("nobody panicked").clone(),
+            ..DeviceTrace::default()
+        }
+    }
+
+    fn part(
+        &self,
+        stream: Option<Stream>,
+        blocks: &[BlockMap],
+        size: u64,
+        expandable: bool,
+    ) -> trace::Segment {
+        let address = blocks[0].address;
+        let is_small = match expandable {
+            true => self.device.small.lock().expect("nobody panicked").contains(&address),
+            false => size == PAGE as u64,
+        };
+        let recorded = |block: &BlockMap| trace::RecordedBlock {
+            address: block.address,
+            size: block.size.0,
+            requested: Some(block.requested.0).filter(|_| block.state != BlockState::Free),
+            state: block.state,
+        };
+        trace::Segment {
+            address,
+            size,
+            stream: stream.map_or(0, |stream| stream.0),
+            kind: if is_small { trace::SegmentKind::Small } else { trace::SegmentKind::Large },
+            pool: (0, 0),
+            expandable,
+            blocks: blocks.iter().map(recorded).collect(),
+        }
+    }
+}

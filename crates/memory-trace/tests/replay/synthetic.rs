@@ -1,0 +1,131 @@
+//! Recordings that PyTorch's policy made itself: with streams, retries and failures.
+
+use crate::recorder::Recorder;
+use gpu_allocator_policy::caching::Settings;
+use gpu_core::Bytes;
+use gpu_memory_trace::trace::Stacks;
+use gpu_memory_trace::{Workload, compare};
+use proptest::prelude::*;
+
+const SETTINGS: [&str; 4] =
+    ["", "max_split_size_mb:20", "roundup_power2_divisions:4", "expandable_segments:True"];
+
+fn size() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => 1u64..4_096,
+        2 => 4_096u64..(1 << 20),
+        3 => (1u64 << 20)..(10 << 20),
+        2 => (10u64 << 20)..(40 << 20),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn replay_agrees_when_recording_starts_midway(
+        before in proptest::collection::vec((0u8..5, size(), 0usize..1000, 0u64..3), 0..60),
+        after in proptest::collection::vec((0u8..5, size(), 0usize..1000, 0u64..3), 1..150),
+        setting in proptest::sample::select(SETTINGS.to_vec()),
+    ) {
+        let settings: Settings = setting.parse().expect("PyTorch takes it");
+        // Pages that went back for a request which was then served without new ones look like a
+        // cache emptied by hand where a recording has no stacks.
+        let total = if settings.expandable_segments() { 1 << 40 } else { 240 << 20 };
+        let mut recorder = Recorder::new(&settings, Bytes(total));
+        // With oversize blocks it matters whether the end of a use was found before a request or
+        // when the device had refused it, and a recording does not tell these apart.
+        let retires = !setting.starts_with("max_split");
+        let run = |recorder: &mut Recorder, steps: &[(u8, u64, usize, u64)]| {
+            for &(kind, size, place, stream) in steps {
+                match kind {
+                    0..=2 => recorder.allocate(size, stream),
+                    3 => recorder.free(place, !retires || !place.is_multiple_of(4)),
+                    _ => recorder.complete(place),
+                }
+            }
+        };
+        run(&mut recorder, &before);
+        recorder.begin();
+        let retries = recorder.retries();
+        run(&mut recorder, &after);
+        let trace = recorder.snapshot(settings.expandable_segments());
+        let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+        let agreement = compare(&trace, &workload, &settings).expect("it tells all");
+        prop_assert!(agreement.is_complete(), "{agreement:?}");
+        prop_assert_eq!(agreement.retries, recorder.retries() - retries);
+    }
+}
+
+#[test]
+fn recording_of_different_policy_is_detected() {
+    let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
+    recorder.allocate(3 << 20, 0);
+    recorder.allocate(5 << 20, 0);
+    let mut trace = recorder.snapshot(false);
+    for event in trace.events.iter_mut().rev().take(1) {
+        event.address += 4096;
+    }
+    trace.segments = Some(Vec::new());
+    let error = Workload::of(&trace, &Stacks::default()).expect_err("the end does not follow");
+    assert!(error.to_string().contains("reconstruct the initial state"), "{error}");
+
+    let mut trace = recorder.snapshot(false);
+    let moved = trace.events.last_mut().expect("two were handed out");
+    moved.address += 2 << 20;
+    let block = trace.segments.as_mut().expect("it has segments")[0]
+        .blocks
+        .iter_mut()
+        .rfind(|block| block.requested == Some(5 << 20))
+        .expect("it is the second");
+    block.address += 2 << 20;
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let agreement = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    assert_eq!((agreement.addresses.predicted, agreement.addresses.of), (1, 2));
+    let first = agreement.first.expect("one differs");
+    assert!(first.what.contains("5242880 bytes allocated"), "{first:?}");
+}
+
+#[test]
+fn replay_predicts_explicit_empty_cache() {
+    let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
+    recorder.allocate(3 << 20, 0);
+    recorder.allocate(100, 0);
+    recorder.allocate(30 << 20, 0);
+    recorder.free(2, true);
+    recorder.begin();
+    recorder.empty_cache();
+    let trace = recorder.snapshot(false);
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let agreement = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    assert!(agreement.is_complete(), "{agreement:?}");
+    assert_eq!((agreement.segments_freed.of, agreement.retries), (1, 0));
+}
+
+#[test]
+fn captured_allocations_replay_from_private_pool() {
+    let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
+    recorder.allocate(30 << 20, 0);
+    recorder.free(0, true);
+    recorder.draw_from((0, 1));
+    recorder.allocate(12 << 20, 0);
+    recorder.begin();
+    // The common pool has 30 MiB in its cache, of which a capture takes nothing.
+    recorder.allocate(14 << 20, 0);
+    recorder.draw_from((0, 0));
+    recorder.allocate(16 << 20, 0);
+    let mut trace = recorder.snapshot(false);
+    for segment in trace.segments.iter_mut().flatten().filter(|segment| segment.size < 20 << 20) {
+        segment.pool = (0, 1);
+    }
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    assert_eq!(workload.pools, [(0, 1), (0, 0)]);
+    let agreement = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    assert!(agreement.is_complete(), "{agreement:?}");
+    assert_eq!((agreement.addresses.of, agreement.segments.of), (2, 1));
+
+    trace.segments.iter_mut().flatten().for_each(|segment| segment.pool = (0, 0));
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let common = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    assert!(!common.is_complete(), "from the common pool it would have come out otherwise");
+}

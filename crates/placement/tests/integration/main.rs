@@ -1,0 +1,6 @@
+//! One test program for the whole crate, so that it is linked once.
+
+mod exhaustive;
+mod fixture;
+mod machines;
+mod offers;

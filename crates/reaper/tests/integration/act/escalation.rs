@@ -1,0 +1,144 @@
+//! The rungs of the ladder, and the proof after the last.
+
+use crate::act::setup::*;
+use gpu_core::*;
+use gpu_reaper::*;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[test]
+fn sigkill_follows_sigterm_and_result_is_verified() {
+    let host = host(|handle| {
+        still_holding(handle);
+        let killed = Arc::new(AtomicU64::new(0));
+        let dead = killed.clone();
+        handle.expect_signal().times(2).returning(move |signal, _| {
+            killed.fetch_add(u64::from(signal == Signal::Kill), Ordering::Relaxed);
+            Ok(())
+        });
+        handle.expect_has_exited().returning(move || Ok(dead.load(Ordering::Relaxed) > 0));
+    });
+    let (journal, lines) = journal();
+    let report = run(&host, &backend(4), &journal, vec![]);
+    assert_eq!(report.actions[0].signals, [Signal::Term, Signal::Kill]);
+    assert_eq!(report.actions[0].outcome, Outcome::Ended { after_ms: 0 });
+    assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(8975)));
+    assert!(report.memory[0].seen_after > Duration::ZERO);
+    assert!(report.is_complete());
+    let lines = lines.lock().unwrap();
+    let events: Vec<bool> = lines.iter().map(|line| line.contains(r#""event":"signal""#)).collect();
+    assert_eq!(events, [true, true, false], "{lines:?}");
+    assert!(lines[0].contains(r#""signal":"SIGTERM","pid":100,"start_ticks":1000"#), "{lines:?}");
+}
+
+#[test]
+fn remaining_memory_is_not_reported_freed() {
+    let host = host(obedient);
+    let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
+    assert_eq!(report.memory[0].freed, Some(Bytes(0)));
+    assert!(!report.memory[0].came_back && !report.is_complete());
+}
+
+#[test]
+fn memory_freed_by_others_does_not_complete_the_plan() {
+    let host = host(obedient);
+    let looks = AtomicU64::new(0);
+    let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(origin);
+    backend.expect_processes().returning(|_| Ok(vec![]));
+    backend.expect_sample().returning(move |_| {
+        let mib = if looks.fetch_add(1, Ordering::Relaxed) > 1 { 8999 } else { 9000 };
+        device(0, mib, 16_280).sample.map_err(|_| unreachable!())
+    });
+    let report = run(&host, &backend, &journal().0, vec![]);
+    assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(1)));
+    assert!(!report.memory[0].came_back && !report.is_complete());
+}
+
+#[test]
+fn failed_exit_check_does_not_count_as_exit() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(2).returning(|_, _| Ok(()));
+        handle
+            .expect_has_exited()
+            .returning(|| Err(Error::new(ErrorKind::Io, "watch process 100")));
+    });
+    let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
+    assert!(matches!(report.actions[0].outcome, Outcome::Survived { .. }), "{report:?}");
+}
+
+#[test]
+fn survivor_is_reported_with_its_state() {
+    let host = host(|handle| {
+        handle.expect_look().returning(|| {
+            let mut info = process(100, "t2t-decoder");
+            info.state = Ok(ProcessState::Uninterruptible);
+            Ok(info)
+        });
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+        handle.expect_signal().times(2).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(false));
+    });
+    let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
+    let state = Ok(ProcessState::Uninterruptible);
+    assert_eq!(report.actions[0].outcome, Outcome::Survived { state });
+}
+
+#[test]
+fn grace_period_is_kept_with_slow_audit_log() {
+    let (now, at) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (clock, late) = (clock_at(&now), now.clone());
+    let mut journal = MockJournal::new();
+    journal.expect_append().returning(move |_| {
+        late.fetch_add(60_000, Ordering::Relaxed);
+        Ok(())
+    });
+    let (sent, when) = (at.clone(), now.clone());
+    let host = host(move |handle| {
+        still_holding(handle);
+        handle.expect_has_exited().returning(|| Ok(false));
+        handle.expect_signal().returning(move |_, _| {
+            sent.lock().unwrap().push(when.load(Ordering::Relaxed));
+            Ok(())
+        });
+    });
+    let backend = backend(u64::MAX);
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let token = ActToken::user_confirmed();
+    execute(&ghost_plan(), &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
+    let at = at.lock().unwrap();
+    assert_eq!(at[1] - at[0], 60_000 + Request::GRACE.as_millis() as u64);
+}
+
+#[test]
+fn interrupt_stops_before_next_signal() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(false));
+    });
+    let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let report =
+        execute(
+            &ghost_plan(),
+            &guard,
+            ports,
+            &ActToken::user_confirmed(),
+            &mut |event| match event {
+                Event::WaitingForEnd(_, waited) if waited >= Duration::from_secs(1) => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            },
+        );
+    assert_eq!(report.actions[0].signals, [Signal::Term]);
+    assert_eq!(report.actions[0].outcome, Outcome::Unsettled);
+    assert_eq!(report.stopped.unwrap().kind, ErrorKind::Interrupted);
+    assert!(lines.lock().unwrap().last().unwrap().contains("unsettled"));
+}

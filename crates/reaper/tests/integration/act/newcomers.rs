@@ -1,0 +1,46 @@
+//! Who takes the device after somebody was ended.
+
+use crate::act::setup::*;
+use gpu_core::*;
+use gpu_reaper::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ends a process; `holders` are those of the first look and, where that is said, of a later one.
+fn report(holders: impl Fn(bool) -> Vec<Holder> + Send + Sync + 'static) -> Report {
+    let mut host = bare_host();
+    let later = AtomicBool::new(false);
+    host.expect_holders().returning(move |_| {
+        let holders = holders(later.swap(true, Ordering::Relaxed));
+        Ok(HolderScan { holders, unreadable: Unreadable::default() })
+    });
+    host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
+    host.expect_open().returning(|_| {
+        let mut handle = MockProcessHandle::new();
+        obedient(&mut handle);
+        Ok(Box::new(handle))
+    });
+    run(&host, &backend(1), &journal().0, vec![])
+}
+
+#[test]
+fn respawned_process_is_reported() {
+    let report = report(|later| {
+        let serving = process(if later { 200 } else { 100 }, "serve");
+        vec![context(&serving, &[0])]
+    });
+    assert!(report.memory[0].came_back);
+    let why = Why::TookTheDevice;
+    assert_eq!(
+        report.newcomers,
+        Ok(vec![Newcomer { pid: Pid(200), name: Some("serve".into()), why }])
+    );
+    assert!(!report.is_complete());
+}
+
+#[test]
+fn process_on_other_device_is_not_a_newcomer() {
+    let other = context(&process(300, "other"), &[1]);
+    let report = report(move |later| if later { vec![other.clone()] } else { vec![] });
+    assert_eq!(report.newcomers, Ok(vec![]));
+    assert!(report.is_complete(), "{report:?}");
+}

@@ -1,0 +1,202 @@
+//! Whom a plan takes, whom it refuses, and what it expects.
+
+mod scopes;
+
+use crate::fixture::*;
+use gpu_core::*;
+use gpu_reaper::*;
+
+fn guard(own: &[u32], protect: Vec<Protect>) -> Guard {
+    let own: Vec<ProcessKey> =
+        own.iter().map(|pid| ProcessKey { pid: Pid(*pid), start: Some(StartTime(1)) }).collect();
+    let mut host = MockHost::new();
+    host.expect_own_ancestry().returning(move || Ok(own.clone()));
+    Guard::new(&host, protect).unwrap()
+}
+
+fn ghost() -> (Snapshot, Vec<ProcessInfo>) {
+    let decoder = process(100, "t2t-decoder");
+    let listed = process(101, "python");
+    let monitor = process(67, "argusagent");
+    let shell = process(2, "bash");
+    let everyone = vec![decoder.clone(), listed.clone(), monitor.clone(), shell];
+    let devices =
+        vec![device(0, 15_849, 16_280), busy(listing(device(1, 5000, 16_280), 101, 4990), 9)];
+    let holders = vec![
+        context(&decoder, &[0]),
+        context(&listed, &[1]),
+        holder(&monitor, &[("/dev/nvidia0", "F....")]),
+    ];
+    (look(devices, holders, everyone.clone()), everyone)
+}
+
+fn planned(looks: &[Snapshot], guard: &Guard, request: &Request<'_>) -> Plan {
+    plan(looks, &diagnose(looks), guard, request)
+}
+
+fn targets(plan: &Plan) -> Vec<u32> {
+    plan.targets.iter().map(|target| target.key.pid.0).collect()
+}
+
+#[test]
+fn only_high_confidence_suspects_are_default_targets() {
+    let (look, _) = ghost();
+    let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [100]);
+    assert_eq!(plan.refused, []);
+    assert_eq!(plan.expected.len(), 1);
+    assert_eq!(plan.expected[0].memory, Some(Bytes::from_mib(15_849)));
+}
+
+#[test]
+fn suspect_must_appear_in_every_snapshot() {
+    let (now, _) = ghost();
+    let mut before = now.clone();
+    before.devices[0] = device(0, 25, 16_280);
+    let plan = planned(&[before, now], &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [] as [u32; 0]);
+}
+
+#[test]
+fn device_and_user_filters_only_narrow() {
+    let (look, _) = ghost();
+    let guard = guard(&[], vec![]);
+    let narrowed =
+        |request: Request<'_>| targets(&planned(std::slice::from_ref(&look), &guard, &request));
+    let on = |index: usize| vec![look.devices[index].id().clone()];
+    assert_eq!(narrowed(Request { devices: on(0), ..Request::default() }), [100]);
+    assert_eq!(narrowed(Request { devices: on(1), ..Request::default() }), [] as [u32; 0]);
+    assert_eq!(narrowed(Request { users: vec!["user".into()], ..Request::default() }), [100]);
+    assert_eq!(narrowed(Request { users: vec!["1000".into()], ..Request::default() }), [100]);
+    assert_eq!(
+        narrowed(Request { users: vec!["other".into()], ..Request::default() }),
+        [] as [u32; 0]
+    );
+}
+
+#[test]
+fn pid_reaches_listed_but_not_protected_process() {
+    let (look, _) = ghost();
+    let refusal = |guard: &Guard, pid: u32| {
+        let request = Request { pids: vec![Pid(pid)], ..Request::default() };
+        let plan = planned(std::slice::from_ref(&look), guard, &request);
+        plan.refused.first().map(|refused| refused.why.clone()).ok_or(targets(&plan))
+    };
+    let open = guard(&[], vec![]);
+    assert_eq!(refusal(&open, 101), Err(vec![101]));
+    assert_eq!(refusal(&open, 67), Ok(Refusal::Role(Role::Monitor)));
+    assert_eq!(refusal(&open, 1), Ok(Refusal::Init));
+    assert_eq!(refusal(&open, 4711), Ok(Refusal::NotSeen));
+    assert_eq!(refusal(&guard(&[101], vec![]), 101), Ok(Refusal::OwnAncestry));
+    for protect in [
+        Protect::Pid(Pid(101)),
+        Protect::Name("python".into()),
+        Protect::User("user".into()),
+        Protect::User("1000".into()),
+    ] {
+        assert_eq!(refusal(&guard(&[], vec![protect]), 101), Ok(Refusal::Protected));
+    }
+}
+
+#[test]
+fn process_without_start_time_is_not_a_target() {
+    let (mut look, _) = ghost();
+    let mut info = process(100, "t2t-decoder");
+    info.key.start = None;
+    look.holders = Ok(vec![context(&info, &[0])]);
+    look.processes.insert(Pid(100), Process::from(Ok(info)));
+    let request = Request { pids: vec![Pid(100)], ..Request::default() };
+    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    assert_eq!(plan.refused[0].why, Refusal::UnknownIdentity);
+}
+
+#[test]
+fn plan_warns_if_target_is_computing() {
+    let (before, _) = ghost();
+    let mut now = before.clone();
+    now.taken_at = Timestamp(before.taken_at.0 + 500);
+    let mut busy = process(100, "t2t-decoder");
+    busy.cpu_time = Ok(std::time::Duration::from_millis(1400));
+    now.processes.insert(Pid(100), Process::from(Ok(busy)));
+    let plan = planned(&[before, now], &guard(&[], vec![]), &Request::default());
+    assert!(plan.targets[0].warnings[0].contains("400 ms CPU time in the last 500 ms"), "{plan:?}");
+}
+
+#[test]
+fn shared_unexplained_memory_is_not_expected_back() {
+    let (mut look, _) = ghost();
+    let other = process(105, "python");
+    let mut holders = look.holders().to_vec();
+    holders.push(context(&other, &[0]));
+    look.holders = Ok(holders);
+    look.processes.insert(Pid(105), Process::from(Ok(other)));
+    let request = Request { pids: vec![Pid(100)], ..Request::default() };
+    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    assert_eq!(plan.expected[0].memory, None);
+}
+
+#[test]
+fn guard_requires_own_ancestry() {
+    let mut host = MockHost::new();
+    host.expect_own_ancestry()
+        .returning(|| Err(Error::new(ProcessFault::NotPermitted, "read own line")));
+    assert!(Guard::new(&host, vec![]).is_err());
+}
+
+#[test]
+fn protection_matches_truncated_name() {
+    let (mut look, _) = ghost();
+    let info = process(100, "averylongserver");
+    look.holders = Ok(vec![context(&info, &[0])]);
+    look.processes.insert(Pid(100), Process::from(Ok(info)));
+    let protect = vec![Protect::Name("averylongservername".into())];
+    let plan = planned(&[look], &guard(&[], protect), &Request::default());
+    assert_eq!(plan.refused[0].why, Refusal::Protected);
+}
+
+#[test]
+fn display_is_refused_even_by_pid() {
+    let mut x = process(700, "Xorg");
+    x.uid = Ok(0);
+    let snapshot = look(vec![device(0, 9000, 16_280)], vec![context(&x, &[0])], vec![x]);
+    let request = Request { pids: vec![Pid(700)], ..Request::default() };
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
+    assert_eq!(plan.refused[0].why, Refusal::Role(Role::Display));
+}
+
+#[test]
+fn unreadable_processes_make_expected_memory_unknown() {
+    let (mut look, _) = ghost();
+    look.unreadable.count(Absent::NotPermitted);
+    let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [100]);
+    assert_eq!(plan.expected[0].memory, None);
+}
+
+#[test]
+fn monitor_with_host_pid_is_still_a_monitor() {
+    let monitor = process(67, "argusagent");
+    let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
+    let device = listing(device(0, 5000, 16_280), 67, 4990);
+    let mut inside = look(vec![device], vec![held], vec![monitor]);
+    inside.sees_host_pids = Ok(false);
+    let request = Request { pids: vec![Pid(67)], ..Request::default() };
+    let plan = planned(&[inside], &guard(&[], vec![]), &request);
+    assert_eq!(plan.refused[0].why, Refusal::Role(Role::Monitor));
+}
+
+#[test]
+fn merely_opened_device_is_not_expected_to_free_memory() {
+    let worker = process(101, "python");
+    let held = holder(
+        &worker,
+        &[("/dev/nvidia0", "F...m"), ("/dev/nvidia1", "F...."), ("/dev/nvidia-uvm", "F....")],
+    );
+    let devices = vec![busy(listing(device(0, 5000, 16_280), 101, 4990), 9), device(1, 25, 16_280)];
+    let look = look(devices, vec![held], vec![worker]);
+    let request = Request { pids: vec![Pid(101)], ..Request::default() };
+    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![0, 1]));
+    let expected: Vec<u32> = plan.expected.iter().map(|expected| expected.device.index).collect();
+    assert_eq!(expected, [0]);
+}

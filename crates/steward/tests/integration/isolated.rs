@@ -1,0 +1,155 @@
+//! Isolation without processes: what is told to a supervisor, what it reports, and how that reads.
+
+use crate::fake::*;
+use gpu_core::*;
+use gpu_steward::{Isolated, IsolatedError, serve_entry, supervise};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A supervisor that is played by the machine of these tests, whose job sends `result`.
+struct Played {
+    world: World,
+    result: Vec<u8>,
+    stop: bool,
+}
+
+impl Supervisors for Played {
+    fn start(&self, order: &[u8], _input: &[u8]) -> Result<Box<dyn Supervised>> {
+        let token = ActToken::user_confirmed();
+        let path = Path::new("/proc/50/fd/9");
+        let ports = self.world.ports();
+        let report = supervise(order, path, &ports, &self.world, &token, &mut || self.stop)?;
+        let sent = Sent { complete: true, report, result: self.result.clone(), cut: false };
+        Ok(Box::new(Ended(Some(sent), Arc::default())))
+    }
+}
+
+/// One that has ended, and who asked it what.
+struct Ended(Option<Sent>, Arc<Mutex<Vec<&'static str>>>);
+
+impl Supervised for Ended {
+    fn end(&self) -> Result<()> {
+        self.1.lock().unwrap().push("end");
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Sent> {
+        self.1.lock().unwrap().push("wait");
+        Ok(self.0.take().unwrap_or_default())
+    }
+}
+
+fn played(world: &World, result: &[u8]) -> Played {
+    Played { world: world.clone(), result: result.to_vec(), stop: false }
+}
+
+fn ends_after(world: &World, seconds: u64, code: i32) {
+    world.after(Duration::from_secs(seconds), move |state| state.ends(JOB, JobExit::Code(code)));
+}
+
+#[test]
+fn isolated_program_returns_result_through_given_path() {
+    let world = World::new(2);
+    world.after(Duration::from_secs(1), |state| state.uses(JOB, 1, 700));
+    ends_after(&world, 3, 0);
+    let launch = Launch { program: "train".into(), ..Launch::default() };
+    let claim = Claim { required: vec![uuid(1)], ..Claim::whole(1) };
+    let outcome = Isolated::program(launch).claim(claim).run(&played(&world, b"42")).unwrap();
+    assert_eq!(outcome.value, b"42");
+    assert!(outcome.report.is_clean());
+    let [used] = &outcome.report.devices[..] else { panic!("{:?}", outcome.report) };
+    assert_eq!((used.index, used.peak), (1, Ok(Bytes::from_mib(700))));
+    let set = world.state().launched[0].set.clone();
+    let value = |name: &str| set.iter().find(|(other, _)| other == name).map(|(_, v)| v.clone());
+    assert_eq!(value("GPUWS_RESULT"), Some("/proc/50/fd/9".into()));
+    assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some("GPU-1".into()));
+}
+
+#[test]
+fn entry_point_outcomes_are_distinguished() {
+    let tried = |result: &[u8], code: i32, limit: Option<u64>| {
+        let world = World::new(1);
+        ends_after(&world, 10, code);
+        let entry = Isolated::entry("self", "train");
+        let entry = match limit {
+            Some(limit) => entry.time_limit(Duration::from_secs(limit)),
+            None => entry,
+        };
+        entry.run(&played(&world, result)).map(|outcome| outcome.value)
+    };
+    assert_eq!(tried(b"\0yes", 0, None).unwrap(), b"yes");
+    assert!(matches!(tried(b"\x01no", 1, None), Err(IsolatedError::Failed(why, _)) if why == "no"));
+    assert!(
+        matches!(tried(b"\x02oh", 1, None), Err(IsolatedError::Panicked(why, _)) if why == "oh")
+    );
+    // One that was killed sent nothing, or not all.
+    assert!(matches!(tried(b"", 0, None), Err(IsolatedError::Failed(..))));
+    assert!(matches!(tried(b"\0ye", 1, None), Err(IsolatedError::Failed(..))));
+    assert!(matches!(tried(b"\0yes", 0, Some(5)), Err(IsolatedError::TimedOut(_))));
+}
+
+#[test]
+fn job_that_never_ran_reports_reason() {
+    let world = World::new(1);
+    let two = Isolated::entry("self", "train").claim(Claim::whole(2));
+    let refused = two.run(&played(&world, b""));
+    assert!(matches!(refused, Err(IsolatedError::NotGranted(_))), "{refused:?}");
+    let stopped = Played { stop: true, ..played(&world, b"") };
+    let stopped = Isolated::entry("self", "train").run(&stopped);
+    assert!(matches!(stopped, Err(IsolatedError::NotGranted(_))), "{stopped:?}");
+    world.state().launch_fault = Some(ProcessFault::Gone.into());
+    let missing = Isolated::entry("self", "train").run(&played(&world, b""));
+    let Err(IsolatedError::NotStarted(fault)) = missing else { panic!("{missing:?}") };
+    assert_eq!(fault.kind, ProcessFault::Gone.into());
+    assert!(world.state().launched.len() == 1 && world.state().leases.is_empty());
+}
+
+#[test]
+fn lost_supervisor_is_an_error() {
+    for sent in [
+        Sent { complete: false, report: b"{}".to_vec(), ..Sent::default() },
+        Sent { complete: true, report: b"no report".to_vec(), ..Sent::default() },
+        Sent { complete: true, ..Sent::default() },
+    ] {
+        let mut supervisors = MockSupervisors::new();
+        supervisors
+            .expect_start()
+            .returning(move |_, _| Ok(Box::new(Ended(Some(sent.clone()), Arc::default()))));
+        let lost = Isolated::entry("self", "train").run(&supervisors);
+        assert!(matches!(lost, Err(IsolatedError::Lost(_))), "{lost:?}");
+    }
+}
+
+#[test]
+fn dropped_job_is_ended_and_awaited() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&asked);
+    let mut supervisors = MockSupervisors::new();
+    supervisors.expect_start().returning(move |_, _| Ok(Box::new(Ended(None, Arc::clone(&told)))));
+    drop(Isolated::entry("self", "train").start(&supervisors).unwrap());
+    assert_eq!(*asked.lock().unwrap(), ["end", "wait"]);
+}
+
+#[test]
+fn entry_point_runs_only_when_requested() {
+    let folder = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("result");
+    let entries: [(&str, gpu_steward::EntryPoint); 2] =
+        [("yes", |_| Ok(b"done".to_vec())), ("no", |_| Err("why not".into()))];
+    let served = |words: &[&str]| {
+        std::fs::write(&file, "").unwrap();
+        let words = words.iter().map(OsString::from);
+        let result = Some(file.clone().into_os_string());
+        let code = serve_entry(words, result, &mut std::io::empty(), &entries);
+        (code, std::fs::read(&file).unwrap())
+    };
+    assert_eq!(served(&[]), (None, vec![]));
+    assert_eq!(served(&["run", "yes"]), (None, vec![]));
+    assert_eq!(served(&["gpuws-entry", "yes"]), (Some(0), b"\0done".to_vec()));
+    assert_eq!(served(&["gpuws-entry", "no"]), (Some(1), b"\x01why not".to_vec()));
+    assert_eq!(served(&["gpuws-entry", "else"]).0, Some(1));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,341 @@
+//! What a claim finds: who bars a device, and how much memory is left on it.
+
+use crate::fake::*;
+use gpu_core::*;
+use gpu_placement::{Bar, Offer};
+use gpu_steward::{ClaimSurroundings, Scene, Wants, offers};
+
+fn scene(world: &World) -> Scene {
+    Scene::look(&world.ports(), Wants::default())
+}
+
+fn offered(world: &World, claim: &Claim, parent: Option<&Entry>, leases: &[Entry]) -> Vec<Offer> {
+    offers(&scene(world), claim, ClaimSurroundings { parent, leases, waiting: &[] })
+}
+
+/// Why the first device cannot be had, and how many MiB a share may have of it.
+fn first(world: &World, claim: &Claim, leases: &[Entry]) -> (Option<Bar>, u64) {
+    let offers = offered(world, claim, None, leases);
+    (offers[0].bar.clone(), offers[0].room.unwrap().mib())
+}
+
+fn whole() -> Claim {
+    Claim::whole(1)
+}
+
+fn some(mib: u64) -> Claim {
+    share(lease("x", 0, 1, &[0]), mib).claim
+}
+
+/// All that a job can have of a device: 16,000 MiB less what the driver keeps.
+const CAPACITY: u64 = 16_000 - 64 - 80;
+
+fn outsider(pid: u32, name: &str) -> Option<Bar> {
+    Some(Bar::Outsider { pid: Pid(pid), name: name.into() })
+}
+
+#[test]
+fn idle_device_is_free_with_all_memory() {
+    let world = World::new(1);
+    assert_eq!(first(&world, &whole(), &[]), (None, CAPACITY));
+    let offer = &offered(&world, &whole(), None, &[])[0];
+    assert_eq!(offer.capacity, Ok(Bytes::from_mib(CAPACITY)));
+    assert_eq!(offer.free, Ok(Bytes::from_mib(CAPACITY)));
+}
+
+#[test]
+fn unleased_process_makes_device_ineligible_but_services_do_not() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 0);
+    assert_eq!(first(&world, &whole(), &[]).0, outsider(100, "python"), "even with no memory");
+    assert_eq!(first(&world, &some(100), &[]).0, outsider(100, "python"));
+    let accepting = Claim { accept_used: true, ..whole() };
+    assert_eq!(first(&world, &accepting, &[]).0, None);
+
+    for name in ["Xorg", "nvidia-persistenced", "nv-hostengine"] {
+        let world = World::new(1);
+        world.state().add(ProcessInfo { uid: Ok(0), ..process(100, 1, name) });
+        world.state().uses(100, 0, 50);
+        assert_eq!(first(&world, &whole(), &[]).0, None, "{name}");
+    }
+    let world = World::new(1);
+    world.state().add(process(100, 2, "Xorg"));
+    world.state().uses(100, 0, 50);
+    assert_eq!(first(&world, &whole(), &[]).0, outsider(100, "Xorg"), "a user's merely says so");
+}
+
+#[test]
+fn fake_daemon_makes_device_ineligible_by_executable_or_memory() {
+    let named = |executable: Reading<Box<Executable>>, mib: u64| {
+        let world = World::new(1);
+        world.state().add(ProcessInfo { executable, ..process(100, 2, "nvidia-cuda-mps") });
+        world.state().uses(100, 0, mib);
+        first(&world, &whole(), &[]).0
+    };
+    let program = |path: &str, owner: u32| {
+        Ok(Box::new(Executable {
+            path: path.into(),
+            file: FileId::Inode { dev: 1, ino: 2 },
+            owner,
+            writable_by_others: false,
+            seen_by_caller: Ok(true),
+        }))
+    };
+    let barred = outsider(100, "nvidia-cuda-mps");
+    assert_eq!(named(program("/usr/bin/python3", 0), 50), barred, "another program");
+    assert_eq!(named(program("/home/user/nvidia-cuda-mps-server", 1000), 50), barred);
+    let installed = "/usr/bin/nvidia-cuda-mps-server";
+    assert_eq!(named(program(installed, 0), 50), None);
+    assert_eq!(named(program(installed, 0), 15_000), barred, "its clients' memory");
+    assert_eq!(named(Err(Absent::NotPermitted), 15_000), barred);
+    assert_eq!(named(Err(Absent::NotPermitted), 50), None);
+}
+
+#[test]
+fn unexplained_memory_makes_device_ineligible_unless_accepted() {
+    let world = World::new(1);
+    world.state().devices[0].unlisted = 5_000;
+    let unexplained = Some(Bar::Unexplained(Bytes::from_mib(5_000)));
+    assert_eq!(first(&world, &whole(), &[]).0, unexplained);
+    let accepting = Claim { accept_used: true, ..some(100) };
+    assert_eq!(first(&world, &accepting, &[]), (None, 16_000 - 5_000));
+}
+
+#[test]
+fn silent_or_unnamed_device_is_ineligible() {
+    let world = World::new(3);
+    world.state().devices[0].fault = Some(DeviceFault::Lost.into());
+    world.state().devices[1].uuid = None;
+    world.state().devices[2].uuid = None;
+    let bars: Vec<_> =
+        offered(&world, &whole(), None, &[]).into_iter().map(|offer| offer.bar.unwrap()).collect();
+    assert!(matches!(&bars[0], Bar::Faulty(fault) if fault.kind == DeviceFault::Lost.into()));
+    assert_eq!(bars[1..], [Bar::NameUnknown, Bar::NameUnknown]);
+}
+
+#[test]
+fn mig_enabled_device_is_not_offered_whole() {
+    let world = World::new(2);
+    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].mig = vec![(1, 8_000, vec![])];
+    for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
+        let offers = offered(&world, &claim, None, &[]);
+        let bars: Vec<_> = offers.iter().map(|offer| offer.bar.clone()).collect();
+        assert_eq!(bars, [Some(Bar::MigMode), None]);
+    }
+    assert!(Bar::MigMode.is_lasting(), "nobody waits for it");
+}
+
+/// A machine whose first device is divided into two, and whose second is whole.
+fn divided() -> World {
+    let world = World::new(2);
+    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].mig = vec![(1, 8_000, vec![200]), (2, 4_000, vec![])];
+    world
+}
+
+/// What a claim on the two MIG devices finds of each.
+fn of_mig(world: &World, claim: Claim, leases: &[Entry]) -> Vec<Option<Bar>> {
+    let claim = Claim { among: vec![mig_uuid(1), mig_uuid(2)], ..claim };
+    let offers = offered(world, &claim, None, leases);
+    let uuids: Vec<_> = offers.iter().map(|offer| offer.id.uuid.clone().unwrap()).collect();
+    assert_eq!(uuids, [uuid(0), uuid(1), mig_uuid(1), mig_uuid(2)]);
+    offers.into_iter().skip(2).map(|offer| offer.bar).collect()
+}
+
+#[test]
+fn named_mig_device_is_offered() {
+    let world = divided();
+    world.state().add(process(200, 1, "other"));
+    let offers = offered(&world, &whole(), None, &[]);
+    assert_eq!(offers.len(), 2, "who names none is offered none");
+    let claim = Claim { among: vec![mig_uuid(2)], ..whole() };
+    let offers = offered(&world, &claim, None, &[]);
+    let [_, _, part] = &offers[..] else { panic!("{offers:?}") };
+    assert_eq!((&part.id.uuid, part.id.index, &part.bar), (&Ok(mig_uuid(2)), 0, &None));
+    assert!(part.capacity.unwrap() < Bytes::from_mib(4_000), "{:?}", part.capacity);
+    assert!(part.capacity.unwrap() > Bytes::from_mib(3_000), "{:?}", part.capacity);
+
+    assert_eq!(of_mig(&world, whole(), &[]), [None, None]);
+    let both = [Some(Bar::MigAlone), Some(Bar::MigAlone)];
+    assert_eq!(of_mig(&world, Claim::whole(2), &[]), both);
+    assert!(Bar::MigAlone.is_lasting(), "nobody waits for it");
+}
+
+#[test]
+fn mig_user_blocks_only_its_instance_if_known() {
+    let world = divided();
+    world.state().add(process(200, 1, "other"));
+    world.state().uses(200, 0, 1_000);
+    let other = || Some(Bar::Outsider { pid: Pid(200), name: "other".into() });
+    assert_eq!(of_mig(&world, whole(), &[]), [other(), None]);
+    world.state().devices[0].mig[0].2.clear();
+    assert_eq!(of_mig(&world, whole(), &[]), [other(), other()]);
+}
+
+#[test]
+fn lease_on_mig_device_covers_only_that_instance() {
+    let world = divided();
+    let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
+    let on_part = Entry { devices: vec![mig_uuid(1)], ..lease("a", 1, 100, &[]) };
+    assert_eq!(of_mig(&world, whole(), std::slice::from_ref(&on_part)), [leased(), None]);
+    assert_eq!(of_mig(&world, some(100), std::slice::from_ref(&on_part)), [leased(), None]);
+    let inner = offered(&world, &whole(), Some(&on_part), &[]);
+    assert_eq!(inner.len(), 1);
+    assert_eq!(inner[0].id.uuid, Ok(mig_uuid(1)), "within it there is it alone");
+    // One that was made before the device was divided.
+    let before = lease("a", 1, 100, &[0]);
+    assert_eq!(of_mig(&world, whole(), &[before]), [leased(), leased()]);
+}
+
+#[test]
+fn device_with_unknown_mig_mode_is_ineligible() {
+    for (absent, barred) in [
+        (Absent::Failed, true),
+        (Absent::NoAnswer, true),
+        (Absent::NotPermitted, true),
+        (Absent::NotSupported, false),
+        (Absent::TooOld, false),
+    ] {
+        let world = World::new(2);
+        world.state().devices[0].mig_enabled = Err(absent);
+        for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
+            let offers = offered(&world, &claim, None, &[]);
+            let fault = match &offers[0].bar {
+                Some(Bar::Faulty(fault)) => Some(fault.to_string()),
+                bar => bar.as_ref().map(|bar| panic!("{bar:?}")),
+            };
+            let expected = format!("read its MIG mode: {absent}");
+            assert_eq!(fault, barred.then_some(expected), "{absent:?}");
+            assert_eq!(offers[1].bar, None);
+        }
+        // Its parts are seen although the mode is not.
+        world.state().devices[0].mig = vec![(1, 8_000, vec![])];
+        assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
+    }
+}
+
+#[test]
+fn lease_on_unseen_mig_device_blocks_whole_device() {
+    let world = World::new(4);
+    world.state().devices[2].mig_enabled = Err(Absent::NotSupported);
+    world.state().devices[3].mig_enabled = Ok(true);
+    world.state().devices[3].mig = vec![(1, 8_000, vec![])];
+    let on_part = |part: u32, of: &[u32]| Entry {
+        devices: vec![mig_uuid(part)],
+        parts_of: of.iter().map(|index| uuid(*index)).collect(),
+        ..lease("a", 1, 100, &[])
+    };
+    let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
+    for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
+        let bars = |lease: Entry| {
+            let offers = offered(&world, &claim, None, &[lease]);
+            offers.into_iter().map(|offer| offer.bar).collect::<Vec<_>>()
+        };
+        let mig = || Some(Bar::MigMode);
+        let whose = "it may be of any that can be divided";
+        assert_eq!(bars(on_part(9, &[])), [leased(), leased(), None, mig()], "{whose}");
+        assert_eq!(bars(on_part(9, &[1])), [None, leased(), None, mig()], "whose it was is told");
+        assert_eq!(bars(on_part(1, &[3])), [None, None, None, mig()], "it is seen");
+        assert_eq!(bars(on_part(1, &[])), [None, None, None, mig()], "it is seen");
+    }
+}
+
+#[test]
+fn whole_lease_excludes_others_and_share_leaves_room() {
+    let world = World::new(1);
+    let leased = |id: &str| Bar::Leased { lease: LeaseId::parse(id).unwrap(), owner: 1000 };
+    let whole_lease = lease("a", 1, 100, &[0]);
+    assert_eq!(first(&world, &whole(), std::slice::from_ref(&whole_lease)).0, Some(leased("a")));
+    assert_eq!(first(&world, &some(100), &[whole_lease]).0, Some(leased("a")));
+    let shares = [share(lease("a", 1, 100, &[0]), 4_000), share(lease("b", 2, 110, &[0]), 2_000)];
+    assert_eq!(first(&world, &whole(), &shares).0, Some(leased("a")));
+    assert_eq!(first(&world, &some(100), &shares), (None, CAPACITY - 6_000));
+    let elsewhere = [lease("a", 1, 100, &[7])];
+    assert_eq!(first(&world, &whole(), &elsewhere), (None, CAPACITY));
+}
+
+#[test]
+fn waiting_claims_are_distinguished_from_leases() {
+    let world = World::new(1);
+    let waits = lease("w", 1, 100, &[0]);
+    let beside = ClaimSurroundings {
+        parent: None,
+        leases: std::slice::from_ref(&waits),
+        waiting: std::slice::from_ref(&waits.id),
+    };
+    let offers = offers(&scene(&world), &whole(), beside);
+    let expected = Bar::Reserved { waiter: waits.id.clone(), owner: 1000 };
+    assert_eq!(offers[0].bar, Some(expected));
+}
+
+#[test]
+fn descendant_of_lease_root_may_use_device() {
+    let world = World::new(1);
+    let lease = share(lease("a", 1, 100, &[0]), 4_000);
+    for info in [process(100, 2, "gpuws"), process(101, 100, "bash"), process(102, 101, "python")] {
+        world.state().add(info);
+    }
+    world.state().uses(102, 0, 1_000);
+    let leases = std::slice::from_ref(&lease);
+    assert_eq!(first(&world, &some(100), leases), (None, CAPACITY - 4_000), "within its share");
+    world.state().uses(102, 0, 7_000);
+    assert_eq!(first(&world, &some(100), leases), (None, CAPACITY - 7_000), "beyond its share");
+
+    // The same process is an outsider where the lease has another device,
+    let other = Entry { devices: vec![uuid(1)], ..lease.clone() };
+    assert_eq!(first(&world, &some(100), &[other]).0, outsider(102, "python"));
+    // where the root is another process by now,
+    let reused =
+        Entry { root: ProcessKey { start: Some(StartTime(1)), ..key(100) }, ..lease.clone() };
+    assert_eq!(first(&world, &some(100), &[reused]).0, outsider(102, "python"));
+    // where the root belongs to another user: anybody can write any number,
+    let forged = Entry { owner: 1001, ..lease.clone() };
+    assert_eq!(first(&world, &some(100), &[forged]).0, outsider(102, "python"));
+    // and where numbers mean nothing here.
+    world.state().sees_host_pids = false;
+    let (bar, _) = first(&world, &some(100), leases);
+    assert!(matches!(bar, Some(Bar::Outsider { pid: Pid(102), .. })), "{bar:?}");
+}
+
+#[test]
+fn memory_used_by_others_reduces_room_of_accepting_claims() {
+    let world = World::new(1);
+    world.state().add(process(90, 2, "python"));
+    world.state().uses(90, 0, 3_000);
+    let leases = [share(lease("a", 1, 100, &[0]), 4_000)];
+    let accepting = Claim { accept_used: true, ..some(100) };
+    let used_by_others = 3_010 - (16_000 - CAPACITY);
+    assert_eq!(first(&world, &accepting, &leases), (None, CAPACITY - 4_000 - used_by_others));
+}
+
+#[test]
+fn nested_claim_sees_only_devices_of_outer_lease() {
+    let world = World::new(3);
+    let parent = lease("p", 1, SELF, &[0, 2]);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 500);
+    world.state().add(process(101, SELF, "own"));
+    world.state().uses(101, 2, 1_000);
+    let found = |leases: &[Entry]| -> Vec<_> {
+        let offers = offered(&world, &whole(), Some(&parent), leases);
+        offers.into_iter().map(|o| (o.id.index, o.bar, o.room.unwrap().mib())).collect()
+    };
+    assert_eq!(found(&[]), [(0, None, CAPACITY), (2, None, CAPACITY - 1_000)]);
+    let sibling = Entry { within: parent.nested(), ..lease("s", 2, 101, &[2]) };
+    let leased = Bar::Leased { lease: sibling.id.clone(), owner: 1000 };
+    assert_eq!(found(&[sibling])[1].1, Some(leased));
+}
+
+#[test]
+fn nested_claim_in_share_is_limited_to_share() {
+    let world = World::new(1);
+    let parent = share(lease("p", 1, SELF, &[0]), 5_000);
+    world.state().add(process(101, SELF, "own"));
+    world.state().uses(101, 0, 1_000);
+    let sibling = share(lease("s", 2, 999, &[0]), 1_500);
+    let offers = offered(&world, &some(100), Some(&parent), &[sibling]);
+    assert_eq!(offers[0].capacity, Ok(Bytes::from_mib(5_000)));
+    assert_eq!(offers[0].room, Ok(Bytes::from_mib(5_000 - 1_000 - 1_500)));
+}

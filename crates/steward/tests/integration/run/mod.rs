@@ -1,0 +1,575 @@
+//! A run from the claim to the proof, on a machine whose time moves only when somebody waits.
+
+mod handoff;
+mod leftovers;
+
+use crate::fake::*;
+use gpu_core::visible::Form;
+use gpu_core::*;
+use gpu_memory_advice::environment::{Framework, READ, Used, Version};
+use gpu_steward::*;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn order(claim: Claim) -> RunOrder {
+    RunOrder {
+        request: Request {
+            claim,
+            wait: Wait::No,
+            pace: Duration::from_millis(100),
+            needs_topology: false,
+            command: "train".into(),
+            root: key(SELF),
+        },
+        launch: Launch { program: "train".into(), ..Launch::default() },
+        visible: Form::Uuid,
+        bounding: None,
+        time_limit: None,
+        grace: 10 * SECOND,
+        on_death: OnDeath::End,
+        handoff: 30 * SECOND,
+        placeholder: None,
+    }
+}
+
+fn outcome(world: &World, order: &RunOrder) -> (Result<RunReport, NotRun>, Vec<String>) {
+    let mut events = Vec::new();
+    let token = ActToken::user_confirmed();
+    let report = run(order, &world.ports(), world, &token, &mut |event| {
+        events.push(format!("{event:?}"));
+        match event {
+            Event::Keeping(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    (report, events)
+}
+
+fn ran(world: &World, order: &RunOrder) -> RunReport {
+    ran_leaving(world, order, false)
+}
+
+/// Runs it; its lease may be left to those who inherited it.
+fn ran_leaving(world: &World, order: &RunOrder, leaves: bool) -> RunReport {
+    let report = outcome(world, order).0.unwrap();
+    let state = world.state();
+    assert_eq!((state.left_to_others, state.leases.len()), (leaves, usize::from(leaves)));
+    assert!(!state.holds_back, "nothing else is kept");
+    assert_eq!(state.inherit, [true, false], "only the program keeps the lease alive");
+    report
+}
+
+/// Lets the program end by itself after so long.
+fn ends_after(world: &World, time: Duration, code: i32) {
+    world.after(time, move |state| state.ends(JOB, JobExit::Code(code)));
+}
+
+#[test]
+fn run_sees_its_devices_and_reports_usage() {
+    let world = World::new(3);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    world.after(SECOND, |state| state.uses(JOB, 1, 4_000));
+    world.after(3 * SECOND, |state| state.uses(JOB, 1, 2_000));
+    world.after(4 * SECOND, |state| {
+        state.add(process(61, JOB, "worker"));
+        state.uses(61, 1, 3_500);
+    });
+    world.after(20 * SECOND, |state| state.ends(61, JobExit::Code(0)));
+    ends_after(&world, 20 * SECOND, 3);
+    world.after(25 * SECOND, |state| assert!(state.processes.contains_key(&SELF)));
+    let (report, _) = outcome(&world, &order(Claim::whole(2)));
+    let report = report.unwrap();
+    let launched = world.state().launched[0].clone();
+    let set: Vec<(&str, &str)> = launched
+        .set
+        .iter()
+        .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))
+        .collect();
+    assert_eq!(
+        set,
+        [
+            ("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2"),
+            ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+            ("GPUWS_LEASE", report.lease.as_str()),
+        ]
+    );
+    assert_eq!(report.ending, JobExit::Code(3));
+    let peaks: Vec<_> = report.devices.iter().map(|used| (used.device.index, used.peak)).collect();
+    assert_eq!(peaks, [(1, Ok(Bytes::from_mib(5_500))), (2, Ok(Bytes(0)))]);
+    assert_eq!(report.elapsed, 20 * SECOND);
+    assert_eq!(report.memory_back, Ok(true));
+    assert!(report.device_time() >= 2 * report.elapsed);
+    assert!(report.left_behind.is_empty() && report.still_there.is_empty());
+    assert!(!report.limit_hit && !report.abandoned && report.stopped.is_none());
+}
+
+/// A share of 4,000 MiB, of a program that uses these frameworks.
+fn bounded(used: Vec<Used>, inherited: &[(&str, &str)]) -> RunOrder {
+    let share = Share::Memory(Bytes::from_mib(4_000));
+    let inherited = inherited.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    let bounding =
+        MemoryLimit { context: Bytes::from_mib(500), used, inherited: inherited.collect() };
+    let claim = Claim { share, ..Claim::whole(2) };
+    RunOrder { bounding: Some(bounding), ..order(claim) }
+}
+
+fn set_for(world: &World, name: &str) -> Option<String> {
+    let launched = world.state().launched[0].clone();
+    let found = launched.set.iter().find(|(other, _)| other == name);
+    found.map(|(_, value)| value.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn memory_share_is_set_in_environment() {
+    const JAX: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+    let jax = Used { framework: Framework::Jax, version: None };
+    let torch =
+        Used { framework: Framework::Torch, version: Some(Version { major: 2, minor: 10 }) };
+    let world = World::new(2);
+    world.state().devices[1].total = 32_000;
+    ends_after(&world, SECOND, 0);
+    let settings = [("PYTORCH_ALLOC_CONF", "expandable_segments:True")];
+    let (report, events) = outcome(&world, &bounded(vec![jax, torch], &settings));
+    assert_eq!(report.unwrap().ending, JobExit::Code(0));
+    // 3,500 of 32,000 MiB, the larger of the two.
+    assert_eq!(set_for(&world, JAX).as_deref(), Some("0.1093"));
+    let torch = "expandable_segments:True,per_process_memory_fraction:0.1093";
+    assert_eq!(set_for(&world, "PYTORCH_ALLOC_CONF").as_deref(), Some(torch));
+    assert!(set_for(&world, "CUDA_VISIBLE_DEVICES").is_some());
+    let place = |start: &str| events.iter().position(|event| event.starts_with(start));
+    assert!(place("Granted") < place("Bounded") && place("Bounded").is_some(), "{events:?}");
+
+    let world = World::new(2);
+    ends_after(&world, SECOND, 0);
+    let whole = RunOrder { request: order(Claim::whole(2)).request, ..bounded(vec![jax], &[]) };
+    ran(&world, &whole);
+    assert_eq!(set_for(&world, JAX), None, "whole devices need no share");
+}
+
+#[test]
+fn mps_server_is_detected_by_process_or_environment() {
+    const LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+    assert!(READ.contains(&LIMIT));
+    for (server, named, expected) in [
+        (Some("nvidia-cuda-mps-server"), None, Some("0=4000M,1=4000M")),
+        (None, Some("/tmp/mps"), Some("0=4000M,1=4000M")),
+        (Some("python"), None, None),
+        (None, None, None),
+    ] {
+        let world = World::new(2);
+        if let Some(name) = server {
+            world.state().add(process(100, 1, name));
+            world.state().uses(100, 0, 30);
+        }
+        ends_after(&world, SECOND, 0);
+        let named: Vec<_> =
+            named.iter().map(|folder| ("CUDA_MPS_PIPE_DIRECTORY", *folder)).collect();
+        let mut order = bounded(Vec::new(), &named);
+        order.request.claim.accept_used = true;
+        ran(&world, &order);
+        assert_eq!(set_for(&world, LIMIT).as_deref(), expected, "{server:?} {named:?}");
+    }
+}
+
+#[test]
+fn observer_can_abort_before_job_is_limited_and_started() {
+    let world = World::new(2);
+    let token = ActToken::user_confirmed();
+    let order = bounded(Vec::new(), &[]);
+    let stopped = run(&order, &world.ports(), &world, &token, &mut |event| match event {
+        Event::Bounded(advice) => {
+            assert!(advice.variables.is_empty() && !advice.notes.is_empty());
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    assert!(matches!(stopped, Err(NotRun::Stopped)));
+    assert!(world.state().launched.is_empty() && world.state().leases.is_empty());
+}
+
+#[test]
+fn leftovers_on_device_are_ended_and_others_reported() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "worker"));
+        state.add(process(62, 61, "server"));
+        state.add(process(63, JOB, "opener"));
+        state.uses(61, 0, 3_000);
+        state.devices[0].open.push(63);
+        state.deaf_to.insert(61, vec![15]);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    let ended: Vec<_> =
+        report.left_behind.iter().map(|action| (action.pid.0, action.signals.clone())).collect();
+    assert_eq!(ended, [(61, vec![Signal::Term, Signal::Kill]), (63, vec![Signal::Term])]);
+    let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
+    assert_eq!(there, ["server"]);
+    assert_eq!((report.memory_back, report.ending), (Ok(true), JobExit::Code(0)));
+    let journal = world.state().journal.clone();
+    assert!(journal.iter().all(|line| line.contains(r#""membership":{"descends""#)), "{journal:?}");
+    // Somebody lives who could start a holder: that is watched for two seconds.
+    assert_eq!(report.elapsed, 17 * SECOND);
+}
+
+#[test]
+fn processes_outside_job_are_not_signalled() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 900);
+    ends_after(&world, 5 * SECOND, 0);
+    let claim = Claim { accept_used: true, ..Claim::whole(1) };
+    let report = ran(&world, &order(claim));
+    assert!(world.state().signals.is_empty() && report.left_behind.is_empty());
+    assert_eq!(report.memory_back, Ok(true), "that another one has memory is his");
+}
+
+#[test]
+fn time_limit_ends_whole_job() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "worker"));
+        state.uses(JOB, 0, 3_000);
+    });
+    let report = ran(&world, &RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) });
+    assert!(report.limit_hit);
+    assert_eq!(report.ending, JobExit::Signal(15));
+    assert_eq!(world.state().signals, [(JOB, 15), (61, 15)]);
+    assert_eq!((report.elapsed, report.memory_back), (60 * SECOND, Ok(true)));
+    assert!(report.still_there.is_empty());
+}
+
+#[test]
+fn job_ignoring_sigterm_is_killed_after_grace_period() {
+    let world = World::new(1);
+    world.state().deaf_to.insert(JOB, vec![15]);
+    let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+    let report = ran(&world, &limited);
+    assert_eq!(report.ending, JobExit::Signal(9));
+    assert_eq!(report.elapsed, 70 * SECOND);
+    assert_eq!(world.state().signals.last(), Some(&(JOB, 9)));
+}
+
+#[test]
+fn failed_lease_republication_is_retried_after_a_minute() {
+    let world = World::new(1);
+    world.after(3000 * SECOND, |state| {
+        state.leases.clear();
+        state.leases_full = true;
+    });
+    world.after(3650 * SECOND, |state| {
+        assert!(state.leases.is_empty(), "it was tried after an hour, in vain");
+        state.leases_full = false;
+    });
+    world.after(3700 * SECOND, |state| assert_eq!(state.leases.len(), 1));
+    ends_after(&world, 3800 * SECOND, 0);
+    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, JobExit::Code(0));
+}
+
+#[test]
+fn full_audit_disk_does_not_prevent_cleanup() {
+    let world = World::new(1);
+    world.state().journal_full = true;
+    world.state().deaf_to.insert(JOB, vec![15]);
+    world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
+    let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+    let report = ran(&world, &limited);
+    assert_eq!(report.ending, JobExit::Signal(9));
+    assert!(report.still_there.is_empty() && report.stopped.is_none(), "{report:?}");
+    assert_eq!(report.unwritten.map(|fault| fault.text), Some("write journal".into()));
+}
+
+#[test]
+fn run_without_frontend_ends_or_continues_as_ordered() {
+    for (on_death, ending, signals) in [
+        (OnDeath::End, JobExit::Signal(15), vec![(JOB, 15), (61, 15)]),
+        (OnDeath::Keep, JobExit::Code(0), vec![]),
+    ] {
+        let world = World::new(1);
+        world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
+        world.after(9 * SECOND, |state| state.events.push(JobEvent::Abandoned));
+        ends_after(&world, 100 * SECOND, 0);
+        let report = ran(&world, &RunOrder { on_death, ..order(Claim::whole(1)) });
+        assert!(report.abandoned && !report.limit_hit);
+        assert_eq!(report.ending, ending);
+        assert_eq!(world.state().signals, signals);
+    }
+}
+
+/// As who looks for a command line kills them (`pkill -9 -f`).
+#[test]
+fn run_with_killed_frontend_and_program_ends_or_continues_as_ordered() {
+    for (on_death, signals) in [(OnDeath::End, vec![(61, 15)]), (OnDeath::Keep, vec![])] {
+        let world = World::new(1);
+        world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
+        world.after(9 * SECOND, |state| {
+            state.ends(JOB, JobExit::Signal(9));
+            state.events.push(JobEvent::Abandoned);
+        });
+        let report = ran(&world, &RunOrder { on_death, ..order(Claim::whole(1)) });
+        assert!(report.abandoned);
+        assert_eq!(report.ending, JobExit::Signal(9));
+        assert_eq!(world.state().signals, signals);
+    }
+}
+
+#[test]
+fn signals_are_forwarded_to_job() {
+    let world = World::new(1);
+    world.state().deaf_to.insert(JOB, vec![10]);
+    world.after(SECOND, |state| state.events.push(JobEvent::Asked(10)));
+    world.after(2 * SECOND, |state| state.events.push(JobEvent::Asked(15)));
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(world.state().signals, [(JOB, 10), (JOB, 15)]);
+    assert_eq!(report.ending, JobExit::Signal(15));
+    assert!(!report.limit_hit);
+}
+
+#[test]
+fn job_that_cannot_be_signalled_keeps_running() {
+    let world = World::new(1);
+    world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
+    world.after(SECOND, |state| state.events.push(JobEvent::Asked(15)));
+    ends_after(&world, 100 * SECOND, 4);
+    let (report, events) = outcome(&world, &order(Claim::whole(1)));
+    let report = report.unwrap();
+    assert_eq!((report.ending, report.elapsed), (JobExit::Code(4), 100 * SECOND));
+    assert!(events.iter().any(|event| event.starts_with("NotPassed(15, ")), "{events:?}");
+    let state = world.state();
+    assert!(state.signals.is_empty() && state.leases.is_empty() && !state.left_to_others);
+}
+
+#[test]
+fn lease_is_left_to_unkillable_processes() {
+    for lost in [false, true] {
+        let world = World::new(1);
+        world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
+        world.state().deaf_to.insert(JOB, vec![15, 9]);
+        world.after(30 * SECOND, move |state| {
+            state.watch_fault = lost.then_some(ErrorKind::Io);
+        });
+        let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+        let (outcome, _) = outcome(&world, &limited);
+        match outcome {
+            Ok(report) => assert!(!lost && report.still_there[0].key == key(JOB)),
+            Err(outcome) => assert!(lost && matches!(outcome, NotRun::Lost(..)), "{outcome:?}"),
+        }
+        let state = world.state();
+        assert!(state.left_to_others && state.leases.len() == 1);
+        assert!(state.processes.contains_key(&JOB));
+    }
+}
+
+#[test]
+fn unwatched_but_ended_job_keeps_no_lease() {
+    let world = World::new(1);
+    world.after(30 * SECOND, |state| state.watch_fault = Some(ErrorKind::Io));
+    let (outcome, _) = outcome(&world, &order(Claim::whole(1)));
+    assert!(matches!(outcome, Err(NotRun::Lost(..))), "{outcome:?}");
+    let state = world.state();
+    assert!(!state.left_to_others && state.leases.is_empty());
+    assert!(!state.processes.contains_key(&JOB));
+}
+
+#[test]
+fn ctrl_c_stops_cleanup_and_reports_leftovers() {
+    for (signal, left) in [(2, vec!["worker"]), (15, vec![])] {
+        let world = World::new(1);
+        world.after(SECOND, |state| {
+            state.add(process(61, JOB, "worker"));
+            state.uses(61, 0, 3_000);
+            state.deaf_to.insert(61, vec![15]);
+        });
+        // One that came with the end was the program's; one that comes later is for us.
+        world.after(5 * SECOND, |state| {
+            state.ends(JOB, JobExit::Code(0));
+            state.events.push(JobEvent::Asked(2));
+        });
+        world.after(7 * SECOND, move |state| state.events.push(JobEvent::Asked(signal)));
+        let report = ran_leaving(&world, &order(Claim::whole(1)), signal == 2);
+        let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
+        assert_eq!(there, left, "signal {signal}");
+        assert_eq!(report.stopped.is_some(), signal == 2);
+        assert_eq!(report.memory_back, Ok(signal != 2));
+    }
+}
+
+#[test]
+fn unreturned_memory_is_reported_after_timeout() {
+    let world = World::new(1);
+    world.state().lag = Duration::from_secs(3600);
+    world.after(SECOND, |state| state.uses(JOB, 0, 3_000));
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.memory_back, Ok(false));
+    assert_eq!(world.state().now, Duration::from_secs(1000 + 5 + 10));
+}
+
+#[test]
+fn values_unknown_to_driver_are_absent() {
+    let world = World::new(1);
+    world.after(Duration::from_millis(1), |state| {
+        state.devices[0].fault = Some(ErrorKind::TimedOut);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.devices[0].peak, Err(Absent::NoAnswer));
+    assert_eq!(report.memory_back, Err(Absent::NoAnswer));
+}
+
+#[test]
+fn memory_of_neighbouring_shares_is_attributed_separately() {
+    let world = World::new(1);
+    world.state().leases.push(share(lease("other", 1, 100, &[0]), 4_000));
+    world.state().add(process(100, 2, "gpuws"));
+    world.state().add(process(101, 100, "python"));
+    world.state().uses(101, 0, 3_000);
+    world.after(SECOND, |state| state.uses(JOB, 0, 2_000));
+    world.after(2 * SECOND, |state| state.uses(101, 0, 3_900));
+    ends_after(&world, 5 * SECOND, 0);
+    let claim = share(lease("x", 0, 1, &[0]), 2_500).claim;
+    let (report, _) = outcome(&world, &order(claim));
+    let report = report.unwrap();
+    assert_eq!(report.devices[0].peak, Ok(Bytes::from_mib(2_000)));
+    assert_eq!(report.memory_back, Ok(true));
+}
+
+#[test]
+fn failed_launch_leaves_no_lease() {
+    let world = World::new(1);
+    world.state().launch_fault = Some(ProcessFault::Gone.into());
+    let (outcome, _) = outcome(&world, &order(Claim::whole(1)));
+    let Err(NotRun::NotStarted(error)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(error.kind(), ProcessFault::Gone.into());
+    let state = world.state();
+    assert!(state.leases.is_empty() && !state.holds_back);
+}
+
+#[test]
+fn observer_can_abort_before_start() {
+    let world = World::new(1);
+    let token = ActToken::user_confirmed();
+    let outcome =
+        run(&order(Claim::whole(1)), &world.ports(), &world, &token, &mut |event| match event {
+            Event::Granted(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+    assert!(matches!(outcome, Err(NotRun::Stopped)));
+    assert!(world.state().launched.is_empty() && world.state().leases.is_empty());
+}
+
+#[test]
+fn isolated_job_leaves_no_processes_and_ends_on_request() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "server"));
+        state.add(process(62, 61, "worker"));
+        state.uses(62, 0, 1_000);
+    });
+    ends_after(&world, 5 * SECOND, 1);
+    let token = ActToken::user_confirmed();
+    let mut watch = |_: Event<'_>| ControlFlow::Continue(());
+    let order = order(Claim::whole(1));
+    let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
+    assert_eq!(report.ending, JobExit::Code(1));
+    let ended: Vec<_> = report.left_behind.iter().map(|action| action.pid.0).collect();
+    assert_eq!(ended, [61, 62]);
+    assert!(report.still_there.is_empty());
+    assert_eq!(report.memory_back, Ok(true));
+
+    let world = World::new(1);
+    world.state().deaf_to.insert(JOB, vec![10]);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "server"));
+        state.events.push(JobEvent::Asked(10));
+    });
+    let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
+    assert_eq!(report.ending, JobExit::Signal(15));
+    assert_eq!(world.state().signals, [(JOB, 15), (61, 15)]);
+}
+
+#[test]
+fn own_helpers_are_not_part_of_job() {
+    let world = World::new(1);
+    // One was started anew while the job ran; the other one of the job has a number like that
+    // of one, but another parent.
+    world.after(SECOND, |state| {
+        state.add(process(70, SELF, "nvml-helper"));
+        state.add(process(71, JOB, "nvml-helper"));
+        state.add(process(72, 71, "worker"));
+        state.helpers = vec![70, 72];
+    });
+    let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+    let report = ran(&world, &limited);
+    assert_eq!(world.state().signals, [(JOB, 15), (71, 15), (72, 15)]);
+    assert!(report.still_there.is_empty() && world.state().processes.contains_key(&70));
+}
+
+#[test]
+fn memory_of_ended_process_is_not_added_to_peak() {
+    let world = World::new(1);
+    world.state().lag = 2 * SECOND;
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "first"));
+        state.uses(61, 0, 3_000);
+    });
+    world.after(6 * SECOND, |state| {
+        state.ends(61, JobExit::Code(0));
+        state.add(process(62, JOB, "second"));
+        state.uses(62, 0, 2_500);
+    });
+    ends_after(&world, 20 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.devices[0].peak, Ok(Bytes::from_mib(3_000)));
+}
+
+#[test]
+fn lease_with_removed_file_is_republished() {
+    let world = World::new(1);
+    world.after(10 * SECOND, |state| state.leases.clear());
+    world.after(3700 * SECOND, |state| assert_eq!(state.leases.len(), 1));
+    ends_after(&world, 4000 * SECOND, 0);
+    assert_eq!(ran(&world, &order(Claim::whole(1))).ending, JobExit::Code(0));
+}
+
+#[test]
+fn invisible_lease_is_reported_once() {
+    let world = World::new(1);
+    world.after(10 * SECOND, |state| {
+        state.leases.clear();
+        state.leases_full = true;
+    });
+    ends_after(&world, 4000 * SECOND, 0);
+    let (report, events) = outcome(&world, &order(Claim::whole(1)));
+    assert_eq!(report.unwrap().ending, JobExit::Code(0));
+    let told = events.iter().filter(|event| event.starts_with("Unseen("));
+    assert_eq!(told.count(), 1, "{events:?}");
+}
+
+#[test]
+fn whole_device_usage_is_known_without_host_pids() {
+    let ran = |claim: Claim| {
+        let world = World::new(1);
+        world.state().sees_host_pids = false;
+        world.after(SECOND, |state| state.uses(JOB, 0, 3_000));
+        ends_after(&world, 5 * SECOND, 0);
+        let report = ran(&world, &order(claim));
+        (report.devices[0].peak, report.memory_back)
+    };
+    assert_eq!(ran(Claim::whole(1)), (Ok(Bytes::from_mib(3_000)), Ok(true)));
+    let share = share(lease("x", 0, 1, &[0]), 4_000).claim;
+    assert_eq!(ran(share), (Err(Absent::NotSupported), Err(Absent::NotSupported)));
+}
+
+#[test]
+fn unknown_device_holders_are_reported() {
+    let world = World::new(1);
+    world.state().hides_holders = true;
+    world.after(SECOND, |state| state.add(process(61, JOB, "server")));
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran_leaving(&world, &order(Claim::whole(1)), true);
+    assert_eq!(report.stopped.map(|fault| fault.kind), Some(ErrorKind::Io));
+    assert_eq!(report.still_there.len(), 1);
+}

@@ -1,0 +1,263 @@
+//! Taking devices, from the look to the lease.
+
+use crate::fake::*;
+use gpu_core::*;
+use gpu_placement::{Bar, Passed, Refusal};
+use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, own_lease, preview, take};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+fn request(claim: Claim, wait: Wait) -> Request {
+    Request {
+        claim,
+        wait,
+        pace: Duration::from_millis(100),
+        needs_topology: false,
+        command: "train".into(),
+        root: key(SELF),
+    }
+}
+
+fn taken(world: &World, claim: Claim, wait: Wait) -> Result<Grant, NotGranted> {
+    take(&request(claim, wait), &world.ports(), &mut |_| ControlFlow::Continue(()))
+}
+
+fn indexes(devices: &[DeviceId]) -> Vec<u32> {
+    devices.iter().map(|id| id.index).collect()
+}
+
+#[test]
+fn grant_holds_lease_until_drop() {
+    let world = World::new(3);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    let grant = taken(&world, Claim::whole(2), Wait::No).unwrap();
+    assert_eq!(indexes(&grant.devices), [1, 2]);
+    let decision = grant.decision.as_ref().unwrap();
+    assert_eq!(decision.devices(), grant.devices);
+    assert_eq!(indexes(&decision.passed().map(|(id, _)| id.clone()).collect::<Vec<_>>()), [0]);
+    let leases = world.state().leases.clone();
+    assert_eq!(leases[1].devices, [uuid(1), uuid(2)]);
+    assert_eq!((leases[1].root, leases[1].owner), (key(SELF), 1000));
+    assert!(world.state().holds_back);
+    drop(grant);
+    assert_eq!(world.state().leases.len(), 1);
+    assert!(!world.state().holds_back);
+}
+
+#[test]
+fn impossible_claim_is_refused_immediately() {
+    let unknown = Claim { required: vec![uuid(9)], ..Claim::whole(1) };
+    let too_new = Claim { compute_capability: Some((9, 0)), ..Claim::whole(1) };
+    let too_big = share(lease("x", 0, 1, &[0]), 20_000).claim;
+    for claim in [Claim::whole(4), Claim::whole(0), unknown, too_new, too_big] {
+        let world = World::new(3);
+        let refused = taken(&world, claim.clone(), Wait::Ever);
+        let Err(NotGranted::Never(Some(refused))) = refused else {
+            panic!("{claim:?}: {refused:?}")
+        };
+        assert!(!matches!(refused.refusal, Refusal::NotNow { .. }));
+        let state = world.state();
+        assert!(state.leases.is_empty() && state.waiters.is_empty() && !state.holds_back);
+    }
+}
+
+#[test]
+fn non_waiting_claim_is_refused_with_reason() {
+    let world = World::new(2);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    let refused = taken(&world, Claim::whole(2), Wait::No);
+    let Err(NotGranted::NotNow { waited: false, refused: Some(refused), standing }) = refused
+    else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(standing.leases.len(), 1);
+    assert_eq!(indexes(&refused.passed().map(|(id, _)| id.clone()).collect::<Vec<_>>()), [0]);
+    let late = taken(&world, Claim::whole(2), Wait::For(Duration::from_secs(60)));
+    assert!(matches!(late, Err(NotGranted::NotNow { waited: true, .. })), "{late:?}");
+    assert!(world.state().waiters.is_empty());
+}
+
+#[test]
+fn running_safe_gpu_may_be_only_obstacle() {
+    let world = World::new(1);
+    world.state().is_safe_gpu_at_work = true;
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    world.after(Duration::from_secs(1), |state| state.leases.clear());
+    for (wait, lacks) in [(Wait::No, true), (Wait::For(Duration::from_secs(20)), false)] {
+        let result = taken(&world, Claim::whole(1), wait);
+        let Err(NotGranted::NotNow { standing, refused, .. }) = result else {
+            panic!("{result:?}")
+        };
+        assert!(matches!(standing.held_up, Some(HeldUp::SafeGpu(_))), "{standing:?}");
+        assert_eq!(refused.is_some(), lacks, "{wait:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn waiting_claim_gets_device_after_its_user_exits() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 900);
+    world.after(Duration::from_secs(30), |state| state.ends(100, JobExit::Code(0)));
+    let grant = taken(&world, Claim::whole(1), Wait::Ever).unwrap();
+    assert_eq!(indexes(&grant.devices), [0]);
+    assert!(world.state().now >= Duration::from_secs(1030));
+}
+
+#[test]
+fn accepted_used_device_is_reported() {
+    let world = World::new(1);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 0, 900);
+    let claim = Claim { accept_used: true, ..Claim::whole(1) };
+    let grant = taken(&world, claim, Wait::No).unwrap();
+    assert_eq!(grant.accepted.len(), 1);
+}
+
+#[test]
+fn unused_devices_are_preferred_over_accepted_used_ones() {
+    let used = |devices: &[usize]| {
+        let world = World::new(4);
+        world.state().add(process(100, 2, "python"));
+        devices.iter().for_each(|device| world.state().uses(100, *device, 900));
+        world
+    };
+    let accepting = |count| Claim { accept_used: true, ..Claim::whole(count) };
+    let world = used(&[0, 1, 2]);
+    for (claim, expected) in [
+        (accepting(1), vec![3]),
+        (accepting(2), vec![2, 3]),
+        (Claim { required: vec![uuid(1)], ..accepting(1) }, vec![1]),
+        (Claim { required: vec![uuid(1)], ..accepting(2) }, vec![1, 3]),
+        (Claim { except: vec![uuid(3)], ..accepting(1) }, vec![2]),
+    ] {
+        let seen = preview(&request(claim.clone(), Wait::No), &world.ports()).unwrap();
+        let decision = seen.decision.unwrap();
+        assert_eq!(indexes(&decision.devices()), expected, "{claim:?}");
+        for (id, why) in decision.passed().filter(|(id, _)| id.index < 3) {
+            assert!(matches!(why, Passed::Barred(Bar::Outsider { .. })), "{id:?}: {why:?}");
+        }
+        let grant = taken(&world, claim, Wait::No).unwrap();
+        assert_eq!(indexes(&grant.devices), expected);
+    }
+    // What is leased is not to be had, used or not.
+    world.state().leases.push(lease("other", 1, 200, &[3]));
+    let grant = taken(&world, accepting(1), Wait::No).unwrap();
+    assert_eq!(indexes(&grant.devices), [2]);
+}
+
+#[test]
+fn missing_driver_is_refused_with_driver_error() {
+    let world = World::new(1);
+    world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
+    let refused = taken(&world, Claim::whole(1), Wait::Ever);
+    let Err(NotGranted::Silent(fault)) = refused else { panic!("{refused:?}") };
+    assert_eq!(fault.kind, MachineFault::DriverNotLoaded.into());
+    assert!(!world.state().holds_back);
+}
+
+#[test]
+fn nested_claim_gets_devices_of_outer_lease_without_waiting() {
+    let world = World::new(4);
+    world.state().leases.push(lease("parent", 1, 2, &[1, 3]));
+    let first = taken(&world, Claim::whole(1), Wait::No).unwrap();
+    assert_eq!(indexes(&first.devices), [1]);
+    assert_eq!(first.parent.as_ref().map(|parent| parent.id.as_str()), Some("parent"));
+    assert_eq!(first.entry.within.first().map(|outer| outer.id.as_str()), Some("parent"));
+    assert!(!world.state().holds_back, "safe-gpu is held back for the parent already");
+    assert!(first.held_back.is_none());
+    drop(first);
+    let more = taken(&world, Claim::whole(3), Wait::Ever);
+    assert!(matches!(more, Err(NotGranted::Never(_))), "{more:?}");
+}
+
+#[test]
+fn forged_lease_naming_ancestor_is_ignored() {
+    let world = World::new(2);
+    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
+    let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
+    assert_eq!((indexes(&grant.devices), grant.parent), (vec![1], None));
+}
+
+#[test]
+fn claim_inside_lease_of_other_user_is_refused() {
+    let world = World::new(2);
+    world.state().add(ProcessInfo { uid: Ok(0), ..process(2, 1, "gpuws") });
+    world.state().leases.push(Entry { owner: 0, ..lease("roots", 1, 2, &[0]) });
+    let taken = taken(&world, Claim::whole(1), Wait::Ever).map(|_| ());
+    let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).map(|_| ());
+    for refused in [taken, seen] {
+        let Err(NotGranted::Foreign(lease)) = refused else { panic!("{refused:?}") };
+        assert_eq!((lease.id.as_str(), lease.owner), ("roots", 0));
+    }
+    let state = world.state();
+    assert_eq!((state.leases.len(), state.waiters.len()), (1, 0));
+}
+
+#[test]
+fn preview_takes_nothing_and_reports_queue() {
+    let world = World::new(2);
+    world.state().waiters.push(Entry { devices: vec![], ..lease("early", 1, 100, &[0]) });
+    let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
+    assert_eq!(
+        indexes(&seen.decision.unwrap().devices()),
+        [1],
+        "the first one is kept for another"
+    );
+    assert_eq!(seen.ahead.len(), 1);
+    let seen = preview(&request(Claim::whole(2), Wait::No), &world.ports()).unwrap();
+    let refused = seen.decision.unwrap_err();
+    assert!(matches!(refused.refusal, Refusal::NotNow { .. }));
+    assert!(world.state().leases.is_empty());
+}
+
+#[test]
+fn listing_has_owners_processes_and_waiting_reasons() {
+    let world = World::new(2);
+    world.state().leases.push(lease("outer", 1, 100, &[0, 1]));
+    world.state().leases.push(Entry {
+        within: LeaseId::parse("outer")
+            .map(|id| OuterLease { id, owner: 1000 })
+            .into_iter()
+            .collect(),
+        ..lease("inner", 2, 101, &[1])
+    });
+    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 3, 100, &[0]) });
+    for info in [process(100, 2, "gpuws"), process(101, 100, "gpuws"), process(102, 101, "python")]
+    {
+        world.state().add(info);
+    }
+    world.state().uses(102, 1, 700);
+    world.state().waiters.push(Entry { devices: vec![], ..lease("late", 4, 110, &[]) });
+    let listing = listing(&world.ports()).unwrap();
+    let roots: Vec<_> = listing
+        .leases
+        .iter()
+        .map(|leased| (leased.entry.id.as_str(), leased.root.is_some(), leased.users.len()))
+        .collect();
+    assert_eq!(roots, [("outer", true, 0), ("inner", true, 1), ("forged", false, 0)]);
+    let user = &listing.leases[1].users[0];
+    assert_eq!((user.pid, user.name.as_deref()), (Pid(102), Some("python")));
+    assert_eq!(user.memory, Ok(Bytes::from_mib(700)));
+    assert_eq!(listing.leases[1].within.as_ref().unwrap().id.as_str(), "outer");
+    let [late] = &listing.queue[..] else { panic!("{:?}", listing.queue) };
+    assert_eq!((late.ahead, late.lacks.as_ref().unwrap().passed().count()), (0, 2));
+}
+
+#[test]
+fn inheritor_of_lease_file_claims_within_it() {
+    let world = World::new(2);
+    // The lease's root is no ancestor that this caller sees, as in a PID namespace of its own.
+    world.state().leases = vec![lease("outer", 1, 7000, &[0, 1])];
+    let outer = LeaseId::parse("outer").unwrap();
+    for (owner, expected) in [(1000, Some("outer")), (1001, None)] {
+        world.state().inherited = vec![(outer.clone(), owner)];
+        let leases = world.state().leases.clone();
+        let own = own_lease(&world, &leases, None).unwrap();
+        assert_eq!(own.as_ref().map(|entry| entry.id.as_str()), expected, "file of {owner}");
+    }
+    // Two leases of one process lie beside each other.
+    world.state().inherited = vec![(outer, 1000)];
+    let leases = world.state().leases.clone();
+    assert_eq!(own_lease(&world, &leases, Some(&key(7000))).unwrap(), None);
+}
