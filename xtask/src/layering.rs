@@ -32,13 +32,11 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // Policies know the ports, no adapter and not each other.
-        "gpu-reaper"
-        | "gpu-placement"
-        | "gpu-claim"
-        | "gpu-allocator-policy"
-        | "gpu-memory-advice" => &["gpu-core"],
-        // Recordings are replayed under the allocators.
-        "gpu-memory-trace" => &["gpu-core", "gpu-allocator-policy"],
+        "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" => &["gpu-core"],
+        // Formats are plain data: advice is given on messages that the parsers have read.
+        "gpu-memory-advice" => &["gpu-core", "gpu-text"],
+        // Recordings are replayed under the allocators; some are printed text.
+        "gpu-memory-trace" => &["gpu-core", "gpu-text", "gpu-allocator-policy"],
         // The steward combines the policies that a job needs and knows no adapter.
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-memory-advice"]
@@ -51,6 +49,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-placement",
             "gpu-claim",
             "gpu-allocator-policy",
+            "gpu-memory-advice",
+            "gpu-memory-trace",
             "gpu-steward",
         ],
         // One library opens machines: it chooses adapters for all that stand above.

@@ -11,7 +11,6 @@ mod commands;
 mod details;
 mod exit;
 mod failure;
-mod json;
 mod lease_keepers;
 mod local_time;
 mod queue_status;

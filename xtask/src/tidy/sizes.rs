@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, tests beside the code not counted.
-const PROGRAM_LINES: usize = 9_236;
+const PROGRAM_LINES: usize = 8_297;
 
 const COMMAND_LINES: usize = 200;
 
@@ -20,7 +20,6 @@ const LONGER: &[&str] = &[
     "crates/cli/src/commands/device_lines.rs",
     "crates/cli/src/commands/doctor.rs",
     "crates/cli/src/commands/mem/explain/render.rs",
-    "crates/cli/src/commands/mem/fit.rs",
     "crates/cli/src/commands/mem/replay.rs",
     "crates/cli/src/commands/run.rs",
     "crates/cli/src/commands/status.rs",

@@ -3,13 +3,13 @@
 use crate::args::{DoctorArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Groups, Origin, Pid, Reach, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, Finding, FindingKind, Suspect};
+use gpu_report::json;
 
 pub(crate) fn run(
     args: &DoctorArgs,

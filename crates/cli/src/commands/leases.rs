@@ -4,7 +4,6 @@ use crate::args::{Global, LeasesArgs};
 use crate::claim_request::{self, reasons};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::lease_keepers;
 use crate::queue_status::{owner, user};
 use crate::source;
@@ -13,6 +12,7 @@ use crate::wording;
 use crate::wording::shell_word;
 use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
 use gpu_host::FileLocks;
+use gpu_report::json;
 use gpu_report::wording::claims::{self, asked, ordinal};
 use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, Queued, listing};
 

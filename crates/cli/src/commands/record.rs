@@ -3,11 +3,11 @@
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_host::output::Part;
+use gpu_report::json;
 use gpu_sim::{Anonymizer, RecordingWriter};
 
 pub(crate) fn run(

@@ -3,7 +3,6 @@
 use crate::args::{Global, ResetArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::source::{self, Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
@@ -11,6 +10,7 @@ use crate::wording::shell_word;
 use gpu_core::selector::select;
 use gpu_core::{Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Groups, Pid};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
+use gpu_report::json;
 use gpu_report::wording::reset as reset_wording;
 
 /// What was found out, and what became of it.

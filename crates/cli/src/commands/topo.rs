@@ -3,11 +3,11 @@
 use crate::args::{Global, TopoArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use gpu_core::{Absent, Error, ErrorKind, Group, Groups, Origin, Snapshot, Topology};
 use gpu_placement::{Matrix, picture};
+use gpu_report::json;
 use std::path::Path;
 
 /// A machine and how its devices are connected.

@@ -4,9 +4,13 @@
 //! [`write`](crate::write::write).
 
 mod claims;
+mod convert;
 mod details;
 mod doctor;
+mod env;
+mod explain;
 mod holders;
+mod memory;
 mod reap;
 mod record;
 mod reset;
@@ -14,8 +18,12 @@ mod status;
 mod topo;
 
 pub use claims::{Claimed, Leases, Released, Run, Wanted};
+pub use convert::{Converted, Counts};
 pub use doctor::Doctor;
+pub use env::{Bounded, Known, Seen};
+pub use explain::Explained;
 pub use holders::{FoundHolder, Holders};
+pub use memory::{Fit, Fitted, Recorded, Replayed};
 pub use reap::Reap;
 pub use record::RecordedFile;
 pub use reset::Reset;

@@ -4,12 +4,12 @@ use crate::args::{ClaimArgs, Global};
 use crate::claim_request::{Asked, failure, reasons, whose, within};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::queue_status::user;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Origin;
 use gpu_placement::Refusal;
+use gpu_report::json;
 use gpu_report::wording::claims::{asked, chosen, ordinal};
 use gpu_steward::{NotGranted, Ports, Preview, Refused, preview};
 

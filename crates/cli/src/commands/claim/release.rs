@@ -3,7 +3,6 @@
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::lease_keepers;
 use crate::queue_status::owner;
 use crate::source::Source;
@@ -13,6 +12,7 @@ use gpu_core::{
     Signal,
 };
 use gpu_host::FileLocks;
+use gpu_report::json;
 use gpu_report::wording::claims::gpus;
 use gpu_steward::LeaseKeepers;
 use rustix::process::geteuid;

@@ -1,34 +1,18 @@
 //! `gpuws mem replay`: a recorded job run again.
 
-use super::jobs::{Job, OnDevice, choices, file_name, show_head, without_settings};
-use super::sparkline::Sparkline;
+use super::jobs::{self, choices, file_name, show_head, without_settings};
 use super::timeline_file::Drawing;
 use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json::{Recorded, Replayed};
 use crate::terminal::{Align, Line, Screen, Table, progress};
 use crate::wording;
 use gpu_allocator_policy::Choice;
 use gpu_core::{Bytes, amount};
-use gpu_memory_trace::{Agreement, Tally, Trial, compare, helpful_settings, trial};
-
-/// What became of a job under one allocator.
-pub(crate) struct Run {
-    pub(crate) title: String,
-    pub(crate) trial: Trial,
-    pub(crate) spark: Sparkline,
-    /// The settings that would have saved it, and how it fares then.
-    pub(crate) helpful_settings: Vec<(String, Trial)>,
-}
-
-/// What became of the job on one device.
-pub(crate) struct Replays<'a> {
-    pub(crate) job: OnDevice<'a>,
-    /// How far the decisions of the allocator that recorded it were foretold.
-    pub(crate) agreement: Option<Agreement>,
-    pub(crate) runs: Vec<Run>,
-}
+use gpu_memory_trace::{
+    Agreement, Job, OnDevice, Replays, Run, Sparkline, Tally, compare, helpful_settings, trial,
+};
+use gpu_report::json::{Recorded, Replayed};
 
 /// How many events take long enough that somebody who waits is told.
 const MANY: usize = 500_000;
@@ -39,10 +23,10 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let drawing = args.timeline.as_deref().map(Drawing::begin).transpose()?;
-    let job = Job::read(&args.file, &args.reading)?;
+    let job = jobs::read(&args.file, &args.reading)?;
     let choices = choices(&args.policies, &job)?;
     let mut all = Vec::new();
-    for on_device in job.devices(&args.file, args.device)? {
+    for on_device in jobs::devices(&job, &args.file, args.device)? {
         if on_device.trace.events.len() > MANY {
             let events = on_device.trace.events.len();
             progress(&format!("replaying {events} events of {}", file_name(&args.file)));

@@ -9,7 +9,6 @@ pub(crate) use render::{show_plan, show_report};
 use crate::args::{Global, Reach, ReapArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::source::{self, Source, sim_option};
 use crate::terminal::{Line, Screen};
 use gpu_core::selector::indexes;
@@ -18,6 +17,7 @@ use gpu_core::{
 };
 use gpu_host::has_account;
 use gpu_reaper::{Guard, Outcome, Plan, Protect, Report, Request, Scope};
+use gpu_report::json;
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = source::open_to_look(global, Groups::NONE, false)?;

@@ -2,11 +2,11 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::terminal::one_line;
 use crate::wording;
 use gpu_core::{Bytes, JobExit, ProcessInfo};
 use gpu_reaper::{Action, Outcome, is_stuck};
+use gpu_report::json;
 use gpu_steward::{DeviceUse, RunReport};
 use std::fs::File;
 use std::io::Write;

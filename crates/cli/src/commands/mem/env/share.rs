@@ -4,6 +4,7 @@ use crate::args::KeepArgs;
 use gpu_core::{Bytes, amount};
 use gpu_host::python::{Installed, Python, Variables};
 use gpu_memory_advice::environment::{Advice, Framework, Keeper, READ, Used, Version};
+use gpu_report::json;
 use gpu_steward::MemoryLimit;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -55,6 +56,12 @@ impl Known {
     /// Returns the version of a framework as its folder has it.
     pub(crate) fn installed_version(&self, framework: Framework) -> Option<&str> {
         self.installed.iter().find(|one| self::framework(one) == framework)?.version.as_deref()
+    }
+
+    /// Returns what is printed of it with `--json`.
+    pub(super) fn view(&self) -> json::Known<'_> {
+        let used = self.used.iter().map(|used| (*used, self.installed_version(used.framework)));
+        json::Known { used: used.collect(), python: self.python.as_deref() }
     }
 
     /// Names a framework that is used, its version, and who has it.

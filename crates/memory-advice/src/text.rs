@@ -1,11 +1,11 @@
-//! The figures of an event, as the diagnosis takes them.
+//! The figures of a message that [`gpu_text`] read, as [`explain`](crate::explain) takes them.
 
+use crate::explain::{MessageSource, OomFigures, Other};
 use gpu_core::{Bytes, Pid};
-use gpu_memory_advice::explain::{MessageSource, OomFigures, Other};
 use gpu_text::oom::{Dump, Event, Figure, Framework, Wording};
 
 /// Returns what an event shows.
-pub(super) fn shown(event: &Event) -> OomFigures {
+pub fn shown(event: &Event) -> OomFigures {
     let bytes = |figure: &Option<Figure>| figure.as_ref().and_then(|figure| figure.bytes);
     let dump = &event.dump;
     let asked = bytes(&event.tried).or_else(|| event.tensor.as_ref()?.bytes());

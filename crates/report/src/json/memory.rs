@@ -1,16 +1,14 @@
 //! `gpuws mem replay --json` and `gpuws mem fit --json`.
 
 use super::SCHEMA;
-use crate::args::FitArgs;
-use crate::commands::mem::{Needs, Replays, Run};
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::Format;
-use gpu_memory_trace::{Agreement, Divergence, Need, Outcome, Stop, Tally};
+use gpu_memory_trace::{Agreement, Divergence, Need, Needs, Outcome, Replays, Run, Stop, Tally};
 use serde::Serialize;
 
 /// A recorded job that was run again.
 #[derive(Serialize)]
-pub(crate) struct Replayed<'a> {
+pub struct Replayed<'a> {
     schema: u32,
     file: &'a str,
     recorded_by: Format,
@@ -25,7 +23,8 @@ pub(crate) struct Replayed<'a> {
 }
 
 impl<'a> Replayed<'a> {
-    pub(crate) fn of(file: &'a str, recorded_by: Format, devices: Vec<Recorded<'a>>) -> Self {
+    /// Returns what is told of a recording.
+    pub fn of(file: &'a str, recorded_by: Format, devices: Vec<Recorded<'a>>) -> Self {
         let sum = |tally: fn(&Agreement) -> Tally| {
             let tallies = devices.iter().filter_map(|device| device.agreement).map(tally);
             tallies.reduce(|a, b| Tally { predicted: a.predicted + b.predicted, of: a.of + b.of })
@@ -49,7 +48,7 @@ impl<'a> Replayed<'a> {
 
 /// What became of a job on one device.
 #[derive(Serialize)]
-pub(crate) struct Recorded<'a> {
+pub struct Recorded<'a> {
     device_index: u32,
     event_count: usize,
     live_bytes: Bytes,
@@ -75,7 +74,8 @@ struct AsRecorded<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    pub(crate) fn of(replays: &'a Replays<'a>) -> Self {
+    /// Returns what is told of a job on one device.
+    pub fn of(replays: &'a Replays<'a>) -> Self {
         let agreement = replays.agreement.as_ref();
         Recorded {
             device_index: replays.job.trace.device,
@@ -100,7 +100,7 @@ impl<'a> Recorded<'a> {
 
 /// What became of a job under one allocator.
 #[derive(Serialize)]
-pub(crate) struct Tried<'a> {
+struct Tried<'a> {
     policy: &'a str,
     survived: bool,
     peak_reserved_bytes: Bytes,
@@ -164,7 +164,7 @@ impl<'a> Tried<'a> {
 
 /// What recorded jobs need.
 #[derive(Serialize)]
-pub(crate) struct Fitted<'a> {
+pub struct Fitted<'a> {
     schema: u32,
     context_bytes: Bytes,
     device_memory_bytes: Option<Bytes>,
@@ -183,7 +183,14 @@ struct Together<'a> {
 }
 
 impl<'a> Fitted<'a> {
-    pub(crate) fn of(args: &FitArgs, jobs: Vec<Fit<'a>>, sets: Option<Vec<Vec<usize>>>) -> Self {
+    /// Returns what is told of jobs with such a CUDA context, on such a device where one is named,
+    /// and of the sets of them that fit on it.
+    pub fn of(
+        context: Bytes,
+        device_memory: Option<Bytes>,
+        jobs: Vec<Fit<'a>>,
+        sets: Option<Vec<Vec<usize>>>,
+    ) -> Self {
         let together = |set: &Vec<usize>| Together {
             files: set.iter().map(|job| jobs[*job].file).collect(),
             mem_mib: set.iter().map(|job| jobs[*job].mem_mib).sum(),
@@ -191,8 +198,8 @@ impl<'a> Fitted<'a> {
         let together = sets.map(|sets| sets.iter().map(together).collect());
         Fitted {
             schema: SCHEMA,
-            context_bytes: args.context,
-            device_memory_bytes: args.device_memory,
+            context_bytes: context,
+            device_memory_bytes: device_memory,
             jobs,
             together,
         }
@@ -201,7 +208,7 @@ impl<'a> Fitted<'a> {
 
 /// What a job needs.
 #[derive(Serialize)]
-pub(crate) struct Fit<'a> {
+pub struct Fit<'a> {
     file: &'a str,
     device_index: u32,
     event_count: usize,
@@ -228,7 +235,8 @@ struct Least<'a> {
 }
 
 impl<'a> Fit<'a> {
-    pub(crate) fn of(needs: &'a Needs, args: &FitArgs) -> Self {
+    /// Returns what is told of a job with such a CUDA context, on such a device where one is named.
+    pub fn of(needs: &'a Needs, context: Bytes, device_memory: Option<Bytes>) -> Self {
         let least = |(title, need, _): &'a (String, Need, _)| Least {
             policy: title,
             least_bytes: need.least,
@@ -236,9 +244,7 @@ impl<'a> Fit<'a> {
             wasted_bytes: need.tight.wasted(),
             unlimited_reserved_bytes: need.unlimited.peak.reserved,
             replay_count: need.replays,
-            share_percent: args
-                .device_memory
-                .map(|total| 100.0 * need.least.0 as f64 / total.0 as f64),
+            share_percent: device_memory.map(|total| 100.0 * need.least.0 as f64 / total.0 as f64),
         };
         Fit {
             file: &needs.file,
@@ -246,7 +252,7 @@ impl<'a> Fit<'a> {
             event_count: needs.events,
             live_bytes: needs.live,
             refused_bytes: needs.refused,
-            mem_mib: needs.with_context(args).mib(),
+            mem_mib: needs.with_context(context, device_memory).mib(),
             policies: needs.by_policy.iter().map(least).collect(),
         }
     }

@@ -1,7 +1,8 @@
 //! A job's memory over time in a few characters.
 
+use crate::replay::{Level, Witness};
+use crate::workload::Step;
 use gpu_allocator_policy::Allocation;
-use gpu_memory_trace::{Level, Step, Witness};
 
 /// How many characters there are.
 const COLUMNS: usize = 12;
@@ -9,18 +10,19 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 
 /// The most that was held in each part of a replay.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sparkline {
+pub struct Sparkline {
     steps: usize,
     most: [u64; COLUMNS],
 }
 
 impl Sparkline {
-    pub(crate) fn new(steps: usize) -> Self {
+    /// Returns one for a replay of so many steps.
+    pub fn new(steps: usize) -> Self {
         Sparkline { steps: steps.max(1), most: [0; COLUMNS] }
     }
 
     /// Returns the parts as bars; a part that was not reached is blank.
-    pub(crate) fn draw(&self) -> String {
+    pub fn draw(&self) -> String {
         let highest = self.most.iter().copied().max().unwrap_or(0).max(1);
         let reached = self.most.iter().rposition(|most| *most > 0).map_or(0, |last| last + 1);
         let mut held = 0;
@@ -43,8 +45,8 @@ impl Witness for Sparkline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StepKind;
     use gpu_core::Bytes;
-    use gpu_memory_trace::StepKind;
 
     #[test]
     fn sparkline_bar_height_is_maximum_of_bucket() {

@@ -9,7 +9,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 /// What a log says about memory that ran out, and why it did.
 #[derive(Serialize)]
-pub(crate) struct Explained<'a> {
+pub struct Explained<'a> {
     schema: u32,
     events: Vec<Event<'a>>,
     /// The log has more than was read.
@@ -19,11 +19,8 @@ pub(crate) struct Explained<'a> {
 }
 
 impl<'a> Explained<'a> {
-    pub(crate) fn of(
-        report: &'a Report,
-        diagnoses: &'a [Diagnosis],
-        look: Option<&Snapshot>,
-    ) -> Self {
+    /// Returns what is told of a log, and of the machine that was looked at beside it.
+    pub fn of(report: &'a Report, diagnoses: &'a [Diagnosis], look: Option<&Snapshot>) -> Self {
         let events = report.events.iter().zip(diagnoses);
         Explained {
             schema: SCHEMA,

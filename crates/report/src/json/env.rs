@@ -1,24 +1,32 @@
 //! `gpuws mem env --json`.
 
 use super::SCHEMA;
-use crate::args::EnvArgs;
-use crate::commands::mem::Known;
 use gpu_core::{Bytes, Snapshot};
-use gpu_memory_advice::environment::{Advice, Framework, Snippet, Variable};
+use gpu_memory_advice::environment::{self, Advice, Framework, Snippet, Variable};
 use serde::Serialize;
+use std::path::Path;
 
 /// What a limit depends on, beside the program.
-pub(crate) struct Seen<'a> {
-    pub(crate) look: Option<&'a Snapshot>,
+pub struct Seen<'a> {
+    /// The look at the machine, where there was one.
+    pub look: Option<&'a Snapshot>,
     /// All memory of each device; empty where that is not known.
-    pub(crate) totals: &'a [Bytes],
+    pub totals: &'a [Bytes],
     /// There is an MPS server.
-    pub(crate) is_served: bool,
+    pub is_served: bool,
+}
+
+/// What a program uses, and how that is known.
+pub struct Known<'a> {
+    /// Each framework, with its version as the name of its folder has it.
+    pub used: Vec<(environment::Used, Option<&'a str>)>,
+    /// The interpreter whose packages were looked through.
+    pub python: Option<&'a Path>,
 }
 
 /// The environment that makes a program keep a limit.
 #[derive(Serialize)]
-pub(crate) struct Bounded<'a> {
+pub struct Bounded<'a> {
     schema: u32,
     /// `live` or `simulated`; null where nothing was looked at.
     origin: Option<&'static str>,
@@ -45,25 +53,26 @@ struct Used<'a> {
 }
 
 impl<'a> Bounded<'a> {
-    pub(crate) fn of(
-        args: &EnvArgs,
-        known: &'a Known,
+    /// Returns what is told of a limit, of which so much is left to the CUDA context.
+    pub fn of(
+        (limit, context): (Bytes, Bytes),
+        known: &Known<'a>,
         seen: &Seen<'a>,
         advice: &'a Advice,
     ) -> Self {
-        let used = known.used.iter().map(|used| Used {
+        let used = known.used.iter().map(|(used, installed)| Used {
             framework: used.framework,
             version: used.version.map(|version| format!("{}.{}", version.major, version.minor)),
-            installed: known.installed_version(used.framework),
+            installed: *installed,
         });
         Bounded {
             schema: SCHEMA,
             origin: seen.look.map(|look| super::origin(&look.origin)),
-            limit_bytes: args.limit,
-            context_bytes: args.keep.context,
+            limit_bytes: limit,
+            context_bytes: context,
             device_memory_bytes: Some(seen.totals).filter(|totals| !totals.is_empty()),
             mps_server: seen.is_served,
-            python: known.python.as_ref().map(|path| path.display().to_string()),
+            python: known.python.map(|path| path.display().to_string()),
             frameworks: used.collect(),
             variables: &advice.variables,
             code: &advice.code,
