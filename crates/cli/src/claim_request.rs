@@ -7,12 +7,13 @@ use crate::queue_status::{owner, user};
 use crate::source::Source;
 use crate::wording;
 use gpu_core::{
-    Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, NoJournal,
-    ProcessKey, Selector, Share,
+    Claim, DeviceId, DeviceUuid, Entry, ErrorKind, Groups, Inventory, NoJournal, ProcessKey, Share,
 };
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, holding_up};
-use gpu_steward::{NotGranted, Note, Refused, Request, Standing, Wait, inherited};
+use gpu_steward::{
+    NamedDevices, NarrowError, NotGranted, Note, Refused, Request, Standing, Wait, narrowed,
+};
 use std::cell::OnceCell;
 
 /// What is asked for, and by whose word no more than that can be had.
@@ -36,7 +37,7 @@ pub(crate) fn request(
     command: String,
     quiet: bool,
 ) -> Result<Asked, Failure> {
-    let mut claim = Claim {
+    let claim = Claim {
         count: wanted.count,
         share: wanted.mem.map_or(Share::Whole, Share::Memory),
         free_memory: wanted.min_free,
@@ -50,28 +51,14 @@ pub(crate) fn request(
             gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
         })
     };
-    let named = [&wanted.gpu, &wanted.except, &wanted.required];
-    if wanted.mig || named.iter().any(|selectors| !selectors.is_empty()) {
-        let Inventory { driver, devices } = machine();
-        if let (Err(fault), true) = (driver, devices.is_empty()) {
-            return Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into());
-        }
-        let [among, except, required] =
-            named.map(|selectors| uuids(devices, selectors, wanted.mig));
-        (claim.among, claim.except, claim.required) = (among?, except?, required?);
-        if wanted.mig {
-            claim.among = mig_among(devices, claim.among)?;
-        }
-    }
+    let named = NamedDevices {
+        among: &wanted.gpu,
+        except: &wanted.except,
+        required: &wanted.required,
+        mig: wanted.mig,
+    };
     let variable = |name: &str| std::env::var_os(name);
-    let given = inherited(&variable, &|| machine().devices.clone())
-        .map_err(|error| Failure::from(error).ending(Exit::Usage))?;
-    let claim = given.narrow(&claim).ok_or_else(|| {
-        let by = given.by.unwrap_or("the scheduler");
-        Failure::new(Exit::Usage, format!("find a GPU among those of {by}")).with_hint(
-            "gpuws uses only GPUs in the inherited list; unset the variable with env -u to lift this",
-        )
-    })?;
+    let (claim, given) = narrowed(claim, &named, &machine, &variable)?;
     if wanted.topology {
         source.backend.topology().map_err(|error| {
             Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")
@@ -93,6 +80,27 @@ pub(crate) fn request(
     Ok(Asked { request, notes, by: given.by.filter(|_| given.given.is_some()) })
 }
 
+impl From<NarrowError> for Failure {
+    fn from(error: NarrowError) -> Self {
+        let what = error.to_string();
+        match error {
+            NarrowError::NoDriver(fault) => gpu_core::Error::new(fault.kind, fault.text).into(),
+            NarrowError::Select(error) => error.into(),
+            NarrowError::Inherited(error) => Failure::from(error).ending(Exit::Usage),
+            NarrowError::NoMig => Failure::new(Exit::Usage, what).with_hint(
+                "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status \
+                    lists them",
+            ),
+            NarrowError::NoUuid { why, .. } => {
+                Failure::new(Exit::CannotObserve, what).with_source(why.to_string())
+            }
+            NarrowError::NothingLeft(_) => Failure::new(Exit::Usage, what).with_hint(
+                "gpuws uses only GPUs in the inherited list; unset the variable with env -u to lift this",
+            ),
+        }
+    }
+}
+
 /// Says what the variables of a scheduler tell besides devices.
 fn noted(note: &Note) -> String {
     match note {
@@ -110,66 +118,6 @@ fn noted(note: &Note) -> String {
             format!("{convention} local rank {rank} claims its own GPUs")
         }
     }
-}
-
-/// Returns the MIG devices that a claim is for, which are all where it names none.
-///
-/// # Errors
-/// Where there is none.
-fn mig_among(devices: &[DeviceState], among: Vec<DeviceUuid>) -> Result<Vec<DeviceUuid>, Failure> {
-    let mig: Vec<DeviceUuid> = match among.is_empty() {
-        true => devices.iter().flat_map(mig_uuids).collect(),
-        false => among.into_iter().filter(DeviceUuid::is_mig).collect(),
-    };
-    match mig.is_empty() {
-        true => Err(Failure::new(Exit::Usage, "find a MIG device among the GPUs").with_hint(
-            "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status \
-                lists them",
-        )),
-        false => Ok(mig),
-    }
-}
-
-fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
-    device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
-}
-
-/// Returns the UUIDs of the devices that are named; with `mig` those of their parts too, where they
-/// are divided.
-fn uuids(
-    devices: &[DeviceState],
-    named: &[Selector],
-    mig: bool,
-) -> Result<Vec<DeviceUuid>, Failure> {
-    if named.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (mut found, mut whole) = (Vec::new(), Vec::new());
-    for selector in named {
-        match gpu_core::selector::part(devices, selector)? {
-            Some(uuid) => found.push(uuid),
-            None => whole.push(selector.clone()),
-        }
-    }
-    if !whole.is_empty() {
-        let devices = gpu_core::selector::select(devices.to_vec(), &whole)?;
-        if mig {
-            found.extend(devices.iter().flat_map(mig_uuids));
-        }
-        found.extend(whole_uuids(devices)?);
-    }
-    Ok(found)
-}
-
-fn whole_uuids(devices: Vec<DeviceState>) -> Result<Vec<DeviceUuid>, Failure> {
-    let uuid = |device: DeviceState| {
-        let index = device.id().index;
-        device.info.id.uuid.map_err(|absent| {
-            Failure::new(Exit::CannotObserve, format!("read the UUID of GPU {index}"))
-                .with_source(absent.to_string())
-        })
-    };
-    devices.into_iter().map(uuid).collect()
 }
 
 /// Says why a device cannot be had now.

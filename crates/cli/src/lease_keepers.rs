@@ -1,6 +1,5 @@
 //! Who keeps a lease alive, asked of this machine: leases are real in a session too.
 
-use crate::failure::Failure;
 use crate::source::roots;
 use gpu_core::{DeviceFile, Entry, ProcessInfo, Result};
 use gpu_host::{FileLocks, LinuxHost, resolve};
@@ -11,7 +10,7 @@ use rustix::process::geteuid;
 ///
 /// # Errors
 /// When the leases or the processes cannot be listed.
-pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<LeaseKeepers>, Failure> {
+pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<LeaseKeepers>> {
     let caller = geteuid().as_raw();
     let files = leases.iter().zip(locks.files(leases)?).map(|(entry, paths)| {
         // One that is gone by now is kept by nobody.
@@ -21,7 +20,7 @@ pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<LeaseKeepers
         Ok((entry, files))
     });
     let files = files.collect::<Result<Vec<_>>>()?;
-    Ok(LeaseKeepers::of(&files, program().as_ref(), caller, &LinuxHost::new(roots()))?)
+    LeaseKeepers::of(&files, program().as_ref(), caller, &LinuxHost::new(roots()))
 }
 
 /// Tells whether a process is the supervisor of a run.

@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, tests beside the code not counted.
-const PROGRAM_LINES: usize = 8_297;
+const PROGRAM_LINES: usize = 8_211;
 
 const COMMAND_LINES: usize = 200;
 
