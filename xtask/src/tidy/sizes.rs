@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, tests beside the code not counted.
-const PROGRAM_LINES: usize = 8_211;
+const PROGRAM_LINES: usize = 7_924;
 
 const COMMAND_LINES: usize = 200;
 
@@ -19,7 +19,6 @@ const LONGER: &[&str] = &[
     "crates/cli/src/commands/claim/mod.rs",
     "crates/cli/src/commands/device_lines.rs",
     "crates/cli/src/commands/doctor.rs",
-    "crates/cli/src/commands/mem/explain/render.rs",
     "crates/cli/src/commands/mem/replay.rs",
     "crates/cli/src/commands/run.rs",
     "crates/cli/src/commands/status.rs",

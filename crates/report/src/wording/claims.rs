@@ -1,7 +1,7 @@
 //! What is said of claims: what was chosen, and why other devices were not.
 
-use gpu_claim::HeldUp;
-use gpu_core::{Claim, DeviceId, DeviceUuid, Link, Share};
+use gpu_claim::{Ahead, HeldUp, Waiting};
+use gpu_core::{Claim, DeviceId, DeviceUuid, Entry, Link, Share};
 use gpu_placement::{Bar, Passed, Why};
 use gpu_steward::Decision;
 
@@ -156,4 +156,112 @@ pub fn ordinal(number: usize) -> String {
         _ => "th",
     };
     format!("{number}{ending}")
+}
+
+/// `waiting for 2 GPUs; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
+pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String {
+    let mut text = format!("waiting for {claim}");
+    let Ahead { count, nearest, stalled } = waiting.ahead;
+    if *count > 0 {
+        text.push_str(&format!("; {} in the queue", ordinal(count + 1)));
+    }
+    if let Some(nearest) = nearest {
+        text.push_str(&format!(" behind {} ({})", user(nearest.owner), asked(&nearest.claim)));
+    }
+    if let Some(first) = stalled.first() {
+        let more = match stalled.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let pid = first.root.pid;
+        text.push_str(&format!("; skipping stalled PID {pid} of {}{more}", user(first.owner)));
+    }
+    let mut leases = waiting.leases.iter().map(|lease| held(lease, user));
+    let first: Vec<String> = leases.by_ref().take(2).collect();
+    if !first.is_empty() {
+        let more = match leases.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text.push_str(&format!("; leased by {}{more}", first.join(", ")));
+    }
+    if *count == 0 && waiting.leases.is_empty() && waiting.held_up.is_none() {
+        text.push_str("; too few are eligible although none is leased; for reasons: gpuws claim");
+    }
+    if let Some(held_up) = waiting.held_up {
+        text.push_str(&format!("; {}", holding_up(held_up)));
+    }
+    text
+}
+
+/// `alice (4 GPUs)`.
+fn held(lease: &Entry, user: User<'_>) -> String {
+    let count = super::count(lease.devices.len(), "GPU", "GPUs");
+    match lease.claim.share {
+        Share::Whole => format!("{} ({count})", user(lease.owner)),
+        Share::Memory(bytes) => format!("{} ({bytes} of {count})", user(lease.owner)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Bytes, LeaseId, Pid, ProcessKey, Timestamp};
+    use std::time::Duration;
+
+    fn user(uid: u32) -> String {
+        if uid == 0 { "root".to_owned() } else { format!("user {uid}") }
+    }
+
+    fn entry(owner: u32, devices: usize, claim: Claim) -> Entry {
+        let uuid = |n| DeviceUuid(format!("GPU-{n}"));
+        Entry {
+            id: LeaseId::parse("1-a").unwrap(),
+            ticket: 1,
+            owner,
+            root: ProcessKey { pid: Pid(1), start: None },
+            within: Vec::new(),
+            claim,
+            devices: (0..devices).map(uuid).collect(),
+            parts_of: Vec::new(),
+            command: String::new(),
+            since: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn waiting_line_shows_position_and_holders() {
+        let nearest = Some(entry(0, 0, Claim::whole(1)));
+        let ahead = Ahead { count: 1, nearest, stalled: Vec::new() };
+        let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(2) };
+        let leases = [entry(0, 4, Claim::whole(4)), entry(4_000_000_007, 2, share)];
+        let waited = Duration::from_secs(42);
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        assert_eq!(
+            waiting_for("2 GPUs", &waiting, &user),
+            "waiting for 2 GPUs; 2nd in the queue behind root (1 GPU); leased by root (4 GPUs), \
+             user 4000000007 (6,144 MiB of 2 GPUs)"
+        );
+    }
+
+    #[test]
+    fn waiting_line_names_stalled_claim() {
+        let stalled = vec![entry(0, 0, Claim::whole(1)), entry(0, 0, Claim::whole(1))];
+        let ahead = Ahead { count: 0, nearest: None, stalled };
+        let leases = [entry(0, 1, Claim::whole(1))];
+        let waited = Duration::from_secs(42);
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        assert_eq!(
+            waiting_for("1 GPU", &waiting, &user),
+            "waiting for 1 GPU; skipping stalled PID 1 of root and 1 more; leased by root (1 GPU)"
+        );
+    }
+
+    #[test]
+    fn ordinals_have_english_endings() {
+        let places = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].map(ordinal);
+        let written =
+            ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"];
+        assert_eq!(places, written);
+    }
 }

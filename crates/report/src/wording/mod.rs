@@ -1,7 +1,9 @@
 //! What the libraries say as data, in the words of the command line.
 
 pub mod claims;
+pub mod oom;
 pub mod reset;
+pub mod run;
 
 use gpu_core::{
     AddressingMode, DeviceId, DeviceState, FabricState, Fault, OperationMode, Pid, ProcessInfo,
