@@ -12,7 +12,7 @@ use gpu_core::{
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, holding_up};
 use gpu_steward::{
-    NamedDevices, NarrowError, NotGranted, Note, Refused, Request, Standing, Wait, narrowed,
+    NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed,
 };
 use std::cell::OnceCell;
 
@@ -64,7 +64,7 @@ pub(crate) fn request(
             Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")
         })?;
     }
-    let notes = given.notes.iter().map(noted).collect();
+    let notes = given.notes.iter().map(claims::note).collect();
     let request = Request {
         claim,
         wait: match (wanted.no_wait, wanted.timeout) {
@@ -97,25 +97,6 @@ impl From<NarrowError> for Failure {
             NarrowError::NothingLeft(_) => Failure::new(Exit::Usage, what).with_hint(
                 "gpuws uses only GPUs in the inherited list; unset the variable with env -u to lift this",
             ),
-        }
-    }
-}
-
-/// Says what the variables of a scheduler tell besides devices.
-fn noted(note: &Note) -> String {
-    match note {
-        Note::ListEnds { variable, at } => {
-            format!("{variable} is cut at '{at}': no such device here")
-        }
-        Note::NothingNamed(convention) => {
-            format!("{convention} sets no device list; pass the allocated count with -n")
-        }
-        Note::NumbersUnclear(convention) => format!(
-            "the index order of CUDA_VISIBLE_DEVICES is unknown (CUDA_DEVICE_ORDER); using \
-                {convention}'s list"
-        ),
-        Note::OneOfMany(convention, rank) => {
-            format!("{convention} local rank {rank} claims its own GPUs")
         }
     }
 }

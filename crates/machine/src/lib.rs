@@ -36,3 +36,8 @@ pub fn serve_where_asked() -> Option<Served> {
     source::serve_where_asked();
     lease_keeper::serve_where_asked()
 }
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

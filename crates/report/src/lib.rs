@@ -30,3 +30,8 @@ pub mod write;
 
 pub use exit::Exit;
 pub use jiff::tz::TimeZone;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

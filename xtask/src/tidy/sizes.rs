@@ -10,19 +10,12 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, tests beside the code not counted.
-const PROGRAM_LINES: usize = 7_924;
+const PROGRAM_LINES: usize = 7_999;
 
 const COMMAND_LINES: usize = 200;
 
 /// Files that are longer still, until somebody splits them.
-const LONGER: &[&str] = &[
-    "crates/cli/src/commands/claim/mod.rs",
-    "crates/cli/src/commands/device_lines.rs",
-    "crates/cli/src/commands/doctor.rs",
-    "crates/cli/src/commands/mem/replay.rs",
-    "crates/cli/src/commands/run.rs",
-    "crates/cli/src/commands/status.rs",
-];
+const LONGER: &[&str] = &[];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     check_against(tree, PROGRAM_LINES, LONGER)

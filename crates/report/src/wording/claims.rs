@@ -3,7 +3,7 @@
 use gpu_claim::{Ahead, HeldUp, Waiting};
 use gpu_core::{Claim, DeviceId, DeviceUuid, Entry, Link, Share};
 use gpu_placement::{Bar, Passed, Why};
-use gpu_steward::Decision;
+use gpu_steward::{Decision, Note};
 
 /// Names a user by number.
 pub type User<'a> = &'a dyn Fn(u32) -> String;
@@ -200,6 +200,25 @@ fn held(lease: &Entry, user: User<'_>) -> String {
     match lease.claim.share {
         Share::Whole => format!("{} ({count})", user(lease.owner)),
         Share::Memory(bytes) => format!("{} ({bytes} of {count})", user(lease.owner)),
+    }
+}
+
+/// Says what the variables of a scheduler tell besides devices.
+pub fn note(note: &Note) -> String {
+    match note {
+        Note::ListEnds { variable, at } => {
+            format!("{variable} is cut at '{at}': no such device here")
+        }
+        Note::NothingNamed(convention) => {
+            format!("{convention} sets no device list; pass the allocated count with -n")
+        }
+        Note::NumbersUnclear(convention) => format!(
+            "the index order of CUDA_VISIBLE_DEVICES is unknown (CUDA_DEVICE_ORDER); using \
+                {convention}'s list"
+        ),
+        Note::OneOfMany(convention, rank) => {
+            format!("{convention} local rank {rank} claims its own GPUs")
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the libraries say as data, in the words of the command line.
 
 pub mod claims;
+pub mod limit;
 pub mod oom;
 pub mod reset;
 pub mod run;

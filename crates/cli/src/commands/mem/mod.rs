@@ -9,7 +9,7 @@ mod recording;
 mod replay;
 mod timeline_file;
 
-pub(crate) use env::{bounding, told};
+pub(crate) use env::bounding;
 
 use crate::args::{Global, MemArgs, MemCommand};
 use crate::exit::Exit;

@@ -5,7 +5,7 @@
 mod share;
 
 use share::Known;
-pub(crate) use share::{bounding, told};
+pub(crate) use share::bounding;
 
 use super::explain::machine;
 use crate::args::{EnvArgs, Global};

@@ -1,9 +1,8 @@
 //! What is known of a command that is to keep a share of a device.
 
 use crate::args::KeepArgs;
-use gpu_core::{Bytes, amount};
 use gpu_host::python::{Installed, Python, Variables};
-use gpu_memory_advice::environment::{Advice, Framework, Keeper, READ, Used, Version};
+use gpu_memory_advice::environment::{Framework, READ, Used, Version};
 use gpu_report::json;
 use gpu_steward::MemoryLimit;
 use std::collections::BTreeMap;
@@ -105,33 +104,6 @@ pub(crate) fn bounding(keep: &KeepArgs, command: Option<&OsStr>) -> MemoryLimit 
         context: keep.context,
         used: Known::of(keep, command, &variable).used,
         inherited: inherited(),
-    }
-}
-
-/// Says in a line what makes a job keep its share, and what that is worth.
-pub(crate) fn told(advice: &Advice, share: Bytes) -> String {
-    let share = amount(share);
-    let by = |keeper: Keeper| {
-        let kept = advice.variables.iter().filter(|variable| variable.kept_by == keeper);
-        kept.map(|variable| variable.name).collect::<Vec<_>>().join(" and ")
-    };
-    let (server, allocator) = (by(Keeper::Server), by(Keeper::Allocator));
-    let more = "for details: gpuws mem env";
-    match (server.is_empty(), allocator.is_empty()) {
-        (false, _) => format!(
-            "limited to {share} by {server} if the program uses the MPS \
-            server; {more}"
-        ),
-        (true, false) => format!("limited to {share} by {allocator} (cooperative); {more}"),
-        (true, true) if advice.code.is_empty() => {
-            let why = advice.notes.first().map_or("", String::as_str);
-            format!("warning: nothing limits the command to {share}: {why}")
-        }
-        (true, true) => {
-            let names: Vec<&str> = advice.code.iter().map(|code| code.framework.name()).collect();
-            let names = names.join(" and ");
-            format!("warning: set the limit of {share} for {names} in the program itself; {more}")
-        }
     }
 }
 
