@@ -1,6 +1,6 @@
-//! Checks of the repository itself, which no compiler and no lint makes, and four errands that need
-//! more than the repository: the tools of others, machines with a GPU, what a bench measured, and
-//! how the program runs.
+//! Checks of the repository itself, which no compiler and no lint makes, and five tasks that need
+//! more than the repository: other tools, machines with a GPU, the results of a bench, how the
+//! program runs, and how well the tests test.
 //!
 //! The main decision is that a check is a function from plain data to violations: from the tree of
 //! files, or from the figures that a tool showed. So each check is shown to fail by a few lines of
@@ -11,6 +11,7 @@ mod code;
 mod dist;
 mod hw;
 pub mod layering;
+mod mutants;
 mod peers;
 mod plot;
 mod tidy;
@@ -18,6 +19,7 @@ mod tree;
 
 pub use dist::{dist, trace};
 pub use hw::hw;
+pub use mutants::mutants;
 pub use peers::peers;
 pub use plot::plot;
 pub use tidy::{Report, tidy};

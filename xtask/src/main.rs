@@ -1,4 +1,4 @@
-//! `cargo xtask tidy | peers | hw | plot | dist`: prints every violation or difference, then fails.
+//! `cargo xtask tidy | peers | hw | plot | dist | mutants`: prints every violation or difference, then fails.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,7 +7,8 @@ const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask peers [--install-only]
        cargo xtask hw
        cargo xtask plot FOLDER-OF-CRITERION
-       cargo xtask dist";
+       cargo xtask dist
+       cargo xtask mutants [REVISION]";
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
@@ -27,6 +28,8 @@ fn run() -> io::Result<ExitCode> {
         ["peers"] => xtask::peers(root, false, &mut out)?,
         ["peers", "--install-only"] => xtask::peers(root, true, &mut out)?,
         ["hw"] => xtask::hw(root, &mut out)?,
+        ["mutants"] => xtask::mutants(root, None, &mut out)?,
+        ["mutants", since] => xtask::mutants(root, Some(since), &mut out)?,
         ["dist"] => xtask::dist(root, &mut out)?,
         // What `dist` runs on a simulated machine.
         ["trace", functions, program, ref words @ ..] => {

@@ -1,4 +1,4 @@
-//! Whose turn it is: first come, first served, as far as devices are shared.
+//! Whose turn it is: first come, first served, as far as claims share devices.
 
 use crate::ledger::{Ledger, MAX_WAITERS_PER_USER, granted, is_same, reserved};
 use crate::request::Chosen;
@@ -17,29 +17,29 @@ pub enum Turn {
     Never,
 }
 
-/// A claim may be served before an earlier one that cannot be served yet if it came at most so long
-/// after it. So claims that come together fill the devices, and a wide claim waits for finitely many
+/// A claim may pass an earlier one that cannot be served yet if it came at most this long after it.
+/// So claims that arrive together fill the devices, and a wide claim waits for finitely many
 /// others: those of its first minute.
 const BACKFILL: Duration = Duration::from_secs(60);
 
-/// So many places of one user are read for one turn, dead and stopped ones included.
+/// At most this many places of one user are read per turn, dead and stopped ones included.
 const MAX_PLACES_READ_PER_USER: usize = 1024;
 
-/// Returns what a claim may do, given who competes with it ([`Ledger::pool`]).
+/// Returns what a claim may do, given its competitors ([`Ledger::pool`]).
 ///
-/// Everyone who came earlier is served first, in thought: one that can be served now gets what it
-/// would choose; for one that cannot, every device that it could use is set aside, except for
-/// claims that came within a minute after it. What is left is for this claim. So a claim waits for
-/// no claim that came more than a minute later, however many devices it needs, and of those that
-/// came within the minute it waits for those only that could be served before it. `choose` may be
-/// asked about devices that are both leased and set aside.
+/// This simulates serving every earlier claim first: one that can be served now gets what it would
+/// choose; for one that cannot, every device that it could use is set aside, except for claims that
+/// came within a minute after it. The rest is for this claim. So a claim never waits for one that
+/// came more than a minute later, however many devices it needs; of those that came within the
+/// minute, it waits only for those that could be served before it. `choose` may be called for
+/// devices that are both leased and set aside.
 pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> Chosen) -> Turn {
     let waiters: Vec<&Entry> = pool.ahead_of(entry).collect();
     let place = |(class, waiter): (u64, &&Entry)| QueuePlace {
         ticket: waiter.ticket,
         id: waiter.id.clone(),
         owner: waiter.owner,
-        // What could be told from the last one is found out anew.
+        // Recompute what was known about the last claim.
         class,
     };
     let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
@@ -49,14 +49,14 @@ pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> C
     };
     match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
         Ok(judgement) => judgement.turn,
-        // Nothing is read that could fail.
+        // This reads nothing that could fail.
         Err(_) => Turn::Wait,
     }
 }
 
 pub(crate) struct Judgement {
     pub(crate) turn: Turn,
-    /// Who came earlier and could be served now; `None` where that was not asked.
+    /// The earlier claims that could be served now; `None` if that was not computed.
     pub(crate) servable: Option<Vec<QueuePlace>>,
 }
 
@@ -66,13 +66,13 @@ pub(crate) enum AtPlace {
     Rival(Box<Entry>),
     /// A claim within another lease, or on another machine's devices.
     Elsewhere,
-    /// Nobody who moves.
+    /// No claim, or a stalled one.
     Nobody,
 }
 
-/// As [`admission`], with the earlier places in order, of which `read` returns the claim; those that
-/// `passed` names are left out. Of a user's places of one class none is read after one that cannot
-/// be served, or that competes for other devices: they ask for the same.
+/// Like [`admission`], with the earlier places in order; `read` returns the claim at a place.
+/// Claims that `passed` names are left out. Among a user's places of one class, none is read after
+/// one that cannot be served, or that competes for other devices: they have the same request.
 ///
 /// # Errors
 /// Those of `read`.
@@ -90,7 +90,7 @@ pub(crate) fn judge(
     };
     let mut servable = None;
     let mut own = choose(&entry.claim, &served.taken);
-    // Who lacks devices even without the earlier ones needs no word from them.
+    // A claim that lacks devices even without the earlier ones does not need to read them.
     if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
         let servable = servable.insert(Vec::new());
         let mut settled: HashSet<(u32, u64)> = HashSet::new();
@@ -138,16 +138,16 @@ pub(crate) fn judge(
     Ok(Judgement { turn, servable })
 }
 
-/// What is left when those who came first are served.
+/// What remains after the earlier claims are served.
 struct Served {
-    /// The leases, and those who could be served, with what they would get.
+    /// The leases, and the claims that could be served, with what they would get.
     taken: Vec<Entry>,
-    /// Those who could not, with every device that they could use.
+    /// The claims that could not, with every device that they could use.
     set_aside: Vec<Entry>,
 }
 
 impl Served {
-    /// Returns what stands beside a claim.
+    /// Returns the entries beside a claim.
     fn seen_by(&self, claim: &Entry) -> Vec<Entry> {
         let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);
         let bars = |waiter: &&Entry| claim.ticket > waiter.ticket.saturating_add(backfill);
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     const TOTAL: u64 = 8;
-    /// Two claims that follow each other are close together, a third is a minute and more away.
+    /// Two claims close together, and a third more than a minute later.
     const SPACING: u64 = 31_000_000_000;
 
     fn device(number: u8) -> DeviceUuid {
@@ -196,7 +196,7 @@ mod tests {
             || claim.share == Share::Whole
     }
 
-    /// Chooses the first of the devices among which a claim is.
+    /// Chooses the first eligible devices for a claim.
     fn choose(claim: &Claim, beside: &[Entry]) -> Chosen {
         let fits = |device: &&DeviceUuid| fits(device, claim, beside);
         let count = claim.count as usize;
@@ -224,8 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// Everybody is served in turn for as long as somebody can be, in any order of asking; who
-        /// came within a minute may go ahead.
+        /// Every claim is served in turn as long as one can be, in any order of arrival; a claim
+        /// that came within a minute may go first.
         #[test]
         fn later_claim_never_takes_what_earlier_claim_needs(
             claims in proptest::collection::vec(any_claim(), 1..8),
@@ -261,7 +261,7 @@ mod tests {
                         pool.waiters.retain(|waiter| waiter.id != asking.id);
                     }
                     Turn::Wait => {
-                        // The first of all is never kept waiting for another's place.
+                        // The first claim never waits for another's place.
                         let served = matches!(choose(&asking.claim, &pool.leases), Chosen::Devices(_));
                         prop_assert!(!served || !earlier.is_empty());
                     }
@@ -270,7 +270,7 @@ mod tests {
             }
         }
 
-        /// Places of one class that are passed over without being read change nothing.
+        /// Skipping unread places of one class changes nothing.
         #[test]
         fn grouping_by_class_does_not_change_turn(
             kinds in proptest::collection::vec(any_claim(), 1..4),

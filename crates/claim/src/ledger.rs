@@ -1,4 +1,4 @@
-//! Who has devices and who waits, and which of them matter to a claim.
+//! The leases and the queue, and which of their entries matter to a claim.
 
 use gpu_core::{
     Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, OuterLease, Pid, ProcessKey, Result,
@@ -6,22 +6,22 @@ use gpu_core::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// So many of those of one user who wait are served in turn.
+/// The most waiting claims of one user that are served in turn.
 pub(crate) const MAX_WAITERS_PER_USER: usize = 64;
-/// So many leases of one user are told apart.
+/// The most leases of one user that are told apart.
 pub(crate) const MAX_LEASES_PER_USER: usize = 256;
 
-/// The leases of a machine, as one reading told.
+/// The leases of a machine, from one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leases {
     pub(crate) confirmed: Vec<Entry>,
-    /// Those whose makers have not confirmed them yet.
+    /// The attempts among them.
     pub(crate) attempts: Vec<Entry>,
 }
 
 impl Leases {
-    /// Reads them, attempts first: one that is confirmed in between is seen twice, never missed,
-    /// and counts as confirmed.
+    /// Reads them, attempts first: an attempt that is confirmed in between is seen twice, never
+    /// missed, and counts as confirmed.
     pub(crate) fn read(locks: &dyn Locks) -> Result<Self> {
         let mut attempts = locks.entries(EntryKind::Attempt)?;
         let confirmed = locks.entries(EntryKind::Lease)?;
@@ -32,22 +32,22 @@ impl Leases {
     }
 }
 
-/// Everyone who has devices or waits for them, as one reading told.
+/// All leases and waiting claims, from one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// The leases.
     pub leases: Vec<Entry>,
-    /// Those that wait, the earliest first.
+    /// The waiting claims, the earliest first.
     pub waiters: Vec<Entry>,
-    /// Those of which others pass the place, because they are stopped; the earliest first.
+    /// The stalled claims, which others pass; the earliest first.
     pub stalled: Vec<Entry>,
 }
 
 impl Ledger {
-    /// Reads who is alive now. Leases that are not confirmed yet count as leases.
+    /// Reads the live entries. Attempts count as leases.
     ///
-    /// Waiters are read first: one that becomes a lease in between is seen twice, never missed,
-    /// and counts as a lease.
+    /// Waiting claims are read first: a claim that becomes a lease in between is seen twice, never
+    /// missed, and counts as a lease.
     ///
     /// # Errors
     /// Those of [`Locks::entries`], [`Locks::queue`] and [`Locks::waiter`].
@@ -66,11 +66,11 @@ impl Ledger {
         Ok(Ledger { stalled, ..Ledger::new(leases, waiters) })
     }
 
-    /// Returns those who have devices, and those of the others who wait.
+    /// Returns the leases, and the other waiting claims.
     ///
-    /// What one user can add is bounded, so that nobody has to weigh a flood: the 64 earliest of
-    /// each user who wait count, and the 256 earliest leases. What later ones have is not
-    /// forgotten: it counts as one lease on the whole of all their devices.
+    /// The load that one user can add is bounded: of each user, the 64 earliest waiting claims and
+    /// the 256 earliest leases count. Devices of later leases are not forgotten: these leases count
+    /// as one lease on the whole of all their devices.
     pub fn new(mut leases: Vec<Entry>, mut waiters: Vec<Entry>) -> Self {
         let had: BTreeSet<(&LeaseId, u32)> =
             leases.iter().map(|lease| (&lease.id, lease.owner)).collect();
@@ -82,14 +82,14 @@ impl Ledger {
         Ledger { leases, waiters, stalled: Vec::new() }
     }
 
-    /// Returns the lease that an entry counts within: of those that it was taken out of, one out
-    /// of the other, the nearest that lives. When that ends, the one around it is the nearest: its
-    /// devices are no freer for that.
+    /// Returns the lease that an entry counts within: the nearest live one in its chain of outer
+    /// leases. When that one ends, the next outer one is the nearest, so its devices do not become
+    /// free.
     ///
-    /// Anybody can write that an entry is inside of another's lease. It is believed of the lease's
-    /// owner and of root, and only as far as the lease itself goes; all else counts as if it stood
-    /// alone, as does an entry of whose outer leases none lives. A stranger's copy of the lease,
-    /// with its id, is not the one that is meant.
+    /// Anybody can write that an entry is inside another's lease. It is believed only from the
+    /// lease's owner and from root, and only for devices of that lease. Any other entry stands
+    /// alone, and so does an entry without a live outer lease. A stranger's copy of the lease, with
+    /// its ID, is not the lease that is meant.
     pub fn parent_of(&self, entry: &Entry) -> Option<&Entry> {
         let is_outer = |lease: &&Entry, within: &OuterLease| {
             (&lease.id, lease.owner) == (&within.id, within.owner)
@@ -101,13 +101,13 @@ impl Ledger {
         outer.find_map(|within| self.leases.iter().find(|lease| is_outer(lease, within)))
     }
 
-    /// Returns those that compete for the devices of one lease, or for the machine's.
+    /// Returns the entries that compete for the devices of one lease, or of the machine.
     pub fn pool(&self, within: Option<&Entry>) -> Ledger {
         let belongs = |entry: &&Entry| match (self.parent_of(entry), within) {
             (None, None) => true,
             (Some(parent), Some(within)) => is_same(parent, within),
-            // Among many that stand as one some may have been taken out of any lease of that user,
-            // and of anybody's where they are root's.
+            // Some of the leases that count as one may have been taken out of any lease of that
+            // user, or of any user if they are root's.
             (None, Some(within)) => {
                 (entry.owner == within.owner || entry.owner == 0)
                     && Some(&entry.id) == more_of(entry.owner).as_ref()
@@ -121,13 +121,13 @@ impl Ledger {
         }
     }
 
-    /// Returns those that came before an entry and wait.
+    /// Returns the waiting claims that came before an entry.
     pub fn ahead_of(&self, entry: &Entry) -> impl Iterator<Item = &Entry> {
         self.waiters.iter().filter(|other| !is_same(other, entry) && other.is_before(entry))
     }
 }
 
-/// Sorts, the earliest first, and takes away those of each owner beyond a number.
+/// Sorts, the earliest first, and removes those of each owner beyond a number.
 fn split_off_late(entries: &mut Vec<Entry>, most: usize) -> BTreeMap<u32, Vec<Entry>> {
     entries.sort_by(|a, b| (a.ticket, &a.id, a.owner).cmp(&(b.ticket, &b.id, b.owner)));
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
@@ -143,7 +143,7 @@ fn split_off_late(entries: &mut Vec<Entry>, most: usize) -> BTreeMap<u32, Vec<En
     late
 }
 
-/// Returns one lease with the whole of all devices that these have.
+/// Returns one lease on the whole of all devices of these leases.
 fn as_one(owner: u32, leases: &[Entry]) -> Option<Entry> {
     let devices: BTreeSet<&DeviceUuid> = leases.iter().flat_map(|lease| &lease.devices).collect();
     Some(Entry {
@@ -160,22 +160,22 @@ fn as_one(owner: u32, leases: &[Entry]) -> Option<Entry> {
     })
 }
 
-/// The id of the one lease for which many stand.
+/// The ID of the lease that stands for many.
 fn more_of(owner: u32) -> Option<LeaseId> {
     LeaseId::parse(&format!("more-of-{owner}"))
 }
 
-/// Tells whether both are one and the same: ids alone could be another user's copy.
+/// Returns whether both are the same entry: the ID alone could be another user's copy.
 pub(crate) fn is_same(a: &Entry, b: &Entry) -> bool {
     a.id == b.id && a.owner == b.owner
 }
 
-/// Returns an entry as if it had got these devices.
+/// Returns an entry as if it had these devices.
 pub(crate) fn granted(entry: &Entry, devices: Vec<gpu_core::DeviceUuid>) -> Entry {
     Entry { devices, ..entry.clone() }
 }
 
-/// Returns an entry as if it had got these devices and nobody could be beside it.
+/// Returns an entry as if it had these devices exclusively.
 pub(crate) fn reserved(entry: &Entry, devices: Vec<gpu_core::DeviceUuid>) -> Entry {
     let mut reserved = granted(entry, devices);
     reserved.claim.share = Share::Whole;
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!((more.owner, &more.devices), (0, &entry(0, 0, &["a"]).devices));
     }
 
-    /// Ids are public, and root is believed whosever lease it takes devices out of.
+    /// IDs are public, and root may take devices out of any lease.
     #[test]
     fn copied_lease_id_does_not_detach_nested_lease_of_root() {
         let outer = entry(2000, 8, &["a", "b"]);

@@ -1,7 +1,7 @@
 //! The queue as one claim sees it.
 //!
-//! Of the claims of one user that ask for the same, only the first can be next. The others sleep,
-//! each until the one before it has left: a grant wakes one of them, however many there are.
+//! Among one user's claims with the same request, only the first can be next. Each of the others
+//! sleeps until the one before it has left: a grant wakes one of them, however many there are.
 
 use crate::admission::AtPlace;
 use crate::ledger::{Ledger, is_same};
@@ -14,14 +14,14 @@ pub(crate) struct Queue<'a> {
     locks: &'a dyn Locks,
     own: Option<QueuePlace>,
     earlier: Vec<QueuePlace>,
-    /// Those that were found to be dead.
+    /// Those found dead.
     dead: HashSet<QueuePlace>,
     nearest: Option<Entry>,
     stalled: Vec<Entry>,
 }
 
 impl<'a> Queue<'a> {
-    /// Lists the places before that of an entry; all of them where it has none.
+    /// Lists the places before that of an entry; all places if it has none.
     pub(crate) fn read(locks: &'a dyn Locks, entry: &Entry) -> Result<Self> {
         let mut earlier = locks.queue()?;
         let own = earlier.iter().find(|place| place.is_of(entry)).cloned();
@@ -35,14 +35,16 @@ impl<'a> Queue<'a> {
         self.earlier.clone()
     }
 
-    /// Returns how many earlier places of the same user ask for the same, as their names tell.
+    /// Returns how many earlier places of the same user have the same request, according to their
+    /// names.
     pub(crate) fn rank(&self) -> u32 {
         let Some(own) = &self.own else { return 0 };
         let same = |place: &&QueuePlace| (place.owner, place.class) == (own.owner, own.class);
         u32::try_from(self.earlier.iter().filter(same).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the nearest earlier place of the same user that asks for the same and moves.
+    /// Returns the nearest earlier place of the same user with the same request that is not
+    /// stalled.
     pub(crate) fn before(&mut self, entry: &Entry) -> Result<Option<QueuePlace>> {
         let Some(own) = self.own.clone() else { return Ok(None) };
         let same = |place: &&QueuePlace| (place.owner, place.class) == (own.owner, own.class);
@@ -57,7 +59,7 @@ impl<'a> Queue<'a> {
         Ok(None)
     }
 
-    /// Returns the claim at a place; `None` for one that is dead or stalled.
+    /// Returns the claim at a place; `None` if it is dead or stalled.
     fn waiter(&mut self, place: &QueuePlace) -> Result<Option<Entry>> {
         match self.locks.waiter(place)? {
             None => {
@@ -80,14 +82,14 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Returns what is at a place for a claim on the devices of a lease, or on the machine's.
+    /// Returns the content of a place for a claim on the devices of a lease, or of the machine.
     pub(crate) fn rival(
         &mut self,
         place: &QueuePlace,
         leases: &Ledger,
         within: Option<&Entry>,
     ) -> Result<AtPlace> {
-        // One that has devices by now, and is about to leave the queue, is no rival any more.
+        // A claim that has devices by now, and is about to leave the queue, no longer competes.
         if leases.leases.iter().any(|lease| place.is_of(lease)) {
             return Ok(AtPlace::Nobody);
         }
@@ -100,7 +102,7 @@ impl<'a> Queue<'a> {
         Ok(if is_rival { AtPlace::Rival(Box::new(entry)) } else { AtPlace::Elsewhere })
     }
 
-    /// Returns who is ahead, as far as it was found out.
+    /// Returns the claims ahead, as far as they were read.
     pub(crate) fn ahead(&self) -> Ahead {
         let is_passed = |place: &QueuePlace| {
             self.dead.contains(place) || self.stalled.iter().any(|entry| place.is_of(entry))

@@ -1,4 +1,4 @@
-//! What is asked, what a chooser answers, and how asking ends.
+//! A request, the answer of a chooser, and the outcome of a request.
 
 use gpu_core::{Claim, DeviceUuid, Entry, Error, Fault, Held, HeldBack, ProcessKey, Result};
 use std::time::Duration;
@@ -8,120 +8,120 @@ use std::time::Duration;
 pub enum Wait {
     /// Not at all.
     No,
-    /// So long at most.
+    /// At most this long.
     For(Duration),
-    /// Until it comes.
+    /// Without limit.
     Ever,
 }
 
-/// A claim, and who makes it.
+/// A claim and its maker.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// What is asked for.
+    /// The request.
     pub claim: Claim,
     /// The process whose descendants will use the devices.
     pub root: ProcessKey,
-    /// The lease that devices are to be taken out of, as it was found; its owner must be the
-    /// caller, or the caller root.
+    /// The lease to take devices out of, as it was found; its owner must be the caller, or the
+    /// caller must be root.
     pub within: Option<Entry>,
     /// The whole devices of the MIG devices that it names ([`Entry::parts_of`]).
     pub parts_of: Vec<DeviceUuid>,
-    /// What it is for, in words.
+    /// A description of its purpose.
     pub command: String,
     /// How long to wait.
     pub wait: Wait,
-    /// How long a wait may go on before whoever watches is asked again. A signal ends it early.
+    /// The interval at which the watcher is called during a wait. A signal ends it early.
     pub pace: Duration,
-    /// Keep every safe-gpu waiting from before the look on, until
-    /// [`held_back`](Taken::held_back) is dropped.
+    /// Hold back every safe-gpu from before the look until [`held_back`](Taken::held_back) is
+    /// dropped.
     pub beside_safe_gpu: bool,
 }
 
-/// What a chooser answers to one claim, with others' leases beside it.
+/// The answer of a chooser to one claim, given the others' leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
     /// These devices, now.
     Devices(Vec<DeviceUuid>),
     /// Not enough are free.
     NotNow {
-        /// Every device that it could use, now or once the leases on it end. No later claim gets
+        /// Every device that it could use, now or after the leases on it end. No later claim gets
         /// one of them.
         could: Vec<DeviceUuid>,
     },
-    /// This machine never has what is asked for.
+    /// This machine can never satisfy the request.
     Never,
 }
 
-/// Devices that were taken.
+/// Granted devices.
 pub struct Taken<S> {
     /// The lease.
     pub entry: Entry,
-    /// Keeps the lease alive; to let go of it is to drop this.
+    /// Keeps the lease alive; dropping it releases the lease.
     pub held: Box<dyn Held>,
-    /// Every safe-gpu held back, where that was asked for, or why it could not be done.
+    /// The guard that holds back every safe-gpu, if requested, or why that failed.
     pub held_back: Option<Result<Box<dyn HeldBack>>>,
-    /// What the look before it told.
+    /// The result of the look before the grant.
     pub scene: S,
     /// The other leases at that moment.
     pub beside: Vec<Entry>,
 }
 
-/// The claims that came earlier and wait.
+/// The earlier claims that wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
-    /// How many there are, those included that may have died unnoticed.
+    /// Their number, including claims that may have died unnoticed.
     pub count: usize,
     /// The last of them that was read.
     pub nearest: Option<Entry>,
-    /// Those that are passed over, since they do not move: their programs are stopped.
+    /// The stalled claims, which are passed.
     pub stalled: Vec<Entry>,
 }
 
-/// Where a claim stands that waits.
+/// The position of a waiting claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// Who came earlier and waits as well.
+    /// The earlier claims that also wait.
     pub ahead: &'a Ahead,
-    /// The leases when they were last read.
+    /// The leases at the last read.
     pub leases: &'a [Entry],
     /// How long it has waited.
     pub waited: Duration,
-    /// What keeps it from being served, other than those who are ahead.
+    /// What else blocks it, besides the claims ahead.
     pub held_up: Option<&'a HeldUp>,
 }
 
-/// Who else can make a claim wait.
+/// What else can make a claim wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldUp {
-    /// A safe-gpu is at work; the fault names it where it can be seen.
+    /// A safe-gpu holds its lock; the fault names it if it is visible.
     SafeGpu(Fault),
-    /// The driver fails to answer, as while it is loaded anew.
+    /// The driver fails to answer, for example while it is reloaded.
     Driver(Fault),
 }
 
-/// Why nothing was taken. Nothing is left of the claim in any of these cases.
+/// Why nothing was taken. In all of these cases nothing is left of the claim.
 #[derive(Debug)]
 pub enum TakeError {
-    /// Not at once, and it was not to wait.
+    /// Not possible at once, and it was not to wait.
     NotNow(Box<Standing>),
-    /// Not within the time it was to wait.
+    /// Not possible within its timeout.
     TimedOut(Box<Standing>),
-    /// This machine never has what was asked for.
+    /// This machine can never satisfy the request.
     Never,
-    /// The one who watched asked to stop.
+    /// The watcher asked to stop.
     Stopped,
     /// A port failed.
     Failed(Error),
 }
 
-/// Where a claim stood when it gave up.
+/// The position of a claim when it gave up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Who came earlier and waits.
+    /// The earlier claims that wait.
     pub ahead: Ahead,
     /// The leases.
     pub leases: Vec<Entry>,
-    /// Who else made it wait at the end.
+    /// What else made it wait at the end.
     pub held_up: Option<HeldUp>,
 }
 

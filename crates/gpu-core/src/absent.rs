@@ -1,13 +1,13 @@
-//! A value that is not there, with the reason.
+//! A missing value, with the reason.
 
 use std::fmt;
 
-/// A value, or the reason that the machine does not tell it.
+/// A value, or the reason why the machine does not report it.
 pub type Reading<T> = Result<T, Absent>;
 
-/// Tells why a value is not there.
+/// Why a value is missing.
 ///
-/// Absence is ordinary: NVML answers `NOT_SUPPORTED` for whole groups of fields on consumer
+/// Missing values are ordinary: NVML answers `NOT_SUPPORTED` for whole groups of fields on consumer
 /// cards, a pasted table has no start times, and `/proc` hides the descriptors of other users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -17,22 +17,22 @@ pub enum Absent {
     NotSupported,
     /// The caller may not read it (NVML code 4, `EACCES`, `EPERM`, `[Insufficient Permissions]`).
     NotPermitted,
-    /// The thing asked for does not exist or is gone (NVML code 6, `ENOENT`, `ESRCH`).
+    /// The object does not exist or is gone (NVML code 6, `ENOENT`, `ESRCH`).
     NotFound,
-    /// The installed driver is too old to know the question (NVML codes 13 and 25).
+    /// The installed driver is too old to support the query (NVML codes 13 and 25).
     TooOld,
-    /// The installed driver does not tell it any more (NVML code 26,
-    /// `[Requested functionality has been deprecated]`).
+    /// The installed driver no longer supports the query (NVML code 26, `[Requested functionality
+    /// has been deprecated]`).
     Deprecated,
     /// The device answered with an error instead of a value (`ERR!`, `[Unknown Error]`).
     Failed,
-    /// The driver did not answer in time, or was not asked any more after it had not.
+    /// The driver did not answer in time, or was not queried again after a timeout.
     NoAnswer,
     /// The device is lost or waits for a reset (`[GPU is lost]`, `[GPU requires reset]`).
     DeviceLost,
-    /// The recording or the pasted text does not say.
+    /// The recording or the pasted text does not contain it.
     NotRecorded,
-    /// The value was there but made no sense (37,100 % utilisation, a number that is none).
+    /// The value made no sense (37,100 % utilisation, a field that is not a number).
     Implausible,
 }
 
@@ -69,12 +69,12 @@ pub mod reading {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Wire<T> {
-        // The value first: a list such as `["failed"]` would pass for a `Missing` too.
+        // The value first: a list such as `["failed"]` would also parse as a `Missing`.
         Present(T),
         Missing(Missing),
     }
 
-    /// Serializes the value, or why it is absent.
+    /// Serializes the value, or why it is missing.
     pub fn serialize<T: Serialize, S: Serializer>(
         reading: &Reading<T>,
         serializer: S,
@@ -85,7 +85,7 @@ pub mod reading {
         }
     }
 
-    /// Deserializes what [`serialize`] wrote.
+    /// Deserializes the output of [`serialize`].
     ///
     /// # Errors
     /// The deserializer's own, when the input is neither a value nor an absence.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// The ways in which a process has a file, as psmisc's `fuser` letters them.
+/// The ways in which a process has a file, with the letters of psmisc's `fuser`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -23,17 +23,17 @@ impl Access {
     /// `m`: mapped.
     pub const MAPPED: Access = Access(32);
 
-    /// Tells whether all of `other` is in it.
+    /// Returns whether it contains all of `other`.
     pub const fn contains(self, other: Access) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Tells whether nothing is in it.
+    /// Returns whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Reads fuser's ACCESS column: letters of `fFrcem`, dots between.
+    /// Parses fuser's ACCESS column: letters of `fFrcem`, dots between.
     pub fn from_letters(letters: &str) -> Option<Self> {
         letters.chars().try_fold(Access::default(), |access, letter| {
             Some(

@@ -5,12 +5,12 @@ use crate::id::Pid;
 use crate::process::ProcessInfo;
 use std::borrow::Borrow;
 
-/// More generations than any machine has processes in a row; a line that is longer goes round.
+/// More generations than any machine has; a longer chain is a cycle.
 const MAX_ANCESTORS: usize = 4096;
 
-/// Returns a process and its ancestors, nearest first, as `find` tells of them. The line ends
-/// where one cannot be found, and before one who started later than its child: that is somebody
-/// else, with the number of the parent.
+/// Returns a process and its ancestors, nearest first, by looking each up with `find`. The chain
+/// ends at an ancestor that cannot be found, and before one that started later than its child: that
+/// process has reused the parent's PID.
 pub fn line_of<P: Borrow<ProcessInfo>>(
     first: Option<P>,
     find: impl Fn(Pid) -> Option<P>,
@@ -26,8 +26,8 @@ pub fn line_of<P: Borrow<ProcessInfo>>(
     std::iter::successors(first, parent).take(MAX_ANCESTORS)
 }
 
-/// Returns a process and its ancestors, nearest first, as the machine tells of them now. One that
-/// cannot be read ends the line.
+/// Returns a process and its ancestors, nearest first, as the machine reports them now. An
+/// unreadable one ends the chain.
 pub fn current_ancestry(
     host: &dyn Host,
     first: Option<ProcessInfo>,
@@ -40,7 +40,8 @@ mod tests {
     use super::*;
     use crate::id::StartTime;
 
-    /// Returns the numbers in the line of process 70, of processes by number, start and parent.
+    /// Returns the PIDs in the ancestry of process 70, from processes given as PID, start and
+    /// parent.
     fn line(processes: &[(u32, Option<u64>, u32)]) -> Vec<u32> {
         let find = |pid: Pid| {
             let (pid, start, parent) = processes.iter().find(|(own, ..)| *own == pid.0)?;

@@ -10,15 +10,15 @@ use crate::token::ActToken;
 use crate::topology::Topology;
 use std::time::Duration;
 
-/// Looks at the devices of a machine.
+/// Reads the devices of a machine.
 ///
-/// One call is one question, and the same question may be put again at any time;
-/// [`look`](GpuBackend::look) asks them all. A value the machine does not tell is
-/// [`Absent`](crate::Absent) inside an `Ok`; an `Err` says by its [`ErrorKind`](crate::ErrorKind)
-/// whether the machine, one device or only this call is spoiled.
+/// Each method is one query, which may be repeated at any time; [`look`](GpuBackend::look) makes
+/// all of them. A value that the machine does not report is [`Absent`](crate::Absent) inside an
+/// `Ok`; the [`ErrorKind`](crate::ErrorKind) of an `Err` says whether it affects the machine, one
+/// device or only this call.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait GpuBackend: Send + Sync {
-    /// Returns where the answers come from; shown in every output.
+    /// Returns the source of the answers; shown in every output.
     fn origin(&self) -> Origin;
 
     /// Returns the driver's versions.
@@ -33,59 +33,60 @@ pub trait GpuBackend: Send + Sync {
     /// `Machine` when no driver answers.
     fn devices(&self) -> Result<Vec<DeviceInfo>>;
 
-    /// Returns how a device is now.
+    /// Returns the current state of a device.
     ///
     /// # Errors
-    /// `Device` when it is lost; `Again` when the question may be put again at once.
+    /// `Device` when it is lost; `Again` when the query may be repeated at once.
     fn sample(&self, device: &DeviceId) -> Result<DeviceSample>;
 
-    /// Returns the processes that NVML lists on a device, compute, graphics and MPS, by number and
-    /// instance, each once. NVML's lists carry no names.
+    /// Returns the processes that NVML lists on a device, compute, graphics and MPS, by PID and
+    /// instance, each once. NVML's lists have no names.
     ///
     /// # Errors
     /// As [`sample`](GpuBackend::sample); `Again` when the list grew between two calls.
     fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>>;
 
-    /// Returns the MIG instances of a device; none where MIG is off.
+    /// Returns the MIG instances of a device; none if MIG is off.
     ///
     /// # Errors
     /// As [`sample`](GpuBackend::sample).
     fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>>;
 
-    /// Returns the groups of details that are asked for.
+    /// Returns the requested groups of details.
     ///
     /// # Errors
     /// As [`sample`](GpuBackend::sample).
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails>;
 
-    /// Returns how the devices are connected.
+    /// Returns the topology.
     ///
     /// # Errors
-    /// `Field` when the machine does not tell.
+    /// `Field` when the machine does not report it.
     fn topology(&self) -> Result<Topology>;
 
-    /// Waits until a device reports something by itself, for `wait` at most; returns what was
-    /// reported, nothing after a quiet wait.
+    /// Waits at most `wait` for an event from a device; returns the events, or nothing if none
+    /// occurred.
     ///
     /// # Errors
-    /// `Machine` when no driver answers; `Unsupported` where nothing is ever reported.
+    /// `Machine` when no driver answers; `Unsupported` if the backend has no events.
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>>;
 
-    /// Resets a device that nobody uses.
+    /// Resets an unused device.
     ///
     /// # Errors
-    /// `Device(InUse)` when somebody does, with the driver's refusal as the text.
+    /// `Device(InUse)` when it is in use, with the driver's refusal as the text.
     fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()>;
 
-    /// Looks once at all devices, with the groups of details that are asked for.
+    /// Reads all devices once, with the requested groups of details.
     ///
-    /// It never fails: what could not be learned is a fault at the place that it spoils. Asks the
-    /// calls above one after the other; a backend that can answer the whole in one does so.
+    /// It never fails: each failure is recorded as a fault in the place of the value it affects.
+    /// The default calls the methods above one by one; a backend that can answer everything at once
+    /// does so.
     fn look(&self, groups: Groups) -> Inventory {
         inventory::take(self, groups)
     }
 
-    /// Returns the children of the calling process that it keeps for its work, and that live.
+    /// Returns the live children of the calling process that it keeps for its own work.
     fn helpers(&self) -> Vec<Pid> {
         Vec::new()
     }

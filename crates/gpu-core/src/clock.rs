@@ -43,7 +43,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Tells and passes time; a simulated one moves only when asked.
+/// Reads and passes time; a simulated clock moves only on request.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Clock: Send + Sync {
     /// Returns the wall clock.

@@ -1,4 +1,4 @@
-//! What is known of a device: what it is, how it is right now, who NVML lists on it.
+//! A device: its identity, its current state, and the processes that NVML lists on it.
 
 use crate::absent::{Absent, Reading};
 use crate::id::{DeviceId, DeviceUuid, Pid};
@@ -11,38 +11,38 @@ pub struct Driver {
     /// Version of the kernel module, such as `535.261.03`.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub version: Reading<String>,
-    /// The highest CUDA version the driver serves, such as `12.2`.
+    /// The highest CUDA version that the driver supports, such as `12.2`.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub cuda: Reading<String>,
 }
 
-/// What does not change while a device works.
+/// Properties that do not change while a device works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceInfo {
-    /// Its names.
+    /// Its identifiers.
     pub id: DeviceId,
-    /// The product name, as the source prints it (a table cuts it and ends it with `...`).
+    /// The product name, as the source prints it (a table truncates it with `...`).
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub name: Reading<String>,
-    /// Persistence mode: the driver stays initialised while nobody uses the device.
+    /// Persistence mode: the driver stays initialised while no process uses the device.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub persistence: Reading<bool>,
     /// A display is initialised on the device.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub display_active: Reading<bool>,
-    /// The device is split into MIG instances.
+    /// The device is in MIG mode.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub mig_enabled: Reading<bool>,
 }
 
 impl DeviceInfo {
-    /// Tells whether nothing is known of a device but that it is there.
+    /// Returns whether nothing is known except that the device exists.
     pub fn is_unknown(&self) -> bool {
         *self == DeviceInfo::unknown(DeviceId::from_index(self.id.index))
     }
 
-    /// Returns a device of which only the names are known.
+    /// Returns a device with only its identifiers.
     pub fn unknown(id: DeviceId) -> Self {
         DeviceInfo {
             id,
@@ -61,15 +61,15 @@ pub struct MemoryInfo {
     /// All of it.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "total_bytes"))]
     pub total: Reading<Bytes>,
-    /// Taken, by processes and (NVML's version 1) by the driver itself.
+    /// Used, by processes and (NVML's version 1) by the driver itself.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "used_bytes"))]
     pub used: Reading<Bytes>,
-    /// Held back by driver and firmware, where told apart (NVML's version 2).
+    /// Reserved by driver and firmware, if reported separately (NVML's version 2).
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "reserved_bytes"))]
     pub reserved: Reading<Bytes>,
 }
 
-/// How a device is at one moment.
+/// The state of a device at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceSample {
@@ -78,13 +78,13 @@ pub struct DeviceSample {
     /// Share of the driver's sample window (1/6 s to 1 s) in which a kernel ran.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "utilization_percent"))]
     pub utilization: Reading<Percent>,
-    /// Temperature of the chip.
+    /// GPU temperature.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "temperature_c"))]
     pub temperature: Reading<Celsius>,
-    /// Power drawn now.
+    /// Current power draw.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "power_draw_mw"))]
     pub power_draw: Reading<Milliwatts>,
-    /// Power limit in force.
+    /// Enforced power limit.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "power_limit_mw"))]
     pub power_limit: Reading<Milliwatts>,
 }
@@ -102,7 +102,7 @@ impl DeviceSample {
     }
 }
 
-/// What a process uses a device for, as NVML tells it by the list the process is in.
+/// How a process uses a device, according to the NVML list it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -115,7 +115,7 @@ pub enum DeviceProcessKind {
     ComputeAndGraphics,
     /// `M+C`: a client of the multi-process service.
     Mps,
-    /// The source did not say.
+    /// The source does not say.
     Unknown,
 }
 
@@ -123,17 +123,17 @@ pub enum DeviceProcessKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceProcess {
-    /// The number in the *host's* namespace: the driver knows no other.
+    /// The PID in the *host's* namespace: the driver knows no other.
     pub pid: Pid,
     /// The kind of use.
     pub kind: DeviceProcessKind,
-    /// Device memory it holds; absent under WDDM and without permission.
+    /// Device memory that it uses; absent under WDDM and without permission.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "memory_bytes"))]
     pub memory: Reading<Bytes>,
     /// Share of NVML's sample window (about 1 s to 10 s) in which its kernels ran.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "utilization_percent"))]
     pub utilization: Reading<Percent>,
-    /// The name as the source prints it: nvidia-smi cuts it from the left.
+    /// The name as the source prints it: nvidia-smi truncates it on the left.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub name: Reading<String>,
     /// MIG GPU instance it runs in.
@@ -142,25 +142,26 @@ pub struct DeviceProcess {
     pub compute_instance: Option<u32>,
 }
 
-/// A MIG device: a compute instance of a device that is split.
+/// A MIG device: a compute instance of a device in MIG mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MigInstance {
-    /// Number among the device's MIG devices.
+    /// Its index among the device's MIG devices.
     pub index: u32,
-    /// Its name: `MIG-` and 36 characters, or its parts with drivers up to R460.
+    /// Its UUID: `MIG-` and 36 characters, or its parts with drivers up to R460.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uuid: Reading<DeviceUuid>,
     /// GPU instance.
     pub gpu_instance: Option<u32>,
     /// Compute instance.
     pub compute_instance: Option<u32>,
-    /// The memory of its GPU instance, which all compute instances in that share.
+    /// The memory of its GPU instance, which all compute instances in it share.
     pub memory: MemoryInfo,
 }
 
 impl MigInstance {
-    /// Tells whether a process is in it, or may be: one whose instance is not told may be in any.
+    /// Returns whether a process is in it, or may be: a process with an unknown instance may be in
+    /// any.
     pub fn may_have(&self, process: &DeviceProcess) -> bool {
         let may_be = |own: Option<u32>, of: Option<u32>| own.is_none() || of.is_none() || own == of;
         may_be(self.gpu_instance, process.gpu_instance)

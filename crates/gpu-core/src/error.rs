@@ -7,14 +7,14 @@ use std::sync::Arc;
 /// The result of a port.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Tells what a failure is about and, through [`ErrorKind::reach`], how much of a look it spoils.
+/// The cause of a failure and, through [`ErrorKind::reach`], how much of a snapshot it affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", tag = "kind", content = "what"))]
 pub enum ErrorKind {
-    /// Nothing can be learned of any device.
+    /// Nothing can be read of any device.
     Machine(MachineFault),
-    /// One device is spoiled; the others are as good as before.
+    /// One device is affected; the others are not.
     Device(DeviceFault),
     /// One value is absent.
     Field(Absent),
@@ -22,72 +22,72 @@ pub enum ErrorKind {
     Again,
     /// No answer within the time allowed.
     TimedOut,
-    /// Somebody asked to stop.
+    /// An interrupt was requested.
     Interrupted,
-    /// A process could not be looked at or signalled.
+    /// A process could not be read or signalled.
     Process(ProcessFault),
     /// A file could not be read or written.
     Io,
-    /// What was given is not valid.
+    /// The input is invalid.
     Invalid,
     /// The adapter cannot do this at all.
     Unsupported,
 }
 
-/// Why a whole machine tells nothing, by NVML's return code where it has one.
+/// Why a whole machine reports nothing, by NVML's return code if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MachineFault {
     /// There is no `libnvidia-ml.so.1` (12).
     NoLibrary,
-    /// The library is there, the kernel module is not loaded (9).
+    /// The library is installed and the kernel module is not loaded (9).
     DriverNotLoaded,
     /// Library and kernel module are of different versions: upgraded without a reboot (18).
     VersionMismatch,
-    /// The operating system blocks the device, as a container's cgroup does (17).
+    /// The operating system blocks the device, for example a container's cgroup (17).
     Blocked,
     /// The caller may not open the device files (4 at initialisation).
     NotPermitted,
-    /// The driver is there and finds no device.
+    /// The driver is loaded and finds no device.
     NoDevices,
-    /// Any other code, kept.
+    /// Any other code.
     Unknown(u32),
 }
 
-/// Why one device is spoiled, by NVML's return code where it has one.
+/// Why one device fails, by NVML's return code if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum DeviceFault {
     /// Fell off the bus (15).
     Lost,
-    /// Waits for a reset (16).
+    /// Requires a reset (16).
     ResetRequired,
     /// External power is not connected (8).
     InsufficientPower,
-    /// An interrupt cannot be served (11).
+    /// Interrupt problem (11).
     Interrupt,
-    /// No piece of memory of that size is free.
+    /// No contiguous memory of that size is free.
     OutOfMemory,
-    /// In use, where the call needs it unused.
+    /// In use, where the call requires an unused device.
     InUse,
-    /// Any other code, kept.
+    /// Any other code.
     Unknown(u32),
 }
 
-/// Why a process could not be looked at or signalled.
+/// Why a process could not be read or signalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ProcessFault {
     /// It has ended (`ESRCH`).
     Gone,
-    /// It belongs to somebody else (`EPERM`, `EACCES`).
+    /// It belongs to another user (`EPERM`, `EACCES`).
     NotPermitted,
 }
 
-/// How much of a look a failure spoils.
+/// How much of a snapshot a failure affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The whole machine.
@@ -116,7 +116,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the reason of absence that a value gets when reading it failed like this.
+    /// Returns the reason of absence for a value that could not be read because of this.
     pub fn absent(self) -> Absent {
         match self {
             ErrorKind::Field(absent) => absent,
@@ -155,8 +155,8 @@ impl From<Absent> for ErrorKind {
     }
 }
 
-/// A failure of a port: a fragment that names the object and completes 'failed to …', the kind,
-/// and the source where there is one.
+/// A failure of a port: a fragment that names the object and completes 'failed to …', the kind, and
+/// the source if there is one.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -170,7 +170,7 @@ impl Error {
         Error { kind: kind.into(), what: what.into(), source: None }
     }
 
-    /// Adds the failure underneath; the fragment must not repeat it.
+    /// Adds the underlying failure; the fragment must not repeat it.
     #[must_use]
     pub fn with_source(
         mut self,
@@ -214,7 +214,7 @@ impl std::error::Error for Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fault {
-    /// What it is about and how far it reaches.
+    /// Its cause and how far it reaches.
     pub kind: ErrorKind,
     /// A fragment that completes 'failed to …', sources included.
     pub text: String,

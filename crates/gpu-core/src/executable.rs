@@ -1,27 +1,27 @@
-//! The program that a process runs, as evidence of what it is.
+//! The executable of a process, as evidence of its role.
 
 use crate::absent::Reading;
 use crate::file::FileId;
 
-/// The file that a process executes.
+/// The executable of a process.
 ///
-/// A process chooses its name and its command line. It does not choose who owns the file that it
-/// executes, so that file says more of what it is. `path` is still hostile text: it may come from
-/// a mount namespace that the process's user made.
+/// A process chooses its name and its command line. It does not choose the owner of its executable,
+/// so that file is better evidence of its role. `path` is still hostile text: it may come from a
+/// mount namespace that the process's user created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Executable {
-    /// Its path, without the kernel's mark for a file that was deleted.
+    /// Its path, without the kernel's mark for a deleted file.
     pub path: String,
-    /// What makes it the same file as another.
+    /// The identity of the file.
     pub file: FileId,
     /// User id of its owner.
     pub owner: u32,
     /// Its group or others may write to it.
     pub writable_by_others: bool,
-    /// The path means this file to the caller too: the process is in the caller's mount
-    /// namespace, or the caller finds the same file there. Absent (`NotRecorded`) where neither
-    /// was looked for, which costs a walk along a path that the process chose.
+    /// The path means this file to the caller too: the process is in the caller's mount namespace,
+    /// or the caller finds the same file there. Absent (`NotRecorded`) if neither was checked,
+    /// because that walks a path that the process chose.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub seen_by_caller: Reading<bool>,
 }
@@ -32,19 +32,19 @@ impl Executable {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Tells whether only root can have put this content into it.
+    /// Returns whether only root can have written this content.
     pub fn is_roots(&self) -> bool {
         self.owner == 0 && !self.writable_by_others
     }
 
-    /// Tells whether it is a program of the system, at the place where the caller sees it too: one
-    /// that only root can have installed.
+    /// Returns whether it is a system program, at a place where the caller sees it too: only root
+    /// can have installed it.
     pub fn is_installed(&self) -> bool {
         self.is_roots() && self.seen_by_caller == Ok(true) && in_system_folder(&self.path)
     }
 }
 
-/// Tells whether a path is below a folder that programs of the system are installed in.
+/// Returns whether a path is below a directory for system programs.
 pub fn in_system_folder(path: &str) -> bool {
     const FOLDERS: [&str; 8] =
         ["/usr/", "/opt/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/nix/store/", "/gnu/store/"];

@@ -1,12 +1,12 @@
-//! Device files, and what each is for.
+//! Device files and their purposes.
 
 use crate::absent::Reading;
 use std::sync::Arc;
 
-/// What makes two open files the same file.
+/// The identity of an open file.
 ///
-/// A container runtime can make its own node for a device: the same device, another inode. So a
-/// device is known by its number, every other file by file system and inode.
+/// A container runtime can create its own node for a device: the same device, another inode. So a
+/// device is identified by its number, and every other file by file system and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -27,7 +27,7 @@ pub enum FileId {
     },
 }
 
-/// What a device file is for.
+/// The purpose of a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -42,16 +42,16 @@ pub enum DeviceFileKind {
     UvmTools,
     /// `/dev/nvidia-modeset`: display servers.
     Modeset,
-    /// `/dev/nvidia-caps/*`: MIG and monitoring rights.
+    /// `/dev/nvidia-caps/*`: MIG and monitoring capabilities.
     Capability,
     /// `/dev/dri/*`: graphics.
     Render,
-    /// Any other file that somebody asked about.
+    /// Any other file given by the caller.
     Other,
 }
 
 impl DeviceFileKind {
-    /// Returns the kind that a path such as `/dev/nvidia0` stands for, by its name alone.
+    /// Returns the kind of a path such as `/dev/nvidia0`, by its name alone.
     pub fn of_path(path: &str) -> Self {
         if path.contains("/nvidia-caps/") {
             return DeviceFileKind::Capability;
@@ -74,8 +74,8 @@ impl DeviceFileKind {
         }
     }
 
-    /// Returns the kind that a character device's numbers stand for, whatever it is called;
-    /// `None` for one whose major number the driver does not fix (Linux `devices.txt`: 195).
+    /// Returns the kind of a character device by its numbers, whatever its name; `None` if the
+    /// driver does not fix its major number (Linux `devices.txt`: 195).
     pub fn of_device(major: u32, minor: u32) -> Option<Self> {
         match (major, minor) {
             (195, 255) => Some(DeviceFileKind::Control),
@@ -86,15 +86,15 @@ impl DeviceFileKind {
     }
 }
 
-/// A file that stands for a device, or any file somebody asked about.
+/// A device file, or any file given by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceFile {
     /// Its path, shared with every [`HeldFile`](crate::HeldFile) that names it.
     pub path: Arc<str>,
-    /// What it is for.
+    /// Its purpose.
     pub kind: DeviceFileKind,
-    /// What it is compared by; absent where only text of another tool names the file.
+    /// Its identity; absent if only text of another tool names the file.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub id: Reading<FileId>,
 }

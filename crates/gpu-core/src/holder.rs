@@ -11,42 +11,43 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeldFile {
-    /// The path of the [`DeviceFile`](crate::DeviceFile) asked about (not the path the process used).
+    /// The path of the [`DeviceFile`](crate::DeviceFile) searched for (not the path that the
+    /// process used).
     pub path: Arc<str>,
-    /// What the file is for.
+    /// The purpose of the file.
     pub kind: DeviceFileKind,
-    /// In which ways.
+    /// The kinds of access.
     pub access: Access,
     /// The open descriptors, lowest first, at most 64 of them.
     pub descriptors: Vec<u32>,
 }
 
-/// A process that has at least one of the files asked about.
+/// A process that has at least one of the files searched for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Holder {
     /// The process.
     pub process: ProcessKey,
-    /// What it has, a row per file.
+    /// Its files, one entry per file.
     pub held: Vec<HeldFile>,
-    /// The live thread through which the files were found, when the process's own tables were
-    /// empty: its first thread is a zombie.
+    /// The live thread through which the files were found, if the process's own tables were empty:
+    /// its first thread is a zombie.
     pub through_thread: Option<Pid>,
 }
 
 impl Holder {
-    /// Tells whether it has a file of this kind.
+    /// Returns whether it has a file of this kind.
     pub fn has(&self, kind: DeviceFileKind) -> bool {
         self.held.iter().any(|held| held.kind == kind)
     }
 
-    /// Tells whether it has the device with this minor number mapped.
+    /// Returns whether it has mapped the device with this minor number.
     pub fn has_mapped(&self, minor: u32) -> bool {
         let gpu = DeviceFileKind::Gpu(minor);
         self.held.iter().any(|held| held.kind == gpu && held.access.contains(Access::MAPPED))
     }
 
-    /// Tells whether it shows signs of a CUDA context on the device with this minor number: uvm
+    /// Returns whether it shows signs of a CUDA context on the device with this minor number: uvm
     /// open, or the device mapped. A monitor has neither.
     ///
     /// Only the mapping is strong evidence for *this* device: a CUDA program opens every device
@@ -57,7 +58,7 @@ impl Holder {
     }
 }
 
-/// How many processes could not be looked into, by reason.
+/// The number of unreadable processes, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -81,13 +82,13 @@ impl Unreadable {
     }
 }
 
-/// What one walk over all processes found.
+/// The result of one walk over all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HolderScan {
-    /// The holders, by process number.
+    /// The holders, by PID.
     pub holders: Vec<Holder>,
-    /// The processes whose files could not be seen.
+    /// The processes whose files were not visible.
     pub unreadable: Unreadable,
 }
 

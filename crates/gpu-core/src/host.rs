@@ -1,4 +1,4 @@
-//! The port to the operating system: who holds a file, what a process is, how it is signalled.
+//! The port to the operating system: holders of files, processes, signals.
 
 use crate::absent::Reading;
 use crate::device::DeviceInfo;
@@ -33,31 +33,31 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Every process of the machine that could be read.
+/// Every readable process of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessList {
-    /// The processes, by number.
+    /// The processes, by PID.
     pub processes: Vec<ProcessInfo>,
     /// Those that exist and could not be read.
     pub unreadable: Unreadable,
 }
 
-/// Looks at the processes of a machine.
+/// Reads the processes of a machine.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Host: Send + Sync {
-    /// Returns which machine's processes these are. Nothing is done to a process of one machine
-    /// for the sake of a device of another.
+    /// Returns the machine of these processes. Nothing is done to a process of one machine because
+    /// of a device of another.
     fn origin(&self) -> Origin;
 
-    /// Returns the machine's name.
+    /// Returns the hostname.
     fn hostname(&self) -> Reading<String>;
 
-    /// Tells whether the one who looks sees every process by the number that the driver uses:
-    /// whether it lives in the first PID namespace.
+    /// Returns whether the caller sees every process under the PID that the driver uses: whether it
+    /// is in the initial PID namespace.
     fn sees_host_pids(&self) -> Reading<bool>;
 
-    /// Returns the devices that the kernel module names, without asking it for anything else: what
-    /// is left to tell when the driver does not answer. In NVML's order, none without the module.
+    /// Returns the devices that the kernel module lists, without any other query: this works when
+    /// the driver does not answer. In NVML's order; none without the module.
     ///
     /// # Errors
     /// `Io` when the module's list cannot be read.
@@ -66,7 +66,7 @@ pub trait Host: Send + Sync {
     /// Returns the GPU device files that exist.
     ///
     /// # Errors
-    /// `Io` when the device folder cannot be read.
+    /// `Io` when the device directory cannot be read.
     fn device_files(&self) -> Result<Vec<DeviceFile>>;
 
     /// Returns every process that has one of `files` open, mapped, or as executable, current or
@@ -88,49 +88,50 @@ pub trait Host: Send + Sync {
     /// `Io` when the list of processes cannot be read.
     fn processes(&self) -> Result<ProcessList>;
 
-    /// Returns the calling process and all its ancestors that it may see, nearest first.
+    /// Returns the calling process and all its visible ancestors, nearest first.
     ///
     /// # Errors
-    /// `Process` when one of them cannot be read: who does not know its own line must not act.
+    /// `Process` when one of them cannot be read: without its own ancestry the caller cannot spare
+    /// itself.
     fn own_ancestry(&self) -> Result<Vec<ProcessKey>>;
 
-    /// Returns the leases that the caller was given the file of, each with the user whose file it
-    /// is: a job inherits the open file that keeps its lease alive. It says that the caller descends
-    /// from the job, or that somebody of the job handed it over.
+    /// Returns the leases whose file the caller has inherited, each with the user who owns the
+    /// file: a job inherits the open file that keeps its lease alive. The caller then descends from
+    /// the job, or a process of the job passed the file on.
     ///
-    /// None where [`own_ancestry`](Host::own_ancestry) goes up to the first process of the machine, and so
-    /// tells better whom the caller descends from.
+    /// Empty if [`own_ancestry`](Host::own_ancestry) reaches the first process of the machine,
+    /// because it is then the better evidence.
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)>;
 
-    /// Opens a process, so that every later word is to it and never to one that got its number.
+    /// Opens a process, so that all later calls refer to this process, even if its PID is reused.
     ///
     /// # Errors
-    /// `Process(Gone)` when it does not exist; `Unsupported` where the kernel lacks pidfd.
+    /// `Process(Gone)` when it does not exist; `Unsupported` if the kernel lacks pidfd.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>>;
 }
 
 /// One opened process: a pidfd on Linux.
 ///
-/// Opening by number may have caught another process than the one meant; [`look`] tells which,
-/// and every later call is to that same one.
+/// The PID may have been reused before the process was opened; [`look`] identifies the process, and
+/// all later calls refer to the same one.
 ///
 /// [`look`]: ProcessHandle::look
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait ProcessHandle: Send {
-    /// Returns the process as it is now, without its command line, which lies in the process's own
-    /// memory: a process could make whoever reads it wait.
+    /// Returns the process as it is now, without its command line. That is in the process's own
+    /// memory, so a process could block the reader.
     ///
     /// # Errors
-    /// `Process(Gone)` when the opened process has ended, even if its number lives on.
+    /// `Process(Gone)` when the opened process has ended, even if its PID was reused.
     fn look(&self) -> Result<ProcessInfo>;
 
-    /// Returns which of `files` it has now; none when it has let go of all of them.
+    /// Returns which of `files` it has now; none if it has released all of them.
     ///
     /// # Errors
-    /// `Process(Gone)` when it has ended, `Process(NotPermitted)` when that may not be seen.
+    /// `Process(Gone)` when it has ended, `Process(NotPermitted)` when the caller may not see them.
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>>;
 
-    /// Tells whether it has ended, all its threads included.
+    /// Returns whether it has ended, with all its threads.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.

@@ -1,17 +1,17 @@
-//! Names of devices and processes that stay right while the machine changes.
+//! Identifiers of devices and processes that stay valid while the machine changes.
 
 use crate::absent::{Absent, Reading};
 use std::fmt;
 use std::str::FromStr;
 
-/// The UUID of a device as NVML writes it: `GPU-` or `MIG-` and 36 characters.
+/// The UUID of a device as NVML prints it: `GPU-` or `MIG-` and 36 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct DeviceUuid(pub String);
 
 impl DeviceUuid {
-    /// Tells whether it names a MIG device, a part of a whole one.
+    /// Returns whether it names a MIG device, a part of a whole one.
     pub fn is_mig(&self) -> bool {
         self.0.starts_with("MIG-")
     }
@@ -25,8 +25,8 @@ impl fmt::Display for DeviceUuid {
 
 /// A PCI address: domain, bus, device, function.
 ///
-/// Tools print it with four or eight digits of domain and in either case; two spellings of one
-/// address compare equal here.
+/// Tools print it with four or eight digits of domain and in either case; different spellings of
+/// one address compare equal here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -41,7 +41,7 @@ pub struct PciBusId {
     pub function: u8,
 }
 
-/// The text was no PCI address.
+/// The text is not a PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a PCI bus ID, e.g. 00000000:04:00.0")]
 pub struct NoPciBusId(String);
@@ -49,7 +49,7 @@ pub struct NoPciBusId(String);
 impl FromStr for PciBusId {
     type Err = NoPciBusId;
 
-    /// Reads `DOMAIN:BUS:DEVICE.FUNCTION` or, as old drivers print, `BUS:DEVICE.FUNCTION`.
+    /// Parses `DOMAIN:BUS:DEVICE.FUNCTION` or, as old drivers print, `BUS:DEVICE.FUNCTION`.
     fn from_str(text: &str) -> Result<Self, NoPciBusId> {
         let read = || {
             let (address, function) = text.rsplit_once('.')?;
@@ -89,17 +89,17 @@ impl From<PciBusId> for String {
 }
 
 impl fmt::Display for PciBusId {
-    /// Writes NVML's present form, `00000000:04:00.0`.
+    /// Writes NVML's current form, `00000000:04:00.0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08X}:{:02X}:{:02X}.{:X}", self.domain, self.bus, self.device, self.function)
     }
 }
 
-/// Names one device: by UUID where there is one, with its other names beside it.
+/// Identifies one device: by UUID if known, with its other identifiers beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceId {
-    /// The UUID; the one name that survives a reboot and a moved card.
+    /// The UUID; the only identifier that survives a reboot and a moved card.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uuid: Reading<DeviceUuid>,
     /// NVML's index: the order of PCI addresses. Not CUDA's default order.
@@ -113,7 +113,7 @@ pub struct DeviceId {
 }
 
 impl DeviceId {
-    /// Returns an id that knows only its index, as a pasted table may.
+    /// Returns an ID with only an index, as from a pasted table.
     pub fn from_index(index: u32) -> Self {
         DeviceId {
             uuid: Err(Absent::NotRecorded),
@@ -123,8 +123,8 @@ impl DeviceId {
         }
     }
 
-    /// Tells whether both name the same device: by the strongest name that both have, UUID, then
-    /// PCI address, then index.
+    /// Returns whether both identify the same device: by the strongest identifier that both have,
+    /// UUID, then PCI address, then index.
     pub fn same_device(&self, other: &Self) -> bool {
         if let (Ok(a), Ok(b)) = (&self.uuid, &other.uuid) {
             return a == b;
@@ -142,7 +142,7 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// A process number, in the namespace of the one who looks.
+/// A PID, in the namespace of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -160,19 +160,20 @@ impl fmt::Display for Pid {
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct StartTime(pub u64);
 
-/// Names one process for ever: its number and when it started, since numbers are used again.
+/// Identifies one process permanently: its PID and its start time, because PIDs are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessKey {
-    /// The process number.
+    /// The PID.
     pub pid: Pid,
-    /// When it started; `None` where only text of another tool names the process.
+    /// Its start time; `None` if only text of another tool names the process.
     #[cfg_attr(feature = "serde", serde(rename = "start_ticks"))]
     pub start: Option<StartTime>,
 }
 
 impl ProcessKey {
-    /// Tells whether both surely name the same process: a key without a start time never does.
+    /// Returns whether both surely identify the same process: a key without a start time never
+    /// does.
     pub fn definitely_same(&self, other: &Self) -> bool {
         self.pid == other.pid && self.start.is_some() && self.start == other.start
     }

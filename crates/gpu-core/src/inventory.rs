@@ -1,4 +1,4 @@
-//! One look at all devices, as plain data.
+//! One read of all devices, as plain data.
 
 use crate::absent::Absent;
 use crate::backend::GpuBackend;
@@ -7,27 +7,27 @@ use crate::device::{DeviceInfo, DeviceProcess, Driver};
 use crate::error::{Error, ErrorKind, Fault, Reach, Result};
 use crate::snapshot::DeviceState;
 
-/// How often a question is put again that the machine could not answer *this* time.
+/// How often to repeat a query that the machine could not answer *this* time.
 const TRIES: usize = 4;
 
-/// What the driver tells of all devices at one moment.
+/// What the driver reports about all devices at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Inventory {
-    /// The driver, or why nothing can be learned of it.
+    /// The driver, or why it cannot be queried.
     pub driver: Result<Driver, Fault>,
     /// The devices by index; none when the driver does not answer.
     pub devices: Vec<DeviceState>,
 }
 
 impl Inventory {
-    /// Returns a look at which nothing was learned.
+    /// Returns an inventory without any data.
     pub fn failed(error: &Error) -> Self {
         Inventory { driver: Err(error.fault()), devices: Vec::new() }
     }
 }
 
-/// Asks a backend one question after the other.
+/// Makes the queries of a backend one by one.
 pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inventory {
     let driver = ask(|| backend.driver());
     if driver.as_ref().is_err_and(|fault| is_machine_wide(fault.kind)) {
@@ -42,14 +42,14 @@ pub(crate) fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inven
     }
 }
 
-/// Tells whether after such a failure there is no use in asking for anything else: the machine
-/// does not answer, or keeps whoever asks waiting.
+/// Returns whether further queries are useless after this failure: the machine does not answer, or
+/// blocks the caller.
 fn is_machine_wide(kind: ErrorKind) -> bool {
     kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut
 }
 
 impl DeviceState {
-    /// Asks for all of one device; one that did not answer in time is not asked again.
+    /// Queries everything of one device; a device that timed out is not queried again.
     pub fn ask<B: GpuBackend + ?Sized>(backend: &B, info: DeviceInfo, groups: Groups) -> Self {
         let sample = ask(|| backend.sample(&info.id));
         let mut hung = hanging(&sample);
@@ -67,7 +67,7 @@ impl DeviceState {
         DeviceState { info, sample, processes, mig, details }
     }
 
-    /// Returns a device that was not asked, or did not answer, because of `fault`.
+    /// Returns a device that was not queried, or did not answer, because of `fault`.
     pub fn unanswered(info: DeviceInfo, groups: Groups, fault: &Fault) -> Self {
         DeviceState {
             info,
@@ -82,8 +82,8 @@ impl DeviceState {
     }
 }
 
-/// A busy device on which every listed process is said to be idle: the samples of processes lag
-/// behind or leave out the one that works, so that none of them proves anything.
+/// A busy device on which every listed process is reported idle: the process samples lag behind or
+/// miss the busy process, so none of them is evidence.
 fn drop_idle_for_all(busy: bool, processes: &mut [DeviceProcess]) {
     let idle = |process: &DeviceProcess| process.utilization.is_ok_and(|share| share.get() == 0);
     if busy && processes.iter().all(idle) {
@@ -104,11 +104,10 @@ fn unless<T>(
     hung.clone().map_or_else(question, Err)
 }
 
-/// Puts a question until the answer stands: again at once, a few times, when it could not be
-/// answered this time.
+/// Repeats a query a few times, without delay, if it could not be answered this time.
 ///
 /// # Errors
-/// Those of the question, as data.
+/// Those of the query, as data.
 pub fn ask<T>(question: impl Fn() -> Result<T>) -> Result<T, Fault> {
     let mut answer = question();
     for _ in 1..TRIES {

@@ -2,13 +2,13 @@
 
 use crate::error::{Error, Result};
 
-/// Keeps lines for ever: the audit log of what was done.
+/// Keeps lines permanently: the audit log of actions.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Journal: Send + Sync {
-    /// Appends one line, without its line end; on return it is safe against a crash of the caller.
+    /// Appends one line, without its line end; on return it survives a crash of the caller.
     ///
     /// # Errors
-    /// `Io` when it cannot be written. Who meets this must not act.
+    /// `Io` when it cannot be written. The caller must then not act.
     fn append(&self, line: &str) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! The port that starts programs in a tree of their own.
+//! The port that starts programs in their own process tree.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Pid, ProcessKey};
@@ -12,25 +12,25 @@ use std::time::Duration;
 pub struct Launch {
     /// The program, found by `PATH` where it has no slash.
     pub program: OsString,
-    /// What follows its name.
+    /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Variables of the environment that are set; all others are as here.
+    /// Environment variables to set; all others are inherited.
     pub set: Vec<(OsString, OsString)>,
-    /// Variables that are taken out.
+    /// Environment variables to remove.
     pub unset: Vec<OsString>,
 }
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobExit {
-    /// With this code.
+    /// With this exit code.
     Code(i32),
     /// By this signal.
     Signal(i32),
 }
 
 impl JobExit {
-    /// Returns the code that a shell gives to it: 128 and the signal's number.
+    /// Returns the code that a shell reports: 128 plus the signal number.
     pub fn code(self) -> i32 {
         match self {
             JobExit::Code(code) => code,
@@ -39,33 +39,33 @@ impl JobExit {
     }
 }
 
-/// What happens while a program runs.
+/// Events while a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
-    /// It has ended. What it started may live on.
+    /// It has ended. Its descendants may still live.
     Ended(JobExit),
-    /// Whoever asked for it is gone: nobody waits for it any more.
+    /// The caller is gone: no process waits for the program any more.
     Abandoned,
-    /// Somebody asks by this signal that it ends.
+    /// This signal requested its end.
     Asked(i32),
 }
 
-/// Starts programs in a tree that nothing leaves: whoever loses its parent there becomes a child
-/// of the calling process (`PR_SET_CHILD_SUBREAPER`).
+/// Starts programs in a tree that no process can leave: orphans in it are re-parented to the
+/// calling process (`PR_SET_CHILD_SUBREAPER`).
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Launcher {
-    /// Starts a program in a process group of its own; on a terminal it is in the foreground.
+    /// Starts a program in its own process group; on a terminal it is in the foreground.
     ///
     /// # Errors
-    /// `Process(Gone)` where there is no such program, `Process(NotPermitted)` when it may not be
-    /// run, `Io` for anything else.
+    /// `Process(Gone)` if there is no such program, `Process(NotPermitted)` if it may not be run,
+    /// `Io` for anything else.
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>>;
 
-    /// Starts a program for the caller's own use beside its job, in a process group of its own. It
-    /// is no member of the job, and has neither the job's standard streams nor its terminal.
+    /// Starts a helper program beside the job, in its own process group. It is not a member of the
+    /// job, and has neither the job's standard streams nor its terminal.
     ///
     /// # Errors
-    /// `Unsupported` where no such program can be kept apart from the job, `Io` when it cannot be
+    /// `Unsupported` if no such program can be kept apart from the job, `Io` when it cannot be
     /// started.
     fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
         let program = launch.program.to_string_lossy();
@@ -73,14 +73,14 @@ pub trait Launcher {
     }
 }
 
-/// A program beside a job. When it is dropped the program is killed; should it survive that, it is
-/// a member of the job from then on, so that it is named with the others that do.
+/// A helper program beside a job. Dropping it kills the program; if the program survives that, it
+/// becomes a member of the job, so that it is reported with other survivors.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Companion {
     /// Returns its process.
     fn pid(&self) -> Pid;
 
-    /// Returns what it wrote to its standard output once it has ended; `None` while it runs.
+    /// Returns its standard output once it has ended; `None` while it runs.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -90,52 +90,52 @@ pub trait Companion {
     fn kill(&mut self);
 }
 
-/// A program that was started, and its tree.
+/// A started program and its process tree.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Job {
-    /// Returns what happens next; `None` when nothing did for `at_most`.
+    /// Returns the next event; `None` if there was none for `at_most`.
     ///
-    /// What a terminal does to it, stopping and going on, is done meanwhile.
+    /// It also handles job control (stop and continue) meanwhile.
     ///
     /// # Errors
-    /// `Io` when the kernel does not answer. What this process was asked meanwhile is told first.
+    /// `Io` when the kernel does not answer. Requests to this process during that time are returned
+    /// first.
     fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>>;
 
-    /// Passes a signal on to its process group.
+    /// Forwards a signal to its process group.
     ///
     /// # Errors
-    /// `Process(Gone)` when nobody of it is left.
+    /// `Process(Gone)` when no process of it is left.
     fn pass(&self, signal: i32) -> Result<()>;
 
-    /// Returns the processes of its tree that live, without those that have ended and wait to be
-    /// waited for.
+    /// Returns the live processes of its tree, without zombies.
     ///
     /// # Errors
     /// `Io` when the list of processes cannot be read.
     fn members(&self) -> Result<Vec<ProcessInfo>>;
 
-    /// Kills whoever of its tree is a child of the calling process and is not `spared`, waits for
-    /// those that have ended, and does so again, until there are none, or no others come, or the
-    /// time is over.
+    /// Kills every process of its tree that is a child of the calling process and not `spared`,
+    /// reaps those that have ended, and repeats until there are none, no new ones appear, or time
+    /// runs out.
     ///
-    /// Who loses its parent by that is a child next, so that all of the tree has its turn, even one
-    /// that forks faster than it can be looked through.
+    /// Orphans become children of the caller next, so the whole tree is covered, even one that
+    /// forks faster than it can be scanned.
     ///
     /// # Errors
-    /// `Unsupported` where nobody keeps a list of children, `Io` when it cannot be read.
+    /// `Unsupported` if there is no list of children, `Io` when it cannot be read.
     fn fell(&self, spared: &[Pid], at_most: Duration, token: &ActToken) -> Result<KilledTree> {
         let _ = (spared, at_most, token);
         Err(Error::new(ErrorKind::Unsupported, "kill a job by its child list"))
     }
 
     /// Stops (SIGSTOP) every process of its tree that is neither `known` nor `spared`, as soon as
-    /// it is seen, until no new one has appeared for a moment or the time is over.
+    /// it is seen, until no new one has appeared for a moment or time runs out.
     ///
-    /// A process that hands over to a fork of itself cannot do so while it is stopped, so that a
-    /// tree of such processes can be inspected at leisure. [`resume`](Job::resume) is the reverse.
+    /// A stopped process cannot hand over to a fork of itself, so a tree of such processes can be
+    /// inspected without a race. [`resume`](Job::resume) is the reverse.
     ///
     /// # Errors
-    /// `Unsupported` where the kernel keeps no list of children, `Io` when it cannot be read.
+    /// `Unsupported` if the kernel keeps no list of children, `Io` when it cannot be read.
     fn arrest(
         &self,
         known: &[ProcessKey],
@@ -153,7 +153,7 @@ pub trait Job {
         let _ = (stopped, token);
     }
 
-    /// Takes the terminal back from the job for good: nobody at it waits for the job any more.
+    /// Takes the terminal back from the job permanently: its user no longer waits for the job.
     fn detach(&mut self) {}
 }
 
@@ -162,33 +162,33 @@ pub trait Job {
 pub struct SuspendedProcesses {
     /// The stopped processes that still live.
     pub stopped: Vec<ProcessInfo>,
-    /// New processes kept appearing until the time was over.
+    /// New processes kept appearing until time ran out.
     pub restless: bool,
 }
 
-/// What became of a tree that was killed from its top.
+/// The result of killing a tree from its top.
 #[derive(Clone, Debug, Default)]
 pub struct KilledTree {
-    /// Those who were killed, as they were when they had ended, and the time that they took.
+    /// The killed processes, as they were at their end, and the duration.
     pub killed: Vec<(ProcessInfo, Duration)>,
-    /// No child was left.
+    /// No child is left.
     pub none_left: bool,
 }
 
 /// What a supervisor sent before it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// It ended as it should.
+    /// It ended normally.
     pub complete: bool,
     /// Its report.
     pub report: Vec<u8>,
-    /// What its job sent.
+    /// The output of its job.
     pub result: Vec<u8>,
-    /// The job sent more, which was not kept.
+    /// The job sent more, which was discarded.
     pub cut: bool,
 }
 
-/// Starts the calling program once more, to supervise a job for it.
+/// Starts the calling program again, to supervise a job.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Supervisors {
     /// Starts it, with an order for itself and standard input for its job.
@@ -198,7 +198,7 @@ pub trait Supervisors {
     fn start(&self, order: &[u8], input: &[u8]) -> Result<Box<dyn Supervised>>;
 }
 
-/// A supervisor at work. When the caller ends, whatever way, so does the job.
+/// A running supervisor. When the caller ends, in whatever way, so does the job.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Supervised: Send {
     /// Asks it to end its job, and then itself.
@@ -207,7 +207,7 @@ pub trait Supervised: Send {
     /// `Process(Gone)` when it has ended.
     fn end(&self) -> Result<()>;
 
-    /// Waits until it has ended, and returns what was sent; nothing more at a second time.
+    /// Waits until it has ended, and returns what it sent; a second call returns nothing more.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.

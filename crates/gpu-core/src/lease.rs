@@ -1,31 +1,31 @@
-//! Claims on devices, and leases: claims that were granted.
+//! Claims on devices, and leases: granted claims.
 
 use crate::clock::Timestamp;
 use crate::id::{DeviceUuid, ProcessKey};
 use crate::units::Bytes;
 use std::fmt;
 
-/// How much of each device is asked for.
+/// How much of each device a claim requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Share {
-    /// The device, and nobody beside.
+    /// The device, exclusively.
     Whole,
-    /// So much of its memory, beside other shares.
+    /// This much of its memory, beside other shares.
     #[cfg_attr(feature = "serde", serde(rename = "memory_bytes"))]
     Memory(Bytes),
 }
 
-/// What somebody asks for.
+/// The content of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Claim {
-    /// How many devices; at least one.
+    /// The number of devices; at least one.
     pub count: u32,
     /// How much of each.
     pub share: Share,
-    /// Only these; any device where there are none.
+    /// Only these; any device if empty.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub among: Vec<DeviceUuid>,
     /// None of these.
@@ -34,20 +34,20 @@ pub struct Claim {
     /// All of these.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub required: Vec<DeviceUuid>,
-    /// Memory that is free on each device at the moment of the grant.
+    /// The memory that must be free on each device at the time of the grant.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     #[cfg_attr(feature = "serde", serde(rename = "free_memory_bytes"))]
     pub free_memory: Option<Bytes>,
-    /// The lowest compute capability, major and minor.
+    /// The lowest acceptable compute capability, major and minor.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub compute_capability: Option<(u32, u32)>,
-    /// A device that somebody outside of the scheme uses will do as well.
+    /// Accept a device that a process outside the scheme uses.
     #[cfg_attr(feature = "serde", serde(default))]
     pub accept_used: bool,
 }
 
 impl Claim {
-    /// Returns a claim on `count` whole devices, whichever.
+    /// Returns a claim on any `count` whole devices.
     pub fn whole(count: u32) -> Self {
         Claim {
             count,
@@ -70,15 +70,15 @@ impl Claim {
     }
 }
 
-/// Names a lease or a place in the queue: the name of its file.
+/// Identifies a lease or a place in the queue: it is the name of its file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct LeaseId(String);
 
 impl LeaseId {
-    /// Returns the id that `text` is: 1 to 40 of `a`–`z`, `0`–`9` and `-`; `None` for any other
-    /// text, as somebody else could have written it.
+    /// Returns the ID in `text`: 1 to 40 of `a`–`z`, `0`–`9` and `-`; `None` for any other text,
+    /// which another user could have written.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let valid = (1..=40).contains(&text.len()) && text.bytes().all(plain);
@@ -111,59 +111,60 @@ impl From<LeaseId> for String {
     }
 }
 
-/// A lease that another was taken out of. Anybody can copy an id, so it takes both to name one.
+/// A lease that another was taken out of. Anybody can copy an ID, so identification takes both
+/// fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OuterLease {
-    /// Its name.
+    /// Its ID.
     pub id: LeaseId,
-    /// The user who owns it.
+    /// Its owner.
     pub owner: u32,
 }
 
-/// A lease, or somebody who waits for one.
+/// A lease, or a waiting claim.
 ///
-/// All but [`owner`](Entry::owner) is what its maker wrote, who may be anybody.
+/// All fields except [`owner`](Entry::owner) were written by its maker, who may be anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
-    /// Its name.
+    /// Its ID.
     pub id: LeaseId,
-    /// Its place in the order in which claims came; lower is earlier.
+    /// Its position in the order of arrival; lower is earlier.
     pub ticket: u64,
-    /// The user who owns its file: the only word on whose it is.
+    /// The user who owns its file: the only authority on its owner.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub owner: u32,
     /// The process whose descendants it is for, itself included.
     pub root: ProcessKey,
-    /// The lease that it was taken out of, the one that this was taken out of, and so on: it
-    /// counts within the nearest of them that lives.
+    /// The lease that it was taken out of, then that lease's outer lease, and so on: it counts
+    /// within the nearest live one.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub within: Vec<OuterLease>,
-    /// What was asked for.
+    /// The request.
     pub claim: Claim,
-    /// What was granted; none while it waits.
+    /// The granted devices; none while it waits.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub devices: Vec<DeviceUuid>,
-    /// The whole devices that the MIG devices it asked for are parts of, as it was before it was
-    /// granted; none where that was not known of each.
+    /// The whole devices of the requested MIG devices, as recorded before the grant; empty if any
+    /// of them was unknown.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub parts_of: Vec<DeviceUuid>,
-    /// What it is for, in words.
+    /// A description of its purpose.
     pub command: String,
-    /// When it was made.
+    /// Its creation time.
     #[cfg_attr(feature = "serde", serde(rename = "since_unix_ms"))]
     pub since: Timestamp,
 }
 
 impl Entry {
-    /// Returns what an entry says that is taken out of this one ([`within`](Entry::within)).
+    /// Returns what an entry that is taken out of this one records ([`within`](Entry::within)).
     pub fn nested(&self) -> Vec<OuterLease> {
         let own = OuterLease { id: self.id.clone(), owner: self.owner };
         [&[own][..], &self.within].concat()
     }
 
-    /// Tells whether this one came before another.
+    /// Returns whether this one came before another.
     pub fn is_before(&self, other: &Entry) -> bool {
         (self.ticket, &self.id, self.owner) < (other.ticket, &other.id, other.owner)
     }

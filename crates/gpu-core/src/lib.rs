@@ -1,15 +1,14 @@
-//! Ports and plain data: what every other crate of the workspace agrees on.
+//! Ports and plain data: the interface between all other crates of the workspace.
 //!
-//! The main decision is that deciding and touching the machine never meet in one crate. This
-//! crate holds what both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`],
-//! [`ProcessHandle`], [`DeviceMemory`], [`Journal`], [`Clock`], [`Locks`],
-//! [`Launcher`]) as object-safe traits with plain
-//! data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It does no
-//! I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a snapshot
-//! to a plan, and only the program on top chooses which adapter stands behind a port.
+//! The main decision is that no crate both decides and touches the machine. This crate holds what
+//! both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`], [`ProcessHandle`],
+//! [`DeviceMemory`], [`Journal`], [`Clock`], [`Locks`], [`Launcher`]) as object-safe traits with
+//! plain data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It does
+//! no I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a snapshot
+//! to a plan, and only the program chooses the adapter behind each port.
 //!
-//! What a machine does not tell is never zero: a [`Reading`] is a value or the reason that it is
-//! [`Absent`]. What fails is an [`Error`] whose [`ErrorKind`] says how far the failure reaches.
+//! A missing value is never zero: a [`Reading`] is a value or the reason why it is [`Absent`]. A
+//! failure is an [`Error`] whose [`ErrorKind`] says how far it reaches.
 
 mod absent;
 mod access;

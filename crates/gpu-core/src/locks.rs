@@ -1,4 +1,4 @@
-//! The port to the place where leases are kept.
+//! The port to the storage of leases.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -7,10 +7,10 @@ use crate::lease::{Entry, LeaseId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryKind {
-    /// A lease that its maker has not confirmed yet ([`Held::confirm`]).
+    /// An attempt: a lease that its maker has not confirmed yet ([`Held::confirm`]).
     Attempt,
     /// A confirmed lease.
     Lease,
@@ -18,21 +18,21 @@ pub enum EntryKind {
     Waiter,
 }
 
-/// A place in the queue, as its name alone tells; whether it is alive is not known yet.
+/// A place in the queue, from its name alone; whether it is alive is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePlace {
-    /// Its place in the order of claims ([`Entry::ticket`]).
+    /// Its position in the order of claims ([`Entry::ticket`]).
     pub ticket: u64,
     /// Its id.
     pub id: LeaseId,
-    /// The user who owns it.
+    /// Its owner.
     pub owner: u32,
-    /// Equal for all places of one user that ask for the same within the same lease.
+    /// Equal for all places of one user with the same request within the same lease.
     pub class: u64,
 }
 
 impl QueuePlace {
-    /// Tells whether this place is the one of an entry.
+    /// Returns whether this is the place of an entry.
     pub fn is_of(&self, entry: &Entry) -> bool {
         self.id == entry.id && self.owner == entry.owner
     }
@@ -41,69 +41,69 @@ impl QueuePlace {
 /// A live claim in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// What it asks for.
+    /// Its request.
     pub entry: Entry,
-    /// It has not renewed its place for longer than a running program lets pass: it is stopped.
+    /// It has not renewed its place for longer than a running program would take: it is stopped.
     pub is_stalled: bool,
 }
 
-/// Who has a lock file of safe-gpu locked.
+/// The process that has locked a lock file of safe-gpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SafeGpuHolder {
-    /// The place of the file among all of them.
+    /// The index of the file among all of them.
     pub file: usize,
-    /// The process; `None` where the kernel does not tell: a lock of an open file description, or a
-    /// process of another PID namespace.
+    /// The process; `None` if the kernel does not report it: a lock of an open file description, or
+    /// a process of another PID namespace.
     pub process: Option<Pid>,
 }
 
-/// A place for leases that all users of the machine share.
+/// Storage of leases that all users of the machine share.
 ///
-/// What is alive is what the kernel holds for a process: an entry ends with the last process that
-/// has its descriptor, however that dies, and a file left behind means nothing. Nobody can make,
-/// change, hide or end an entry of another user, root excepted.
+/// An entry is alive while the kernel holds it for a process: it ends with the last process that
+/// has its descriptor, however that process dies, and a file left behind means nothing. Only root
+/// can create, change, hide or end an entry of another user.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Locks: Send + Sync {
-    /// Returns every entry of a kind that is alive. What is dead, malformed, no regular file or
-    /// cannot be read is none.
+    /// Returns every live entry of a kind. It skips dead, malformed and unreadable entries, and
+    /// anything but regular files.
     ///
     /// An entry that is confirmed between a call for [`EntryKind::Attempt`] and a later call for
     /// [`EntryKind::Lease`] is seen by the second call at the latest.
     ///
     /// # Errors
-    /// `Io` when the place cannot be read.
+    /// `Io` when the storage cannot be read.
     fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>>;
 
-    /// Returns all places in the queue in the order of their tickets, dead ones included: a
-    /// listing whose cost does not depend on what is in them.
+    /// Returns all places in the queue in the order of their tickets, dead ones included: a listing
+    /// whose cost does not depend on their content.
     ///
     /// # Errors
-    /// `Io` when the place cannot be read.
+    /// `Io` when the storage cannot be read.
     fn queue(&self) -> Result<Vec<QueuePlace>>;
 
     /// Returns the claim at a place of the last [`queue`](Locks::queue); `None` when it is dead.
     ///
     /// # Errors
-    /// `Io` when the machine cannot say.
+    /// `Io` when its state cannot be read.
     fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>>;
 
-    /// Publishes an entry: whole, and alive from the first moment at which others see it.
+    /// Publishes an entry: complete, and alive from the first moment at which others see it.
     ///
     /// # Errors
     /// `Io` when it cannot be written; nothing is left of it then.
     fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>>;
 
-    /// Returns the user who owns the entries that are published here.
+    /// Returns the owner of the entries that are published here.
     fn owner(&self) -> u32;
 
-    /// Returns an id that no other entry has.
+    /// Returns a unique ID.
     ///
     /// # Errors
-    /// `Io` when there is no source of chance.
+    /// `Io` when there is no source of randomness.
     fn new_id(&self) -> Result<LeaseId>;
 
-    /// Returns a ticket that is later than every one that anybody on this machine drew before,
-    /// whatever others wrote into their entries: nanoseconds of a clock that nobody can set.
+    /// Returns a ticket that is later than every ticket drawn before on this machine, whatever
+    /// others wrote into their entries: nanoseconds of a clock that nobody can set.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -123,66 +123,66 @@ pub trait Locks: Send + Sync {
     /// `Io` when the kernel does not answer.
     fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool>;
 
-    /// Returns when each device was last leased, as far as files that were left tell.
+    /// Returns when each device was last leased, according to the remaining files.
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp>;
 
-    /// Holds back every safe-gpu until the guard is dropped, and waits for one that is at work for
-    /// `patience` at most.
+    /// Holds back every safe-gpu until the guard is dropped, and waits at most `patience` for one
+    /// that holds its lock.
     ///
     /// # Errors
     /// `TimedOut` when one of them keeps its lock; `Io` when a lock file cannot be opened.
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>>;
 
-    /// Returns who keeps [`hold_back_safe_gpu`](Locks::hold_back_safe_gpu) from its lock now;
-    /// `None` where nobody does, or where that cannot be told. It takes no lock and does not wait.
+    /// Returns which process blocks [`hold_back_safe_gpu`](Locks::hold_back_safe_gpu) now; `None`
+    /// if there is none, or it cannot be determined. It takes no lock and does not wait.
     fn safe_gpu_holder(&self) -> Option<SafeGpuHolder>;
 }
 
-/// Something held until it is dropped.
+/// An entry that is held until it is dropped.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Held: Send {
-    /// Makes an attempt a lease. A lease stays one.
+    /// Turns an attempt into a lease. A lease stays one.
     ///
     /// # Errors
-    /// `Io` when others may not see it as one; it is an attempt still.
+    /// `Io` when others may not see it as a lease; it is then still an attempt.
     fn confirm(&mut self) -> Result<()>;
 
-    /// Says whether a program that is started now keeps it alive too.
+    /// Sets whether a program that is started now keeps it alive too.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
     fn inherit(&self, yes: bool) -> Result<()>;
 
-    /// Shows that it is wanted, and tells whether others still see it; what nobody sees any more
-    /// is to be published again. To be called every hour or so for a lease, so that nobody clears
-    /// it away as an old file, and every [`QUEUE_HEARTBEAT`] for a place in the queue, which stalls otherwise.
+    /// Renews it, and returns whether others still see it; if not, publish it again. Call this
+    /// about every hour for a lease, so that no cleaner removes it as an old file, and every
+    /// [`QUEUE_HEARTBEAT`] for a place in the queue, which otherwise stalls.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
     fn renew(&self) -> Result<bool>;
 
-    /// Leaves it to the programs that keep it alive too: it ends with the last of them.
+    /// Leaves it to the programs that also keep it alive: it ends with the last of them.
     fn leave(self: Box<Self>);
 }
 
-/// How often a claim that waits renews its place.
+/// The interval at which a waiting claim renews its place.
 pub const QUEUE_HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// A place that was not renewed for so long is stalled. Between two beats there may be a look at
-/// the devices, which takes some seconds where the driver is slow.
+/// A place that was not renewed for this long is stalled. Between two renewals a claim may read the
+/// devices, which takes some seconds if the driver is slow.
 pub const QUEUE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The locks of safe-gpu, held.
+/// The held locks of safe-gpu.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait HeldBack: Send {
-    /// Returns who waits for them.
+    /// Returns the processes that wait for them.
     ///
     /// # Errors
     /// `Io` when the kernel's list cannot be read.
     fn waiting(&self) -> Result<Vec<Pid>>;
 
-    /// Returns who waits for each of them, in a fixed order; nobody for one that was released.
-    /// A process that is not visible here, in another PID namespace, has the number 0.
+    /// Returns the processes that wait for each of them, in a fixed order; none for a released one.
+    /// A process that is not visible here, in another PID namespace, has the PID 0.
     ///
     /// # Errors
     /// As [`waiting`](HeldBack::waiting).
@@ -190,10 +190,10 @@ pub trait HeldBack: Send {
         Ok(vec![self.waiting()?])
     }
 
-    /// Releases one of them, by its place in [`queues`](HeldBack::queues).
+    /// Releases one of them, by its index in [`queues`](HeldBack::queues).
     ///
     /// # Errors
-    /// `Unsupported` where they can be released only together, `Io` when the kernel refuses it.
+    /// `Unsupported` if they can be released only together, `Io` when the kernel refuses.
     fn release(&mut self, place: usize) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, format!("release lock {place} of safe-gpu alone")))
     }

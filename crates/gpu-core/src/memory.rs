@@ -4,81 +4,81 @@ use crate::device::MemoryInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::units::Bytes;
 
-/// A piece of device memory.
+/// A region of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// Where it begins, in the device's address space.
+    /// Its start, in the device's address space.
     pub address: u64,
-    /// How long it is.
+    /// Its length.
     pub size: Bytes,
 }
 
-/// Takes memory of one device and gives it back.
+/// Allocates and frees memory of one device.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait DeviceMemory: Send + Sync {
-    /// Returns the memory of the device as it is now.
+    /// Returns the current memory of the device.
     ///
     /// # Errors
     /// `Device` when the device is lost.
     fn info(&self) -> Result<MemoryInfo>;
 
-    /// Takes `size` bytes; the region is aligned to 256 bytes at least.
+    /// Allocates `size` bytes; the region is aligned to at least 256 bytes.
     ///
     /// # Errors
-    /// `Device(OutOfMemory)` when the device has no such piece; `Invalid` for no bytes.
+    /// `Device(OutOfMemory)` when the device has no such region; `Invalid` for zero bytes.
     fn reserve(&self, size: Bytes) -> Result<Region>;
 
-    /// Gives a region back, whole.
+    /// Frees a whole region.
     ///
     /// # Errors
     /// `Invalid` for a region that [`reserve`](DeviceMemory::reserve) did not return or that was
-    /// given back before.
+    /// already freed.
     fn release(&self, region: Region) -> Result<()>;
 
-    /// Takes a range of addresses that has no memory yet (`cuMemAddressReserve`); it begins and
-    /// ends at a page.
+    /// Reserves an address range without memory (`cuMemAddressReserve`); it starts and ends at a
+    /// page.
     ///
     /// # Errors
-    /// `Unsupported` where the device has no virtual memory management, `Device(OutOfMemory)` when
-    /// no such range is left, `Invalid` for a size that is not of whole pages.
+    /// `Unsupported` if the device has no virtual memory management, `Device(OutOfMemory)` when no
+    /// such range is left, `Invalid` for a size that is not a multiple of the page size.
     fn reserve_addresses(&self, size: Bytes) -> Result<Region> {
         Err(unsupported(format!("reserve {} bytes of addresses", size.0)))
     }
 
-    /// Puts memory behind a part of a range that [`reserve_addresses`] returned (`cuMemCreate`,
-    /// `cuMemMap`); the part is of whole pages and has no memory yet.
+    /// Maps memory to a part of a range that [`reserve_addresses`] returned (`cuMemCreate`,
+    /// `cuMemMap`); the part consists of whole pages and has no memory yet.
     ///
     /// # Errors
-    /// `Device(OutOfMemory)` when the device has not that much, `Invalid` for a part that is not of
-    /// such a range or has memory already, `Unsupported` as above.
+    /// `Device(OutOfMemory)` when the device has too little memory, `Invalid` for a part outside
+    /// such a range or already mapped, `Unsupported` as above.
     ///
     /// [`reserve_addresses`]: DeviceMemory::reserve_addresses
     fn map(&self, part: Region) -> Result<()> {
         Err(unsupported(format!("map {} bytes at {:#x}", part.size.0, part.address)))
     }
 
-    /// Gives the memory behind a part of a range back; each of its pages was mapped.
+    /// Frees the memory of a part of a range; all of its pages must be mapped.
     ///
     /// # Errors
-    /// `Invalid` where a page of the part is not mapped, `Unsupported` as above.
+    /// `Invalid` if a page of the part is not mapped, `Unsupported` as above.
     fn unmap(&self, part: Region) -> Result<()> {
         Err(unsupported(format!("unmap {} bytes at {:#x}", part.size.0, part.address)))
     }
 
-    /// Gives a range of addresses back, whole, with the memory that is still behind it.
+    /// Frees a whole address range, with the memory that is still mapped in it.
     ///
     /// # Errors
     /// `Invalid` for a range that [`reserve_addresses`](DeviceMemory::reserve_addresses) did not
-    /// return or that was given back before; `Unsupported` as above.
+    /// return or that was already freed; `Unsupported` as above.
     fn release_addresses(&self, range: Region) -> Result<()> {
         Err(unsupported(format!("release the addresses at {:#x}", range.address)))
     }
 
-    /// Returns the smallest piece that [`map`](DeviceMemory::map) takes (2 MiB on every NVIDIA
+    /// Returns the smallest size that [`map`](DeviceMemory::map) accepts (2 MiB on every NVIDIA
     /// device so far).
     ///
     /// # Errors
-    /// `Unsupported` where the device has no virtual memory management.
+    /// `Unsupported` if the device has no virtual memory management.
     fn page(&self) -> Result<Bytes> {
         Err(unsupported("query the page size".to_owned()))
     }

@@ -1,4 +1,4 @@
-//! The first step of every walk: ask the ports, get plain data.
+//! The first step of every walk: query the ports, return plain data.
 
 use crate::absent::Absent;
 use crate::backend::GpuBackend;
@@ -14,15 +14,16 @@ use crate::snapshot::{DeviceState, Process, Snapshot};
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
-/// Looks once at a machine.
+/// Takes a snapshot of a machine.
 ///
-/// It never fails: what could not be learned is a fault at the place that it spoils, and all else
-/// is kept. A machine without a driver still tells who holds its device files.
+/// It never fails: each failure is recorded as a fault in the place of the value it affects, and
+/// all other values are kept. Without a driver, the snapshot still has the holders of the device
+/// files.
 pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> Snapshot {
     observe_in_detail(backend, host, clock, Groups::NONE)
 }
 
-/// Looks once at a machine, as [`observe`] does, and asks every device for these groups too.
+/// Takes a snapshot of a machine like [`observe`], with these groups of every device.
 pub fn observe_in_detail(
     backend: &dyn GpuBackend,
     host: &dyn Host,
@@ -45,9 +46,8 @@ pub fn observe_in_detail(
     snapshot
 }
 
-/// Looks once at the devices and at the processes that the driver lists, with all their ancestors:
-/// who uses the devices, and for whom. It costs no walk over all processes, and so does not tell
-/// who holds the device files.
+/// Takes a snapshot of the devices and of the listed processes with all their ancestors. It costs
+/// no walk over all processes, and so has no holders of the device files.
 pub fn observe_users(
     backend: &dyn GpuBackend,
     host: &dyn Host,
@@ -56,8 +56,8 @@ pub fn observe_users(
 ) -> Snapshot {
     let mut snapshot = look(backend, host, clock, groups);
     look_up(host, &mut snapshot, named_pids);
-    // An ancestor that is not known yet is asked for until there is none: numbers do not go round,
-    // since each is asked for once.
+    // Looks up each unknown ancestor until there is none: this terminates, because each PID is
+    // looked up once.
     let mut known = 0;
     while snapshot.processes.len() > known {
         known = snapshot.processes.len();
@@ -66,7 +66,7 @@ pub fn observe_users(
     snapshot
 }
 
-/// Looks once at the devices, with a place for everything else.
+/// Reads the devices once, with a place for everything else.
 fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
     let taken_at = clock.wall();
     let Inventory { driver, devices } = look_at_devices(backend, host, groups);
@@ -89,8 +89,8 @@ fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Gr
     }
 }
 
-/// Looks once at the devices alone. One that could not say what it is has the names that the
-/// kernel module knows it by.
+/// Reads only the devices, once. A device that could not identify itself has the identifiers that
+/// the kernel module lists.
 pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
     let mut inventory = backend.look(groups);
     clear_duplicate_ids(&mut inventory.devices);
@@ -100,8 +100,8 @@ pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups
     inventory
 }
 
-/// Takes from devices the names that another one has too: by such a name the holders of one would
-/// be those of the other.
+/// Removes identifiers that two devices share: through such an identifier, the holders of one would
+/// be attributed to the other.
 fn clear_duplicate_ids(devices: &mut [DeviceState]) {
     let ids: Vec<DeviceId> = devices.iter().map(|device| device.id().clone()).collect();
     for (place, device) in devices.iter_mut().enumerate() {
@@ -119,8 +119,8 @@ fn clear_duplicate_ids(devices: &mut [DeviceState]) {
     }
 }
 
-/// Tells by the kernel module what the devices are that could not say it themselves, where it has
-/// the same devices as the driver's library: both go by PCI address, and one may show fewer.
+/// Identifies devices that could not identify themselves through the kernel module, if it lists the
+/// same devices as the driver's library: both order by PCI address, and one may show fewer.
 fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
     let agree = |(device, named): (&DeviceState, &DeviceInfo)| {
         device.id().index == named.id.index
@@ -135,8 +135,8 @@ fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
     }
 }
 
-/// Adds what is known of these processes to a snapshot, though they hold nothing and no device
-/// lists them. What the snapshot knows already stays as it is.
+/// Adds these processes to a snapshot, although they hold nothing and no device lists them.
+/// Existing data stays unchanged.
 pub fn look_up_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]) {
     look_up_all(host, snapshot, pids.iter().copied().collect());
 }
@@ -157,15 +157,15 @@ fn look_up_all(host: &dyn Host, snapshot: &mut Snapshot, wanted: BTreeSet<Pid>) 
         if let (Ok(info), Some(holder)) = (&answer, walked.get(&pid))
             && !info.key.definitely_same(holder)
         {
-            // The holder has ended since the walk and its number is another's now.
+            // The holder has ended since the walk and its PID was reused.
             answer = Err(Absent::NotFound);
         }
         place.insert(Process(answer));
     }
 }
 
-/// The processes that a device lists or that hold a file. The driver's numbers are the host's: in
-/// a PID namespace of our own they would name strangers.
+/// The processes that a device lists or that hold a file. The driver's PIDs are the host's: in a
+/// separate PID namespace they would name unrelated processes.
 fn named_pids(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let ours = snapshot.sees_host_pids != Ok(false);
     let listed = snapshot.devices.iter().filter_map(|device| device.processes.as_ref().ok());
@@ -173,7 +173,7 @@ fn named_pids(snapshot: &Snapshot) -> BTreeSet<Pid> {
     listed.chain(snapshot.holders().iter().map(|holder| holder.process.pid)).collect()
 }
 
-/// Their parents and the leaders of their groups and sessions: who lacks them is an orphan.
+/// Their parents and the leaders of their groups and sessions: a process without them is an orphan.
 fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
     let related = known.flat_map(|info| {
@@ -233,7 +233,7 @@ mod tests {
         let module = [info(0, 4), info(1, 5), info(2, 6)];
         assert_eq!(named(&[info(0, 4), lost(1), lost(2)], &module), module);
         for (devices, module) in [
-            // A container shows one device of three: which one is not known.
+            // A container shows one device of three; which one is unknown.
             (vec![lost(0)], &module[..]),
             (vec![info(0, 4), lost(1), lost(2)], &module[..2]),
             (vec![info(0, 9), lost(1), lost(2)], &module[..]),

@@ -1,60 +1,60 @@
-//! Which values a device can have.
+//! Bounds of plausible values.
 //!
-//! Drivers answer with garbage: −256 °C, a fan at 4,294,967,295 %, 4 GW, more memory used than
-//! there is. Shown as it is, it misleads whoever reads it and every rule that counts with it, so an
-//! adapter turns what cannot be into [`Absent::Implausible`] where it reads it, by the functions
-//! here and by no bounds of its own. The bounds are wide: they tell what no device can be from
-//! what one is not expected to be.
+//! Drivers return garbage: −256 °C, a fan at 4,294,967,295 %, 4 GW, more memory used than there is.
+//! Unfiltered, it misleads readers and every rule that uses it. So each adapter turns impossible
+//! values into [`Absent::Implausible`] where it reads them, with the functions here and no bounds
+//! of its own. The bounds are wide: they exclude what is impossible, not what is unusual.
 
 use crate::absent::{Absent, Reading};
 use crate::device::MemoryInfo;
 use crate::id::Pid;
 use crate::units::{Bytes, Celsius, Milliwatts, Percent};
 
-/// The temperatures of a chip, or at which it switches itself off: industrial boards are specified
-/// down to −40 °C, and the junctions of silicon up to 125 °C, of the hardiest parts to 150 °C.
+/// The range of temperatures and of shutdown thresholds: industrial boards are specified down to
+/// −40 °C, and silicon junctions up to 125 °C, the most robust parts up to 150 °C.
 const CELSIUS_RANGE: std::ops::RangeInclusive<i64> = -60..=150;
 
-/// How far a chip may be from a temperature: as far as two of [`CELSIUS_RANGE`] are apart.
+/// The largest distance of a chip from a temperature: the width of [`CELSIUS_RANGE`].
 const CELSIUS_DIFFERENCE_RANGE: std::ops::RangeInclusive<i64> = -210..=210;
 
-/// No device draws more: a module of two of today's largest draws 2.7 kW, a whole rack 130 kW.
+/// No device draws more: a module of two of the largest current devices draws 2.7 kW, a whole rack
+/// 130 kW.
 const MAX_MILLIWATTS: u64 = 100_000_000;
 
-/// Percent of the highest speed, which may be more than 100 in certain cases, as NVML's
-/// documentation of `nvmlDeviceGetFanSpeed` says; how much more, it does not.
+/// Percent of the maximum speed, which may exceed 100 in certain cases according to NVML's
+/// documentation of `nvmlDeviceGetFanSpeed`, without an upper bound.
 const MAX_FAN_PERCENT: u64 = 200;
 
-/// No clock is faster: processors run below 4 GHz, and memory at some 16 GHz.
+/// No clock is faster: cores run below 4 GHz, and memory at some 16 GHz.
 const MAX_MEGAHERTZ: u64 = 50_000;
 
-/// No device has more memory: 2^48 bytes are a thousand times the largest of today (288 GB).
+/// No device has more memory: 2^48 bytes are a thousand times the largest current device (288 GB).
 const MAX_BYTES: u64 = 1 << 48;
 
 fn within<T>(is_possible: bool, value: T) -> Reading<T> {
     if is_possible { Ok(value) } else { Err(Absent::Implausible) }
 }
 
-/// Returns a temperature, or that it is none.
+/// Returns a temperature, or that it is implausible.
 pub fn celsius(degrees: i64) -> Reading<Celsius> {
     let value = i32::try_from(degrees).map_err(|_| Absent::Implausible)?;
     within(CELSIUS_RANGE.contains(&degrees), Celsius(value))
 }
 
-/// Returns a difference of temperatures, or that it is none.
+/// Returns a temperature difference, or that it is implausible.
 pub fn celsius_apart(degrees: i64) -> Reading<Celsius> {
     let value = i32::try_from(degrees).map_err(|_| Absent::Implausible)?;
     within(CELSIUS_DIFFERENCE_RANGE.contains(&degrees), Celsius(value))
 }
 
-/// Returns power, or a limit of it, or that it is none.
+/// Returns power, or a power limit, or that it is implausible.
 pub fn milliwatts(power: u64) -> Reading<Milliwatts> {
     within(power <= MAX_MILLIWATTS, Milliwatts(power))
 }
 
-/// Returns power that is printed in watts, or that it is none.
+/// Returns power that is printed in watts, or that it is implausible.
 pub fn watts(power: f64) -> Reading<Milliwatts> {
-    // A number that is none is in no range.
+    // NaN is in no range.
     let possible = (0.0..=MAX_MILLIWATTS as f64 / 1000.0).contains(&power);
     if possible {
         Ok(Milliwatts((power * 1000.0).round() as u64))
@@ -63,30 +63,30 @@ pub fn watts(power: f64) -> Reading<Milliwatts> {
     }
 }
 
-/// Returns a share of time or of a range, or that it is none.
+/// Returns a percentage, or that it is implausible.
 pub fn percent(share: u64) -> Reading<Percent> {
     Percent::new(share).ok_or(Absent::Implausible)
 }
 
-/// Returns the speed of a fan in percent of its highest, or that it is none.
+/// Returns a fan speed in percent of its maximum, or that it is implausible.
 pub fn fan_percent(speed: u32) -> Reading<u32> {
     within(u64::from(speed) <= MAX_FAN_PERCENT, speed)
 }
 
-/// Returns a clock in MHz, or that it is none.
+/// Returns a clock in MHz, or that it is implausible.
 pub fn megahertz(clock: u32) -> Reading<u32> {
     within(u64::from(clock) <= MAX_MEGAHERTZ, clock)
 }
 
-/// Returns an amount of device memory, or that it is none.
+/// Returns an amount of device memory, or that it is implausible.
 pub fn memory(amount: Bytes) -> Reading<Bytes> {
     within(amount.0 <= MAX_BYTES, amount)
 }
 
-/// Returns the memory of a device without what cannot be: a device that has none, or more used or
-/// held back than there is. What is used is doubted then and not the size, which does not change;
-/// what is held back is no part of what is used, but drivers have counted it twice, so only each
-/// by itself must have room.
+/// Returns the memory of a device without impossible values: a total of zero, or more used or
+/// reserved than there is. In the last case the used value is dropped, not the total, which does
+/// not change. Reserved memory is not part of used memory, but drivers have counted it twice, so
+/// each only has to fit by itself.
 pub fn memory_of(told: MemoryInfo) -> MemoryInfo {
     let total = told.total.and_then(memory).and_then(|total| within(total.0 > 0, total));
     let part = |part: Reading<Bytes>| {
@@ -96,8 +96,8 @@ pub fn memory_of(told: MemoryInfo) -> MemoryInfo {
     MemoryInfo { total, used: part(told.used), reserved: part(told.reserved) }
 }
 
-/// Tells whether a process can have this number: 0 is the kernel's own idle task, and −1 what an
-/// interface answers that has no number.
+/// Returns whether a process can have this PID: 0 is the kernel's idle task, and −1 is the answer
+/// of an interface without a PID.
 pub fn is_pid(pid: Pid) -> bool {
     (1..u32::MAX).contains(&pid.0)
 }

@@ -1,4 +1,4 @@
-//! What is known of a process.
+//! A process.
 
 use crate::absent::Reading;
 use crate::clock::Timestamp;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The state of a process, as `/proc/PID/stat` letters it.
+/// The state of a process, by the letters of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -18,17 +18,17 @@ pub enum ProcessState {
     Running,
     /// `S`, `I`
     Sleeping,
-    /// `D`: in an uninterruptible wait; not even SIGKILL ends it before the wait does.
+    /// `D`: in uninterruptible sleep; not even SIGKILL ends it before the sleep does.
     Uninterruptible,
     /// `T`, `t`: stopped by a signal or a tracer.
     Stopped,
-    /// `Z`: ended and not yet waited for. Its other threads may live on.
+    /// `Z`: ended and not yet reaped. Its other threads may live on.
     Zombie,
     /// Any other letter.
     Other,
 }
 
-/// What kind of workload a process belongs to.
+/// The kind of workload that a process belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -51,7 +51,7 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// The container, pod or job that a process belongs to, as its cgroup path tells.
+/// The container, pod or job that a process belongs to, from its cgroup path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Workload {
@@ -59,24 +59,24 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// Container id, pod UID or job number.
     pub id: String,
-    /// The cgroup that holds all of it and nothing else.
+    /// The cgroup that contains all of it and nothing else.
     pub cgroup: String,
 }
 
-/// A process, as `/proc` tells it at one moment.
+/// A process, as `/proc` shows it at one moment.
 ///
 /// `name` and `command_line` are chosen by the process: hostile text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessInfo {
-    /// Number and start time.
+    /// PID and start time.
     pub key: ProcessKey,
     /// The short name (`comm`), at most 15 bytes on Linux.
     pub name: String,
-    /// The command line, an item per argument; at most 4 KiB of it.
+    /// The command line, one item per argument; at most 4 KiB of it.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub command_line: Reading<Arc<[String]>>,
-    /// Effective user id.
+    /// Effective user ID.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uid: Reading<u32>,
     /// Name of that user.
@@ -94,28 +94,28 @@ pub struct ProcessInfo {
     /// It has a controlling terminal.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
     pub has_terminal: Reading<bool>,
-    /// The program that it runs; `NotFound` for a thread of the kernel and for a process whose
-    /// first thread has ended.
+    /// Its executable; `NotFound` for a kernel thread and for a process whose first thread has
+    /// ended.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
     pub executable: Reading<Box<Executable>>,
     /// State of the first thread.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub state: Reading<ProcessState>,
-    /// Threads that live, the first one included unless it is a zombie.
+    /// The number of live threads, including the first one unless it is a zombie.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub live_threads: Reading<u32>,
-    /// When it started, on the wall clock.
+    /// Its start time, on the wall clock.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "started_at_unix_ms"))]
     pub started_at: Reading<Timestamp>,
-    /// Processor time that it has used, user and system.
+    /// CPU time used so far, user and system.
     #[cfg_attr(feature = "serde", serde(with = "millis", rename = "cpu_time_ms"))]
     pub cpu_time: Reading<Duration>,
-    /// Memory of the host that it has in use now (resident set size, shared pages included).
+    /// Host memory in use now (resident set size, shared pages included).
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "resident_bytes"))]
     #[cfg_attr(feature = "serde", serde(default = "not_recorded"))]
     pub resident: Reading<Bytes>,
-    /// Its numbers from the namespace of the one who looks inward (`NSpid`): more than one means
-    /// that it lives in a PID namespace of its own.
+    /// Its PIDs from the caller's namespace inward (`NSpid`): more than one means that it lives in
+    /// a separate PID namespace.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub namespace_pids: Reading<Vec<Pid>>,
     /// The cgroup path (version 2, or the `memory`, `pids` or first hierarchy of version 1).
@@ -123,12 +123,12 @@ pub struct ProcessInfo {
     pub cgroup: Reading<String>,
     /// The container, pod or job named by that path.
     pub workload: Option<Box<Workload>>,
-    /// It is a thread of the kernel.
+    /// It is a kernel thread.
     pub kernel_thread: bool,
 }
 
 impl ProcessInfo {
-    /// Returns a process of which only number and name are known, as text of another tool tells.
+    /// Returns a process of which only PID and name are known, as from text of another tool.
     pub fn from_name(pid: Pid, name: impl Into<String>) -> Self {
         use crate::absent::Absent::NotRecorded;
         ProcessInfo {
@@ -155,7 +155,7 @@ impl ProcessInfo {
     }
 }
 
-/// What a recording says of a field that is younger than the recording.
+/// The value of a field in a recording that predates the field.
 #[cfg(feature = "serde")]
 fn not_recorded<T>() -> Reading<T> {
     Err(crate::absent::Absent::NotRecorded)

@@ -45,7 +45,7 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Tells whether this is a beginning of the device's UUID.
+    /// Returns whether this is a beginning of the device's UUID.
     fn begins(&self, id: &DeviceId) -> bool {
         match (self, &id.uuid) {
             (Selector::Uuid(part), Ok(known)) => known.0.starts_with(part.as_str()),
@@ -53,7 +53,7 @@ impl Selector {
         }
     }
 
-    /// Tells whether this names the device.
+    /// Returns whether this names the device.
     pub fn names(&self, id: &DeviceId) -> bool {
         match self {
             Selector::Index(index) => id.index == *index,

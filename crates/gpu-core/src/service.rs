@@ -1,9 +1,9 @@
-//! Programs that serve everybody who uses the devices, known by their names.
+//! Services that hold devices for all users, recognised by name.
 
 /// The kernel keeps this many bytes of a process's name (`TASK_COMM_LEN` less its end).
 const KERNEL_NAME: usize = 15;
 
-/// What kind of servant a program is.
+/// The kind of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SystemService {
     /// A display server or compositor.
@@ -13,7 +13,8 @@ pub enum SystemService {
 }
 
 impl SystemService {
-    /// Returns the servant that a process calls itself. A name proves nothing: anybody can take it.
+    /// Returns the service that a process's name matches. A name is no evidence: any process can
+    /// take it.
     pub fn named(name: &str) -> Option<Self> {
         match kernel_name(name) {
             "nvidia-persiste" // nvidia-persistenced
@@ -36,7 +37,7 @@ impl SystemService {
     }
 }
 
-/// Tells whether a name is that of a program that lets people log in.
+/// Returns whether a name is that of a login service.
 pub fn is_login_program(name: &str) -> bool {
     matches!(
         kernel_name(name),

@@ -1,4 +1,4 @@
-//! One look at a machine, as plain data.
+//! A snapshot of a machine, as plain data.
 
 use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
@@ -13,7 +13,7 @@ use crate::units::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where a snapshot comes from.
+/// The source of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -22,7 +22,7 @@ pub enum Origin {
     Live,
     /// A simulated machine, by name.
     Simulated(String),
-    /// Text that other tools printed on some machine; nothing can be done there.
+    /// Text that other tools printed on some machine; no action is possible there.
     Pasted,
 }
 
@@ -40,15 +40,15 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceState {
-    /// What it is.
+    /// Its identity.
     pub info: DeviceInfo,
-    /// How it is, or why it could not be asked.
+    /// Its state, or why it could not be read.
     pub sample: Result<DeviceSample, Fault>,
-    /// Whom NVML lists on it, or why it could not be asked. Empty is not absent.
+    /// The processes that NVML lists on it, or why they could not be read. Empty is not absent.
     pub processes: Result<Vec<DeviceProcess>, Fault>,
-    /// Its MIG instances, none where MIG is off, or why they could not be asked for.
+    /// Its MIG instances, none if MIG is off, or why they could not be read.
     pub mig: Result<Vec<MigInstance>, Fault>,
-    /// The groups of details that were asked for, or why they could not be.
+    /// The requested groups of details, or why they could not be read.
     #[cfg_attr(feature = "serde", serde(default = "no_details", skip_serializing_if = "is_empty"))]
     pub details: Result<DeviceDetails, Fault>,
 }
@@ -64,16 +64,16 @@ fn is_empty(details: &Result<DeviceDetails, Fault>) -> bool {
 }
 
 impl DeviceState {
-    /// Returns the names of the device.
+    /// Returns the identifiers of the device.
     pub fn id(&self) -> &DeviceId {
         &self.info.id
     }
 
-    /// Returns its MIG devices as devices of their own: each with its name, its memory and those
-    /// processes that are or may be in it; all else is as of the whole.
+    /// Returns its MIG devices as separate devices: each with its identifiers, its memory and the
+    /// processes that are or may be in it; all else is that of the whole device.
     ///
-    /// Of memory that several compute instances share, what processes have that are surely in
-    /// another one is left out: it is neither of the one nor free.
+    /// Of memory that several compute instances share, the use by processes that are surely in
+    /// another instance is left out: it is neither used by this one nor free.
     pub fn mig_devices(&self) -> impl Iterator<Item = DeviceState> {
         self.mig.iter().flatten().map(|instance| self.mig_device(instance))
     }
@@ -103,57 +103,57 @@ impl DeviceState {
         }
     }
 
-    /// Returns the memory used, or why that is not known.
+    /// Returns the used memory, or why it is unknown.
     pub fn memory_used(&self) -> Reading<Bytes> {
         self.sample.as_ref().map_err(|fault| fault.kind.absent())?.memory.used
     }
 
-    /// Returns all memory, or why that is not known.
+    /// Returns the total memory, or why it is unknown.
     pub fn memory_total(&self) -> Reading<Bytes> {
         self.sample.as_ref().map_err(|fault| fault.kind.absent())?.memory.total
     }
 
-    /// Returns the memory that the listed processes hold together; `None` when a listed process
-    /// does not tell, or the list itself is absent.
+    /// Returns the memory that the listed processes use together; `None` if one of them has no
+    /// reading, or the list itself is absent.
     pub fn memory_listed(&self) -> Option<Bytes> {
         self.processes.as_ref().ok()?.iter().map(|process| process.memory.ok()).sum()
     }
 }
 
-/// One look at a machine.
+/// A snapshot of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Snapshot {
-    /// When it was taken.
+    /// The time at which it was taken.
     #[cfg_attr(feature = "serde", serde(rename = "taken_at_unix_ms"))]
     pub taken_at: Timestamp,
-    /// Where it comes from.
+    /// Its source.
     pub origin: Origin,
-    /// The machine's name.
+    /// The hostname.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub hostname: Reading<String>,
-    /// The driver, or why nothing can be learned of it.
+    /// The driver, or why it cannot be queried.
     pub driver: Result<Driver, Fault>,
     /// The devices by index; none when the driver does not answer.
     pub devices: Vec<DeviceState>,
-    /// The devices that the kernel module names, where the driver tells of none.
+    /// The devices that the kernel module lists, if the driver reports none.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub unasked: Vec<DeviceInfo>,
-    /// The GPU device files; empty where there are none.
+    /// The GPU device files; empty if there are none.
     pub files: Vec<DeviceFile>,
-    /// Who has them, or why that is not known.
+    /// Their holders, or why they are unknown.
     pub holders: Result<Vec<Holder>, Fault>,
-    /// Processes whose files could not be seen.
+    /// Processes whose files were not visible.
     pub unreadable: Unreadable,
     /// Every process that a device lists or that holds a file, their parents, and the leaders of
-    /// their groups and sessions; `NotFound` for one that is named and does not exist.
+    /// their groups and sessions; `NotFound` for a process that is named and does not exist.
     pub processes: BTreeMap<Pid, Process>,
-    /// Whether process numbers here are the driver's (the first PID namespace).
+    /// Whether PIDs here are the driver's (the initial PID namespace).
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub sees_host_pids: Reading<bool>,
 }
 
-/// A process named in a snapshot, or why nothing is known of it.
+/// A process named in a snapshot, or why it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -168,18 +168,18 @@ impl From<Reading<ProcessInfo>> for Process {
 }
 
 impl Snapshot {
-    /// Returns what is known of a process.
+    /// Returns the data of a process.
     ///
     /// # Errors
-    /// Why nothing is known: `NotFound` when it does not exist, `NotRecorded` when this snapshot
-    /// does not speak of it.
+    /// Why it is unknown: `NotFound` when it does not exist, `NotRecorded` when this snapshot does
+    /// not cover it.
     pub fn process(&self, pid: Pid) -> Reading<&ProcessInfo> {
         let process = self.processes.get(&pid).ok_or(Absent::NotRecorded)?;
         process.0.as_deref().map_err(|absent| *absent)
     }
 
-    /// Returns the nearest NUMA node of the first `count` devices by index; `None` where that is
-    /// not told.
+    /// Returns the nearest NUMA node of the first `count` devices by index; `None` where it is
+    /// unknown.
     pub fn numa_nodes(&self, count: usize) -> Vec<Option<u32>> {
         let node = |index: usize| {
             let named = |device: &&DeviceState| device.id().index as usize == index;
@@ -189,22 +189,22 @@ impl Snapshot {
         (0..count).map(node).collect()
     }
 
-    /// Returns the holders, none where they are not known.
+    /// Returns the holders, none if they are unknown.
     pub fn holders(&self) -> &[Holder] {
         self.holders.as_deref().unwrap_or_default()
     }
 
     /// Returns the minor number of a device: the N of its `/dev/nvidiaN`.
     ///
-    /// `None` where it is not told, since on a live machine a guess would name the file of another
-    /// device. Pasted text has no minors; there the index stands in, and nothing can be done to
-    /// the processes of pasted text anyway.
+    /// `None` if unknown, because on a live machine a guess would name the file of another device.
+    /// Pasted text has no minors; there the index is used instead, and no action is possible on
+    /// processes of pasted text anyway.
     pub fn minor_of(&self, device: &DeviceState) -> Option<u32> {
         let index = (self.origin == Origin::Pasted).then_some(device.info.id.index);
         device.info.id.minor.ok().or(index)
     }
 
-    /// Returns the device that `id` names; for a MIG device the whole one that it is a part of.
+    /// Returns the device that `id` identifies; for a MIG device the whole device.
     pub fn device(&self, id: &DeviceId) -> Option<&DeviceState> {
         let is_part = |mig: &MigInstance| mig.uuid.is_ok() && mig.uuid == id.uuid;
         self.devices

@@ -1,11 +1,11 @@
-//! Text from outside.
+//! External text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Tells whether a character acts instead of being shown: controls (C0, DEL, C1), line and
-/// paragraph separators, and Unicode's format characters, among them those that override the
-/// direction of text, take no space, or hide text in tags.
+/// Returns whether a character is a control or format character: controls (C0, DEL, C1), line and
+/// paragraph separators, and Unicode's format characters, including those that override text
+/// direction, have no width, or hide text in tags.
 pub fn acts(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -1,15 +1,15 @@
 //! The permission to act.
 
-/// Shows that somebody decided to act: whoever holds one may send signals and reset devices.
+/// Shows that an action was authorised: the owner of a token may send signals and reset devices.
 ///
-/// It has no size and no `Default`; the only way to one is [`ActToken::user_confirmed`], which the
-/// program on top calls where it has read `--yes` or is to end what it started, and a test where
-/// it means to act. After omdb's token for destructive operations.
+/// It has no size and no `Default`. The only constructor is [`ActToken::user_confirmed`]. The
+/// program calls it after it has read `--yes` or to end what it started, and a test calls it to
+/// act. Modelled on omdb's token for destructive operations.
 #[derive(Debug)]
 pub struct ActToken(());
 
 impl ActToken {
-    /// Returns a token. To be called only where a person asked for the act in so many words.
+    /// Returns a token. Call this only if a person explicitly requested the action.
     pub fn user_confirmed() -> Self {
         ActToken(())
     }

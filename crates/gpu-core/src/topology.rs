@@ -40,7 +40,7 @@ impl fmt::Display for Link {
     }
 }
 
-/// Whether one device can reach the memory of another, by the letters of `nvidia-smi topo -p2p`.
+/// Whether one device can access the memory of another, by the letters of `nvidia-smi topo -p2p`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -53,9 +53,9 @@ pub enum PeerAccess {
     ChipsetNotSupported,
     /// `GNS`: the device does not support it.
     DeviceNotSupported,
-    /// `TNS`: not over this path.
+    /// `TNS`: not supported over this path.
     TopologyNotSupported,
-    /// `DR`: switched off by a registry key.
+    /// `DR`: disabled by a registry key.
     Disabled,
     /// `NS`: not supported.
     NotSupported,
@@ -70,21 +70,22 @@ pub struct Topology {
     /// `links[i][j]`: from device i to device j, by index; square.
     pub links: Vec<Vec<Link>>,
     /// `peers[i][j]`: whether device i can read the memory of device j, by index; square, or empty
-    /// where that was not told.
+    /// if unknown.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub peers: Vec<Vec<PeerAccess>>,
     /// `paths[i][j]`: how they are connected without NVLinks (`nvidia-smi topo -mp`), by index;
-    /// square, or empty where that was not told.
+    /// square, or empty if unknown.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub paths: Vec<Vec<Link>>,
 }
 
 impl Topology {
-    /// Returns how well two devices are connected: the sum over all links between them, 0 where
-    /// nothing is told.
+    /// Returns the score of the connection between two devices: the sum over all links between
+    /// them, 0 if unknown.
     ///
     /// The scores are those of NVIDIA's go-gpuallocator: SYS 10, NODE 20, PHB 30, PXB 40, PIX 50,
-    /// each NVLink 100. (Its 60 for two devices on one board is not told apart from PIX here.)
+    /// each NVLink 100. (go-gpuallocator gives 60 to two devices on one board, which is not
+    /// distinguished from PIX here.)
     pub fn score(&self, from: usize, to: usize) -> u32 {
         let cell = |table: &[Vec<Link>]| Some(*table.get(from)?.get(to)?);
         let link = cell(&self.links).unwrap_or(Link::Unknown);

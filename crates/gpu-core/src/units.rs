@@ -29,7 +29,7 @@ impl Bytes {
         self.0 as f64 / (1u64 << 30) as f64
     }
 
-    /// Subtracts, stopping at zero.
+    /// Subtracts, saturating at zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Bytes(self.0.saturating_sub(other.0))
     }
@@ -121,7 +121,7 @@ impl fmt::Display for Celsius {
 pub struct Percent(u8);
 
 impl Percent {
-    /// Returns the percentage, or `None` above 100: NVML's process samples are known to carry
+    /// Returns the percentage, or `None` above 100: NVML's process samples are known to contain
     /// garbage such as 37,100 %.
     pub fn new(value: u64) -> Option<Self> {
         u8::try_from(value).ok().filter(|v| *v <= 100).map(Percent)

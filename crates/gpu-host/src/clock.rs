@@ -1,14 +1,14 @@
-//! The one clock that is not an argument.
+//! The only clock that is not an argument.
 
 use gpu_core::{Clock, Timestamp};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Nobody waits longer, and the kernel's sum of now and this does not overflow.
+/// No caller waits longer, and the kernel's sum of the current time and this does not overflow.
 const LONGEST_SLEEP: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// The clock of this machine.
 ///
-/// Everything else takes a [`Clock`]; only the program on top makes this one.
+/// Everything else takes a [`Clock`]; only the program creates this one.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     made: Instant,

@@ -1,4 +1,4 @@
-//! The devices that NVIDIA's kernel module names in `/proc/driver/nvidia`, without its library.
+//! The devices that NVIDIA's kernel module lists in `/proc/driver/nvidia`, without its library.
 
 use crate::fault;
 use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceUuid, PciBusId, Reading, Result};
@@ -8,14 +8,14 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::str::FromStr;
 
-/// More than any `information` has: a dozen short lines.
+/// Larger than any `information` file: a dozen short lines.
 const MAX: u64 = 4096;
 
 /// Returns the devices below `proc`, in the order of their PCI addresses, which is NVML's; none
 /// without the module.
 ///
 /// # Errors
-/// `Io` when the module's folder cannot be listed.
+/// `Io` when the module's directory cannot be listed.
 pub(crate) fn devices(proc: &Path) -> Result<Vec<DeviceInfo>> {
     let folder = proc.join("driver/nvidia/gpus");
     let unlisted = |error: &io::Error| {
@@ -40,14 +40,14 @@ pub(crate) fn devices(proc: &Path) -> Result<Vec<DeviceInfo>> {
     Ok(devices)
 }
 
-/// Reads what is there to be read; a module that is busy dying may give nothing.
+/// Reads what is readable; a module that is being unloaded may return nothing.
 fn read(path: &Path) -> String {
     let mut text = Vec::new();
     let _ = File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut text));
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Reads lines such as `Device Minor: \t 0`; a question mark stands for a value that is not known.
+/// Parses lines such as `Device Minor: \t 0`; a question mark stands for an unknown value.
 fn device(bus: PciBusId, information: &str) -> DeviceInfo {
     let value = |name: &str| {
         let lines = information.lines().filter_map(|line| line.split_once(':'));

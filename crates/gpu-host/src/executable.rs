@@ -1,4 +1,4 @@
-//! Which program a process runs.
+//! The executable of a process.
 
 use crate::fault;
 use crate::file_index::file_id;
@@ -7,17 +7,17 @@ use gpu_core::{Absent, Executable, Reading, SystemService, in_system_folder};
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
 use rustix::path::Arg;
 
-/// What the kernel appends to the path of a file that has no name any more.
+/// What the kernel appends to the path of a deleted file.
 const DELETED: &str = " (deleted)";
 
-/// Bits of a mode that let the group or others write.
+/// Mode bits that let the group or others write.
 const WRITABLE_BY_OTHERS: u16 = 0o022;
 
-/// Reads which program a process called `name` runs.
+/// Reads the executable of a process with the name `name`.
 ///
-/// Whether the caller finds the same file at the same path is looked for only where the name is
-/// that of a display server or daemon, which that is evidence for, and only below folders of the
-/// system, so that no process can lead the caller to a file server that does not answer.
+/// Whether the caller finds the same file at the same path is checked only if the name is that of a
+/// display server or daemon, for which it is evidence, and only below system directories, so that
+/// no process can lead the caller to a file server that does not answer.
 pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     let link = dir.link("exe").map_err(fault::absent)?;
     let link = String::from_utf8_lossy(&link).into_owned();
@@ -40,16 +40,16 @@ pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     })
 }
 
-/// Tells whether a process is in the caller's namespace of this kind: in that of mounts the same
-/// paths mean the same files; in that of users nobody can set what `exe` leads to
-/// (`PR_SET_MM_MAP`) without rights here.
+/// Returns whether a process is in the caller's namespace of this kind. In the same mount
+/// namespace, equal paths mean equal files; in the same user namespace, nobody can change the
+/// target of `exe` (`PR_SET_MM_MAP`) without rights here.
 fn shares(dir: &ProcDir, kind: &str) -> bool {
     let namespace = |process: &str| dir.identify(format!("{process}/ns/{kind}"));
     let both = namespace(".").and_then(|theirs| Ok((theirs, namespace("../self")?)));
     both.is_ok_and(|(theirs, own)| file_id(&theirs) == file_id(&own))
 }
 
-/// Tells whether the caller finds a file at a path.
+/// Returns whether the caller finds a file at a path.
 fn is_at(path: impl Arg, file: &Statx) -> bool {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let found = rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::INO);

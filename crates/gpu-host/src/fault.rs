@@ -1,4 +1,4 @@
-//! What the kernel's error numbers mean for a process and for a file.
+//! What the kernel's error numbers mean for processes and files.
 
 use gpu_core::{Absent, Error, ErrorKind, ProcessFault};
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ pub(crate) fn process(what: impl Into<String>, errno: Errno) -> Error {
     Error::new(kind, what).with_source(errno)
 }
 
-/// Returns why a value below `/proc/PID` is not there.
+/// Returns why a value below `/proc/PID` is missing.
 pub(crate) fn absent(errno: Errno) -> Absent {
     match errno {
         Errno::NOENT | Errno::SRCH => Absent::NotFound,

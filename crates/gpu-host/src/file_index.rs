@@ -1,14 +1,14 @@
-//! The files that a walk looks for.
+//! The files that a walk searches for.
 
 use crate::proc_dir::identify;
 use gpu_core::{Access, DeviceFile, FileId, HeldFile};
 use rustix::fs::{CWD, FileType, Statx, makedev};
 
-/// How many descriptors of one file are named.
+/// The most descriptors listed per file.
 const DESCRIPTORS: usize = 64;
 
-/// Says what a file is compared by: a character device by its number, since a container's own
-/// node for it is another inode; all else by file system and inode.
+/// Returns the identity of a file: a character device by its number, because a container's own node
+/// for it is another inode; all else by file system and inode.
 pub(crate) fn file_id(stat: &Statx) -> FileId {
     if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::CharacterDevice {
         FileId::Device { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor }
@@ -17,12 +17,12 @@ pub(crate) fn file_id(stat: &Statx) -> FileId {
     }
 }
 
-/// The files asked about, ready to be compared with.
+/// The files to search for, indexed.
 pub(crate) struct Targets<'a> {
     files: &'a [DeviceFile],
-    /// What `files` are compared by, sorted, each once.
+    /// The identities of `files`, sorted, without duplicates.
     ids: Vec<FileId>,
-    /// One of them may be a folder.
+    /// One of them may be a directory.
     pub(crate) folders: bool,
     /// One of them may be a plain file, and so an executable.
     pub(crate) plain: bool,
@@ -42,14 +42,14 @@ impl<'a> Targets<'a> {
         self.ids.is_empty()
     }
 
-    /// Tells whether this file is among them.
+    /// Returns whether this file is one of them.
     pub(crate) fn contains(&self, id: FileId) -> bool {
         self.ids.binary_search(&id).is_ok()
     }
 }
 
-/// Tells whether a file can be of a type. What its path leads to counts only while that is still
-/// the file meant.
+/// Returns whether a file can be of a type. The target of its path counts only while it is still
+/// the same file.
 fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
     let Ok(id @ FileId::Inode { .. }) = file.id else { return false };
     let found = identify(CWD, &*file.path);
@@ -58,7 +58,7 @@ fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
     })
 }
 
-/// What one process was seen to have, by what the files are compared by.
+/// What one process has of the files, by identity.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Finding>);
 
@@ -73,13 +73,13 @@ impl Findings {
         self.0.is_empty()
     }
 
-    /// Notes that it has the file in this way.
+    /// Records that it has the file in this way.
     pub(crate) fn note(&mut self, id: FileId, access: Access) {
         self.finding(id).access |= access;
     }
 
-    /// Notes that it has the file mapped. As with fuser, an executable being run is `e` alone,
-    /// though it is mapped to be run.
+    /// Records that it has the file mapped. As with fuser, a running executable is only `e`,
+    /// although it is mapped to run.
     pub(crate) fn note_mapped(&mut self, id: FileId) {
         let finding = self.finding(id);
         if !finding.access.contains(Access::EXECUTABLE) {
@@ -87,7 +87,7 @@ impl Findings {
         }
     }
 
-    /// Notes that it has the file open as this descriptor.
+    /// Records that it has the file open as this descriptor.
     pub(crate) fn note_open(&mut self, id: FileId, access: Access, descriptor: u32) {
         let finding = self.finding(id);
         finding.access |= access;
@@ -105,7 +105,7 @@ impl Findings {
         &mut self.0[at]
     }
 
-    /// Returns a row for each file asked about that was found, in the order asked.
+    /// Returns an entry for each file found, in the order of the request.
     pub(crate) fn into_held(self, targets: &Targets<'_>) -> Vec<HeldFile> {
         let row = |file: &DeviceFile| {
             let id = file.id.ok()?;

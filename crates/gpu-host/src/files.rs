@@ -1,4 +1,4 @@
-//! The device files of GPUs, and any file that somebody asks about.
+//! The device files of GPUs, and any file given by a caller.
 
 use crate::fault;
 use crate::file_index::file_id;
@@ -11,13 +11,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Major number of graphics nodes (`DRM_MAJOR` of the kernel's drm_drv.h), whoever drives them.
+/// Major number of graphics nodes (`DRM_MAJOR` of the kernel's drm_drv.h), for any driver.
 const DRM_MAJOR: u32 = 226;
 
-/// Returns any file, to be asked for with [`Host::holders`](gpu_core::Host::holders).
+/// Returns any file, for use with [`Host::holders`](gpu_core::Host::holders).
 ///
-/// Symbolic links are followed. A character device is compared by its number, so that every node
-/// of it counts. The name of a bound socket is not the socket: its holders are not found.
+/// Symbolic links are followed. A character device is compared by its number, so every node of it
+/// counts. The name of a bound socket is not the socket: its holders are not found.
 ///
 /// # Errors
 /// `Io` when it does not exist or cannot be reached.
@@ -35,7 +35,7 @@ pub fn resolve(path: impl AsRef<Path>) -> Result<DeviceFile> {
 
 /// Returns the GPU device files below `dev`, by kind and number.
 ///
-/// A graphics node counts only when `sys` says that NVIDIA's driver stands behind it.
+/// A graphics node counts only if `sys` shows that NVIDIA's driver is behind it.
 ///
 /// # Errors
 /// `Io` when `dev` cannot be listed.
@@ -82,11 +82,11 @@ fn rank(kind: DeviceFileKind) -> (u8, u32) {
     }
 }
 
-/// Returns a device file with its identity; none for a file that went away, a folder, and a device
-/// that is not what its name says.
+/// Returns a device file with its identity; none for a file that went away, a directory, and a
+/// device that does not match its name.
 ///
-/// A device's number goes before its name: a node called `nvidia0` can be that of another GPU, and
-/// its holders must not be taken for those of GPU 0.
+/// A device's number takes precedence over its name: a node called `nvidia0` can be that of another
+/// GPU, and its holders must not be attributed to GPU 0.
 fn device_file(path: &Path, named: DeviceFileKind) -> Option<DeviceFile> {
     let stat = identify(CWD.as_fd(), path).ok()?;
     let is_folder = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
@@ -205,7 +205,7 @@ mod tests {
             mknodat(CWD, path, FileType::CharacterDevice, mode, makedev(major, minor))
         };
         if let Err(errno) = node("nvidia0", 195, 3) {
-            // Written past the test harness, which shows nothing of a test that passes.
+            // Bypasses the test harness, which hides the output of a passing test.
             writeln!(io::stderr(), "skipped: a device node cannot be made: {errno}").unwrap();
             return;
         }
@@ -214,7 +214,7 @@ mod tests {
         fs::write(folder.path().join("nvidia4"), "").unwrap();
         let files = device_files(folder.path(), Path::new("/nowhere")).unwrap();
         let kinds: Vec<DeviceFileKind> = files.iter().map(|file| file.kind).collect();
-        // 1:7 is no GPU, whatever it is called.
+        // 1:7 is no GPU, whatever its name.
         let expected = [DeviceFileKind::Gpu(3), DeviceFileKind::Gpu(4), DeviceFileKind::Control];
         assert_eq!(kinds, expected);
     }

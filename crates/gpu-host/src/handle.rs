@@ -1,4 +1,4 @@
-//! One opened process: a pidfd, and the directory that surely is the same process's.
+//! One opened process: a pidfd, and the directory that surely belongs to the same process.
 
 use crate::fault;
 use crate::file_index::Targets;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use std::sync::Arc;
 
-/// A process that was opened, and no other that gets its number.
+/// An opened process, and never one that reuses its PID.
 pub(crate) struct LinuxProcess {
     pid: Pid,
     pidfd: OwnedFd,
@@ -25,15 +25,14 @@ pub(crate) struct LinuxProcess {
 }
 
 impl LinuxProcess {
-    /// Opens the process that has this number now.
+    /// Opens the process that has this PID now.
     ///
-    /// The pidfd comes first, then the directory, then the question whether the process behind
-    /// the pidfd still lives. A number is given away only after its owner has ended and was
-    /// waited for. So if the process lives at the end, it had its number all the time in between,
-    /// and the directory, opened by number in that time, is its own. From then on neither can
-    /// change hands: a pidfd and a directory of /proc belong to a process, not to a number.
-    /// In any other order the two could be of different processes: what is read would prove
-    /// nothing about what is signalled.
+    /// The pidfd comes first, then the directory, then the check that the process behind the pidfd
+    /// still lives. A PID is reused only after its process has ended and was reaped. So if the
+    /// process lives at the end, it had its PID all the time in between, and the directory, opened
+    /// by PID in that time, belongs to it. From then on neither can change hands: a pidfd and a
+    /// directory of /proc belong to a process, not to a PID. In any other order the two could
+    /// belong to different processes, and what is read would prove nothing about what is signalled.
     pub(crate) fn open(root: &ProcRoot, pid: Pid, context: Arc<Context>) -> Result<Self> {
         let what = || format!("open process {pid}");
         let number = i32::try_from(pid.0).ok().and_then(rustix::process::Pid::from_raw);
@@ -80,14 +79,14 @@ impl ProcessHandle for LinuxProcess {
         let seen = Walker::new(&targets).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
         self.still_lives(act)?;
         match seen.blocked {
-            // Nothing was found, and not everything was seen: that is no 'none'.
+            // Nothing was found, and not everything was readable: that is not 'none'.
             Some(errno) if seen.findings.is_empty() => Err(self.failed(act)(errno)),
             _ => Ok(seen.findings.into_held(&targets)),
         }
     }
 
-    /// A pidfd can be read once every thread has ended; a first thread that is a zombie while
-    /// others live does not count.
+    /// A pidfd becomes readable once every thread has ended; a zombie first thread with live others
+    /// does not count.
     fn has_exited(&self) -> Result<bool> {
         has_ended(&self.pidfd)
             .map_err(|errno| fault::file(format!("watch process {}", self.pid), errno))
@@ -104,10 +103,10 @@ impl ProcessHandle for LinuxProcess {
     }
 }
 
-/// Tells whether the process behind a pidfd has ended, all its threads included.
+/// Returns whether the process behind a pidfd has ended, with all its threads.
 pub(crate) fn has_ended(pidfd: &OwnedFd) -> rustix::io::Result<bool> {
     loop {
-        // It may end with EINTR where nothing is ready: then it is repeated.
+        // It may fail with EINTR if nothing is ready: repeat it.
         match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
             Err(Errno::INTR) => {}
             ready => return Ok(ready? > 0),
@@ -116,7 +115,7 @@ pub(crate) fn has_ended(pidfd: &OwnedFd) -> rustix::io::Result<bool> {
 }
 
 /// A process that /proc does not show and that has not ended is hidden (`hidepid`, and a program
-/// that gained rights by executing another): not permitted, and by no means gone.
+/// that gained rights through execve): not permitted, and not gone.
 fn unless_hidden(pidfd: &OwnedFd, errno: Errno) -> Errno {
     match errno {
         Errno::NOENT | Errno::SRCH if has_ended(pidfd) != Ok(true) => Errno::PERM,

@@ -1,7 +1,7 @@
-//! Processes that `/proc` hides from who may not trace them (`hidepid`, proc(5)).
+//! Processes that `/proc` hides from callers that may not trace them (`hidepid`, proc(5)).
 //!
-//! One that is hidden is there all the same: the kernel opens it by its number, and lists it among
-//! the children of its parent.
+//! A hidden process still exists: the kernel opens it by PID, and lists it among the children of
+//! its parent.
 
 use crate::handle::has_ended;
 use crate::host::shows_own_namespace;
@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::path::Path;
 
-/// Tells whether the `/proc` that is mounted here hides processes from the caller.
+/// Returns whether the mounted `/proc` hides processes from the caller.
 ///
-/// The first process of a PID namespace is always there, so where it is not shown, others are not
-/// shown either.
+/// The first process of a PID namespace always exists, so if it is not visible, others are hidden
+/// too.
 pub fn hides_processes(proc: &Path) -> bool {
     let Ok(root) = ProcRoot::open(proc) else { return false };
     match root.process(1).and_then(|dir| process::read_key(&dir)) {
@@ -24,7 +24,7 @@ pub fn hides_processes(proc: &Path) -> bool {
     }
 }
 
-/// Tells whether a process that could not be looked at, with this error, is hidden and not gone.
+/// Returns whether a process that could not be read, with this error, is hidden rather than gone.
 pub(crate) fn hides(root: &ProcRoot, pid: u32, errno: Errno) -> bool {
     let lives = || {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
@@ -34,8 +34,8 @@ pub(crate) fn hides(root: &ProcRoot, pid: u32, errno: Errno) -> bool {
     may_hide(errno) && shows_own_namespace(root) == Ok(true) && lives() == Some(true)
 }
 
-/// Returns the parent of a process that is hidden; `None` where it is hidden too, or the kernel
-/// keeps no lists of children.
+/// Returns the parent of a hidden process; `None` if the parent is hidden too, or the kernel keeps
+/// no lists of children.
 pub(crate) fn parent(root: &ProcRoot, pid: u32) -> Option<u32> {
     let has = |other: &u32| {
         let Ok(dir) = root.process(*other) else { return false };
@@ -45,8 +45,8 @@ pub(crate) fn parent(root: &ProcRoot, pid: u32) -> Option<u32> {
     root.pids().ok()?.into_iter().find(has)
 }
 
-/// How `/proc` answers for what it hides: as for one that is not there (`hidepid=2`), or by a
-/// refusal (`hidepid=1`).
+/// The error of `/proc` for a hidden process: not found (`hidepid=2`), or not permitted
+/// (`hidepid=1`).
 fn may_hide(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM)
 }

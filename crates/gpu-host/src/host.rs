@@ -1,4 +1,4 @@
-//! The port [`Host`], answered by this machine.
+//! The port [`Host`], for this machine.
 
 use crate::file_index::Targets;
 use crate::handle::LinuxProcess;
@@ -15,16 +15,16 @@ use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Inode of the first PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
+/// Inode of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
 const FIRST_PID_NAMESPACE: &[u8] = b"pid:[4026531836]";
 
-/// The text of `/proc/stat` grows with processors and interrupts, not beyond this.
+/// `/proc/stat` grows with CPUs and interrupts, but not beyond this.
 pub(crate) const STAT_LIMIT: usize = 4 << 20;
 
-/// No process has more ancestors; a made-up /proc could have a circle of them.
+/// No process has more ancestors; a fake /proc could have a cycle.
 const ANCESTORS: usize = 1 << 16;
 
-/// Where a machine shows itself.
+/// The roots of a machine's file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// Processes: `/proc`.
@@ -35,16 +35,16 @@ pub struct Roots {
     pub sys: PathBuf,
 }
 
-/// A Linux machine, looked at through its `/proc`.
+/// A Linux machine, read through its `/proc`.
 ///
-/// With other roots it shows another machine, or one made of files for a test; signals then are
-/// refused, since the numbers there are not this machine's processes.
+/// With other roots it shows another machine, or one made of files for a test; signals are then
+/// refused, because the PIDs there are not this machine's processes.
 #[derive(Clone)]
 pub struct LinuxHost {
     context: Arc<Context>,
 }
 
-/// What questions about processes share.
+/// Shared state of queries about processes.
 pub(crate) struct Context {
     roots: Roots,
     pub(crate) users: Users,
@@ -69,7 +69,7 @@ impl Context {
 }
 
 impl LinuxHost {
-    /// Returns the machine behind these roots. Nothing is read yet.
+    /// Returns the machine with these roots. Nothing is read yet.
     pub fn new(roots: Roots) -> Self {
         LinuxHost { context: Arc::new(Context { roots, users: Users::default() }) }
     }
@@ -87,8 +87,8 @@ impl Host for LinuxHost {
         if name.is_empty() { Err(Absent::NotFound) } else { Ok(name) }
     }
 
-    /// The first process stands for the `/proc` that is looked at; where its namespace is closed
-    /// to the caller, the caller's own stands for it.
+    /// The first process identifies the `/proc`; if its namespace is closed to the caller, the
+    /// caller's own is used.
     fn sees_host_pids(&self) -> Reading<bool> {
         let root = ProcRoot::open(&self.context.roots.proc).map_err(fault::absent)?;
         let namespace = root.link("1/ns/pid").or_else(|_| root.link("self/ns/pid"));
@@ -151,8 +151,9 @@ impl Host for LinuxHost {
         Ok(all)
     }
 
-    /// An ancestor that `hidepid` hides (proc(5)) is left out, and so is whoever is above it, unless
-    /// the kernel lists it as a child of one that is shown. Nobody can signal what is hidden from him.
+    /// An ancestor that `hidepid` hides (proc(5)) is left out, and so are its ancestors, unless the
+    /// kernel lists it as a child of a visible process. A caller cannot signal a process that is
+    /// hidden from it.
     fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
         let root = self.context.root()?;
         let failed = |errno| fault::process("read the caller's process ancestry", errno);
@@ -166,7 +167,7 @@ impl Host for LinuxHost {
                     line.push(key);
                     parent
                 }
-                // Above it are those that may be seen, where the kernel tells who they are.
+                // Ancestors above it may be visible, if the kernel reveals them.
                 Err(errno) if !line.is_empty() && hidepid::hides(&root, pid, errno) => {
                     hidepid::parent(&root, pid).unwrap_or(0)
                 }
@@ -187,8 +188,8 @@ impl Host for LinuxHost {
         }
     }
 
-    /// Opens a process of this very machine. Where the numbers shown are not those of the
-    /// caller's own PID namespace the answer is `Unsupported`: a signal goes by the latter.
+    /// Opens a process of this machine. If the PIDs shown are not those of the caller's own PID
+    /// namespace, the result is `Unsupported`, because a signal uses the latter.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         let root = self.context.root()?;
         let is_own = shows_own_namespace(&root);
@@ -201,7 +202,7 @@ impl Host for LinuxHost {
     }
 }
 
-/// Looks whether one process is a holder, and counts it where that may not be seen.
+/// Checks whether one process is a holder, and counts it if that cannot be seen.
 fn look_at_holder(
     walker: &mut Walker<'_>,
     root: &ProcRoot,
@@ -230,7 +231,7 @@ fn look_at_holder(
     }
 }
 
-/// Counts a process that could not be looked at, unless it is gone or has nothing to show.
+/// Counts an unreadable process, unless it is gone or has no files.
 fn count(errno: Errno, dir: Option<&ProcDir>, scan: &mut HolderScan) {
     if !is_gone(errno) && !dir.is_some_and(process::is_bare) {
         scan.unreadable.count(fault::absent(errno));
@@ -241,8 +242,9 @@ fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::SRCH)
 }
 
-/// Counts what `hidepid` keeps out of the list. How many that are cannot be known, but the first
-/// process of a namespace lives as long as the namespace: a list without it lacks at least it.
+/// Counts the processes that `hidepid` keeps out of the list. Their number is unknown, but the
+/// first process of a namespace lives as long as the namespace: a list without it lacks at least
+/// it.
 fn hidden(root: &ProcRoot, pids: &[u32]) -> Unreadable {
     let mut unreadable = Unreadable::default();
     if root.is_real_proc() && pids.first() != Some(&1) {
@@ -257,16 +259,16 @@ fn add(sum: &mut Unreadable, more: Unreadable) {
     }
 }
 
-/// Tells whether the numbers shown here are those that the kernel takes from this process.
+/// Returns whether the PIDs shown here are valid for system calls of this process.
 ///
-/// It must be the kernel's own, and of this process's own PID namespace, not of an outer one that
-/// somebody mounted into a container: there `NSpid` of the caller has a number per namespace.
+/// The `/proc` must be the kernel's own, and of this process's own PID namespace, not of an outer
+/// one that is mounted into a container: there the caller's `NSpid` has a number per namespace.
 ///
 /// # Errors
-/// When it cannot be read, as by a process that may open no more files.
+/// When it cannot be read, for example by a process without free descriptors.
 pub(crate) fn shows_own_namespace(root: &ProcRoot) -> rustix::io::Result<bool> {
     let own = match root.read("self/status", STAT_LIMIT) {
-        // One that does not show the caller at all.
+        // A `/proc` that does not show the caller at all.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
         own => own?,
     };

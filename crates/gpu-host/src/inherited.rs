@@ -1,10 +1,10 @@
-//! The files of leases that the caller was given by whoever started it.
+//! The lease files that the caller inherited.
 //!
-//! What a descriptor leads to, the kernel tells, and its name with it. Anybody can make a file of
-//! such a name, so two things more must hold. The lock that keeps the lease belongs to the open file,
-//! and `/proc/self/fdinfo` tells that this descriptor is of that very open file: it was inherited,
-//! or handed over by somebody who has it. And the owner of the file is told, since a lease is kept
-//! by files of its own user alone.
+//! The kernel reports the target of a descriptor, and its name. Anybody can create a file of such a
+//! name, so two more conditions apply. The lock that keeps the lease belongs to the open file
+//! description, and `/proc/self/fdinfo` shows that this descriptor has that description: it was
+//! inherited, or passed on by a process that has it. The owner of the file is returned too, because
+//! only files of its own user keep a lease.
 
 use crate::host::Roots;
 use gpu_core::LeaseId;
@@ -18,25 +18,25 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What the names of the two files of a lease begin with. The first is inherited.
+/// The name prefixes of the two files of a lease. The first is inherited.
 const KEPT: &str = "kept-";
 const LEASE: &str = "lease-";
 
-/// How many descriptors are looked at; a program has some dozens.
+/// How many descriptors are checked; a program has some dozens.
 const MAX: usize = 1 << 16;
 
-/// Returns the leases that an open file of the caller's keeps, each with the owner of the file.
+/// Returns the leases that an open file of the caller keeps, each with the owner of the file.
 pub(crate) fn leases(proc: &Path) -> Vec<(LeaseId, u32)> {
     let found: BTreeSet<_> = kept_files(proc).map(|kept| (kept.id, kept.stat.st_uid)).collect();
     found.into_iter().collect()
 }
 
-/// Shows that the files of the leases which the caller inherited are in use, for programs that clear
-/// old files away: the inherited file itself, and the lease beside it. A lease whose name is gone is
-/// not published again, since only its holder knows what was in it.
+/// Renews the files of inherited leases, so that cleaners of old files keep them: the inherited
+/// file itself, and the lease beside it. A lease without a name is not published again, because
+/// only its holder knows its content.
 pub fn renew_inherited(roots: &Roots) {
     for kept in kept_files(&roots.proc) {
-        // What fails now is tried again an hour later; old files are counted in days.
+        // A failure is retried an hour later; the age of old files is counted in days.
         let _ = kept.renew();
     }
 }
@@ -45,7 +45,7 @@ pub fn renew_inherited(roots: &Roots) {
 struct Kept {
     /// The caller's link to its descriptor.
     link: PathBuf,
-    /// Where it was opened, or is by now.
+    /// The path where it was opened, or is now.
     path: PathBuf,
     id: LeaseId,
     stat: Stat,
@@ -64,7 +64,7 @@ impl Kept {
     fn of(link: PathBuf) -> Option<Self> {
         let path = std::fs::read_link(&link).ok()?;
         let name = std::str::from_utf8(path.file_name()?.as_bytes()).ok()?;
-        // One that was cleared away keeps its lease, as long as it is locked.
+        // A deleted file keeps its lease as long as it is locked.
         let name = name.strip_suffix(" (deleted)").unwrap_or(name);
         let id = LeaseId::parse(name.strip_prefix(KEPT)?)?;
         let stat = stat(&link).ok()?;
@@ -80,7 +80,7 @@ impl Kept {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = openat(CWD, parent, flags, Mode::empty())?;
         let at = statat(&folder, format!("{KEPT}{}", self.id), AtFlags::SYMLINK_NOFOLLOW)?;
-        // Another folder may have this path by now.
+        // Another directory may have this path by now.
         if (at.st_dev, at.st_ino) != (self.stat.st_dev, self.stat.st_ino) {
             return Err(Errno::STALE);
         }
@@ -88,8 +88,8 @@ impl Kept {
     }
 }
 
-/// Tells whether an open file of the caller's has a lock for writing, from a line of its `fdinfo`
-/// such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:5 0 EOF`.
+/// Returns whether an open file of the caller has a write lock, from a line of its `fdinfo` such as
+/// `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:5 0 EOF`.
 fn is_locked_by(info: &Path) -> bool {
     let text = std::fs::read_to_string(info).unwrap_or_default();
     let mut locks = text.lines().filter_map(|line| line.strip_prefix("lock:"));
@@ -164,7 +164,7 @@ mod tests {
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
         renew_inherited(&roots);
         assert_eq!(names.map(|name| age(&folder, name) > 1000), [true, true, false]);
-        // A file of that name in the folder is not the one that was inherited.
+        // A file of that name in the directory is not the inherited one.
         make_old();
         std::fs::remove_file(folder.path().join("kept-aged")).unwrap();
         let _another = open(&folder, "kept-aged");

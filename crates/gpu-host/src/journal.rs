@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A file of lines that only grows.
+/// An append-only file of lines.
 ///
-/// Each line is one write at the end, so that several writers do not mix theirs, and it is on the
-/// disk before [`append`](Journal::append) returns.
+/// Each line is one write at the end, so that concurrent writers do not mix their lines, and it is
+/// on disk before [`append`](Journal::append) returns.
 #[derive(Debug)]
 pub struct FileJournal {
     path: PathBuf,
@@ -27,12 +27,12 @@ struct Opened {
 }
 
 impl FileJournal {
-    /// Opens a journal, and makes it, for the caller alone to read, where there is none.
+    /// Opens a journal, or creates it, readable for the caller alone.
     ///
     /// # Errors
-    /// `Io` when it cannot be opened; `Invalid` when it is a symbolic link or anything else than
-    /// a file, has another name elsewhere, or when it or its folder belongs to somebody else or can
-    /// be written by somebody else: such a log proves nothing.
+    /// `Io` when it cannot be opened; `Invalid` when it is a symbolic link or not a regular file,
+    /// has a second hard link, or when another user owns it or its directory or may write to it:
+    /// such a log proves nothing.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
@@ -41,8 +41,7 @@ impl FileJournal {
         FileJournal::open_at(folder.as_fd(), path)
     }
 
-    /// Opens a journal in a folder that is held open, and makes it there as [`open`](Self::open)
-    /// does.
+    /// Opens a journal in an open directory, or creates it there as [`open`](Self::open) does.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -89,7 +88,7 @@ impl Journal for FileJournal {
         let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let start = if opened.torn { "\n" } else { "" };
         let text = format!("{start}{line}\n");
-        // Until the whole line is there, whatever comes next must begin on a new one.
+        // Until the line is complete, the next write must start on a new line.
         opened.torn = true;
         let written = rustix::io::retry_on_intr(|| rustix::io::write(&opened.fd, text.as_bytes()));
         if written.map_err(self.failed())? < text.len() {
@@ -100,13 +99,13 @@ impl Journal for FileJournal {
     }
 }
 
-/// Opens a folder that is no symbolic link: whoever may make one could lead the log elsewhere.
+/// Opens a directory that is not a symbolic link: the creator of a link could redirect the log.
 fn open_folder(folder: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(folder, flags, Mode::empty())
 }
 
-/// Makes sure that a file or folder is the caller's, and that nobody else can write to it.
+/// Verifies that a file or directory belongs to the caller, and that no other user can write to it.
 fn own(path: &Path, stat: &Stat, what: &str) -> Result<()> {
     let why = if stat.st_uid != rustix::process::geteuid().as_raw() {
         "belongs to another user"
@@ -211,8 +210,8 @@ mod tests {
 
     #[test]
     fn full_disk_is_an_error() {
-        // Every write to it fails with ENOSPC; it is no regular file, so it is put in place after
-        // the checks.
+        // Every write to it fails with ENOSPC; it is not a regular file, so it is put in place
+        // after the checks.
         let fd = rustix::fs::open("/dev/full", OFlags::WRONLY, Mode::empty()).unwrap();
         let file = Mutex::new(Opened { fd, torn: false });
         let journal = FileJournal { path: "/dev/full".into(), file };

@@ -1,18 +1,18 @@
-//! Who holds a device file, and signals that cannot reach the wrong process, on Linux.
+//! Finds the holders of device files on Linux, and sends signals that cannot reach the wrong
+//! process.
 //!
-//! The main decision is that numbers are never trusted twice. A process number is looked up once,
-//! and everything after that goes through what the kernel ties to the process itself: a directory
-//! of `/proc` that is held open, and a pidfd for signals. Likewise a file is never compared by
-//! name: a device by its number, all else by file system and inode.
+//! The main decision is that a PID is never trusted twice. It is looked up once, and everything
+//! after that uses what the kernel ties to the process itself: an open directory of `/proc`, and a
+//! pidfd for signals. Likewise a file is never compared by name: a device by its number, all else
+//! by file system and inode.
 //!
-//! The roots of `/proc`, `/dev` and `/sys` are arguments ([`Roots`]), so that tests make machines
-//! out of folders; the ports of [`gpu_core`] are all that the rest of the workspace sees.
+//! The roots of `/proc`, `/dev` and `/sys` are arguments ([`Roots`]), so that tests build machines
+//! from directories; the rest of the workspace sees only the ports of [`gpu_core`].
 //!
-//! What it does not do: it asks no file server (a dead one must not stop a walk), so it finds a
-//! file on one by what the kernel remembers of it; it looks at the current and root directory of
-//! the first thread only; before Linux 6.2 it does not notice a thread with descriptors of its
-//! own; and reading the mappings of a process whose memory map the kernel has locked waits as
-//! long as that lock is held.
+//! Limits: it contacts no file server (a dead one must not stop a walk), so it identifies a file
+//! there by what the kernel has cached; it checks the current and root directory of the first
+//! thread only; before Linux 6.2 it misses a thread with its own descriptor table; and reading the
+//! mappings of a process with a locked memory map blocks until the lock is released.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gpu-host reads Linux's /proc");

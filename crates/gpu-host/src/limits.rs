@@ -1,9 +1,8 @@
-//! Limits of the shell that this program was started from.
+//! Resource limits inherited from the shell.
 //!
-//! A limit must not end what is there to clean up: beyond `ulimit -f` a write is to fail, and
-//! beyond a small `ulimit -n` there is more to be had. What is started next gets both as they
-//! were: a signal that is caught is as usual after execve(2), and [`OpenFiles`] puts its limit
-//! back for as long as a program is started.
+//! A limit must not stop the clean-up: beyond `ulimit -f` a write must fail, and a small `ulimit
+//! -n` is raised. Programs started later get both unchanged: execve(2) resets a caught signal, and
+//! [`OpenFiles`] restores its limit while a program is started.
 
 use crate::proc_dir::ProcRoot;
 use crate::supervise::{ignored, is_in};
@@ -13,13 +12,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes a write beyond the limit on the size of files (`RLIMIT_FSIZE`, setrlimit(2)) fail with
-/// `EFBIG`; the signal that usually ends the process at that moment does nothing from now on.
+/// Makes a write beyond the file size limit (`RLIMIT_FSIZE`, setrlimit(2)) fail with `EFBIG`; the
+/// signal that usually ends the process then has no effect from now on.
 ///
-/// Where the process was started with that signal ignored, it stays so.
+/// If the process was started with that signal ignored, it stays ignored.
 ///
 /// # Errors
-/// When the kernel refuses, or `/proc` at `proc` does not tell what is ignored.
+/// When the kernel refuses, or `/proc` at `proc` does not show which signals are ignored.
 pub fn ignore_file_size_signal(proc: &Path) -> io::Result<()> {
     let root = ProcRoot::open(proc)?;
     if !is_in(ignored(&root)?, SIGXFSZ) {
@@ -28,8 +27,8 @@ pub fn ignore_file_size_signal(proc: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this process have as many files open as its hard limit allows, and whatever it starts as
-/// well.
+/// Raises the soft limit on open files to the hard limit, for this process and for programs that it
+/// starts.
 pub fn raise_open_file_limit() {
     OpenFiles::raise();
 }
@@ -49,9 +48,9 @@ impl OpenFiles {
         raised
     }
 
-    /// Does something, such as to start a program, under the limit of before.
+    /// Runs an action, such as starting a program, under the original limit.
     pub(crate) fn as_before<T>(&self, act: impl FnOnce() -> T) -> T {
-        // It was in force before, and so it can be set again.
+        // It was in force before, so it can be set again.
         let _ = setrlimit(Resource::Nofile, self.before);
         let done = act();
         self.set_raised();
@@ -60,7 +59,7 @@ impl OpenFiles {
 
     fn set_raised(&self) {
         let raised = Rlimit { current: self.before.maximum, ..self.before };
-        // Where the kernel refuses (`fs.nr_open` was lowered since), the limit stays as it is.
+        // If the kernel refuses (`fs.nr_open` was lowered since), the limit stays unchanged.
         let _ = setrlimit(Resource::Nofile, raised);
     }
 }

@@ -1,9 +1,9 @@
 //! Mapped files, from `/proc/PID/maps`.
 //!
-//! A line names the mapped file by the number of its file *system* and its inode, never by a
-//! device number, and on btrfs and overlayfs by other numbers than `stat` gives. So a line alone
-//! proves nothing: the file behind it is asked, once per file and walk, since most processes map
-//! the same libraries.
+//! A line identifies the mapped file by its file *system* and its inode, never by a device number,
+//! and on btrfs and overlayfs with other numbers than `stat`. So a line alone proves nothing: the
+//! file behind it is queried, once per file and walk, because most processes map the same
+//! libraries.
 
 use crate::file_index::{Findings, Targets, file_id};
 use crate::proc_dir::ProcDir;
@@ -14,16 +14,16 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Longer than any line: a path has at most 4,096 bytes, and each may be written as four.
+/// Longer than any line: a path has at most 4,096 bytes, and each may be escaped as four.
 const LINE_LIMIT: usize = 32 << 10;
 
-/// How many files are remembered as not asked about.
+/// How many irrelevant files are cached.
 const MAX_IGNORED_FILES: usize = 1 << 16;
 
 /// Reads the mappings of one process after another.
 pub(crate) struct Mappings {
     buffer: Vec<u8>,
-    /// Mapped files that are none of the targets.
+    /// Mapped files that are no targets.
     others: HashSet<(u64, u64)>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Mappings {
 }
 
 impl Mappings {
-    /// Notes the targets that a thread has mapped, and tells whether it has anything mapped.
+    /// Records the targets that a thread has mapped, and returns whether it has any mappings.
     pub(crate) fn look(
         &mut self,
         thread: &ProcDir,
@@ -43,7 +43,7 @@ impl Mappings {
     ) -> Result<bool> {
         let maps = thread.open("maps")?;
         let mut any = false;
-        // Bytes of `buffer` that begin a line whose end is not read yet.
+        // Bytes of `buffer` with the start of an incomplete line.
         let mut held = 0;
         let mut before = None;
         loop {
@@ -71,7 +71,7 @@ impl Mappings {
                     self.others.insert(line.file);
                 }
             }
-            // A line longer than the buffer is none that the kernel writes: it is dropped.
+            // The kernel writes no line longer than the buffer: drop it.
             held = if filled - whole == self.buffer.len() { 0 } else { filled - whole };
             self.buffer.copy_within(whole..whole + held, 0);
         }
@@ -82,13 +82,13 @@ impl Mappings {
 struct Line<'a> {
     start: u64,
     end: u64,
-    /// File system and inode, as this line tells them.
+    /// File system and inode, according to this line.
     file: (u64, u64),
     path: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    /// Reads `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE PATH`; `None` for memory without a
+    /// Parses `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE PATH`; `None` for memory without a
     /// file.
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.splitn(6, |byte| *byte == b' ');
@@ -104,11 +104,11 @@ impl<'a> Line<'a> {
         Some(Line { start, end, file: (rustix::fs::makedev(major, minor), inode), path })
     }
 
-    /// Says what file is mapped; `None` when that cannot be found out.
+    /// Returns the mapped file; `None` if it cannot be determined.
     ///
-    /// `map_files` leads to the very file, deleted or not, but only for who may checkpoint
-    /// processes. Everybody else goes by the path as the process itself sees it, through folders
-    /// that the kernel has in memory: a mapped file's are, and no file server is asked.
+    /// `map_files` leads to the very file, deleted or not, but only for callers with the checkpoint
+    /// capability. Others use the path as the process itself sees it. Its directories are in the
+    /// kernel's cache, as those of any mapped file, so no file server is contacted.
     fn identify(&self, thread: &ProcDir) -> Option<FileId> {
         let range = format!("map_files/{:x}-{:x}", self.start, self.end);
         let stat = thread.identify(range).ok().or_else(|| {
@@ -127,14 +127,14 @@ impl<'a> Line<'a> {
         Some(file_id(&stat))
     }
 
-    /// Returns the numbers that the line itself tells: those of `stat` on most file systems, and
-    /// all there is for who may not look further. They cannot name a device.
+    /// Returns the numbers in the line itself: those of `stat` on most file systems, and all that
+    /// is available without further rights. They cannot identify a device.
     fn numbers(&self) -> FileId {
         FileId::Inode { dev: self.file.0, ino: self.file.1 }
     }
 }
 
-/// Reads two hexadecimal numbers with `between` between them.
+/// Parses two hexadecimal numbers with `between` between them.
 fn split_hex(field: &[u8], between: u8) -> Option<(u64, u64)> {
     let (left, right) = std::str::from_utf8(field).ok()?.split_once(char::from(between))?;
     let hex = |digits| u64::from_str_radix(digits, 16).ok();

@@ -1,4 +1,4 @@
-//! One job over many processes, on all cores.
+//! A parallel map over processes, on all cores.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -6,13 +6,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism};
 
-/// How many processes a worker takes at a time: few enough that all end together although some
-/// processes have a thousand times the descriptors of others.
+/// The batch size of a worker: small enough that all finish together, although some processes have
+/// a thousand times the descriptors of others.
 const SHARE: usize = 4;
 
-/// Does `step` for each of `pids`, and returns what each worker has gathered.
+/// Calls `step` for each of `pids`, and returns what each worker has gathered.
 ///
-/// The caller is one of the workers; that no thread could be started means fewer workers, not
+/// The caller is one of the workers; if no thread can be started, there are fewer workers, not a
 /// failure.
 pub(crate) fn over<G: Send>(
     pids: &[u32],

@@ -1,4 +1,4 @@
-//! `/proc` and its process directories, read through held descriptors.
+//! `/proc` and its process directories, read through open descriptors.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, Statx, StatxFlags};
@@ -10,13 +10,13 @@ use std::path::Path;
 /// Room for some hundred directory entries per `getdents` call.
 pub(crate) const ENTRIES: usize = 32 << 10;
 
-/// No line of `status` or `stat` under a process is longer, 65,536 supplementary groups included.
+/// No line of `status` or `stat` of a process is longer, 65,536 supplementary groups included.
 const STATUS_LIMIT: usize = 1 << 20;
 
-/// `f_type` of a true `/proc` (`PROC_SUPER_MAGIC` of linux/magic.h).
+/// `f_type` of a real `/proc` (`PROC_SUPER_MAGIC` of linux/magic.h).
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
-/// The root of a `/proc`, held open.
+/// The open root of a `/proc`.
 pub(crate) struct ProcRoot(OwnedFd);
 
 impl ProcRoot {
@@ -25,12 +25,12 @@ impl ProcRoot {
         rustix::fs::open(path, flags, Mode::empty()).map(ProcRoot)
     }
 
-    /// Returns the numbers of all processes shown here, in order.
+    /// Returns the PIDs of all processes shown here, in order.
     pub(crate) fn pids(&self) -> Result<Vec<u32>> {
         numbers_in(&open_dir(self.0.as_fd(), ".")?)
     }
 
-    /// Holds the directory of the process that has this number now.
+    /// Opens the directory of the process that has this PID now.
     pub(crate) fn process(&self, pid: u32) -> Result<ProcDir> {
         let fd = open_path(self.0.as_fd(), DecInt::new(pid))?;
         Ok(ProcDir(fd))
@@ -41,21 +41,21 @@ impl ProcRoot {
         read(self.0.as_fd(), path, limit)
     }
 
-    /// Returns what a symbolic link below the root says.
+    /// Returns the target of a symbolic link below the root.
     pub(crate) fn link(&self, path: &str) -> Result<Vec<u8>> {
         rustix::fs::readlinkat(&self.0, path, Vec::new()).map(|target| target.into_bytes())
     }
 
-    /// Tells whether the kernel itself shows processes here, not a folder made to look like it.
+    /// Returns whether this is the kernel's own procfs, not a directory that imitates it.
     pub(crate) fn is_real_proc(&self) -> bool {
         rustix::fs::fstatfs(&self.0).is_ok_and(|stat| stat.f_type as u64 == PROC_SUPER_MAGIC)
     }
 }
 
-/// The directory of one process or of one of its threads, held open.
+/// The open directory of one process or of one of its threads.
 ///
-/// The kernel ties the directory to the process, not to its number: once the process is gone,
-/// every read below fails with `ESRCH` or `ENOENT`, and never shows one that got the number.
+/// The kernel ties the directory to the process, not to its PID: once the process is gone, every
+/// read below it fails with `ESRCH` or `ENOENT`, and never shows a process that reuses the PID.
 pub(crate) struct ProcDir(OwnedFd);
 
 impl ProcDir {
@@ -69,7 +69,7 @@ impl ProcDir {
         self.read(name, STATUS_LIMIT)
     }
 
-    /// Opens a file to read it piece by piece.
+    /// Opens a file to read it in pieces.
     pub(crate) fn open(&self, name: &str) -> Result<OwnedFd> {
         open_file(self.0.as_fd(), name)
     }
@@ -79,18 +79,18 @@ impl ProcDir {
         open_dir(self.0.as_fd(), name)
     }
 
-    /// Says what a link such as `exe` leads to; asks no file server.
+    /// Returns the target of a link such as `exe`, without contacting a file server.
     pub(crate) fn identify(&self, link: impl Arg) -> Result<Statx> {
         identify(self.0.as_fd(), link)
     }
 
-    /// Returns what a symbolic link says.
+    /// Returns the text of a symbolic link.
     pub(crate) fn link(&self, name: &str) -> Result<Vec<u8>> {
         rustix::fs::readlinkat(&self.0, name, Vec::new()).map(|target| target.into_bytes())
     }
 
-    /// Says whose the file is that a link such as `exe` leads to, and what it is; asks no file
-    /// server.
+    /// Returns the owner and the type of the target of a link such as `exe`, without contacting a
+    /// file server.
     pub(crate) fn stat(&self, link: &str) -> Result<Statx> {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let wanted = StatxFlags::TYPE
@@ -101,18 +101,18 @@ impl ProcDir {
         rustix::fs::statx(&self.0, link, flags, wanted)
     }
 
-    /// Returns the numbers of its threads, the first one included.
+    /// Returns the IDs of its threads, the first one included.
     pub(crate) fn threads(&self) -> Result<Vec<u32>> {
         numbers_in(&self.open_dir("task")?)
     }
 
-    /// Tells whether it surely has one thread: `task` then has no more than one subdirectory.
+    /// Returns whether it surely has one thread: `task` then has at most one subdirectory.
     pub(crate) fn has_one_thread(&self) -> bool {
         let stat = rustix::fs::statx(&self.0, c"task", AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK);
         stat.is_ok_and(|stat| stat.stx_nlink == 3)
     }
 
-    /// Holds the directory of one of its threads.
+    /// Opens the directory of one of its threads.
     pub(crate) fn thread(&self, tid: u32) -> Result<ProcDir> {
         let task = open_path(self.0.as_fd(), "task")?;
         open_path(task.as_fd(), DecInt::new(tid)).map(ProcDir)
@@ -125,10 +125,10 @@ impl AsFd for ProcDir {
     }
 }
 
-/// Says what a path leads to: type, device number, file system and inode, and nothing else.
+/// Returns the type, device number, file system and inode of a path's target.
 ///
-/// `AT_STATX_DONT_SYNC` lets network file systems answer from memory: a dead server must not
-/// hold up a walk over all descriptors of the machine.
+/// `AT_STATX_DONT_SYNC` lets network file systems answer from their cache: a dead server must not
+/// block a walk over all descriptors of the machine.
 pub(crate) fn identify(dir: BorrowedFd<'_>, path: impl Arg) -> Result<Statx> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statx(dir, path, flags, StatxFlags::TYPE | StatxFlags::INO)
@@ -175,7 +175,7 @@ fn numbers_in(dir: &OwnedFd) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Reads a decimal number that is all of `digits`.
+/// Parses a decimal number that spans all of `digits`.
 pub(crate) fn number(digits: &[u8]) -> Option<u32> {
     if !digits.first()?.is_ascii_digit() {
         return None;

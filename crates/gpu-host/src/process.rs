@@ -1,4 +1,4 @@
-//! What `/proc/PID` tells of one process.
+//! The data of one process in `/proc/PID`.
 
 use crate::executable;
 use crate::fault;
@@ -20,7 +20,7 @@ const COMMAND_LINE_LIMIT: usize = 4 << 10;
 /// How much of `cgroup` is read: twelve hierarchies with paths of 4 KiB, and more.
 const CGROUP_LIMIT: usize = 64 << 10;
 
-/// Reads one process, its command line too.
+/// Reads one process, including its command line.
 ///
 /// # Errors
 /// As [`read_known`].
@@ -33,12 +33,12 @@ pub(crate) fn read(
     Ok(ProcessInfo { command_line: command_line(dir), ..info })
 }
 
-/// Reads what the kernel itself knows of one process, and nothing out of the process's memory:
-/// there its command line lies, and a process can make whoever reads that wait for ever.
+/// Reads only data that the kernel itself has about one process, and no memory of the process: the
+/// command line is there, and a process can block its reader indefinitely.
 ///
 /// # Errors
 /// `ENOENT` or `ESRCH` when it does not exist (any more), `EACCES` or `EPERM` when even `stat` is
-/// closed (`hidepid`), `EINVAL` when that makes no sense.
+/// not readable (`hidepid`), `EINVAL` when that is malformed.
 pub(crate) fn read_known(
     dir: &ProcDir,
     booted_at: Reading<Timestamp>,
@@ -47,7 +47,7 @@ pub(crate) fn read_known(
     let stat = read_stat(dir)?;
     let status = read_status(dir);
     if status.as_ref().is_ok_and(|status| status.tgid != status.pid) {
-        // The number of a thread: it has a directory, yet it is no process.
+        // A thread ID: it has a directory, but is not a process.
         return Err(Errno::SRCH);
     }
     let uid = status.as_ref().map(|status| status.euid).map_err(|absent| *absent);
@@ -85,38 +85,38 @@ pub(crate) fn read_known(
     })
 }
 
-/// Reads when a process started, and with its number what names it for ever.
+/// Reads the start time of a process, which identifies it permanently together with its PID.
 pub(crate) fn read_key(dir: &ProcDir) -> Result<ProcessKey> {
     let stat = read_stat(dir)?;
     Ok(ProcessKey { pid: pid(stat.pid)?, start: Some(since_boot(&stat)) })
 }
 
-/// Reads who started a process: its parent's number, zero where that is outside the namespace.
+/// Reads the PID of a process's parent, zero if that is outside the namespace.
 pub(crate) fn read_parent(dir: &ProcDir) -> Result<u32> {
     Ok(pid(read_stat(dir)?.ppid)?.0)
 }
 
-/// Where a process stands among the others.
+/// The position of a process among the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) key: ProcessKey,
-    /// Its parent's number, zero where that is outside the namespace.
+    /// Its parent's PID, zero if that is outside the namespace.
     pub(crate) parent: u32,
     pub(crate) group: u32,
     pub(crate) session: u32,
-    /// It has ended, all its threads included, and was not waited for.
+    /// It has ended, with all its threads, and was not reaped.
     pub(crate) has_ended: bool,
 }
 
 impl Place {
-    /// Returns what must not change while a tree is read: who it is, whose child, and whether it
+    /// Returns what must not change while a tree is read: its identity, its parent, and whether it
     /// could have children.
     pub(crate) fn identity(&self) -> (ProcessKey, u32, bool) {
         (self.key, self.parent, self.has_ended)
     }
 }
 
-/// Reads where a process stands.
+/// Reads the position of a process.
 pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
     let stat = read_stat(dir)?;
     let state = state(stat.state);
@@ -129,15 +129,15 @@ pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
     })
 }
 
-/// Tells whether a process surely has no file at all: a thread of the kernel, and a zombie that
-/// only waits for its parent.
+/// Returns whether a process surely has no file at all: a kernel thread, or a zombie that only
+/// waits for its parent.
 pub(crate) fn is_bare(dir: &ProcDir) -> bool {
     read_stat(dir).is_ok_and(|stat| {
         is_kernel_thread(&stat) || live_threads(&stat, state(stat.state)) == Ok(0)
     })
 }
 
-/// Reads when the machine was booted, from the text of `/proc/stat`.
+/// Reads the boot time of the machine, from the text of `/proc/stat`.
 pub(crate) fn booted_at(stat: &[u8]) -> Reading<Timestamp> {
     let text = String::from_utf8_lossy(stat);
     let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
@@ -147,8 +147,8 @@ pub(crate) fn booted_at(stat: &[u8]) -> Reading<Timestamp> {
 
 fn read_stat(dir: &ProcDir) -> Result<Stat> {
     let text = dir.read_status("stat")?;
-    // The parser takes for granted that digits and a space stand before the name in parentheses,
-    // and a space and a letter after it; a folder that is no true /proc need not have it so.
+    // The parser relies on digits and a space before the name in parentheses, and a space and a
+    // letter after it; a directory that imitates /proc may lack them.
     let open = text.iter().position(|byte| *byte == b'(');
     let close = text.iter().rposition(|byte| *byte == b')');
     let spaced = open.zip(close).is_some_and(|(open, close)| {
@@ -180,7 +180,7 @@ fn read_cgroups(dir: &ProcDir) -> Reading<ProcessCGroups> {
     ProcessCGroups::from_buf_read(text.as_bytes()).map_err(|_| Absent::Failed)
 }
 
-/// Reads the arguments; a thread of the kernel and a zombie have none.
+/// Reads the arguments; a kernel thread and a zombie have none.
 fn command_line(dir: &ProcDir) -> Reading<Arc<[String]>> {
     let text = dir.read("cmdline", COMMAND_LINE_LIMIT).map_err(fault::absent)?;
     let Some(text) = text.strip_suffix(b"\0").or(Some(&text[..])).filter(|text| !text.is_empty())
@@ -202,7 +202,7 @@ fn state(letter: char) -> ProcessState {
     }
 }
 
-/// A first thread that is a zombie is still counted by the kernel, until its last companion ends.
+/// The kernel still counts a zombie first thread until its last companion ends.
 fn live_threads(stat: &Stat, state: ProcessState) -> Reading<u32> {
     let threads = u32::try_from(stat.num_threads).map_err(|_| Absent::Implausible)?;
     Ok(threads.saturating_sub(u32::from(state == ProcessState::Zombie)))
@@ -212,9 +212,10 @@ fn is_kernel_thread(stat: &Stat) -> bool {
     StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
 }
 
-/// Returns when a process started, counted from the boot of the machine whatever the caller's time
-/// namespace: the kernel adds that namespace's offset to what it shows (time_namespaces(7)), so
-/// that callers in two of them would not take a process for the same.
+/// Returns the start time of a process, counted from the boot of the machine whatever the caller's
+/// time namespace. The kernel adds that namespace's offset to the value it shows
+/// (time_namespaces(7)), so without correction, callers in two of them would see two different
+/// processes.
 fn since_boot(stat: &Stat) -> StartTime {
     static OFFSET: LazyLock<i64> = LazyLock::new(|| {
         let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
@@ -224,7 +225,7 @@ fn since_boot(stat: &Stat) -> StartTime {
 }
 
 /// Reads from `/proc/self/timens_offsets` by how many ticks the time since boot is ahead of that of
-/// the machine; none on a kernel without time namespaces.
+/// the machine; zero on a kernel without time namespaces.
 fn offset(text: &str, per_second: u64) -> i64 {
     let boot = text.lines().find_map(|line| line.strip_prefix("boottime"));
     let mut numbers = boot.unwrap_or_default().split_ascii_whitespace();
@@ -239,7 +240,7 @@ fn started_at(stat: &Stat, boot: Timestamp) -> Timestamp {
     Timestamp(boot.0.saturating_add(millis))
 }
 
-/// Converts the clock ticks that `/proc` counts in.
+/// Converts the clock ticks of `/proc`.
 fn ticks(count: u64) -> Duration {
     let per_second = procfs::ticks_per_second().max(1);
     let part = count % per_second * 1000 / per_second;

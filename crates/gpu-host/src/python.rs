@@ -119,7 +119,7 @@ impl Python {
     }
 }
 
-/// Tells whether a file is an interpreter by its name. A script of that name, as pyenv has, starts
+/// Returns whether a file is an interpreter by its name. A script of that name, as pyenv has, starts
 /// one that is not known here.
 fn is_python(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str);

@@ -10,7 +10,7 @@ pub(crate) fn since_boot() -> Duration {
     duration(clock_gettime(ClockId::Boottime))
 }
 
-/// Returns a time that never goes back.
+/// Returns the monotonic time.
 pub(crate) fn now() -> Duration {
     duration(clock_gettime(ClockId::Monotonic))
 }
@@ -20,10 +20,11 @@ pub(crate) fn wall_seconds() -> i64 {
     clock_gettime(ClockId::Realtime).tv_sec
 }
 
-/// Waits until one of these can be read, or a signal came, `at_most` so long; for ever without.
+/// Waits until one of these is readable, or a signal arrives, at most `at_most`; without it,
+/// indefinitely.
 ///
 /// # Errors
-/// Those of the kernel, which has none where there are no files.
+/// Those of the kernel; without files there are none.
 pub(crate) fn pause(files: &mut [PollFd<'_>], at_most: Option<Duration>) -> Result<()> {
     match poll(files, at_most.map(timespec).as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -31,7 +32,7 @@ pub(crate) fn pause(files: &mut [PollFd<'_>], at_most: Option<Duration>) -> Resu
     }
 }
 
-/// Waits, or returns earlier when a signal came.
+/// Waits, or returns earlier when a signal arrives.
 pub(crate) fn sleep(time: Duration) {
     let _ = pause(&mut [], Some(time));
 }

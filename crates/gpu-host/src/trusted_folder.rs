@@ -1,10 +1,10 @@
-//! Folders that are reached by steps which nobody but root and the caller can exchange.
+//! Directories on paths that only root and the caller can change.
 //!
-//! The main decision is that no path is checked first and used later: whoever owns a folder or a
-//! link on the way could exchange it in between. Each step is opened relative to the folder before
-//! it, without following a link, and what was opened is checked; links are read and walked in the
-//! same way. What is made is made relative to a folder that was checked, and what is given to
-//! others is the path that was walked, without links.
+//! The main decision is that no path is checked first and used later: the owner of a directory or a
+//! link on the path could exchange it in between. Each step is opened relative to the directory
+//! before it, without following a link, and checked after opening; links are read and walked in the
+//! same way. New files are created relative to a checked directory, and callers get the path that
+//! was walked, without links.
 
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
@@ -15,25 +15,26 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// More links than on any honest path, as the kernel has it (path_resolution(7)).
+/// More links than on any honest path; the kernel's own limit (path_resolution(7)).
 const LINKS: usize = 40;
 
-/// Who else may change the folders on a path.
+/// Which other users may change the directories on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathTrust {
-    /// Nobody: each folder belongs to root or the caller, and no group and nobody else may write
-    /// into it. A name in such a folder stays root's or the caller's even after it was removed.
+    /// None: each directory belongs to root or the caller, and no group and no other user may write
+    /// to it. A name in such a directory stays under control of root or the caller even after its
+    /// removal.
     Private,
-    /// Nobody can exchange a step: each folder belongs to root or the caller, and others may write
-    /// into it only where the sticky bit keeps them from renaming what is not theirs. A group may
-    /// write where the owner lets it.
+    /// Nobody can exchange a step: each directory belongs to root or the caller, and others may
+    /// write to it only if the sticky bit keeps them from renaming what is not theirs. A group may
+    /// write if the owner permits it.
     Protected,
-    /// Whoever owns the folders: the path is one that a person typed. Only a link of another user
-    /// is not followed where others than its folder's owner may make one, and by root never.
+    /// Any owner: a person typed the path. A link of another user is not followed if others than
+    /// its directory's owner may create one; root never follows one.
     AsGiven,
 }
 
-/// A folder that was reached in one of these ways, held open.
+/// A directory that was reached in one of these ways, held open.
 #[derive(Debug)]
 pub struct TrustedFolder {
     fd: OwnedFd,
@@ -41,17 +42,17 @@ pub struct TrustedFolder {
 }
 
 impl TrustedFolder {
-    /// Opens a folder.
+    /// Opens a directory.
     ///
     /// # Errors
-    /// `Invalid` when a step belongs to somebody else or can be exchanged by others, or is no
-    /// folder; `Io` when it cannot be opened.
+    /// `Invalid` when a step belongs to another user or can be exchanged by others, or is not a
+    /// directory; `Io` when it cannot be opened.
     pub fn open(path: &Path, trust: PathTrust) -> Result<Self> {
         Walk { trust, user: euid(), missing: None }.to(path)
     }
 
-    /// Opens a folder, and makes it and those above it where they are missing, for the caller
-    /// alone. Nothing is made below a folder that does not qualify.
+    /// Opens a directory, and creates it and its missing parents, for the caller alone. Nothing is
+    /// created below a directory that does not qualify.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -59,7 +60,7 @@ impl TrustedFolder {
         Walk { trust, user: euid(), missing: Some(Mode::RWXU) }.to(path)
     }
 
-    /// Returns its path, without links where the path that was asked for begins at the root.
+    /// Returns its path, without links if the requested path starts at the root.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -71,15 +72,15 @@ impl AsFd for TrustedFolder {
     }
 }
 
-/// Tells whether what belongs to this user is the caller's or root's, also that of the machine which
-/// a user namespace does not name.
+/// Returns whether a file of this user belongs to the caller or root, including root of the machine
+/// that a user namespace does not map.
 pub fn is_own(uid: u32) -> bool {
     [0, euid()].contains(&uid) || Some(uid) == outsider()
 }
 
-/// Returns the number by which a user namespace shows whoever is outside of it (`overflowuid`,
-/// user_namespaces(7)): what belongs to root of the machine there. `None` where all users are
-/// themselves.
+/// Returns the UID by which a user namespace shows unmapped users (`overflowuid`,
+/// user_namespaces(7)): files of the machine's root belong to it there. `None` if all users are
+/// mapped.
 fn outsider() -> Option<u32> {
     let read = |path| std::fs::read_to_string(path).ok();
     let map = read("/proc/self/uid_map")?;
@@ -91,15 +92,15 @@ fn euid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// How a path is walked, and for whom.
+/// How a path is walked, and for which user.
 struct Walk {
     trust: PathTrust,
     user: u32,
-    /// The mode of folders that are made where they are missing.
+    /// The mode of directories that are created.
     missing: Option<Mode>,
 }
 
-/// A step that was taken.
+/// A completed step.
 struct Step {
     fd: OwnedFd,
     name: OsString,
@@ -120,7 +121,7 @@ impl Walk {
             if name == ".." {
                 match steps.len() {
                     1 if steps[0].name != "/" => steps = vec![self.above(&steps[0])?],
-                    // Above the root is the root.
+                    // The parent of the root is the root.
                     1 => {}
                     _ => drop(steps.pop()),
                 }
@@ -147,7 +148,7 @@ impl Walk {
                 Err(Errno::NOENT) if self.missing.is_some() => {
                     let mode = self.missing.unwrap_or(Mode::RWXU);
                     match rustix::fs::mkdirat(&last.fd, &name, mode) {
-                        // Whoever was faster made something that is opened and checked next.
+                        // If another process was faster, its result is opened and checked next.
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(made(&here(), errno)),
                     }
@@ -173,7 +174,7 @@ impl Walk {
         Ok(Step { fd, name: at.into(), stat })
     }
 
-    /// Returns the folder above the one that a relative path begins in.
+    /// Returns the parent of the directory in which a relative path starts.
     fn above(&self, first: &Step) -> Result<Step> {
         let name = if first.name == "." { "..".into() } else { Path::new(&first.name).join("..") };
         let fd =
@@ -183,7 +184,7 @@ impl Walk {
         Ok(Step { fd, name: name.into(), stat })
     }
 
-    /// Makes sure that a folder that was opened is one of those that may be on the way.
+    /// Verifies that an opened directory is allowed on the path.
     fn check(&self, path: &Path, stat: &Stat) -> Result<()> {
         if self.trust == PathTrust::AsGiven {
             return Ok(());
@@ -207,7 +208,7 @@ impl Walk {
         }
     }
 
-    /// Reads a link that is followed.
+    /// Reads a link to follow.
     fn link(&self, folder: &Step, name: &OsStr, path: &Path) -> Result<PathBuf> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let link = rustix::fs::openat(&folder.fd, name, flags, Mode::empty());
@@ -222,7 +223,7 @@ impl Walk {
                 &format!("is a symbolic link of another user ({})", stat.st_uid),
             ));
         }
-        // Of what was opened: its name may be another's by now.
+        // Of the opened file: its name may refer to another by now.
         let target = rustix::fs::readlinkat(&link, "", Vec::new());
         let target = target.map_err(|errno| failed(path, errno))?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
@@ -243,7 +244,7 @@ impl Walk {
     }
 }
 
-/// Opens a folder to go on from it, and no link.
+/// Opens a directory to continue from it, but no link.
 fn open_at(folder: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(folder, name, flags, Mode::empty())
@@ -285,11 +286,12 @@ mod tests {
 
     const NOBODY: u32 = 65534;
 
-    /// A folder whose parents are root's and closed, and a walk as root or as another user.
+    /// A directory whose parents belong to root and are closed, and a walk as root or as another
+    /// user.
     struct Fixture(tempfile::TempDir);
 
     impl Fixture {
-        /// Returns `None`, and says so, where this test may not make it.
+        /// Returns `None`, and prints so, if this test may not create it.
         fn new(test: &str) -> Option<Self> {
             let made = euid() == 0;
             let folder = made.then(|| tempfile::tempdir_in("/run").ok()).flatten();
@@ -337,7 +339,7 @@ mod tests {
             assert!(error.to_string().contains("home', which belongs to user 65534"), "{error}");
         }
         assert!(!ground.at("home/.cache").exists());
-        // That user's own it is.
+        // It belongs to that user.
         let made = walk(PathTrust::Private, NOBODY, &ground.at("home/.cache/gpuws")).unwrap();
         assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
     }

@@ -5,20 +5,20 @@ use nix::unistd::{Uid, User};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Names users, and asks the system for each only once: behind the question can be a directory
-/// server.
+/// Resolves user names, and queries the system for each only once: it may have to contact a
+/// directory server.
 #[derive(Default)]
 pub(crate) struct Users(Mutex<HashMap<u32, Reading<String>>>);
 
 impl Users {
-    /// Returns the name of a user; `NotFound` for a number without one.
+    /// Returns the name of a user; `NotFound` for a UID without one.
     pub(crate) fn name(&self, uid: u32) -> Reading<String> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.entry(uid).or_insert_with(|| user_name(uid)).clone()
     }
 }
 
-/// Returns the name of a user; `NotFound` for a number without one.
+/// Returns the name of a user; `NotFound` for a UID without one.
 pub fn user_name(uid: u32) -> Reading<String> {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => Ok(user.name),
@@ -27,7 +27,7 @@ pub fn user_name(uid: u32) -> Reading<String> {
     }
 }
 
-/// Tells whether this machine has an account of this name or number.
+/// Returns whether this machine has an account with this name or UID.
 pub fn has_account(user: &str) -> bool {
     let numbered = || user.parse().is_ok_and(|uid| user_name(uid).is_ok());
     matches!(User::from_name(user), Ok(Some(_))) || numbered()

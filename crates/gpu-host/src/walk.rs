@@ -1,8 +1,8 @@
-//! The hot walk: which of the files asked about one process has.
+//! The hot walk: which of the files one process has.
 //!
-//! Per descriptor there is one system call and no allocation: a `statx` relative to the held `fd`
-//! directory that follows the link. It is the same price as reading the link, and it tells the
-//! device number, so that a container's own node, a renamed and a deleted file are all found.
+//! Per descriptor there is one system call and no allocation: a `statx` relative to the open `fd`
+//! directory that follows the link. It costs as much as reading the link, and it returns the device
+//! number, so a container's own node, a renamed and a deleted file are all found.
 
 use crate::file_index::{Findings, Targets, file_id};
 use crate::maps::Mappings;
@@ -14,19 +14,19 @@ use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// Looks at one process after another, with buffers that are made once.
+/// Reads one process after another, with buffers that are allocated once.
 pub(crate) struct Walker<'a> {
     targets: &'a Targets<'a>,
     mappings: Mappings,
     entries: Vec<MaybeUninit<u8>>,
 }
 
-/// What one process was seen to have.
+/// The files found in one process.
 pub(crate) struct Seen {
     pub(crate) findings: Findings,
-    /// The live thread through which it was seen: the first one is a zombie.
+    /// The live thread through which they were found: the first one is a zombie.
     pub(crate) through_thread: Option<Pid>,
-    /// Why some of it could not be seen.
+    /// Why some of it could not be read.
     pub(crate) blocked: Option<Errno>,
 }
 
@@ -39,14 +39,14 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Looks at the process with this number.
+    /// Reads the process with this PID.
     ///
-    /// Threads share their descriptors unless they asked not to, so the first one speaks for all
-    /// but those that surely have a table of their own. When the first thread is a zombie its
-    /// tables are empty, and closed to all but root; the first live one takes its place.
+    /// Threads share their descriptor table unless they unshare it, so the first one represents all
+    /// others except those that surely have their own table. A zombie first thread has empty
+    /// tables, closed to all but root; the first live thread takes its place.
     ///
     /// # Errors
-    /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when nothing of it may be seen.
+    /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when nothing of it may be read.
     pub(crate) fn look(&mut self, process: &ProcDir, pid: u32) -> Result<Seen> {
         let mut seen = Seen { findings: Findings::default(), through_thread: None, blocked: None };
         let first = self.look_through(process, &mut seen);
@@ -70,7 +70,7 @@ impl<'a> Walker<'a> {
                     seen.through_thread = Some(Pid(tid));
                     stand_in = Some(thread);
                 }
-                // A stranger's process: its other threads are closed as well.
+                // A process of another user: its other threads are closed as well.
                 Err(Errno::ACCESS | Errno::PERM) => break,
                 _ => {}
             }
@@ -78,8 +78,8 @@ impl<'a> Walker<'a> {
         if stand_in.is_some() { Ok(seen) } else { first.map(|_| seen) }
     }
 
-    /// Looks at everything that one thread has, and tells whether it lives: a zombie and a thread
-    /// of the kernel have neither descriptors nor mappings.
+    /// Reads everything of one thread, and returns whether it lives: a zombie and a kernel thread
+    /// have neither descriptors nor mappings.
     fn look_through(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
         let descriptors = self.descriptors(thread, seen)?;
         self.links(thread, seen);
@@ -91,7 +91,7 @@ impl<'a> Walker<'a> {
         Ok(descriptors || mapped)
     }
 
-    /// Looks at the open descriptors, and tells whether there are any.
+    /// Reads the open descriptors, and returns whether there are any.
     fn descriptors(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
         let table = thread.open_dir("fd")?;
         let mut any = false;
@@ -119,7 +119,7 @@ impl<'a> Walker<'a> {
         Ok(any)
     }
 
-    /// Looks at the current directory, the root and the executable, where one of them can be it.
+    /// Reads the current directory, the root and the executable, if a target can be one of them.
     fn links(&self, thread: &ProcDir, seen: &mut Seen) {
         for (possible, link, access) in [
             (self.targets.folders, c"cwd", Access::CURRENT_DIRECTORY),
@@ -141,7 +141,7 @@ impl<'a> Walker<'a> {
 }
 
 impl Seen {
-    /// Notes that something could not be seen; what is gone meanwhile needs no note.
+    /// Records that something could not be read, unless it is gone.
     fn block(&mut self, errno: Errno) {
         if !matches!(errno, Errno::NOENT | Errno::SRCH) {
             self.blocked.get_or_insert(errno);
@@ -149,7 +149,7 @@ impl Seen {
     }
 }
 
-/// Tells how a descriptor was opened, from the permissions that procfs gives its link: those of
+/// Returns how a descriptor was opened, from the permissions that procfs gives its link: those of
 /// the owner are the open mode.
 fn open_access(table: &OwnedFd, name: &CStr) -> Access {
     let link = rustix::fs::statat(table, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -159,11 +159,11 @@ fn open_access(table: &OwnedFd, name: &CStr) -> Access {
     }
 }
 
-/// Tells whether two threads surely have tables of their own: their numbers of descriptors
-/// differ, and not only because one was opened or closed between the two looks.
+/// Returns whether two threads surely have separate tables: their numbers of descriptors differ,
+/// and not only because one was opened or closed between the two reads.
 ///
-/// The number is the size of the `fd` directory since Linux 6.2. Before, it is always zero, and
-/// a table of its own goes unnoticed.
+/// The number is the size of the `fd` directory since Linux 6.2. Before, it is always zero, and a
+/// separate table is missed.
 fn has_own_fd_table(speaker: &ProcDir, other: &ProcDir) -> bool {
     let size = |thread: &ProcDir| {
         let size = rustix::fs::statx(thread, c"fd", AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE);

@@ -1,18 +1,18 @@
-//! Containers, pods and jobs, told from cgroup paths.
+//! Containers, pods and jobs, from cgroup paths.
 //!
-//! A cgroup path is the one place where every runtime leaves the name of what it started, in a
-//! form of its own. What is recognised here is a scope for signals, so a folder that can hold
-//! more than the one container, pod or job is never taken for it: no slice of a user, no login
-//! session, no folder of a runtime.
+//! The cgroup path is the one place where every runtime leaves the name of its workload, each in
+//! its own form. The result is a scope for signals, so a cgroup that can contain more than the one
+//! container, pod or job is never taken for it: no user slice, no login session, no cgroup of a
+//! runtime.
 
 use gpu_core::{Absent, Reading, Workload, WorkloadKind};
 use procfs::ProcessCGroup;
 
-/// Returns the cgroup path of a process and what it names.
+/// Returns the cgroup path of a process and the workload that it names.
 ///
-/// The version 2 path comes first, then `memory`, `pids` and the other hierarchies of version 1.
-/// On hosts with both versions a runtime may use either, so the first path that names something
-/// goes before the ones that name nothing.
+/// The version 2 path comes first, then `memory`, `pids` and the other hierarchies of version 1. On
+/// hosts with both versions a runtime may use either, so the first path that names a workload takes
+/// precedence over those that name none.
 pub(crate) fn place(cgroups: &[ProcessCGroup]) -> (Reading<String>, Option<Workload>) {
     let rank = |group: &&ProcessCGroup| {
         let controls = |name: &str| group.controllers.iter().any(|controller| controller == name);
@@ -56,7 +56,7 @@ pub(crate) fn workload(path: &str) -> Option<Workload> {
     found
 }
 
-/// What the folders above say.
+/// The information from the parent cgroups.
 #[derive(Default)]
 struct Inside<'a> {
     kubernetes: bool,
@@ -85,7 +85,7 @@ impl<'a> Inside<'a> {
         self.container(part).map(|id| (WorkloadKind::Container, id.to_owned()))
     }
 
-    /// Reads `podUID` (cgroupfs driver) or `kubepods-burstable-podUID.slice` (systemd driver,
+    /// Parses `podUID` (cgroupfs driver) or `kubepods-burstable-podUID.slice` (systemd driver,
     /// where the UID has `_` for `-`).
     fn pod(&self, part: &str) -> Option<String> {
         let uid = match part.strip_suffix(".slice") {
@@ -93,14 +93,14 @@ impl<'a> Inside<'a> {
             None if self.kubernetes => part.strip_prefix("pod")?,
             _ => return None,
         };
-        // A pod of the API server has a UUID, one from a file of the node a hash.
+        // A pod of the API server has a UUID, a static pod a hash.
         let digits = uid.bytes().filter(u8::is_ascii_hexdigit).count();
         let dashes = uid.bytes().filter(|byte| matches!(byte, b'-' | b'_')).count();
         let is_uid = digits == 32 && matches!(dashes, 0 | 4) && digits + dashes == uid.len();
         is_uid.then(|| uid.replace('_', "-"))
     }
 
-    /// Reads `ID`, `RUNTIME-ID[.scope]`, `SLICE:RUNTIME:ID` and the folders of LXC.
+    /// Parses `ID`, `RUNTIME-ID[.scope]`, `SLICE:RUNTIME:ID` and the cgroups of LXC.
     ///
     /// Docker, containerd, CRI-O and Podman all name a container by 64 hexadecimal digits. The
     /// monitors that the last two keep beside it (`conmon`) belong to the runtime.
@@ -132,8 +132,8 @@ mod tests {
     const B: &str = "e90e34656806e90e34656806e90e34656806e90e34656806e90e34656806e90e";
     const UID: &str = "2f44e1c1-8a5b-4c0e-9d0e-5f3b6a7c8d9e";
 
-    /// Writes out `{A}` and `{B}` (container ids), `{U}` (a pod's UID) and `{u}` (the same as
-    /// systemd writes it).
+    /// Expands `{A}` and `{B}` (container IDs), `{U}` (a pod's UID) and `{u}` (the same in
+    /// systemd's form).
     fn written_out(path: &str) -> String {
         let uid = UID.replace('-', "_");
         path.replace("{A}", A).replace("{B}", B).replace("{U}", UID).replace("{u}", &uid)

@@ -1,4 +1,4 @@
-//! Machines made of folders: a /proc of files shows what this machine cannot, and bad text.
+//! Machines made of directories: a fake /proc shows what this machine cannot, and malformed text.
 
 use gpu_core::{
     Absent, ErrorKind, FileId, Host, Pid, ProcessFault, ProcessState, StartTime, Timestamp,
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A folder made to look like `/proc`.
+/// A directory that imitates `/proc`.
 struct MadeProc(TempDir);
 
 impl MadeProc {
@@ -20,7 +20,7 @@ impl MadeProc {
         MadeProc(tempfile::tempdir().unwrap())
     }
 
-    /// Puts a file below the root, with the folders on the way.
+    /// Creates a file below the root, with its parent directories.
     fn file(&self, path: &str, text: impl AsRef<[u8]>) -> &Self {
         let path = self.below(path);
         fs::write(path, text).unwrap();
@@ -44,7 +44,7 @@ impl MadeProc {
     }
 }
 
-/// `stat` with what matters here; the other fields as a sleeping process may have them.
+/// `stat` with the relevant fields; the others as in a sleeping process.
 fn stat(pid: u32, name: &str, state: char, parent: u32, flags: u32, threads: u32) -> String {
     format!(
         "{pid} ({name}) {state} {parent} {pid} 77 0 -1 {flags} 1 0 0 0 200 50 0 0 20 0 {threads} \
@@ -278,7 +278,7 @@ fn malformed_stat_is_rejected() {
 }
 
 proptest! {
-    /// Whatever the files of a process say, it is read or refused, and looked at to the end.
+    /// Whatever the files of a process contain, it is read or refused, and the walk completes.
     #[test]
     fn arbitrary_proc_contents_never_panic(
         stat_text in "([0-9]{1,3} )?[(]?[ -~é\n]{0,12}[)]?( [A-Za-zé])?( -?[0-9]{1,20}){0,60}",

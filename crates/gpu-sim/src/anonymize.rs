@@ -1,17 +1,17 @@
-//! Takes out of a look what tells who works on the machine and on what.
+//! Removes the data from a snapshot that shows who works on the machine, and on what.
 
 use gpu_core::{Absent, ProcessInfo, Snapshot, SystemService};
 use std::collections::BTreeMap;
 
-/// The first number of an ordinary user (`UID_MIN` of login.defs); the system's own stay.
+/// The first ordinary UID (`UID_MIN` of login.defs); system UIDs stay.
 const FIRST_USER: u32 = 1000;
 
-/// Leaves out process names, command lines, user names and the host's name, and replaces user
-/// ids, cgroups and the names of containers, pods and jobs by numbers.
+/// Removes process names, command lines, user names and the hostname, and replaces UIDs, cgroups
+/// and the names of containers, pods and jobs by numbers.
 ///
-/// The numbers are the same in every look that goes through one anonymizer, so that it stays
-/// visible which processes belong together. The names of display servers and of the driver's
-/// daemons stay, and so do the system's own user ids. Process numbers, times, devices and memory stay.
+/// The numbers are the same in every snapshot that goes through one anonymizer, so that related
+/// processes stay recognisable. The names of display servers and of the driver's daemons stay, and
+/// so do system UIDs. PIDs, times, devices and memory stay.
 #[derive(Clone, Debug, Default)]
 pub struct Anonymizer {
     uids: BTreeMap<u32, u32>,
@@ -19,7 +19,7 @@ pub struct Anonymizer {
 }
 
 impl Anonymizer {
-    /// Returns the look without what it must not tell.
+    /// Returns the anonymized snapshot.
     pub fn anonymize(&mut self, snapshot: &Snapshot) -> Snapshot {
         let mut snapshot = snapshot.clone();
         snapshot.hostname = Err(Absent::NotRecorded);
@@ -37,7 +37,7 @@ impl Anonymizer {
     }
 
     fn process(&mut self, info: &mut ProcessInfo) {
-        // Who serves everybody is no secret, and what a holder is there for is told by it.
+        // Names of services are not private, and the role of a holder depends on them.
         if SystemService::named(&info.name).is_none() {
             info.name = "process".to_owned();
         }

@@ -1,4 +1,4 @@
-//! From what the recordings show and what `machine.toml` adds to a whole machine.
+//! Combines the recordings and `machine.toml` into a whole machine.
 
 use crate::date::timestamp;
 use crate::device_entry::set;
@@ -13,8 +13,8 @@ use gpu_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use toml::value::Datetime;
 
-/// Returns the machine that `base`, the recordings, shows, with all that the file adds or sets
-/// right.
+/// Returns the machine in `base`, from the recordings, with the additions and corrections of the
+/// file.
 ///
 /// # Errors
 /// `Invalid`, naming the line, when the file contradicts itself or the recordings.
@@ -33,7 +33,7 @@ pub(crate) fn assemble(
         Some(booted) => date(place, "booted", booted)?,
         None => Timestamp(machine.clock.0.saturating_sub(UPTIME.as_millis() as u64)),
     };
-    // Who holds what is told here, whether a recording shows it or not.
+    // The holders are known here, whether a recording shows them or not.
     machine.holders_fault = None;
     machine.hostname = file.hostname.clone().ok_or(Absent::NotRecorded);
     overlay_driver(&mut machine, &file.driver);
@@ -81,7 +81,7 @@ pub(crate) fn assemble(
     Ok(machine)
 }
 
-/// Returns a machine that has nothing.
+/// Returns an empty machine.
 pub(crate) fn empty(name: &str) -> Machine {
     Machine {
         name: name.to_owned(),
@@ -138,7 +138,7 @@ fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
     }
 }
 
-/// Lets each device tell what its product and its own entry say.
+/// Applies the details of each device's product and of its own entry.
 fn tell(
     devices: &mut [Device],
     place: Place<'_>,
@@ -165,8 +165,8 @@ fn tell(
     Ok(())
 }
 
-/// Returns the device files: those that the file lists, or else one per device, the two that every
-/// driver has, and whatever else a process has.
+/// Returns the device files: those that the file lists, or by default one per device, the two that
+/// every driver has, and any other file that a process has.
 fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFile> {
     let mut paths: Vec<String> = listed.unwrap_or_else(|| {
         let gpus = machine.devices.iter().filter_map(|device| device.info.id.minor.ok());
@@ -250,7 +250,7 @@ fn check_memory(
     Ok(())
 }
 
-/// Returns an error that says which machine could not be read and, underneath, why.
+/// Returns an error that names the unreadable machine, with the cause as its source.
 pub(crate) fn unreadable(name: &str, source: Error) -> Error {
     Error::new(source.kind(), format!("read machine '{name}'")).with_source(source)
 }

@@ -59,7 +59,7 @@ impl GpuBackend for Simulation {
         })
     }
 
-    /// Lets time pass until something is reported, for `wait` at most.
+    /// Lets time pass until an event is reported, at most `wait`.
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
         self.call(Call::DeviceEvents, |state| {
             state.driver()?;
@@ -72,7 +72,7 @@ impl GpuBackend for Simulation {
     }
 }
 
-/// Returns the device that a caller names, if it answers.
+/// Returns the device that a caller identifies, if it answers.
 fn answering<'a>(state: &'a State, id: &DeviceId) -> Result<&'a Device> {
     let device = state.named_device(id)?;
     match &device.fault {
@@ -101,7 +101,7 @@ fn reset(state: &mut State, id: &DeviceId) -> Result<()> {
     if is_open || state.holdings_on(index).any(|(living, _)| living.process.hidden.is_none()) {
         return refuse(DeviceFault::InUse.into(), &state.machine.reset_refusal);
     }
-    // What NVML still lists of processes that ended goes with the rest.
+    // Remove the rest as well: processes that NVML still lists after their end.
     let listed: Vec<Serial> = state.living.on_device(index).map(|(serial, _)| serial).collect();
     for serial in listed {
         let drop = |living: &mut Living| {

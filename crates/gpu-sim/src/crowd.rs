@@ -1,4 +1,4 @@
-//! A made machine of any size: how tools do where there are many devices and processes.
+//! A synthetic machine of any size, to test tools with many devices and processes.
 
 use crate::device_entry;
 use crate::machine::{Device, Holding, Machine, Process, device_file};
@@ -16,7 +16,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// 2025-03-03 10:00 UTC: when crowds begin.
+/// 2025-03-03 10:00 UTC: the start of crowds.
 const CLOCK: Timestamp = Timestamp(1_740_996_000_000);
 const UPTIME_MS: u64 = 40 * 86_400_000;
 const PRODUCT: &str = "NVIDIA A100-SXM4-80GB";
@@ -36,15 +36,15 @@ const COMMANDS: [&[&str]; 4] = [
     &["python", "-c", "from multiprocessing.spawn import spawn_main"],
     &["./simulate", "--steps", "1000000"],
 ];
-/// What the names of crowds begin with.
+/// The prefix of the names of crowds.
 const PREFIX: &str = "crowd:";
 
 impl Machine {
-    /// Makes a machine of up to 64 A100, each with up to 256 processes of several users that NVML
-    /// lists, the same every time. NVLinks connect each eight devices.
+    /// Creates a machine of up to 64 A100, each with up to 256 processes of several users that NVML
+    /// lists, always the same. NVLinks connect groups of eight devices.
     ///
     /// # Errors
-    /// `Invalid` when there is no device or more of anything than these.
+    /// `Invalid` when there is no device or more of anything than these limits.
     pub fn crowd(gpus: u32, processes_each: u32) -> Result<Self> {
         let name = format!("{PREFIX}{gpus}x{processes_each}");
         if !(1..=MAX_GPUS).contains(&gpus) || processes_each > MAX_PROCESSES {
@@ -96,15 +96,15 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Tells whether a name asks for a crowd: `crowd:` and its size.
+    /// Returns whether a name requests a crowd: `crowd:` and its size.
     pub(crate) fn is_crowd(name: &str) -> bool {
         name.starts_with(PREFIX)
     }
 
-    /// Makes the crowd that a name such as `crowd:64x32` asks for.
+    /// Creates the crowd for a name such as `crowd:64x32`.
     ///
     /// # Errors
-    /// `Invalid` when it says no size; else as [`crowd`](Machine::crowd).
+    /// `Invalid` when the name has no size; otherwise as [`crowd`](Machine::crowd).
     pub(crate) fn crowd_named(name: &str) -> Result<Self> {
         let size = name.strip_prefix(PREFIX).and_then(|size| size.split_once('x'));
         let size = size.and_then(|(gpus, each)| Some((gpus.parse().ok()?, each.parse().ok()?)));

@@ -3,8 +3,8 @@
 use gpu_core::Timestamp;
 use toml::value::{Datetime, Offset};
 
-/// Returns the point in time that a date with a time of day names, in UTC where it names no
-/// offset; `None` for a lone date or time, a leap second or a year before 1970.
+/// Returns the point in time of a date with a time of day, in UTC if it has no offset; `None` for a
+/// lone date or time, a leap second or a year before 1970.
 pub(crate) fn timestamp(datetime: &Datetime) -> Option<Timestamp> {
     let (date, time) = (datetime.date?, datetime.time?);
     let offset = match datetime.offset {

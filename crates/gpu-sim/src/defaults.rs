@@ -1,14 +1,14 @@
-//! What a running machine answers where nothing is recorded.
+//! The answers of a running machine for values that are not recorded.
 //!
-//! A driver knows what it can tell and what not: that somebody has written nothing down is no
-//! answer of its own. Whatever is not recorded is therefore not supported, from the start on.
+//! A driver knows which values it supports: a missing description is no answer of a driver. So
+//! every value that is not recorded is not supported, from the start on.
 
 use crate::machine::{Device, Holding, Machine};
 use gpu_core::Absent::{self, NotRecorded, NotSupported};
 use gpu_core::{MemoryInfo, Reading, ThrottleReasons};
 
 impl Machine {
-    /// Lets the driver of this machine, its devices and its lists answer as a driver does.
+    /// Makes the driver of this machine, its devices and its lists answer as a driver does.
     pub(crate) fn answer_as_a_driver(&mut self) {
         if let Ok(driver) = &mut self.driver {
             settle(&mut driver.version);
@@ -68,7 +68,7 @@ impl Device {
         details.accounting.get_or_insert_default();
         details.restate(NotRecorded, NotSupported);
         if let Some(modes) = &mut details.modes {
-            // NVML tells what is and what will be after a reset in one answer.
+            // NVML returns the current state and the state after a reset in one answer.
             modes.ecc_pending = modes.ecc_pending.or(modes.ecc);
             modes.mig_pending = modes.mig_pending.or(self.info.mig_enabled);
         }
@@ -76,7 +76,7 @@ impl Device {
             modes.pending = modes.pending.or(modes.current);
         }
         if let Some(activity) = &mut details.activity {
-            // A driver that tells reasons knows them all.
+            // A driver that reports reasons supports all of them.
             let all = activity.throttle.map(|_| ThrottleReasons::all_named());
             activity.throttle_supported = activity.throttle_supported.or(all);
         }

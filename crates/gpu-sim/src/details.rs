@@ -1,9 +1,9 @@
-//! What follows from other things that a device tells, and what must not contradict them.
+//! Derived values of a device, and checks for contradictions.
 
 use crate::machine::{Device, Machine};
 use gpu_core::{Absent, DeviceDetails, Pid, Reading};
 
-/// Fills in the details of a device that no recording shows: what follows from the rest of it.
+/// Fills in the details of a device that no recording shows, derived from its other values.
 pub(crate) fn complete(device: &mut Device) {
     let info = &device.info;
     let modes = device.details.modes.get_or_insert_default();
@@ -14,7 +14,7 @@ pub(crate) fn complete(device: &mut Device) {
     power.limit = power.limit.or(device.power_limit);
     let averages = averages(&device.details);
     let readings = device.details.power_readings.get_or_insert_default();
-    // One that says why it does not tell is left as it is.
+    // A value with its own reason of absence stays unchanged.
     if readings.managed == Err(Absent::NotSupported) {
         readings.managed = device.power_limit.map(|_| true);
     }
@@ -24,14 +24,14 @@ pub(crate) fn complete(device: &mut Device) {
     }
 }
 
-/// Tells whether what a device is said to draw is the average of a second: of Ampere on, but for
-/// its first chip, the GA100.
+/// Returns whether the reported power draw of a device is the average over a second: from Ampere
+/// on, except for its first chip, the GA100.
 fn averages(details: &DeviceDetails) -> bool {
     let product = details.product.as_ref();
     product.is_some_and(|product| product.compute_capability.is_ok_and(|is| is > (8, 0)))
 }
 
-/// Says what in a device's details contradicts the rest of it, if anything does.
+/// Returns the contradiction between a device's details and its other values, if there is one.
 pub(crate) fn contradiction(device: &Device) -> Option<&'static str> {
     let mut busy = device.details.clone();
     busy.overlay(&device.busy);
@@ -88,7 +88,7 @@ fn above<T: PartialOrd>(least: Reading<T>, most: Reading<T>) -> bool {
 }
 
 impl Machine {
-    /// Gives the processes that devices keep account of the numbers that they have now.
+    /// Updates the PIDs of accounted processes to their current ones.
     pub(crate) fn renumber_accounts(&mut self, new: &impl Fn(Pid) -> Pid) {
         let accounting = self.devices.iter_mut().filter_map(|d| d.details.accounting.as_mut());
         let kept = accounting.flat_map(|accounting| accounting.processes.iter_mut().flatten());

@@ -9,13 +9,13 @@ use gpu_core::{
 };
 use toml::Spanned;
 
-/// The highest index of a device that is described together with others.
+/// The highest index in a range of devices that are described together.
 const LAST: u32 = 63;
 
-/// Returns an entry for each device, of those too that are described together.
+/// Returns an entry for each device, including those described together.
 ///
 /// # Errors
-/// `Invalid` when they have a name in common that only one can have, or go on too far.
+/// `Invalid` when they share an identifier that must be unique, or the range is too long.
 pub(crate) fn one_by_one(place: Place<'_>, entries: Vec<GpuEntry>) -> Result<Vec<GpuEntry>> {
     let mut each = Vec::new();
     for entry in entries {
@@ -40,7 +40,7 @@ pub(crate) fn one_by_one(place: Place<'_>, entries: Vec<GpuEntry>) -> Result<Vec
     Ok(each)
 }
 
-/// Adds the device that `entry` describes, or what it says of one that the recordings show.
+/// Adds the device that `entry` describes, or applies the entry to a recorded one.
 pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEntry) -> Result<()> {
     let index = *entry.index.get_ref();
     let position = devices.iter().position(|device| device.info.id.index == index);
@@ -86,7 +86,7 @@ pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEn
     Ok(())
 }
 
-/// Takes a value that is written down.
+/// Takes a value if it is given.
 pub(crate) fn set<T>(reading: &mut Reading<T>, value: Option<T>) {
     if let Some(value) = value {
         *reading = Ok(value);
@@ -97,7 +97,7 @@ fn info_name(index: u32) -> String {
     format!("GPU {index}")
 }
 
-/// Returns the failure of asking a device with this fault.
+/// Returns the failure of a query to a device with this fault.
 pub(crate) fn fault_of(device: &str, fault: GpuFault) -> Fault {
     let (kind, why) = match fault {
         GpuFault::Lost => (DeviceFault::Lost, "it is lost"),
@@ -138,7 +138,7 @@ fn withhold(device: &mut Device, field: Unsupported) {
     }
 }
 
-/// Returns a device that is told of nowhere else: cool, idle, and of no known size.
+/// Returns a device without any description: cool, idle, and of unknown size.
 pub(crate) fn made(index: u32) -> Device {
     let mut info = DeviceInfo::unknown(DeviceId::from_index(index));
     info.persistence = Ok(false);
@@ -169,8 +169,8 @@ pub(crate) fn made(index: u32) -> Device {
     }
 }
 
-/// Gives a device the names that its driver would know and no table prints: a minor number, and a
-/// UUID made from the names of machine and device, so that it is the same every time.
+/// Gives a device the identifiers that its driver would know and no table prints: a minor number,
+/// and a UUID made from the names of machine and device, so that it is always the same.
 pub(crate) fn complete(device: &mut Device, machine: &str) {
     let id = &mut device.info.id;
     if id.minor == Err(Absent::NotRecorded) {

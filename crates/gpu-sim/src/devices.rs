@@ -1,4 +1,4 @@
-//! What the devices of the state are like at this moment.
+//! The state of the devices at this moment.
 
 use crate::machine::{Device, Holding};
 use crate::state::{Living, State};
@@ -16,14 +16,14 @@ impl State {
         self.machine.devices.iter_mut().find(|device| device.info.id.index == index)
     }
 
-    /// Returns the device that a caller names.
+    /// Returns the device that a caller identifies.
     ///
     /// # Errors
     /// `Machine` when no driver answers; `Invalid` for a device that this machine does not have.
     pub(crate) fn named_device(&self, id: &DeviceId) -> Result<&Device> {
         self.driver()?;
         let devices = &self.machine.devices;
-        // Nearly always it is where its index says.
+        // It is nearly always at its index.
         let likely = devices.get(id.index as usize).filter(|d| d.info.id.same_device(id));
         likely.or_else(|| devices.iter().find(|device| device.info.id.same_device(id))).ok_or_else(
             || {
@@ -43,7 +43,7 @@ impl State {
         self.machine.driver.clone().map_err(|fault| failure(&fault))
     }
 
-    /// Returns the devices that the kernel module names: none where no module is loaded.
+    /// Returns the devices that the kernel module lists: none if no module is loaded.
     pub(crate) fn module_devices(&self) -> Vec<DeviceInfo> {
         use MachineFault::{DriverNotLoaded, NoLibrary};
         let kind = self.machine.driver.as_ref().err().map(|fault| fault.kind);
@@ -57,7 +57,7 @@ impl State {
         self.machine.devices.iter().map(named).collect()
     }
 
-    /// Returns every holding on a device with its process.
+    /// Returns all memory allocations on a device, each with its process.
     pub(crate) fn holdings_on(&self, index: u32) -> impl Iterator<Item = (&Living, &Holding)> {
         self.living.on_device(index).flat_map(move |(_, living)| {
             let holdings = living.process.holdings.iter();
@@ -65,8 +65,8 @@ impl State {
         })
     }
 
-    /// Returns the memory that is taken: the driver's, the leaked, the held, and what comes back
-    /// later.
+    /// Returns the used memory: the driver's, the leaked, that of processes, and what is not yet
+    /// freed.
     pub(crate) fn memory_used(&self, device: &Device) -> Bytes {
         let index = device.info.id.index;
         let held: Bytes = self.holdings_on(index).map(|(_, holding)| holding.memory).sum();
@@ -75,14 +75,14 @@ impl State {
         device.reserve + device.leaked + held + returning
     }
 
-    /// Returns the memory of a device that is free; none where its size is not known.
+    /// Returns the free memory of a device; none if its size is unknown.
     pub(crate) fn memory_free(&self, index: u32) -> Bytes {
         let Some(device) = self.device(index) else { return Bytes(0) };
         let taken = self.memory_used(device) + device.reserved.unwrap_or_default();
         device.total.unwrap_or_default().saturating_sub(taken)
     }
 
-    /// Returns the memory of a device that the process with this number on the host has.
+    /// Returns the memory of a device that the process with this PID on the host has.
     pub(crate) fn held_by(&self, pid: Pid, index: u32) -> Bytes {
         let living = self.find_on_host(pid).and_then(|serial| self.living.get(serial));
         let holdings = living.into_iter().flat_map(|living| &living.process.holdings);
@@ -111,13 +111,13 @@ impl State {
         sample
     }
 
-    /// Returns what a device tells beyond a sample.
+    /// Returns all values of a device beyond a sample.
     pub(crate) fn details(&self, device: &Device) -> DeviceDetails {
         let mut details = device.details.clone();
         if self.load(device) > 0 {
             details.overlay(&device.busy);
         }
-        // NVML tells both shares of a device's time in one answer or neither.
+        // NVML reports both shares of a device's time in one answer or neither.
         if let (Some(activity), Ok(_)) = (&mut details.activity, device.idle_load) {
             let half = Percent::new(self.load(device).min(100) / 2).ok_or(Absent::Implausible);
             activity.memory = activity.memory.or(half);
@@ -132,14 +132,14 @@ impl State {
         details
     }
 
-    /// Returns the share of a device's time, in percent, that everybody's kernels ask for; it can
-    /// be above 100.
+    /// Returns the share of a device's time, in percent, that all kernels together request; it can
+    /// exceed 100.
     pub(crate) fn load(&self, device: &Device) -> u64 {
         let idle = u64::from(device.idle_load.unwrap_or(0));
         self.holdings_on(device.info.id.index).fold(idle, |sum, (_, h)| sum + u64::from(h.load))
     }
 
-    /// Returns the MIG instances of a device with what is used in each.
+    /// Returns the MIG instances of a device with the used memory of each.
     pub(crate) fn mig_instances(&self, device: &Device) -> Vec<MigInstance> {
         let index = device.info.id.index;
         let mut instances = device.mig.clone();
@@ -155,7 +155,7 @@ impl State {
         instances
     }
 
-    /// Returns what a device is; one that does not answer tells only where it sits.
+    /// Returns the identity of a device; one that does not answer reports only its address.
     pub(crate) fn device_info(&self, device: &Device) -> DeviceInfo {
         let Some(fault) = &device.fault else { return device.info.clone() };
         let reason = fault.kind.absent();
@@ -171,7 +171,7 @@ impl State {
     }
 }
 
-/// Returns a recorded failure as it came.
+/// Returns a recorded failure unchanged.
 pub(crate) fn failure(fault: &Fault) -> Error {
     Error::new(fault.kind, fault.text.clone())
 }

@@ -1,41 +1,41 @@
-//! Values that move with time.
+//! Values that drift with time.
 //!
-//! A device at work is never twice the same: its utilisation, temperature, power, clocks, fan and
-//! traffic move about what is described, and its energy grows. What they are is a function of seed,
-//! device and second, so that every process that looks at a simulated machine sees the same, and so
-//! does a test that runs again. Two things do not move: a device that rests, and the first second,
-//! in which a recorded machine is to the letter what was recorded.
+//! A busy device constantly changes: its utilisation, temperature, power, clocks, fan and traffic
+//! fluctuate around the described values, and its energy counter grows. The values are a function
+//! of seed, device and second, so every process that reads a simulated machine sees the same
+//! values, and so does a repeated test. Two things do not change: an idle device, and the first
+//! second, in which a recorded machine is exactly as recorded.
 
 use crate::machine::Device;
 use crate::seed::{Seed, fnv1a};
 use crate::state::State;
 use gpu_core::{Celsius, DeviceDetails, DeviceSample, Milliwatts, Percent, Reading};
 
-/// How far a device is from what is described, in one second.
+/// The deviation of a device from its description, in one second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drift {
     seed: Seed,
     device: u32,
-    /// Whole seconds since the description held.
+    /// Whole seconds since the described state.
     second: u64,
-    /// What everybody's kernels ask for, in percent.
+    /// What all kernels together request, in percent.
     load: u64,
 }
 
-/// Furthest that a value moves to either side: utilisation and fan in percent of the whole,
-/// temperature in degrees, power and traffic in thousandths of themselves.
+/// The largest deviation of a value: utilisation and fan in percent of the whole, temperature in
+/// degrees, power and traffic in thousandths of the value.
 const UTILIZATION: i64 = 4;
 const MEMORY_ACTIVITY: i64 = 3;
 const FAN: i64 = 2;
 const TEMPERATURE: i64 = 2;
 const POWER: i64 = 40;
 const TRAFFIC: i64 = 250;
-/// The step in which clocks change, in MHz, and how many steps they fall at most.
+/// The step in which clocks change, in MHz, and the most steps that they fall.
 const CLOCK_STEP: u32 = 15;
 const CLOCK_STEPS: u64 = 4;
 
 impl State {
-    /// Returns how far a device is from its description now.
+    /// Returns the current deviation of a device from its description.
     pub(crate) fn drift(&self, device: &Device) -> Drift {
         let second = self.now.saturating_sub(self.described_at).as_secs();
         let (seed, device_index) = (self.seed, device.info.id.index);
@@ -48,7 +48,7 @@ impl Drift {
         self.second > 0 && self.load > 0
     }
 
-    /// Draws the number of this second for one value: the same every time.
+    /// Draws this second's number for one value: always the same.
     fn draw(self, value: &str) -> u64 {
         let numbers = [self.seed.0, u64::from(self.device), self.second];
         let mut bytes = value.as_bytes().to_vec();
@@ -58,19 +58,19 @@ impl Drift {
         (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
     }
 
-    /// Draws from `-most` to `most`.
+    /// Draws a number from `-most` to `most`.
     fn random_offset(self, value: &str, most: i64) -> i64 {
         let span = most.unsigned_abs() * 2 + 1;
         i64::try_from(self.draw(value) % span).unwrap_or(0) - most
     }
 
-    /// Moves a value by so many thousandths of itself at most.
+    /// Changes a value by at most this many thousandths.
     fn scaled(self, name: &str, value: u64, most: i64) -> u64 {
         let thousandths = u64::try_from(1000 + self.random_offset(name, most)).unwrap_or(1000);
         value.saturating_mul(thousandths) / 1000
     }
 
-    /// Moves a share of a device's time, but neither to nothing nor above the whole.
+    /// Changes a share of a device's time, but neither to zero nor above the whole.
     fn share(self, name: &str, value: u64, most: i64) -> u64 {
         let moved = i64::try_from(value).unwrap_or(100) + self.random_offset(name, most);
         u64::try_from(moved.clamp(1, 100)).unwrap_or(1)
@@ -82,7 +82,7 @@ impl Drift {
         if self.moves() { self.share("utilization", load, UTILIZATION) } else { load }
     }
 
-    /// Returns the share of one of those at work on the device, which moves with its utilisation.
+    /// Returns a process's utilisation, which drifts with that of its device.
     pub(crate) fn part(self, load: u64) -> u64 {
         if !self.moves() || load == 0 {
             return load;
@@ -90,7 +90,7 @@ impl Drift {
         (load * self.utilization() / self.load.max(1)).clamp(1, 100)
     }
 
-    /// Moves what a sample tells.
+    /// Drifts the values of a sample.
     pub(crate) fn sample(self, sample: &mut DeviceSample) {
         if !self.moves() {
             return;
@@ -99,7 +99,7 @@ impl Drift {
         sample.temperature = self.warmth(sample.temperature, "temperature");
     }
 
-    /// Moves a power drawn, up to the limit in force.
+    /// Drifts a power draw, up to the enforced limit.
     fn draws(self, told: Reading<Milliwatts>, limit: Reading<Milliwatts>) -> Reading<Milliwatts> {
         let limit = limit.unwrap_or(Milliwatts(u64::MAX));
         told.map(|draw| Milliwatts(self.scaled("power", draw.0, POWER)).min(limit))
@@ -110,7 +110,7 @@ impl Drift {
         told.map(|degrees| Celsius(degrees.0.saturating_add(random_offset)))
     }
 
-    /// Moves what the details of a device tell.
+    /// Drifts the details of a device.
     pub(crate) fn details(self, details: &mut DeviceDetails, device: &Device) {
         if let (Some(told), Ok(power)) = (&mut details.power, device.power_draw) {
             let used = power.0.saturating_mul(self.second);
@@ -143,7 +143,7 @@ impl Drift {
         }
         if let Some(thermal) = &mut details.thermal {
             thermal.fan_speed = thermal.fan_speed.map(|told| match told {
-                // A fan that stands still or turns faster than meant is left alone.
+                // A fan that stands still or turns faster than intended stays unchanged.
                 0 | 101.. => told,
                 _ => u32::try_from(self.share("fan", u64::from(told), FAN)).unwrap_or(told),
             });

@@ -1,4 +1,4 @@
-//! What happens to the processes of the state: they start, change, take signals, let go, end.
+//! Changes of the processes: start, change, signals, release, end.
 
 use crate::machine::{Event, Holding, Machine, Process, Reaction};
 use crate::process_entry::ticks;
@@ -65,8 +65,7 @@ impl State {
         }
     }
 
-    /// Takes a process in, with the start that it has or, where a recording does not tell, one an
-    /// hour ago.
+    /// Adds a process, with its recorded start time or, if none is recorded, one an hour ago.
     pub(crate) fn spawn_process(&mut self, mut process: Process) -> Serial {
         let age = Duration::from_secs(3600);
         let uptime = self.machine.clock.since(self.machine.booted);
@@ -79,7 +78,7 @@ impl State {
         serial
     }
 
-    /// Starts a process now, with the number asked for if it is free and a new one if not.
+    /// Starts a process now, with the requested PID if it is free and a new one if not.
     pub(crate) fn start(&mut self, mut process: Process, pid: Option<Pid>) {
         let free = pid.filter(|pid| !self.pid_taken(*pid));
         let old = process.pid();
@@ -94,7 +93,7 @@ impl State {
         for holding in &mut process.holdings {
             holding.memory = holding.memory.min(self.memory_free(holding.device));
         }
-        // Two processes of one number never have one start: not even within one tick.
+        // Two processes with one PID never have the same start time: not even within one tick.
         let uptime = self.machine.clock.since(self.machine.booted);
         let tick = ticks(uptime.saturating_add(self.now));
         let start = tick.max(StartTime(self.latest_start.0.saturating_add(1)));
@@ -118,8 +117,8 @@ impl State {
         self.find_on_host(pid).is_some()
     }
 
-    /// Ends a process with all its threads: its memory begins to come back, its children get a
-    /// new parent, and what waits for its end begins.
+    /// Ends a process with all its threads: its memory starts to come back, its children are
+    /// re-parented, and events after its end are scheduled.
     pub(crate) fn exit(&mut self, serial: Serial) {
         let Some(living) = self.living.remove(serial) else { return };
         let process = living.process;
@@ -189,7 +188,7 @@ impl State {
         }
     }
 
-    /// Lets a signal do to a process what it does to it.
+    /// Applies the reaction of a process to a signal.
     pub(crate) fn deliver(&mut self, serial: Serial, signal: Signal) {
         let now = self.now;
         let Some(living) = self.living.get(serial) else { return };
@@ -212,11 +211,11 @@ impl State {
             }
         };
         self.enqueue(at, Due::Exit(serial));
-        // One that ends at once has ended when the signal was sent.
+        // A process that ends at once has ended when the signal was sent.
         self.advance(Duration::ZERO);
     }
 
-    /// Becomes as in a later look of its recording, keeping the processes that are still there and
+    /// Switches to a later snapshot of the recording, keeping the processes that still exist and
     /// the viewer's own.
     fn become_look(&mut self, mut look: Machine) {
         look.answer_as_a_driver();
@@ -264,7 +263,7 @@ fn leave_threads(process: &mut Process) {
     }
 }
 
-/// Gives a process this much memory of a device and this share of its time, in one piece.
+/// Gives a process this much memory of a device and this share of its time, in one allocation.
 fn uses(process: &mut Process, device: u32, memory: Bytes, load: u8) {
     let mut holdings = process.holdings.iter_mut().filter(|holding| holding.device == device);
     match holdings.next() {

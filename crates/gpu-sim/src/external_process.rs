@@ -1,8 +1,9 @@
 //! Real processes that appear on a session's devices by themselves.
 //!
-//! A placeholder stands for a process that the machine describes. Of a walk-on the machine knows
-//! nothing: any program of the session can be one, and says so by a file in the session's folder.
-//! What the file says is believed while its process lives, which is for the reader to find out.
+//! A placeholder stands for a process that the machine describes. The machine does not know an
+//! external process: any program of the session can be one, and announces itself in a file in the
+//! session's directory. The content of the file is valid while its process lives, which the reader
+//! must check.
 
 use crate::machine::{Holding, Process};
 use crate::simulation::Simulation;
@@ -16,49 +17,49 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The most that is read of one file, in bytes.
+/// The maximum size of one file, in bytes.
 const MAX_FILE: u64 = 1 << 16;
-/// The most files that are looked at.
+/// The maximum number of files.
 const MAX_FILES: usize = 4096;
-/// No real process has this number or a higher one (`PID_MAX_LIMIT` of the kernel's threads.h).
+/// No real process has this PID or a higher one (`PID_MAX_LIMIT` of the kernel's threads.h).
 const FIRST_IMPOSSIBLE_PID: Pid = Pid(1 << 22);
 
 /// A real process that uses devices of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalProcess {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Its start time, in clock ticks since boot.
     pub start_ticks: u64,
-    /// What it uses, each device once.
+    /// Its use of each device, at most one entry per device.
     pub uses: Vec<Use>,
 }
 
-/// What a walk-on uses of one device: never more memory than is free when it comes.
+/// What an external process uses of one device: never more memory than is free when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Use {
     /// The device, by index.
     pub gpu: u32,
-    /// Which of its MIG devices, by number.
+    /// The number of its MIG device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig: Option<u32>,
-    /// How much of its memory, in MiB.
+    /// Its memory, in MiB.
     pub mib: u64,
-    /// The share of the device's time that its kernels take; not told by process where not given.
+    /// The share of the device's time that its kernels take; not reported per process if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization_percent: Option<u8>,
 }
 
 impl ExternalProcess {
-    /// The folder in the session's folder that they are named in.
+    /// The directory in the session's directory for their files.
     pub const FOLDER: &'static str = "walk-ons";
 
-    /// Makes the folder that walk-ons of a session are named in.
+    /// Creates the directory for the external processes of a session.
     ///
     /// # Errors
-    /// `Io` when it cannot be made.
+    /// `Io` when it cannot be created.
     pub fn admit(session: &Path) -> Result<()> {
         let folder = session.join(Self::FOLDER);
         DirBuilder::new().mode(0o700).create(&folder).map_err(|error| {
@@ -67,12 +68,13 @@ impl ExternalProcess {
         })
     }
 
-    /// Returns all that are named in the folder of a session, whether or not they still live, the
-    /// eldest first. What is malformed, too large, a link, or writable by others is none.
+    /// Returns all that have a file in the directory of a session, whether or not they still live,
+    /// the oldest first. Malformed and oversized files, links, and files writable by others are
+    /// skipped.
     ///
     /// # Errors
-    /// `Io` when the folder cannot be read, as where the session admits none; `Invalid` when
-    /// anybody but root and the user who runs this program can change it.
+    /// `Io` when the directory cannot be read, for example if the session permits none; `Invalid`
+    /// when any user except root and the user of this program can change it.
     pub fn named(session: &Path) -> Result<Vec<Self>> {
         let folder = trusted::private(&session.join(Self::FOLDER))?;
         let unread = |error: std::io::Error| {
@@ -86,10 +88,10 @@ impl ExternalProcess {
         Ok(found)
     }
 
-    /// Names this one in the folder of a session: who looks meanwhile finds it whole or not at all.
+    /// Writes its file into the directory of a session, atomically for readers.
     ///
     /// # Errors
-    /// `Io` when it cannot be written, as where the session admits none.
+    /// `Io` when it cannot be written, for example if the session permits none.
     pub fn enter(&self, session: &Path) -> Result<()> {
         let path = self.path(session);
         let new = path.with_file_name(format!(".{}", self.file_name()));
@@ -105,7 +107,7 @@ impl ExternalProcess {
         })
     }
 
-    /// Removes what names this one, if it is there: no other process ever has its name.
+    /// Removes its file, if it exists: no other process ever has the same file name.
     ///
     /// # Errors
     /// `Io` when that fails.
@@ -124,7 +126,7 @@ impl ExternalProcess {
         session.join(Self::FOLDER).join(self.file_name())
     }
 
-    /// Returns the name of its file: a number can be given again, with its start it cannot.
+    /// Returns the name of its file: a PID can be reused, but not with the same start time.
     fn file_name(&self) -> String {
         format!("{}-{}", self.pid, self.start_ticks)
     }
@@ -139,7 +141,7 @@ impl ExternalProcess {
     }
 }
 
-/// Reads one that a file names, if it does.
+/// Parses a file, if it is valid.
 fn read(path: &Path) -> Option<ExternalProcess> {
     let named = path.symlink_metadata().ok()?;
     if !named.is_file() || named.len() > MAX_FILE {
@@ -159,10 +161,10 @@ fn read(path: &Path) -> Option<ExternalProcess> {
 }
 
 impl Simulation {
-    /// Lets a real process appear, with its own number: whoever has that on the machine gets
-    /// another. What it says to use of devices that are not there, it does not use.
+    /// Adds a real process, with its own PID: a simulated process with that PID gets another. Use
+    /// of devices that do not exist is ignored.
     ///
-    /// It ends by an [`Event::Exit`](crate::Event::Exit).
+    /// It ends with an [`Event::Exit`](crate::Event::Exit).
     pub fn walk_on(&self, walk_on: &ExternalProcess) {
         self.lock().walk_on(walk_on);
     }
@@ -172,7 +174,7 @@ impl State {
     fn walk_on(&mut self, walk_on: &ExternalProcess) {
         let pid = Pid(walk_on.pid);
         self.free_pid_for_real_process(pid);
-        // What else there is to know of it, the real /proc tells.
+        // All other data is in the real /proc.
         let mut process = Process::new(ProcessInfo::from_name(pid, ""));
         for used in &walk_on.uses {
             let Some(device) = self.device(used.gpu) else { continue };
@@ -191,7 +193,7 @@ impl State {
         self.start(process, Some(pid));
     }
 
-    /// Gives everybody who has this number another one, which no real process can have.
+    /// Gives every process with this PID another one, which no real process can have.
     fn free_pid_for_real_process(&mut self, pid: Pid) {
         let there: Vec<Serial> = self.living.numbered(pid).map(|(serial, _)| serial).collect();
         for serial in there {

@@ -161,14 +161,14 @@ impl fmt::Display for Call {
     }
 }
 
-/// What goes wrong at a call.
+/// What goes wrong in a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call fails with this kind and does nothing.
     Error(ErrorKind),
     /// The call takes this long, then does its work.
     Delay(Duration),
-    /// The call takes this long, then fails with `TimedOut`, its work undone.
+    /// The call takes this long, then fails with `TimedOut`, without effect.
     Hang(Duration),
     /// A list changes its length while it is read: the call fails with `Again`.
     ListChanged,
@@ -184,7 +184,7 @@ struct Injected {
     fault: Fault,
 }
 
-/// The counts of all calls, and the faults still to come.
+/// The counts of all calls, and the pending faults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     counts: BTreeMap<Call, u64>,
@@ -200,7 +200,7 @@ impl Faults {
         &self.counts
     }
 
-    /// Counts a call and returns what happens at it, in the order in which it was injected.
+    /// Counts a call and returns its faults, in the order of injection.
     pub(crate) fn enter(&mut self, call: Call) -> Vec<Fault> {
         let count = self.counts.entry(call).or_default();
         *count += 1;
@@ -213,7 +213,7 @@ impl Faults {
     }
 }
 
-/// Returns the error of a call that fails by injection.
+/// Returns the error of a call with an injected failure.
 pub(crate) fn injected(call: Call, kind: ErrorKind, why: &'static str) -> Error {
     Error::new(kind, call.to_string()).with_source(why)
 }

@@ -1,7 +1,7 @@
-//! `machine.toml`: what recordings cannot say, as it is written down.
+//! The format of `machine.toml`, which has what recordings do not show.
 //!
-//! The reference for people is `sim-fixtures/README.md`. An unknown field is an error everywhere:
-//! a misspelt reaction that silently did nothing would make a test pass for the wrong reason.
+//! The reference for users is `sim-fixtures/README.md`. An unknown field is an error everywhere: a
+//! misspelt reaction that silently did nothing would make a test pass for the wrong reason.
 
 use crate::product::{Products, Tells};
 use gpu_core::{DeviceDetails, DeviceProcessKind, ErrorKind, MachineFault, ProcessState, Result};
@@ -38,16 +38,16 @@ pub(crate) struct MachineFile {
     pub(crate) events: Vec<EventEntry>,
 }
 
-/// Which of the files beside it are read.
+/// Which files beside it to read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecordingsEntry {
-    /// What shows the machine at the start.
+    /// The state of the machine at the start.
     #[serde(default)]
     pub(crate) state: Vec<Spanned<String>>,
     /// What the driver printed when it refused a reset.
     pub(crate) reset_refused: Option<Spanned<String>>,
-    /// Others, kept for those who ask for them by name.
+    /// Other files, available by name.
     #[serde(default)]
     pub(crate) other: Vec<Spanned<String>>,
 }
@@ -101,13 +101,13 @@ pub(crate) struct GpuEntry {
 }
 
 impl GpuEntry {
-    /// Returns what it tells beyond a sample.
+    /// Returns the values beyond a sample.
     pub(crate) fn tells(&self) -> Tells {
         Tells { details: self.details.clone(), busy: self.busy.clone() }
     }
 }
 
-/// What a device does not tell.
+/// Values that a device does not report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Unsupported {
@@ -159,7 +159,7 @@ pub(crate) struct ProcessEntry {
     pub(crate) threads: Option<u32>,
     pub(crate) kernel_thread: Option<bool>,
     pub(crate) namespace: Option<NamespaceEntry>,
-    /// It has ended, and NVML lists it all the same.
+    /// It has ended, and NVML still lists it.
     pub(crate) gone: Option<bool>,
     pub(crate) cpu_percent: Option<u32>,
     pub(crate) cpu_time_ms: Option<u64>,
@@ -288,10 +288,10 @@ pub(crate) struct ReportsEntry {
 }
 
 impl MachineFile {
-    /// Reads the text of a `machine.toml`.
+    /// Parses a `machine.toml`.
     ///
     /// # Errors
-    /// `Invalid`, naming the line, and for an unknown field the one that was perhaps meant.
+    /// `Invalid`, naming the line, and a suggestion for an unknown field.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
             let what = crate::toml_error::plain(error.message());
@@ -300,12 +300,12 @@ impl MachineFile {
     }
 }
 
-/// Names lines of a `machine.toml` in errors.
+/// Locates lines of a `machine.toml` for errors.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a>(pub(crate) &'a str);
 
 impl Place<'_> {
-    /// Returns an error about the line on which `span` begins.
+    /// Returns an error for the line at the start of `span`.
     pub(crate) fn error(self, span: Option<std::ops::Range<usize>>, what: &str) -> gpu_core::Error {
         let line = span.map(|span| {
             let before = self.0.as_bytes().get(..span.start).unwrap_or(self.0.as_bytes());

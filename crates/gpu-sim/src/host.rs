@@ -28,7 +28,7 @@ impl Host for Simulation {
         state.machine.sees_host_pids
     }
 
-    /// A kernel module that is loaded names its devices, whatever the library says.
+    /// A loaded kernel module lists its devices, whatever the library reports.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         self.call(Call::DriverDevices, |state| Ok(state.module_devices()))
     }
@@ -89,7 +89,7 @@ impl Host for Simulation {
         })
     }
 
-    /// Nobody is given a file here: a job of a simulated machine has none.
+    /// No caller inherits a file here: a job of a simulated machine has none.
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
         Vec::new()
     }
@@ -112,7 +112,7 @@ impl Host for Simulation {
     }
 }
 
-/// One opened process; it reaches that one and never another with its number.
+/// One opened process; it never reaches another process with its PID.
 #[derive(Clone, Debug)]
 struct SimulatedProcess {
     simulation: Simulation,
@@ -169,14 +169,13 @@ fn not_permitted(what: &str, pid: Pid) -> Error {
     Error::new(ProcessFault::NotPermitted, format!("{what} process {pid}"))
 }
 
-/// Returns a process that has not ended: one whose first thread is a zombie lives while others of
-/// its threads do.
+/// Returns a live process: one with a zombie first thread lives while others of its threads do.
 fn alive(state: &State, serial: Serial, pid: Pid) -> Result<&Living> {
     let living = state.living.get(serial).filter(|living| !living.process.has_ended());
     living.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
 }
 
-/// The files that somebody asks about, each by the path that the machine has for it.
+/// The files to search for, each by the path that the machine has for it.
 struct Wanted<'a> {
     files: &'a [DeviceFile],
     by_path: BTreeMap<&'a str, Vec<usize>>,
@@ -196,7 +195,7 @@ impl<'a> Wanted<'a> {
         Wanted { files, by_path }
     }
 
-    /// Returns which of them a process has, in the order in which they were asked about.
+    /// Returns which of them a process has, in the order of the request.
     fn held_by(&self, process: &Process) -> Vec<HeldFile> {
         let mut found: Vec<(usize, usize)> = Vec::with_capacity(process.files.len());
         for (nth, own) in process.files.iter().enumerate() {
@@ -217,7 +216,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Returns the live thread by which the files of a process with a zombie leader are found.
+/// Returns the live thread through which the files of a process with a zombie leader are found.
 fn thread(key: ProcessKey, process: &Process) -> Option<Pid> {
     let zombie = process.info.state == Ok(ProcessState::Zombie);
     zombie.then(|| Pid(key.pid.0.saturating_add(1)))

@@ -1,4 +1,4 @@
-//! From one look at a machine to a machine that shows just that.
+//! Converts a snapshot of a machine into a machine that shows it.
 
 use crate::machine::{Device, Event, Holding, Machine, Process, Scheduled, Viewer, When};
 use crate::recording::Recording;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long before the first look the machine was booted, where nobody says.
+/// The default time from boot to the first snapshot.
 pub(crate) const UPTIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Machine {
-    /// Returns the machine that a recording shows: as in its first look, and as in the later ones
-    /// while nobody acts.
+    /// Returns the machine of a recording: as in its first snapshot, and as in the later ones while
+    /// no action changes it.
     pub fn from_recording(name: &str, recording: Recording) -> Self {
         let mut looks = recording.looks.into_iter();
         let first =
@@ -32,15 +32,15 @@ impl Machine {
     }
 }
 
-/// What a driver says of a reset that it refuses, where no recording has its words.
+/// The driver's message for a refused reset, if no recording has one.
 pub(crate) const IN_USE: &str = "a process has the device open";
 
-/// Returns the machine that would show `snapshot` to who looks at it.
+/// Returns a machine that shows `snapshot`.
 ///
-/// What one look cannot tell is taken to be the plainest thing that explains it: memory that no
-/// listed process accounts for is that of the unlisted processes that show a CUDA context, in
-/// equal parts, and where there are none the driver's own; a device's utilisation comes from the
-/// process that holds most of its memory. Processes obey SIGTERM after a second.
+/// For what a snapshot does not contain, the simplest explanation is assumed. Memory that no listed
+/// process accounts for belongs to the unlisted processes that show a CUDA context, in equal parts,
+/// or to the driver if there are none; a device's utilisation comes from the process that uses most
+/// of its memory. Processes exit a second after SIGTERM.
 pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine {
     let clock = snapshot.taken_at;
     let mut processes = Processes::of(snapshot);
@@ -81,12 +81,12 @@ pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine 
     }
 }
 
-/// The processes of a look: those that exist where it was taken, and those that NVML lists and
-/// that do not. A number can be in both, since it may name another process there.
+/// The processes of a snapshot: those that exist where it was taken, and those that NVML lists and
+/// that do not. A PID can be in both, because it may refer to another process there.
 struct Processes {
     seen: BTreeMap<Pid, Process>,
     gone: BTreeMap<Pid, Process>,
-    /// Process numbers there are not the driver's.
+    /// PIDs there are not the driver's.
     foreign: bool,
 }
 
@@ -119,7 +119,7 @@ impl Processes {
         })
     }
 
-    /// Returns the process that NVML names by a number.
+    /// Returns the process that NVML lists under a PID.
     fn listed(&mut self, pid: Pid) -> &mut Process {
         if self.foreign || self.gone.contains_key(&pid) { self.gone(pid) } else { self.seen(pid) }
     }
@@ -128,7 +128,7 @@ impl Processes {
         self.seen.values_mut().chain(self.gone.values_mut())
     }
 
-    /// Returns all that exist, and of the others those that have memory.
+    /// Returns all existing processes, and those others that have memory.
     fn all(self) -> Vec<Process> {
         let gone = self.gone.into_values().filter(|process| !process.holdings.is_empty());
         self.seen.into_values().chain(gone).collect()
@@ -207,8 +207,8 @@ fn unlisted_users(state: &DeviceState, snapshot: &Snapshot, foreign: bool) -> Ve
     users.map(|holder| holder.process.pid).filter(|pid| foreign || !on_list(*pid)).collect()
 }
 
-/// Gives the part of a device's utilisation that no process states to its largest holder that
-/// states none, and returns what is left for the device itself.
+/// Assigns the part of a device's utilisation that no process reports to its largest user without a
+/// reading, and returns the rest for the device itself.
 fn attribute_load(load: Reading<u8>, index: u32, processes: &mut Processes) -> Reading<u8> {
     let on_device = processes.every().flat_map(|process| &mut process.holdings);
     let mut on_device: Vec<&mut Holding> = on_device.filter(|h| h.device == index).collect();

@@ -1,17 +1,16 @@
-//! A simulated GPU machine behind every port of gpu-core.
+//! Simulates a GPU machine behind every port of gpu-core.
 //!
-//! The main decision is that a machine is data and the engine knows none by name. A folder of
-//! `sim-fixtures/machines` holds what a real machine printed, byte for byte, and a `machine.toml`
-//! for what no printout can say: how each process takes a signal, when memory comes back, what
-//! happens by itself. [`Simulation`] runs it behind all ports over one state, one clock that
-//! moves only when asked, and one seed, so that a whole walk (look, decide, act, look again) is
-//! repeatable to the last line. It is stricter than hardware: what a real machine would let pass
-//! once in a while, such as a signal to a number that was given to somebody else, is an error here
-//! every time.
+//! The main decision is that a machine is data and the engine knows none by name. A directory of
+//! `sim-fixtures/machines` contains the output of a real machine, byte for byte, and a
+//! `machine.toml` for what no output shows: how each process reacts to a signal, when memory comes
+//! back, and scripted events. [`Simulation`] runs it behind all ports with one state, one clock
+//! that moves only on request, and one seed, so that a whole walk (observe, decide, act, observe
+//! again) is exactly repeatable. It is stricter than hardware: an error that a real machine would
+//! let pass once in a while, such as a signal to a reused PID, is an error here every time.
 //!
-//! Its driver answers as a driver does: what nobody wrote down is not supported, never "not
-//! recorded". And its state is a function of machine, seed and time, values that move included, so
-//! that a [`Session`] needs no server: several processes that open one folder see one machine.
+//! Its driver answers as a driver does: a value that is not described is not supported, never "not
+//! recorded". Its state is a function of machine, seed and time, drifting values included, so a
+//! [`Session`] needs no server: several processes that open one directory see one machine.
 
 mod anonymize;
 mod assemble;

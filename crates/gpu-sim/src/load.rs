@@ -1,4 +1,4 @@
-//! Machines from folders: on disk, or embedded in the program.
+//! Loads machines from directories: on disk, or embedded in the program.
 
 use crate::assemble::{assemble, date, unreadable};
 use crate::file::{MachineFile, Place};
@@ -20,7 +20,7 @@ const MAX_FILE: u64 = 4 << 20;
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../sim-fixtures/machines");
 
 impl Machine {
-    /// Reads the machine of this name that is part of the program.
+    /// Reads an embedded machine by name.
     ///
     /// # Errors
     /// `Invalid` when there is none of this name.
@@ -42,12 +42,12 @@ impl Machine {
         load(name, &read).map_err(|error| unreadable(name, error))
     }
 
-    /// Reads the machine that somebody names: an embedded one or a [`crowd`](Machine::crowd) by its
-    /// name, else a folder, its `machine.toml`, or a file of `gpuws record` by path.
+    /// Reads a machine: an embedded one or a [`crowd`](Machine::crowd) by its name, otherwise a
+    /// directory, its `machine.toml`, or a file of `gpuws record` by path.
     ///
     /// # Errors
-    /// `Invalid`, saying which machines there are, when there is none of this name; else as the
-    /// reader of what was found.
+    /// `Invalid`, listing the machines, when there is none of this name; otherwise those of the
+    /// reader of its format.
     pub fn named(machine: &Path) -> Result<Self> {
         match Found::of(machine) {
             Found::Embedded(name) => Machine::embedded(name),
@@ -70,8 +70,7 @@ impl Machine {
         }
     }
 
-    /// Returns the name of the machine that somebody names, without reading it; `None` where there
-    /// is none.
+    /// Returns the name of a machine, without reading it; `None` if there is none.
     pub(crate) fn name_of(machine: &Path) -> Option<String> {
         Some(match Found::of(machine) {
             Found::Embedded(name) | Found::Crowd(name) => name.to_owned(),
@@ -81,7 +80,7 @@ impl Machine {
         })
     }
 
-    /// Reads a machine from a folder: `machine.toml` and the recordings that it names.
+    /// Reads a machine from a directory: `machine.toml` and the recordings that it names.
     ///
     /// # Errors
     /// `Io` when a file cannot be read; `Invalid`, naming file and line, when its text is wrong.
@@ -92,7 +91,7 @@ impl Machine {
     }
 }
 
-/// Where a machine is that somebody names.
+/// The location of a machine.
 enum Found<'a> {
     Embedded(&'a str),
     Crowd(&'a str),
@@ -103,7 +102,7 @@ enum Found<'a> {
 
 impl<'a> Found<'a> {
     fn of(machine: &'a Path) -> Self {
-        // What has a slash is a path.
+        // A name with a slash is a path.
         let name = machine.to_str().filter(|name| !name.contains('/'));
         if let Some(name) = name.filter(|name| names().any(|known| known == *name)) {
             return Found::Embedded(name);
@@ -125,12 +124,12 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Returns the last part of a path; all of one that has none.
+/// Returns the last part of a path; the whole path if it has one part.
 fn last_part(part: Option<&OsStr>, path: &Path) -> String {
     part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// A machine that is part of the program.
+/// An embedded machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddedMachine {
     /// Its name.
@@ -139,7 +138,7 @@ pub struct EmbeddedMachine {
     pub description: String,
 }
 
-/// Returns the machines that are part of the program, by name.
+/// Returns the embedded machines, by name.
 pub fn machines() -> Vec<EmbeddedMachine> {
     let description = |name| match Machine::embedded(name) {
         Ok(machine) => machine.description,

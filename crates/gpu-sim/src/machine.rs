@@ -1,7 +1,7 @@
-//! A machine as plain data: what it is at the start and how it reacts.
+//! A machine as plain data: its initial state and its reactions.
 //!
-//! It is what `machine.toml` and the recordings beside it come down to, and what a recording of a
-//! live machine comes down to. The engine runs it; nothing here changes by itself.
+//! Both `machine.toml` with its recordings and a recording of a live machine are converted to this
+//! form. The engine runs it; nothing here changes by itself.
 
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceFileKind, DeviceInfo,
@@ -23,106 +23,106 @@ pub struct Machine {
     pub clock: Timestamp,
     /// When it was booted; start times of processes count from here.
     pub booted: Timestamp,
-    /// The machine's own name.
+    /// The hostname.
     pub hostname: Reading<String>,
     /// The driver, or why it does not answer.
     pub driver: Result<Driver, Fault>,
-    /// Who looks.
+    /// The viewer.
     pub viewer: Viewer,
-    /// Whether the viewer's process numbers are the driver's.
+    /// Whether the viewer's PIDs are the driver's.
     pub sees_host_pids: Reading<bool>,
     /// The devices, by index.
     pub devices: Vec<Device>,
     /// The GPU device files.
     pub files: Vec<DeviceFile>,
-    /// Why nobody can tell who holds them, if nobody can.
+    /// Why the holders are unknown, if they are.
     pub holders_fault: Option<Fault>,
-    /// How the devices are connected.
+    /// The topology.
     pub topology: Reading<Topology>,
     /// The processes.
     pub processes: Vec<Process>,
-    /// Processes that a recording could not look into and of which it says no more.
+    /// Processes that the recording could not read and has no data for.
     pub unreadable: Unreadable,
-    /// What happens without anybody's doing.
+    /// Scripted events.
     pub events: Vec<Scheduled>,
-    /// What the driver says when it refuses a reset.
+    /// The driver's message for a refused reset.
     pub reset_refusal: String,
-    /// The recordings it was made from, by file name.
+    /// Its recordings, by file name.
     pub recordings: BTreeMap<String, Vec<u8>>,
 }
 
-/// Who looks at the machine, and so what can be seen.
+/// The viewer of the machine, which determines what is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
-    /// User id; descriptors of other users are hidden, and signals to them refused.
+    /// UID; descriptors of other users are hidden, and signals to their processes refused.
     pub uid: u32,
     /// Name of that user.
     pub user: String,
-    /// Sees and may do everything, as root does.
+    /// Unrestricted, like root.
     pub privileged: bool,
-    /// The PID namespace the viewer is confined to; `None` for the first one.
+    /// The PID namespace that the viewer is confined to; `None` for the initial one.
     pub namespace: Option<String>,
-    /// The viewer's own process, by its number on the host.
+    /// The viewer's own process, by its PID on the host.
     pub pid: Pid,
 }
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What it is.
+    /// Its identity.
     pub info: DeviceInfo,
-    /// All memory.
+    /// Total memory.
     pub total: Reading<Bytes>,
-    /// What the driver takes for itself and reports as used (NVML's version 1).
+    /// Memory that the driver takes and reports as used (NVML's version 1).
     pub reserve: Bytes,
-    /// What driver and firmware hold back and report apart from what is used (NVML's version 2).
+    /// Memory that driver and firmware reserve and report separately (NVML's version 2).
     pub reserved: Reading<Bytes>,
-    /// Memory that stays used though nobody holds it, until a reset.
+    /// Memory that stays used without a process, until a reset.
     pub leaked: Bytes,
-    /// Why the device does not tell how much is used, if it does not.
+    /// Why the device does not report its used memory, if it does not.
     pub used_untold: Option<Absent>,
-    /// Utilisation, in percent, that comes from no process; or why none is told.
+    /// Utilisation, in percent, that comes from no process; or why it is not reported.
     pub idle_load: Reading<u8>,
     /// Temperature.
     pub temperature: Reading<Celsius>,
-    /// Power drawn.
+    /// Power draw.
     pub power_draw: Reading<Milliwatts>,
     /// Power limit.
     pub power_limit: Reading<Milliwatts>,
-    /// Everything else that it tells.
+    /// All other values.
     pub details: DeviceDetails,
-    /// What it tells instead while something computes on it.
+    /// Their values while a process computes on it.
     pub busy: DeviceDetails,
-    /// MIG instances; the `used` of each is what it uses with no process in it.
+    /// MIG instances; the `used` of each is its use without processes.
     pub mig: Vec<MigInstance>,
-    /// Why it cannot be asked how it is, if it cannot.
+    /// Why its state cannot be read, if it cannot.
     pub fault: Option<Fault>,
-    /// Why it cannot be asked for its processes, if it cannot.
+    /// Why its processes cannot be read, if they cannot.
     pub list_fault: Option<Fault>,
 }
 
 /// A process and its reactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// What `/proc` tells of it at the start, by its number on the host.
+    /// Its data in `/proc` at the start, by its PID on the host.
     pub info: ProcessInfo,
-    /// Why the viewer learns nothing of it: `NotFound` when NVML lists it and it has ended.
+    /// Why the viewer cannot read it: `NotFound` when NVML lists it and it has ended.
     pub hidden: Option<Absent>,
-    /// Its PID namespace and its number there, when that is not the first one.
+    /// Its PID namespace and its PID there, if that is not the initial one.
     pub namespace: Option<(String, Pid)>,
-    /// The device memory that it has.
+    /// Its device memory.
     pub holdings: Vec<Holding>,
-    /// The device files that it has; those of a crowd on one device are all the same.
+    /// Its device files; those of a crowd on one device are all the same.
     pub files: Arc<Vec<HeldFile>>,
-    /// Processor time that it takes, in percent of one processor.
+    /// CPU usage, in percent of one CPU.
     pub cpu_percent: u32,
-    /// What SIGTERM does.
+    /// The reaction to SIGTERM.
     pub on_term: Reaction,
-    /// What SIGKILL does.
+    /// The reaction to SIGKILL.
     pub on_kill: Reaction,
-    /// How long after its end its memory is free again; `None` for never: the driver leaks it.
+    /// The time from its end until its memory is free; `None` for never: the driver leaks it.
     pub memory_returns: Option<Duration>,
-    /// How long after its end its parent starts another like it, if it does and still lives.
+    /// The time from its end until its parent, while alive, starts another one like it.
     pub respawns: Option<Duration>,
 }
 
@@ -131,15 +131,15 @@ pub struct Process {
 pub struct Holding {
     /// The device, by index.
     pub device: u32,
-    /// How much.
+    /// The amount.
     pub memory: Bytes,
-    /// As what NVML lists it; `None` when it does not.
+    /// Its kind in NVML's list; `None` if it is not listed.
     pub listed: Option<DeviceProcessKind>,
-    /// Why NVML does not tell the amount, if it does not.
+    /// Why NVML does not report the amount, if it does not.
     pub memory_untold: Option<Absent>,
-    /// How much of the device's time its kernels take, in percent.
+    /// The share of the device's time that its kernels take, in percent.
     pub load: u8,
-    /// Why NVML does not tell that share by process, if it does not.
+    /// Why NVML does not report that share per process, if it does not.
     pub load_untold: Option<Absent>,
     /// MIG GPU instance.
     pub gpu_instance: Option<u32>,
@@ -147,43 +147,43 @@ pub struct Holding {
     pub compute_instance: Option<u32>,
 }
 
-/// What a signal does to a process.
+/// The reaction of a process to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// Nothing.
+    /// None.
     Ignores,
     /// It ends after this time.
     ExitsAfter(Duration),
-    /// It waits in the kernel and ends when the wait does, at this time since the start; `None`
-    /// for never.
+    /// It waits in the kernel and ends when the wait does, at this time since the start; `None` for
+    /// never.
     Stuck(Option<Duration>),
-    /// Its first thread ends; the others live on and keep what the process has.
+    /// Its first thread ends; the others live on and keep its resources.
     LeavesThreads,
 }
 
-/// Something that happens without anybody's doing.
+/// A scripted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduled {
-    /// When.
+    /// The time.
     pub when: When,
-    /// What.
+    /// The change.
     pub event: Event,
 }
 
-/// When an event happens.
+/// The time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// At this time since the start.
     At(Duration),
-    /// So long after the process with this number on the host has ended, once.
+    /// This long after the process with this PID on the host has ended, once.
     AfterExit(Pid, Duration),
 }
 
-/// A change of the machine. Processes are named by their number on the host; an event about a
-/// process that does not live changes nothing.
+/// A change of the machine. Processes are identified by their PID on the host; an event about a
+/// process that is not alive changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A process starts, with the number given if that is free and the next free one if not.
+    /// A process starts, with the given PID if it is free and the next free one if not.
     Start(Box<Process>),
     /// A process ends by itself.
     Exit(Pid),
@@ -191,23 +191,23 @@ pub enum Event {
     LetGo(Pid, Option<u32>),
     /// A process has this much memory on a device and takes this share of its time from now on.
     Uses(Pid, u32, Bytes, u8),
-    /// A process takes this much processor time from now on, in percent of one processor.
+    /// A process uses this much CPU time from now on, in percent of one CPU.
     Computes(Pid, u32),
     /// A process moves to another process group.
     JoinsGroup(Pid, Pid),
-    /// A process moves to another cgroup, and with it out of its container or job.
+    /// A process moves to another cgroup, and so leaves its container or job.
     JoinsCgroup(Pid, String),
     /// A device fails.
     Fails(u32, Fault),
-    /// A device reports something by itself.
+    /// A device reports an event.
     Reports(u32, DeviceEventKind),
-    /// The machine is as in a later look of its recording; dropped once somebody has acted.
+    /// The machine is as in a later snapshot of its recording; dropped after any action.
     Becomes(Box<Machine>),
 }
 
 impl Process {
-    /// Returns a process that has nothing, obeys SIGTERM after a second and SIGKILL after a tenth
-    /// of one, and whose memory is free again 0.2 s after its end.
+    /// Returns a process without resources that exits a second after SIGTERM and a tenth of a
+    /// second after SIGKILL, and whose memory is free 0.2 s after its end.
     pub fn new(info: ProcessInfo) -> Self {
         Process {
             info,
@@ -223,20 +223,20 @@ impl Process {
         }
     }
 
-    /// Tells whether only its entry in the process table is left: its first thread is a zombie and
-    /// no other lives.
+    /// Returns whether only its entry in the process table is left: its first thread is a zombie
+    /// and no other lives.
     pub(crate) fn has_ended(&self) -> bool {
         self.info.state == Ok(ProcessState::Zombie) && self.info.live_threads.unwrap_or(0) == 0
     }
 
-    /// Returns the number on the host.
+    /// Returns the PID on the host.
     pub fn pid(&self) -> Pid {
         self.info.key.pid
     }
 }
 
 impl Holding {
-    /// Returns memory that NVML lists as a CUDA context's, with nothing running.
+    /// Returns memory that NVML lists as a CUDA context's, without utilisation.
     pub fn new(device: u32, memory: Bytes) -> Self {
         Holding {
             device,
@@ -251,8 +251,8 @@ impl Holding {
     }
 }
 
-/// Returns the device file with this path, with the device numbers that Linux gives it: 195 for
-/// `nvidia*`, 226 for `dri`, and one of the dynamic majors for the rest.
+/// Returns the device file with this path, with the device numbers of Linux: 195 for `nvidia*`, 226
+/// for `dri`, and one of the dynamic majors for the rest.
 pub fn device_file(path: &str) -> DeviceFile {
     let kind = DeviceFileKind::of_path(path);
     let trailing = || {

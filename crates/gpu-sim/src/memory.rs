@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 /// The sizes and addresses of regions are multiples of this many bytes.
 const ALIGNMENT: u64 = 256;
-/// How long the pages of virtual memory are, as on every NVIDIA device so far.
+/// The page size of virtual memory, as on every NVIDIA device so far.
 const PAGE: u64 = 2 << 20;
 
-/// The memory of one simulated device, taken and given back by the viewer's own process.
+/// The memory of one simulated device, allocated and freed by the viewer's own process.
 ///
-/// Stricter than a driver: an address is never given twice, so that whoever uses a region or a range
-/// after its release is found out; only within a range may pages come and go.
+/// Stricter than a driver: an address is never reused, so that any use of a region or a range after
+/// its release is detected; only within a range can pages be mapped and unmapped.
 #[derive(Clone, Debug)]
 pub struct SimulatedMemory {
     simulation: Simulation,
@@ -69,7 +69,7 @@ impl DeviceMemory for SimulatedMemory {
     }
 }
 
-/// A range of addresses, and which of its pages have memory.
+/// An address range, and which of its pages have memory.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressRange {
     size: Bytes,
@@ -103,7 +103,7 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
     Ok(region)
 }
 
-/// Lets the viewer's process have so much more of a device, with the files that this takes.
+/// Gives the viewer's process this much more of a device, with the files that this requires.
 fn hold(state: &mut State, index: u32, size: Bytes) {
     state.acted = true;
     let minor = state.device(index).and_then(|device| device.info.id.minor.ok());
@@ -121,7 +121,7 @@ fn hold(state: &mut State, index: u32, size: Bytes) {
     });
 }
 
-/// Takes so much of a device from the viewer's process, and its files with the last of it.
+/// Takes this much of a device from the viewer's process, and its files with the last of it.
 fn let_go(state: &mut State, index: u32, size: Bytes) {
     state.change_viewer(|process| {
         for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {
@@ -204,7 +204,7 @@ fn release_addresses(state: &mut State, index: u32, range: Region) -> Result<()>
     Ok(())
 }
 
-/// Returns the range that a part lies in, if the part is of whole pages.
+/// Returns the range of a part, if the part consists of whole pages.
 fn range_of(state: &mut State, index: u32, part: Region) -> Option<&mut AddressRange> {
     let whole = |number: u64| number.is_multiple_of(PAGE);
     if part.size == Bytes(0) || !whole(part.size.0) || !whole(part.address) {
@@ -216,7 +216,7 @@ fn range_of(state: &mut State, index: u32, part: Region) -> Option<&mut AddressR
     (end <= start + range.size.0).then_some(range)
 }
 
-/// Returns the pages of a part, by where they begin.
+/// Returns the pages of a part, by their start.
 fn pages(part: Region) -> impl Iterator<Item = u64> {
     (0..part.size.0 / PAGE).map(move |number| part.address + number * PAGE)
 }

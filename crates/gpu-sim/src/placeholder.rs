@@ -6,17 +6,17 @@ use gpu_core::{Error, ErrorKind, Pid, Reading, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
-    /// Gives simulated processes the numbers of the real ones that stand for them, wherever they
-    /// are named; their numbers in PID namespaces stay.
+    /// Gives simulated processes the PIDs of the real ones that stand for them, wherever they are
+    /// referenced; their PIDs in PID namespaces stay.
     ///
-    /// Another simulated process that has such a number already gets a new one. A process with a
-    /// placeholder ends only when the placeholder has: what would end it by itself, a later look of
-    /// a recording included, is left out, and nothing starts it again, since nobody would stand for
-    /// the new one.
+    /// Another simulated process that already has such a PID gets a new one. A process with a
+    /// placeholder ends only when the placeholder has. Events that would end it, including later
+    /// snapshots of a recording, are left out, and it does not respawn, because the new process
+    /// would have no placeholder.
     ///
     /// # Errors
-    /// `Invalid` when a process of either side is named twice, or when there is none of this
-    /// number on the simulated machine.
+    /// `Invalid` when a process of either side is named twice, or when there is none with this PID
+    /// on the simulated machine.
     pub(crate) fn stand_in(&mut self, placeholders: &[Placeholder]) -> Result<()> {
         let numbers = self.new_numbers(placeholders)?;
         let new = |pid: Pid| numbers.get(&pid).copied().unwrap_or(pid);
@@ -52,7 +52,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns the new number of every process that gets one.
+    /// Returns the new PID of every process that gets one.
     fn new_numbers(&self, placeholders: &[Placeholder]) -> Result<BTreeMap<Pid, Pid>> {
         let mut numbers = BTreeMap::new();
         let mut real = BTreeSet::new();
@@ -83,7 +83,7 @@ impl Machine {
         Ok(numbers)
     }
 
-    /// Returns the processes of the start and those that events start.
+    /// Returns the initial processes and those that events start.
     pub(crate) fn ever_has(&self) -> impl Iterator<Item = &Process> {
         let started = self.events.iter().filter_map(|scheduled| match &scheduled.event {
             Event::Start(process) => Some(&**process),
@@ -92,7 +92,7 @@ impl Machine {
         self.processes.iter().chain(started)
     }
 
-    /// Returns all numbers that name a process, ended ones included.
+    /// Returns all PIDs of processes, ended ones included.
     fn numbers(&self) -> BTreeSet<Pid> {
         let named = |process: &Process| {
             let info = &process.info;

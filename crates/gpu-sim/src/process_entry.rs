@@ -19,7 +19,7 @@ pub(crate) fn error(place: Place<'_>, entry: &ProcessEntry, what: &str) -> Error
     place.error(Some(entry.pid.span()), &what)
 }
 
-/// Adds the process that `entry` describes, or what it says of one that the recordings show.
+/// Adds the process that `entry` describes, or applies the entry to a recorded one.
 pub(crate) fn overlay(machine: &mut Machine, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
     let pid = Pid(*entry.pid.get_ref());
     let position = machine.processes.iter().position(|process| process.pid() == pid);
@@ -29,7 +29,7 @@ pub(crate) fn overlay(machine: &mut Machine, place: Place<'_>, entry: &ProcessEn
     Ok(())
 }
 
-/// Returns the process that `entry` describes, on top of what was `recorded` of it.
+/// Returns the process that `entry` describes, on top of its `recorded` data.
 pub(crate) fn read(
     devices: &[Device],
     recorded: Option<Process>,
@@ -177,15 +177,15 @@ fn holding(
     })
 }
 
-/// Returns a file that a process has in the ways that fuser's letters tell.
+/// Returns a file with the access that fuser's letters describe.
 pub(crate) fn held_file(path: &str, letters: &str) -> Option<HeldFile> {
     let access = Access::from_letters(letters).filter(|access| !access.is_empty())?;
     let kind = DeviceFileKind::of_path(path);
     Some(HeldFile { path: path.into(), kind, access, descriptors: Vec::new() })
 }
 
-/// Returns the users of a machine with their numbers: as stated, root 0, the others from 1001 on
-/// in the order of their names.
+/// Returns the users of a machine with their UIDs: as stated, root 0, the others from 1001 on in
+/// the order of their names.
 pub(crate) fn users(machine: &Machine, events: &[EventEntry]) -> BTreeMap<String, u32> {
     let mut users = BTreeMap::from([("root".to_owned(), 0)]);
     let infos = machine.processes.iter().map(|process| &process.info);
@@ -212,12 +212,12 @@ pub(crate) fn users(machine: &Machine, events: &[EventEntry]) -> BTreeMap<String
     users
 }
 
-/// Returns the name of a user of whom only the number is told.
+/// Returns the name of a user with only a UID.
 pub(crate) fn user_name(uid: u32) -> String {
     if uid == 0 { "root".to_owned() } else { format!("user{uid}") }
 }
 
-/// Fills in what a live look would tell and neither recording nor file does.
+/// Fills in values that a live machine would show and neither recording nor file has.
 pub(crate) fn complete(
     process: &mut Process,
     devices: &[Device],
@@ -267,7 +267,7 @@ pub(crate) fn ticks(since_boot: Duration) -> StartTime {
     StartTime(u64::try_from(since_boot.as_millis() / 10).unwrap_or(u64::MAX))
 }
 
-/// Returns the files that a process has which has these holdings.
+/// Returns the files of a process with these allocations.
 pub(crate) fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<HeldFile> {
     let minors = holdings.iter().filter_map(|holding| {
         let device = devices.iter().find(|device| device.info.id.index == holding.device)?;

@@ -1,4 +1,4 @@
-//! Whom NVML lists on a device.
+//! The processes that NVML lists on a device.
 
 use crate::drift::Drift;
 use crate::machine::{Device, Holding};
@@ -7,11 +7,11 @@ use gpu_core::{Absent, DeviceProcess, DeviceProcessKind, Percent, Reading};
 use std::collections::BTreeMap;
 
 impl State {
-    /// Returns whom NVML lists on a device: by the numbers of the host, whoever looks, without
-    /// names, and each process once per instance it is in.
+    /// Returns the processes that NVML lists on a device: by PIDs of the host, for any viewer,
+    /// without names, and each process once per instance it is in.
     ///
-    /// The shares of the processes are told for a whole device or not at all, and never where it
-    /// is split into MIG instances.
+    /// Utilisation by process is reported for a whole device or not at all, and never for a device
+    /// in MIG mode.
     pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
         let mut listed = BTreeMap::new();
         let mut untold = (device.info.mig_enabled == Ok(true)).then_some(Absent::NotSupported);
@@ -49,7 +49,7 @@ fn entry(living: &Living, holding: &Holding, drift: Drift) -> Option<DeviceProce
     })
 }
 
-/// Adds to a process in the list what it has besides.
+/// Merges another use into a process in the list.
 fn merge(known: &mut DeviceProcess, more: &DeviceProcess) {
     known.kind = both(known.kind, more.kind);
     known.memory = sum(known.memory, more.memory, |a, b| a + b);
@@ -62,7 +62,8 @@ fn sum<T>(a: Reading<T>, b: Reading<T>, add: impl Fn(T, T) -> T) -> Reading<T> {
     Ok(add(a?, b?))
 }
 
-/// Returns the kind of use of who uses a device in two ways: graphics beside anything else is both.
+/// Returns the kind of a process that uses a device in two ways: graphics beside anything else is
+/// both.
 fn both(a: DeviceProcessKind, b: DeviceProcessKind) -> DeviceProcessKind {
     use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps, Unknown};
     match (a, b) {

@@ -1,12 +1,12 @@
-//! The processes that live, found by number and by device without a walk over all of them.
+//! The live processes, indexed by PID and by device.
 
 use crate::machine::Process;
 use crate::state::{Living, Serial};
 use gpu_core::{Absent, Pid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Living processes by serial. What the indexes are made of changes only through
-/// [`change`](Population::change), so that they are never behind.
+/// Live processes by serial. Indexed fields change only through [`change`](Population::change), so
+/// the indexes are never stale.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Population {
     living: BTreeMap<Serial, Box<Living>>,
@@ -19,19 +19,19 @@ impl Population {
         self.living.get(&serial).map(|living| &**living)
     }
 
-    /// Returns all, in the order in which they came.
+    /// Returns all, in the order of their start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Serial, &Living)> {
         self.living.iter().map(|(serial, living)| (*serial, &**living))
     }
 
-    /// Returns those that have this number on the host, ended ones that NVML lists included.
+    /// Returns those that have this PID on the host, ended ones that NVML lists included.
     pub(crate) fn numbered(&self, pid: Pid) -> impl Iterator<Item = (Serial, &Living)> {
         let serials = self.by_pid.range((pid, Serial::FIRST)..=(pid, Serial::LAST));
         serials.filter_map(|(_, serial)| Some((*serial, self.get(*serial)?)))
     }
 
-    /// Returns the process that has this number on the host; one that NVML lists and that has
-    /// ended has none.
+    /// Returns the process that has this PID on the host; one that NVML lists and that has ended
+    /// has none.
     pub(crate) fn find(&self, pid: Pid) -> Option<Serial> {
         let exists = |process: &Process| process.hidden != Some(Absent::NotFound);
         self.numbered(pid).find(|(_, living)| exists(&living.process)).map(|(serial, _)| serial)
@@ -68,7 +68,7 @@ impl Population {
         Some(living)
     }
 
-    /// Changes a process; `None` when it does not live.
+    /// Changes a process; `None` when it is not alive.
     pub(crate) fn change<T>(
         &mut self,
         serial: Serial,

@@ -1,4 +1,4 @@
-//! What every GPU of one product tells, so that equal ones need not repeat it.
+//! The values common to all GPUs of one product.
 
 use crate::file::Place;
 use crate::machine::Device;
@@ -8,25 +8,25 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use toml::Spanned;
 
-/// The products that made machines have.
+/// The products of synthetic machines.
 const BUILT_IN: &str = include_str!("../../../sim-fixtures/products.toml");
 
-/// Products by the names that their devices tell.
+/// Products by the names that their devices report.
 pub(crate) type Products = BTreeMap<Spanned<String>, Tells>;
 
-/// What a device tells beyond a sample.
+/// Values beyond a sample.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Tells {
-    /// At rest.
+    /// While idle.
     pub(crate) details: DeviceDetails,
-    /// Instead of that, while something computes on it.
+    /// Overrides while a process computes on it.
     pub(crate) busy: DeviceDetails,
 }
 
-/// Lets a device tell what its product does: the built-in ones first, then those of the machine.
+/// Applies the values of a device's product: the built-in ones first, then those of the machine.
 ///
-/// A device that a recording shows is not of the built-in ones: it tells what was recorded.
+/// Built-in products do not apply to a device from a recording: it reports what was recorded.
 pub(crate) fn overlay(device: &mut Device, own: &Products, recorded: bool) {
     let Ok(name) = device.info.name.clone() else { return };
     if !recorded && let Some(tells) = built_in(&name) {
@@ -37,7 +37,7 @@ pub(crate) fn overlay(device: &mut Device, own: &Products, recorded: bool) {
     }
 }
 
-/// Refuses a product that no device of the machine is.
+/// Refuses a product without a device in the machine.
 ///
 /// # Errors
 /// `Invalid`, naming the line.
@@ -59,8 +59,8 @@ impl Tells {
     }
 }
 
-/// Returns what a product tells that made machines have. Only what is said of it is read, once: to
-/// read all takes longer than to start a machine.
+/// Returns the values of a product of synthetic machines. It parses only this product, once:
+/// parsing all takes longer than starting a machine.
 fn built_in(name: &str) -> Option<Arc<Tells>> {
     static READ: Mutex<BTreeMap<String, Arc<Tells>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ fn built_in(name: &str) -> Option<Arc<Tells>> {
     Some(tells)
 }
 
-/// Returns the tables of a product: all that begin with its name.
+/// Returns the tables of a product: all that start with its name.
 fn tables(name: &str) -> String {
     let begin = format!("[\"{name}\".");
     let mut own = false;

@@ -18,20 +18,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// 2025-03-03 10:00 UTC: when random machines begin.
+/// 2025-03-03 10:00 UTC: the start of random machines.
 const CLOCK: Timestamp = Timestamp(1_740_996_000_000);
 const TOTAL: Bytes = Bytes::from_mib(24_576);
 const RESERVE: Bytes = Bytes::from_mib(11);
 
-/// Starts a random machine with a random script, the same for the same seed every time.
+/// Starts a random machine with a random script, always the same for the same seed.
 pub fn random(seed: Seed) -> Simulation {
     let mut machine = random_machine(seed);
     machine.events = random_script(seed, &machine);
     Simulation::start(machine, seed)
 }
 
-/// Returns a random machine in which nothing happens by itself: one to four devices, and holders,
-/// monitors, daemons, supervisors and bystanders of several users with every reaction there is.
+/// Returns a random machine without scripted events: one to four devices, and holders, monitors,
+/// daemons, supervisors and bystanders of several users with every kind of reaction.
 pub fn random_machine(seed: Seed) -> Machine {
     let mut rng = seed.child("machine");
     let mut machine = crate::assemble::empty(&format!("random-{}", seed.0));
@@ -57,17 +57,18 @@ pub fn random_machine(seed: Seed) -> Machine {
     machine
 }
 
-/// Returns a random script for a machine: in its first half minute processes start, end, let go,
-/// take more memory, change group or cgroup, numbers are used again, devices fail and report.
+/// Returns a random script for a machine: in its first half minute processes start, end, release
+/// devices, take more memory, change group or cgroup, PIDs are reused, devices fail and report
+/// events.
 pub fn random_script(seed: Seed, machine: &Machine) -> Vec<Scheduled> {
     let mut rng = seed.child("script");
     let count = rng.random_range(0..=6);
     (0..count).filter_map(|_| scheduled(&mut rng, machine)).collect()
 }
 
-/// Returns random faults, each with the call and the count at which it happens: any error kind,
-/// delays, hangs, changed lists, and changes of the machine between two calls, a reused process
-/// number among them.
+/// Returns random faults, each with the call and the count at which it occurs: any error kind,
+/// delays, hangs, changed lists, and changes of the machine between two calls, including a reused
+/// PID.
 pub fn random_faults(seed: Seed, machine: &Machine, count: usize) -> Vec<(Call, u64, Fault)> {
     let mut rng = seed.child("faults");
     let mut faults = Vec::new();
@@ -114,7 +115,7 @@ fn files(devices: &[Device]) -> Vec<gpu_core::DeviceFile> {
     gpus.chain(shared.map(str::to_owned)).map(|path| device_file(&path)).collect()
 }
 
-/// What a random process is there for.
+/// The kind of a random process.
 #[derive(Clone, Copy)]
 enum Part {
     /// Has memory that NVML lists.
@@ -123,11 +124,11 @@ enum Part {
     Unlisted,
     /// Has the device open and nothing more.
     Monitor,
-    /// Draws.
+    /// Renders graphics.
     Display,
     /// Is listed and has ended.
     Gone,
-    /// Has nothing to do with devices.
+    /// Uses no devices.
     Bystander,
 }
 
@@ -253,13 +254,13 @@ fn event(rng: &mut ChaCha8Rng, machine: &Machine, process: &Process) -> Option<E
     })
 }
 
-/// Returns something that a device reports: an error of the program, of memory, of the bus.
+/// Returns a random event of a device: an error of the program, of memory, of the bus.
 fn report(rng: &mut ChaCha8Rng) -> DeviceEventKind {
     use DeviceEventKind::{DoubleBitEcc, SingleBitEcc, Xid};
     pick(rng, [Xid(13), Xid(48), Xid(79), SingleBitEcc, DoubleBitEcc])
 }
 
-/// Returns the process that gets a number when its first owner has ended: somebody's shell.
+/// Returns the process that reuses a PID: another user's shell.
 fn successor(machine: &Machine, pid: Pid) -> Process {
     let mut info = ProcessInfo::from_name(pid, "bash");
     info.uid = Ok(1002);

@@ -1,8 +1,8 @@
-//! The file that `gpuws record` writes: a machine, look by look.
+//! The file that `gpuws record` writes: a series of snapshots of a machine.
 //!
-//! It is JSON lines. The first line is a [`Header`]; every further one a [`Look`]: a whole
-//! [`Snapshot`] and how long after the first it was taken. A file can so be written while looking,
-//! for hours, and what was written before a crash is still a recording.
+//! It consists of JSON lines. The first line is a [`Header`]; every further one a [`Look`]: a whole
+//! [`Snapshot`] and its time since the first. So a file can be written for hours while snapshots
+//! are taken, and what was written before a crash is still a recording.
 
 use gpu_core::{Absent, Error, ErrorKind, Reading, Result, Snapshot, Topology};
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,12 @@ use std::time::Duration;
 
 /// The version of the format.
 const VERSION: u32 = 1;
-/// The longest first line, in bytes; what is no recording is known by it, however large it is.
+/// The maximum length of the first line, in bytes; it identifies other files as no recording,
+/// however large they are.
 const MAX_HEADER: u64 = 1 << 20;
-/// The longest line of a look, in bytes.
+/// The maximum length of a snapshot line, in bytes.
 const MAX_LOOK: u64 = 16 << 20;
-/// The most that is read of a recording, in bytes.
+/// The maximum size of a recording that is read, in bytes.
 const MAX_RECORDING: u64 = 256 << 20;
 
 /// The first line of a recording.
@@ -26,7 +27,7 @@ pub struct Header {
     pub gpuws_recording: u32,
     /// Names and command lines were left out.
     pub anonymous: bool,
-    /// How the devices are connected.
+    /// The topology.
     #[serde(with = "gpu_core::reading", default = "untold")]
     pub topology: Reading<Topology>,
 }
@@ -35,12 +36,12 @@ fn untold() -> Reading<Topology> {
     Err(Absent::NotRecorded)
 }
 
-/// One look of a recording.
+/// One snapshot of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
-    /// How long after the first look it was taken, in milliseconds.
+    /// The time since the first snapshot, in milliseconds.
     pub offset_ms: u64,
-    /// What was seen.
+    /// The snapshot.
     pub snapshot: Snapshot,
 }
 
@@ -49,20 +50,20 @@ pub struct Look {
 pub struct Recording {
     /// The first line.
     pub header: Header,
-    /// The looks by time: at least one.
+    /// The snapshots in order of time: at least one.
     pub looks: Vec<Look>,
 }
 
-/// Writes a recording while it is taken.
+/// Writes a recording incrementally.
 #[derive(Debug)]
 pub struct RecordingWriter<W> {
     output: W,
 }
 
 impl<W: Write> RecordingWriter<W> {
-    /// Begins a recording.
+    /// Starts a recording.
     ///
-    /// `anonymous` only notes that every look went through an
+    /// `anonymous` only records that every snapshot went through an
     /// [`Anonymizer`](crate::Anonymizer); this does not do it.
     ///
     /// # Errors
@@ -73,7 +74,7 @@ impl<W: Write> RecordingWriter<W> {
         Ok(writer)
     }
 
-    /// Adds a look, taken so long after the first one.
+    /// Adds a snapshot, taken this long after the first one.
     ///
     /// # Errors
     /// `Io` when it cannot be written.
@@ -98,7 +99,7 @@ impl<W: Write> RecordingWriter<W> {
         write().map_err(|error| Error::new(ErrorKind::Io, "write the recording").with_source(error))
     }
 
-    /// Returns what was written to.
+    /// Returns the underlying writer.
     pub fn into_inner(self) -> W {
         self.output
     }
@@ -108,7 +109,7 @@ impl Recording {
     /// Reads a recording from a file.
     ///
     /// # Errors
-    /// `Io` when the file cannot be read; `Invalid`, naming file and line, when it is no whole
+    /// `Io` when the file cannot be read; `Invalid`, naming file and line, when it is no complete
     /// recording.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
@@ -124,7 +125,7 @@ impl Recording {
     /// Reads a recording; at most 256 MiB of it.
     ///
     /// # Errors
-    /// `Io` when it cannot be read; `Invalid`, naming the line, when it is no whole recording.
+    /// `Io` when it cannot be read; `Invalid`, naming the line, when it is no complete recording.
     pub fn read(input: impl Read) -> Result<Self> {
         let mut lines = Lines { input: BufReader::new(input), line: 0, read: 0 };
         let header = lines.next(MAX_HEADER)?.unwrap_or_default();

@@ -8,11 +8,11 @@ use gpu_core::{Bytes, DeviceEventKind, Pid, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Reads one event.
+/// Parses one event.
 ///
 /// # Errors
-/// `Invalid` when it has not exactly one moment and one change, or names a device or process that
-/// the machine never has.
+/// `Invalid` when it does not have exactly one time and one change, or names a device or process
+/// that the machine never has.
 pub(crate) fn scheduled(
     machine: &Machine,
     users: &BTreeMap<String, u32>,

@@ -1,17 +1,17 @@
-//! One seed for everything that is left to chance.
+//! One seed for all randomness.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 /// The seed of a simulation.
 ///
-/// Each consumer draws from a generator of its own, derived from the seed and the consumer's
-/// name: a new consumer never changes what the others draw.
+/// Each consumer draws from its own generator, derived from the seed and the consumer's name: a new
+/// consumer never changes what the others draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// Returns the generator of one consumer, at its beginning.
+    /// Returns the generator of one consumer, in its initial state.
     pub fn child(self, consumer: &str) -> ChaCha8Rng {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&self.0.to_le_bytes());
@@ -20,7 +20,7 @@ impl Seed {
     }
 }
 
-/// Hashes by the 64-bit FNV-1a function, which is the same on every machine and for ever.
+/// Hashes with the 64-bit FNV-1a function, which is the same on every machine, permanently.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,8 +1,8 @@
-//! A simulated machine that several processes look at, each by itself.
+//! A simulated machine that several processes read independently.
 //!
-//! Nothing is shared but a folder: it says which machine, with which seed, since when, and what
-//! goes wrong. A simulation is a function of these and of the time, so that every process that
-//! opens the folder sees the same machine at the same moment.
+//! They share only a directory, which has the machine, the seed, the start time and the faults. A
+//! simulation is a function of these and of the time, so every process that opens the directory
+//! sees the same machine at the same moment.
 
 use crate::machine::Machine;
 use crate::seed::Seed;
@@ -16,62 +16,61 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most that is read of a session's file, in bytes.
+/// The maximum size of a session's file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What a session's folder says. The file in it is [`Session::FILE`]; the folder's path is what
-/// the variable [`Session::VARIABLE`] of the environment holds.
+/// The content of a session's directory. The file in it is [`Session::FILE`]; the environment
+/// variable [`Session::VARIABLE`] has the directory's path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
-    /// The machine, as [`Machine::named`] takes it. A path is to begin at the root: who opens the
-    /// session may do so from another folder.
+    /// The machine, as [`Machine::named`] takes it. A path must be absolute: a process may open the
+    /// session from another directory.
     pub machine: PathBuf,
     /// The seed.
     #[serde(default)]
     pub seed: u64,
-    /// When it began, by the kernel's clock since boot (`CLOCK_BOOTTIME`), which all processes
-    /// share.
+    /// Its start, on the kernel's clock since boot (`CLOCK_BOOTTIME`), which all processes share.
     pub began_ns: u64,
     /// The machine stands still at this time since its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_at_ms: Option<u64>,
-    /// How long each NVML function takes, on top of its work.
+    /// The latency of each NVML function, in addition to its work.
     #[serde(default)]
     pub latency_us: u64,
-    /// What goes wrong at calls of NVML functions.
+    /// The faults of NVML functions.
     #[serde(default)]
     pub faults: Vec<CallFault>,
-    /// Its processes are real ones: those that stand for simulated ones, and those that
+    /// Its processes are real ones: placeholders for simulated ones, and those that
     /// [appear](crate::ExternalProcess) by themselves.
     #[serde(default)]
     pub live: bool,
-    /// The real processes that stand for simulated ones; of a session that is live.
+    /// The real processes that stand for simulated ones, in a live session.
     #[serde(default)]
     pub placeholders: Vec<Placeholder>,
-    /// Each process appends what it called to [`Session::CALLS`] in the folder, after its last
+    /// Each process appends its call counts to [`Session::CALLS`] in the directory, after its last
     /// shutdown of NVML and when it ends.
     #[serde(default)]
     pub counts_calls: bool,
 }
 
-/// Something that goes wrong at calls of one NVML function.
+/// A fault of one NVML function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallFault {
-    /// The function, such as `nvmlDeviceGetMemoryInfo_v2`; `*` for each of them.
+    /// The function, such as `nvmlDeviceGetMemoryInfo_v2`; `*` for all functions.
     pub function: String,
     /// Only for this device, by index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<u32>,
-    /// At which call by one process it begins, counted from 1: of the calls that function and
-    /// device match, all functions together for `*`.
+    /// The first affected call of one process, counted from 1: of the calls that match function and
+    /// device, all functions together for `*`.
     #[serde(default = "first")]
     pub from: u64,
-    /// At how many calls; at every further one where not given.
+    /// The number of affected calls; all further ones if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// What happens.
+    /// The effect.
     pub effect: CallEffect,
 }
 
@@ -79,13 +78,13 @@ fn first() -> u64 {
     1
 }
 
-/// What happens at a call of an NVML function.
+/// The effect of a fault on an NVML call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallEffect {
-    /// It returns this code and does nothing.
+    /// It returns this code without effect.
     Returns(u32),
-    /// It is late.
+    /// It is delayed.
     DelayMs(u64),
     /// It never returns.
     Hangs,
@@ -97,44 +96,44 @@ pub enum CallEffect {
 
 /// A real process that stands for a simulated one.
 ///
-/// The simulated process has the number of the real one wherever it is named, as parent or leader
-/// of others too; another simulated process that had this number gets a new one. What happens to
-/// it is up to the real one: no event ends it and nothing starts it again, and of a recording only
-/// the first look is shown.
+/// The simulated process has the PID of the real one wherever it is referenced, also as parent or
+/// leader of others; another simulated process with this PID gets a new one. The real process
+/// determines its fate: no event ends it, it does not respawn, and of a recording only the first
+/// snapshot is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placeholder {
-    /// The simulated process, by its number on the simulated host.
+    /// The simulated process, by its PID on the simulated host.
     pub simulated: u32,
     /// The real one.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Its start time, in clock ticks since boot.
     pub start_ticks: u64,
 }
 
 impl Placeholder {
-    /// The variable of the environment that makes `nvml-sim-process` a placeholder; its arguments
-    /// are those of the process that it stands for.
+    /// The environment variable that makes `nvml-sim-process` a placeholder; its arguments are
+    /// those of the process that it stands for.
     pub const VARIABLE: &'static str = "GPUWS_SIM_PLACEHOLDER";
 }
 
 impl Session {
-    /// The file in the folder.
+    /// The file in the directory.
     pub const FILE: &'static str = "session.json";
-    /// The file in the folder that calls are counted in: lines of JSON, each with
-    /// the calls of one process since its last line.
+    /// The file in the directory for call counts: lines of JSON, each with the calls of one process
+    /// since its last line.
     pub const CALLS: &'static str = "calls.jsonl";
-    /// The folder in the folder that has stand-ins of the device files, under their names below
-    /// `/dev`, where processes are real ones.
+    /// The subdirectory with stand-ins for the device files, under their names below `/dev`, for
+    /// live sessions.
     pub const DEVICE_FILES: &'static str = "dev";
-    /// The variable of the environment that names the folder.
+    /// The environment variable that names the directory.
     pub const VARIABLE: &'static str = "GPUWS_SIM_SESSION";
 
-    /// Reads the session of a folder.
+    /// Reads the session of a directory.
     ///
     /// # Errors
     /// `Io` when its file cannot be read; `Invalid` when that is a link, larger than 1 MiB, or no
-    /// session, and when anybody but root and the user who runs this program can change it.
+    /// session, and when any user except root and the user of this program can change it.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(Self::FILE);
         let failed = |kind| {
@@ -167,8 +166,7 @@ impl Session {
         serde_json::from_slice(&bytes).map_err(|error| invalid(format!("invalid session: {error}")))
     }
 
-    /// Writes the session into a folder, for its owner only; who reads meanwhile finds the old one
-    /// or the new one, whole.
+    /// Writes the session into a directory, for its owner only, and atomically for readers.
     ///
     /// # Errors
     /// `Io` when it cannot be written.
@@ -195,12 +193,12 @@ impl Session {
         })
     }
 
-    /// Tells whether its processes are real ones.
+    /// Returns whether its processes are real ones.
     pub fn is_live(&self) -> bool {
         self.live || !self.placeholders.is_empty()
     }
 
-    /// Returns the name of the session's machine, without opening it; `None` where there is no such
+    /// Returns the name of the session's machine, without opening it; `None` if there is no such
     /// machine.
     pub fn machine_name(&self) -> Option<String> {
         Machine::name_of(&self.machine)
@@ -208,7 +206,7 @@ impl Session {
 
     /// Starts the session's machine, at its beginning.
     ///
-    /// Each simulated process that a real one stands for has that one's number, and ends only by
+    /// Each simulated process with a placeholder has the placeholder's PID, and ends only through
     /// [`Simulation::happen`]; see [`Placeholder`].
     ///
     /// # Errors
@@ -221,7 +219,7 @@ impl Session {
         Ok(Simulation::start(machine, Seed(self.seed)))
     }
 
-    /// Returns how long the session has lasted, by the clock since boot.
+    /// Returns the age of the session, on the clock since boot.
     pub fn elapsed(&self, now_ns: u64) -> Duration {
         match self.frozen_at_ms {
             Some(millis) => Duration::from_millis(millis),

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// A simulated machine: every port of gpu-core over one state, one clock and one seed.
 ///
-/// Clones are handles on the same machine. Time stands still but for [`Clock::sleep`] and for the
-/// delays that were injected. No call waits for another one for longer than that other one works,
-/// and a panic elsewhere does not spoil the machine.
+/// Clones are handles on the same machine. Time stands still except for [`Clock::sleep`] and
+/// injected delays. No call blocks another for longer than its own work, and a panic elsewhere does
+/// not affect the machine.
 ///
 /// [`Clock::sleep`]: gpu_core::Clock::sleep
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Simulation {
         Simulation { state: Arc::new(Mutex::new(State::new(machine, seed))) }
     }
 
-    /// Starts the machine of this name that is part of the program, with seed 0.
+    /// Starts an embedded machine by name, with seed 0.
     ///
     /// # Errors
     /// As [`Machine::embedded`].
@@ -37,7 +37,7 @@ impl Simulation {
         Ok(Self::start(Machine::embedded(name)?, Seed(0)))
     }
 
-    /// Starts the machine that somebody names, with seed 0.
+    /// Starts a machine by name or path, with seed 0.
     ///
     /// # Errors
     /// As [`Machine::named`].
@@ -45,7 +45,7 @@ impl Simulation {
         Ok(Self::start(Machine::named(machine)?, Seed(0)))
     }
 
-    /// Starts the machine in a folder, with seed 0.
+    /// Starts the machine in a directory, with seed 0.
     ///
     /// # Errors
     /// As [`Machine::from_dir`].
@@ -53,7 +53,7 @@ impl Simulation {
         Ok(Self::start(Machine::from_dir(folder)?, Seed(0)))
     }
 
-    /// Starts the machine that a file of `gpuws record` shows, with seed 0.
+    /// Starts the machine in a file of `gpuws record`, with seed 0.
     ///
     /// # Errors
     /// As [`Recording::open`].
@@ -63,7 +63,7 @@ impl Simulation {
         Ok(Self::start(machine, Seed(0)))
     }
 
-    /// Locks the state. Never held over another lock, a call out, or a wait.
+    /// Locks the state. Never held over another lock, an outgoing call, or a wait.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl Simulation {
         self.lock().machine.name.clone()
     }
 
-    /// Returns what the machine shows, in one line.
+    /// Returns the machine's description, in one line.
     pub fn description(&self) -> String {
         self.lock().machine.description.clone()
     }
@@ -94,29 +94,27 @@ impl Simulation {
         self.lock().machine.recordings.get(file).cloned()
     }
 
-    /// Lets `fault` happen at the `nth` call of a kind, counted from 1 since the start.
+    /// Injects `fault` into the `nth` call of a kind, counted from 1 since the start.
     pub fn inject(&self, call: Call, nth: u64, fault: Fault) {
         self.lock().faults.inject(call, nth, nth, fault);
     }
 
-    /// Lets `fault` happen at every call of a kind from the `nth` on, counted from 1 since the
-    /// start.
+    /// Injects `fault` into every call of a kind from the `nth` on, counted from 1 since the start.
     pub fn inject_from(&self, call: Call, nth: u64, fault: Fault) {
         self.lock().faults.inject(call, nth, u64::MAX, fault);
     }
 
-    /// Lets something happen so long from now.
+    /// Schedules an event, this long from now.
     pub fn schedule(&self, after: Duration, event: Event) {
         self.lock().schedule(after, event);
     }
 
-    /// Lets something happen so long after the process with this number on the host has ended,
-    /// once.
+    /// Schedules an event, this long after the process with this PID on the host has ended, once.
     pub fn schedule_after_exit(&self, pid: Pid, after: Duration, event: Event) {
         self.lock().schedule_after_exit(pid, after, event);
     }
 
-    /// Lets something happen now.
+    /// Applies an event now.
     pub fn happen(&self, event: Event) {
         self.lock().happen(event);
     }
@@ -146,8 +144,8 @@ impl Simulation {
         self.lock().now
     }
 
-    /// Lets time pass up to this moment since the start, without counting a call; a moment that
-    /// has passed changes nothing.
+    /// Advances time to this moment since the start, without counting a call; a past moment changes
+    /// nothing.
     pub fn advance_to(&self, since_start: Duration) {
         let mut state = self.lock();
         let left = since_start.saturating_sub(state.now);

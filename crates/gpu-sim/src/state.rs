@@ -1,4 +1,4 @@
-//! The one state of a simulated machine and how it changes with time.
+//! The single state of a simulated machine and its changes over time.
 
 use crate::faults::{Call, Fault, Faults, injected};
 use crate::machine::{Event, Machine, Process, When};
@@ -12,10 +12,10 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Where the simulated device memory begins.
+/// The start address of simulated device memory.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
 
-/// Names a process of the simulation for ever, whatever its number.
+/// Identifies a process of the simulation permanently, whatever its PID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Serial(pub(crate) u64);
 
@@ -24,11 +24,11 @@ impl Serial {
     pub(crate) const LAST: Serial = Serial(u64::MAX);
 }
 
-/// A process that lives.
+/// A live process.
 #[derive(Clone, Debug)]
 pub(crate) struct Living {
     pub(crate) process: Process,
-    /// When it came into the simulation.
+    /// When it was added to the simulation.
     pub(crate) since: Duration,
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Returning {
 /// A signal that reached a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentSignal {
-    /// When, since the start.
+    /// The time since the start.
     pub at: Duration,
-    /// To whom, by the number that the viewer sees.
+    /// The target, by the PID that the viewer sees.
     pub process: ProcessKey,
     /// Its name.
     pub name: String,
-    /// Which signal.
+    /// The signal.
     pub signal: Signal,
     /// Whether the process had a GPU device file at that moment.
     pub held_device_file: bool,
@@ -65,29 +65,29 @@ pub(crate) enum Due {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The machine as it is now, but for its processes and events.
+    /// The current machine, except for its processes and events.
     pub(crate) machine: Machine,
     pub(crate) now: Duration,
     pub(crate) seed: Seed,
-    /// When the devices were as they are described: at the start, or at a later look of a
+    /// When the devices had their described state: at the start, or at a later snapshot of a
     /// recording.
     pub(crate) described_at: Duration,
     pub(crate) living: Population,
     pub(crate) returning: Vec<Returning>,
     pub(crate) regions: BTreeMap<(u32, u64), Region>,
-    /// Ranges of addresses, by device and where they begin.
+    /// Address ranges, by device and start.
     pub(crate) ranges: BTreeMap<(u32, u64), AddressRange>,
     pub(crate) next_address: u64,
     pub(crate) faults: Faults,
     pub(crate) signals: Vec<SentSignal>,
     pub(crate) journal: Vec<String>,
-    /// What devices reported and nobody has fetched.
+    /// Events of devices that no caller has fetched.
     pub(crate) reports: Vec<DeviceEvent>,
     queue: BTreeMap<(Duration, u64), Due>,
     pub(crate) after_exits: Vec<(Pid, Duration, Event)>,
-    /// Somebody has acted, so that the rest of a recording no longer applies.
+    /// An action has changed the machine, so the rest of a recording no longer applies.
     pub(crate) acted: bool,
-    /// The latest start of a process.
+    /// The latest start time of any process.
     pub(crate) latest_start: StartTime,
     pub(crate) next_serial: u64,
     next_entry: u64,
@@ -124,7 +124,7 @@ impl State {
             last_pid: last_pid.max(300),
             pids: seed.child("pids"),
         };
-        // Thousands are not to be there twice.
+        // Avoid holding all processes twice.
         processes.reverse();
         while let Some(process) = processes.pop() {
             state.spawn_process(process);
@@ -145,7 +145,7 @@ impl State {
         state
     }
 
-    /// Counts a call of a port and lets what was injected happen.
+    /// Counts a call of a port and applies injected faults.
     ///
     /// # Errors
     /// The injected one.
@@ -167,7 +167,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets time pass, and all that is due in it happen in its order.
+    /// Lets time pass, and applies all events that are due, in order.
     pub(crate) fn advance(&mut self, duration: Duration) {
         let end = self.now.saturating_add(duration);
         while let Some(entry) = self.queue.first_entry() {
@@ -181,7 +181,7 @@ impl State {
         self.reach(end);
     }
 
-    /// Lets time pass until a device has reported something, for `wait` at most, and returns it.
+    /// Lets time pass until a device has reported an event, at most `wait`, and returns it.
     pub(crate) fn await_reports(&mut self, wait: Duration) -> Vec<DeviceEvent> {
         let end = self.now.saturating_add(wait);
         while self.reports.is_empty() {
@@ -207,7 +207,7 @@ impl State {
         self.queue.insert((at, self.next_entry), due);
     }
 
-    /// Plans an event: `after` from now.
+    /// Schedules an event: `after` from now.
     pub(crate) fn schedule(&mut self, after: Duration, event: Event) {
         self.enqueue(self.now.saturating_add(after), Due::Event(event));
     }
@@ -228,8 +228,8 @@ impl State {
         }
     }
 
-    /// Returns the process that has this number on the host; one that NVML lists and that has
-    /// ended has none.
+    /// Returns the process that has this PID on the host; one that NVML lists and that has ended
+    /// has none.
     pub(crate) fn find_on_host(&self, pid: Pid) -> Option<Serial> {
         self.living.find(pid)
     }
@@ -241,7 +241,7 @@ impl State {
 }
 
 impl Living {
-    /// Returns the processor time used until `now`.
+    /// Returns the CPU time used until `now`.
     pub(crate) fn cpu_time(&self, now: Duration) -> gpu_core::Reading<Duration> {
         let lived = now.saturating_sub(self.since);
         let used = lived.saturating_mul(self.process.cpu_percent) / 100;

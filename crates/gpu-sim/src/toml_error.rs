@@ -1,7 +1,6 @@
-//! What the TOML reader complains of, said plainly.
+//! Errors of the TOML parser, in plain words.
 
-/// Rewrites a message of serde: quotes names plainly and, for an unknown name, says which known
-/// one was perhaps meant.
+/// Rewrites a message of serde: quotes names plainly and adds a suggestion for an unknown name.
 pub(crate) fn plain(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -18,14 +17,14 @@ pub(crate) fn plain(message: &str) -> String {
     format!("{kind} '{unknown}'; {hint}")
 }
 
-/// Returns the known name that was perhaps meant.
+/// Returns the closest known name.
 pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let known = known.iter().map(|name| (distance(unknown, name), *name));
     let near = known.filter(|(distance, name)| *distance <= name.len().max(unknown.len()) / 2);
     near.min().map(|(_, name)| name)
 }
 
-/// Counts the letters to insert, drop, replace or swap with a neighbour to get from `a` to `b`.
+/// Returns the edit distance between `a` and `b`, with transpositions.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

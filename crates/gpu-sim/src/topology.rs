@@ -1,4 +1,4 @@
-//! How the devices of a machine are connected, and what follows from it.
+//! The topology of a machine, and values derived from it.
 
 use crate::file::{MachineFile, Place};
 use crate::machine::{Device, Machine};
@@ -8,8 +8,8 @@ use std::iter::repeat_n;
 /// Reads the topology of a `machine.toml`, if it has one.
 ///
 /// # Errors
-/// `Invalid` when it is not a square of cells, a row for each of the devices, and when its paths
-/// are not those that its links leave open.
+/// `Invalid` when it is not a square of cells with a row for each device, or when its paths
+/// contradict its links.
 pub(crate) fn read(
     place: Place<'_>,
     file: &MachineFile,
@@ -43,7 +43,7 @@ pub(crate) fn read(
     Ok(Some(Topology { links, peers, paths }))
 }
 
-/// Tells whether paths could be those of devices with these links.
+/// Returns whether paths are consistent with these links.
 fn fit(links: &[Vec<Link>], paths: &[Vec<Link>]) -> bool {
     let mut pairs = links.iter().flatten().zip(paths.iter().flatten());
     pairs.all(|(link, path)| match (link, path) {
@@ -86,9 +86,8 @@ fn peer(cell: &str) -> Option<PeerAccess> {
 }
 
 impl Machine {
-    /// Fills in what a driver tells of connections and nobody wrote down: that a lone device is
-    /// only connected to itself, who reaches whose memory, where they sit in the PCI tree, and
-    /// which NVLinks there are.
+    /// Fills in connections that are not described: a single device is only connected to itself;
+    /// peer access, the location in the PCI tree, and the NVLinks are derived.
     pub(crate) fn connect(&mut self) {
         if self.topology == Err(Absent::NotRecorded) && self.devices.len() == 1 {
             let links = vec![vec![Link::Itself]];
@@ -112,8 +111,8 @@ impl Machine {
     }
 }
 
-/// Returns where two devices sit in the PCI tree. A link that is an NVLink does not say so: the
-/// farthest is the one answer that promises nothing.
+/// Returns the location of two devices in the PCI tree. A link that is an NVLink does not reveal
+/// it: the farthest location is the one answer that promises nothing.
 fn path(link: Link) -> Link {
     match link {
         Link::NvLink(_) => Link::Sys,
@@ -121,8 +120,9 @@ fn path(link: Link) -> Link {
     }
 }
 
-/// Tells whether a device reaches the memory of another: over NVLink and below one host bridge.
-/// Between host bridges it takes a platform that forwards such traffic, which is the exception.
+/// Returns whether a device has peer access to another: over NVLink and below one host bridge.
+/// Between host bridges this requires a platform that forwards such traffic, which is the
+/// exception.
 fn reach(link: Link) -> PeerAccess {
     match link {
         Link::Itself => PeerAccess::Itself,
@@ -135,12 +135,12 @@ fn reach(link: Link) -> PeerAccess {
 /// The most NVLinks that a device can have (`NVML_NVLINK_MAX_LINKS`).
 const MAX_LINKS: usize = 18;
 
-/// How many switches links are spread over.
+/// How many switches the links are spread over.
 const SWITCHES: usize = 4;
 
-/// Returns the links that a row of the topology counts, those to the first device first. Where
-/// that is more than a device can have, they end at switches, through which it has all of them to
-/// each of the others.
+/// Returns the links that a row of the topology counts, those to the first device first. If that is
+/// more than a device can have, they end at switches, through which it has all of them to each of
+/// the others.
 fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<NvLink> {
     let counts = row.iter().map(|link| match link {
         Link::NvLink(count) => usize::from(*count),
@@ -163,14 +163,14 @@ fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<Nv
     ends.into_iter().map(link).collect()
 }
 
-/// Returns made-up addresses of switches, where no device is.
+/// Returns generated addresses of switches, where no device is.
 fn switches(devices: &[Reading<PciBusId>]) -> Vec<PciBusId> {
     let buses = (0..=u8::MAX).rev();
     let addresses = buses.map(|bus| PciBusId { domain: 0, bus, device: 0, function: 0 });
     addresses.filter(|address| !devices.contains(&Ok(*address))).take(SWITCHES).collect()
 }
 
-/// Returns the version of NVLink that devices of an architecture have.
+/// Returns the NVLink version of an architecture.
 fn version(device: &Device) -> Reading<u32> {
     let product = device.details.product.as_ref();
     match product.and_then(|product| product.architecture.as_deref().ok()) {

@@ -1,31 +1,31 @@
-//! Folders whose contents nobody can exchange but their user, and root.
+//! Directories that only their user and root can change.
 //!
-//! What a session says decides which processes are looked at and ended. Whoever owns a folder on
-//! the way to it, or may write into one, can put another session in its place; of a folder with
-//! the sticky bit, such as `/tmp`, others may change only what is theirs.
+//! The content of a session determines which processes are read and ended. The owner of a directory
+//! on the path to it, or a user who may write to one, can substitute another session; in a
+//! directory with the sticky bit, such as `/tmp`, others may change only their own files.
 
 use gpu_core::{Error, ErrorKind, Result};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The bits of a mode by which a group or all others may write.
+/// The mode bits by which a group or all others may write.
 const SHARED: u32 = 0o022;
-/// The bit that keeps others from renaming and removing what is not theirs.
+/// The bit that keeps others from renaming and removing files that are not theirs.
 const STICKY: u32 = 0o1000;
 
-/// Returns the path without links of a folder that a private folder can be made in by the user who
-/// runs this program: the folder, and each one above it, belongs to the user or to root, and others
-/// may write into it only where it has the sticky bit.
+/// Returns the path, without links, of a directory in which the user of this program can create a
+/// private directory: it and each of its parents belong to the user or to root, and others may
+/// write to them only with the sticky bit.
 ///
 /// # Errors
-/// `Io` when the folder cannot be found; `Invalid`, with the owner, when it is not of that kind.
+/// `Io` when the directory cannot be found; `Invalid`, with the owner, when it does not qualify.
 pub fn trusted(folder: &Path) -> Result<PathBuf> {
     trusted_by(me(), folder)
 }
 
-/// Returns the path without links of a folder that only the user who runs this program, or root,
-/// can write into or exchange.
+/// Returns the path, without links, of a directory that only the user of this program, or root, can
+/// write to or exchange.
 ///
 /// # Errors
 /// As [`trusted`].
@@ -33,7 +33,7 @@ pub(crate) fn private(folder: &Path) -> Result<PathBuf> {
     private_of(me(), folder)
 }
 
-/// Makes sure that only the user who runs this program, or root, can write a file.
+/// Verifies that only the user of this program, or root, can write to a file.
 ///
 /// # Errors
 /// `Invalid`, with the owner.
@@ -45,9 +45,9 @@ fn me() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns the number by which a user namespace shows whoever is outside of it (`overflowuid`, see
-/// user_namespaces(7)): what belongs to root of the machine there. `None` where all users are
-/// themselves.
+/// Returns the UID by which a user namespace shows unmapped users (`overflowuid`, see
+/// user_namespaces(7)): files of the machine's root belong to it there. `None` if all users are
+/// mapped.
 fn outsider() -> Option<u32> {
     let read = |path| std::fs::read_to_string(path).ok();
     let map = read("/proc/self/uid_map")?;
@@ -75,8 +75,8 @@ fn private_of(user: u32, folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes sure that only `user` or root can change what lies there; others may write where one of
-/// the bits in `excuse` is set.
+/// Verifies that only `user` or root can change it; others may write if one of the bits in `excuse`
+/// is set.
 fn unshared(user: u32, path: &Path, metadata: &Metadata, excuse: u32) -> Result<()> {
     let (owner, mode) = (metadata.uid(), metadata.mode());
     let why = if owner != user && owner != 0 && Some(owner) != outsider() {
@@ -103,14 +103,14 @@ mod tests {
     use std::fs::{Permissions, create_dir, set_permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// Some user who is neither root nor whoever runs the tests.
+    /// A user who is neither root nor the user that runs the tests.
     const STRANGER: u32 = 54_321;
 
     fn allow(folder: &Path, mode: u32) {
         set_permissions(folder, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A folder of its own in one that all may write into, as `/tmp` is, and that one.
+    /// A private directory in one that all may write to, like `/tmp`, and that one.
     fn nested() -> (tempfile::TempDir, PathBuf) {
         let outer = tempfile::tempdir().unwrap();
         let inner = outer.path().join("inner");
@@ -159,7 +159,8 @@ mod tests {
     #[test]
     fn folder_of_another_user_and_its_contents_are_not_trusted() {
         let (outer, inner) = nested();
-        // Root may give a folder away; anybody else is told apart from somebody else instead.
+        // Root can change the owner of a directory; any other user compares with another user
+        // instead.
         let asks = match me() {
             0 if chown(outer.path(), Some(STRANGER), None).is_ok() => 0,
             _ => STRANGER,

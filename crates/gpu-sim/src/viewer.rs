@@ -1,4 +1,4 @@
-//! Who looks: its own processes, what it sees and what it may do.
+//! The viewer: its own processes, what it can see and what it may do.
 
 use crate::machine::Process;
 use crate::process_entry::complete;
@@ -39,7 +39,7 @@ impl State {
         self.spawn_process(process);
     }
 
-    /// Returns the first number from this one on that nobody has on the host.
+    /// Returns the first free PID on the host from this one on.
     pub(crate) fn free_pid(&self, from: Pid) -> Pid {
         let mut pid = from;
         while self.find_on_host(pid).is_some() {
@@ -48,7 +48,7 @@ impl State {
         pid
     }
 
-    /// Returns the lowest number that is free in the viewer's namespace.
+    /// Returns the lowest free PID in the viewer's namespace.
     fn free_inner_pid(&self) -> Pid {
         let taken = self.seen();
         let mut pid = Pid(1);
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Returns the number by which the viewer sees a process, if it does.
+    /// Returns the PID by which the viewer sees a process, if it does.
     pub(crate) fn seen_as(&self, process: &Process) -> Option<Pid> {
         if process.hidden == Some(Absent::NotFound) {
             return None;
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// Returns every process that the viewer sees, by the number it sees.
+    /// Returns every process that the viewer sees, by its PID there.
     pub(crate) fn seen(&self) -> BTreeMap<Pid, (Serial, &Living)> {
         let living = self.living.iter();
         living
@@ -97,7 +97,7 @@ impl State {
             .collect()
     }
 
-    /// Returns the process that the viewer sees by this number.
+    /// Returns the process that the viewer sees under this PID.
     ///
     /// # Errors
     /// `Process(Gone)` when there is none.
@@ -113,7 +113,7 @@ impl State {
         found.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
     }
 
-    /// Tells whether the viewer may see the files of a process and signal it.
+    /// Returns whether the viewer may see the files of a process and signal it.
     pub(crate) fn may_access(&self, process: &Process) -> bool {
         let viewer = &self.machine.viewer;
         viewer.privileged || process.info.uid == Ok(viewer.uid)
@@ -122,7 +122,7 @@ impl State {
     /// Returns what the viewer sees of a process now.
     ///
     /// # Errors
-    /// `Process(NotPermitted)` when a recording could not look at it.
+    /// `Process(NotPermitted)` when the recording could not read it.
     pub(crate) fn info(&self, living: &Living) -> Result<ProcessInfo> {
         let process = &living.process;
         if let Some(absent) = process.hidden {
@@ -154,14 +154,14 @@ impl State {
         }
     }
 
-    /// Returns the key by which the viewer names a process.
+    /// Returns the key by which the viewer identifies a process.
     pub(crate) fn key(&self, process: &Process) -> ProcessKey {
         let pid = self.seen_as(process).unwrap_or(process.pid());
         ProcessKey { pid, start: process.info.key.start }
     }
 
-    /// Returns the number by which the viewer sees the process with this number on the host: 0, as
-    /// Linux tells it, for one outside the viewer's namespace.
+    /// Returns the PID by which the viewer sees the process with this PID on the host: 0, as on
+    /// Linux, for one outside the viewer's namespace.
     fn pid_seen_as(&self, pid: Pid) -> Pid {
         if self.machine.viewer.namespace.is_none() {
             return pid;

@@ -1,4 +1,4 @@
-//! What holds on every random machine under every random script.
+//! Invariants of every random machine under every random script.
 
 use gpu_core::{
     ActToken, Bytes, Clock, DeviceId, ErrorKind, GpuBackend, Host, Pid, ProcessFault,
@@ -13,7 +13,7 @@ use proptest::test_runner::TestCaseError;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a test does to a machine.
+/// An action of a test on a machine.
 #[derive(Clone, Debug)]
 enum Step {
     Signal(usize, Signal),
@@ -31,8 +31,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..20)
 }
 
-/// When a process ends, as told by its reactions and the signals sent: a second account of the
-/// rules, kept apart from the engine's.
+/// When a process ends, according to its reactions and the signals sent: an independent model of
+/// the rules.
 fn end_of(process: &Process, signals: &[(Duration, Signal)]) -> Option<Duration> {
     let ends = signals.iter().filter_map(|(at, signal)| {
         let reaction = match signal {
@@ -52,7 +52,7 @@ fn is_dead_zombie(process: &Process) -> bool {
     process.info.state == Ok(ProcessState::Zombie) && process.info.live_threads == Ok(0)
 }
 
-/// Returns what a device must have in use at `now`.
+/// Returns the memory that a device must have in use at `now`.
 fn expected_used(
     machine: &Machine,
     device: u32,
@@ -75,7 +75,7 @@ fn expected_used(
 fn conserves_memory(seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut machine = random_machine(Seed(seed));
     for process in &mut machine.processes {
-        // What a supervisor starts again is not in the second account.
+        // The independent model has no respawned processes.
         process.respawns = None;
     }
     machine.viewer.privileged = true;
@@ -107,7 +107,7 @@ fn conserves_memory(seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The memory of one that ends at once and gives it back at once is back at once.
+/// If a process ends at once and frees at once, its memory is free at once.
 #[test]
 fn immediately_returned_memory_is_free() {
     let steps = vec![Step::Sleep(2987), Step::Sleep(2097), Step::Signal(0, Signal::Term)];
@@ -117,15 +117,15 @@ fn immediately_returned_memory_is_free() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Memory is conserved: what is used is the driver's, the leaked, the living's, and what is on
-    /// its way back, at every moment.
+    /// Memory is conserved: used memory is the driver's, the leaked, that of live processes, and
+    /// what is not yet freed, at every moment.
     #[test]
     fn memory_is_conserved(seed: u64, steps in steps()) {
         conserves_memory(seed, steps)?;
     }
 
     /// Whatever happens: a handle stays on its process, the clock never goes back, counts are
-    /// right, what was signalled is what was opened, and what is used fits the device.
+    /// right, each signal reaches the opened process, and used memory fits the device.
     #[test]
     fn scripts_and_faults_keep_invariants(seed: u64, steps in steps(), faults in 0usize..12) {
         let simulation = random(Seed(seed));
@@ -178,7 +178,7 @@ proptest! {
         prop_assert_eq!(simulation.signals().len() as u64 <= simulation.count(Call::Signal), true);
     }
 
-    /// One seed, one machine, one course of events.
+    /// One seed, one machine, one sequence of events.
     #[test]
     fn same_seed_repeats_exactly(seed: u64) {
         let (a, b) = (random(Seed(seed)), random(Seed(seed)));
@@ -192,7 +192,7 @@ proptest! {
         }
     }
 
-    /// No bytes after a header make the reader panic or go on without bound.
+    /// No bytes after a header make the reader panic or run without bound.
     #[test]
     fn arbitrary_bytes_are_read_or_rejected(bytes: Vec<u8>, json in "[\\[\\]{}\":,0-9a-z_ \n]{0,200}") {
         let header = b"{\"gpuws_recording\":1,\"anonymous\":true}\n";
@@ -230,7 +230,7 @@ fn random_machines_cover_every_kind() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// What devices report by themselves is told once each, in the order of time.
+    /// Each event of a device is reported once, in order of time.
     #[test]
     fn every_event_is_delivered_once(seed: u64) {
         let machine = random_machine(Seed(seed));

@@ -36,7 +36,7 @@ impl SessionDevices {
         }
     }
 
-    /// Tells whether a child has said that its library is of this session.
+    /// Returns whether a child has said that its library is of this session.
     fn are_known(&self) -> bool {
         self.child.simulated().is_some_and(|simulated| simulated.session == self.folder)
     }

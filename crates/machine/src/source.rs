@@ -253,7 +253,7 @@ impl Source {
         gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, groups)
     }
 
-    /// Tells whether time passes only when it is slept away.
+    /// Returns whether time passes only when it is slept away.
     pub fn is_simulated(&self) -> bool {
         self.simulation.is_some()
     }
@@ -385,7 +385,7 @@ impl Source {
     }
 }
 
-/// Tells whether this program was started in a session.
+/// Returns whether this program was started in a session.
 pub fn is_in_session() -> bool {
     live::named().is_some()
 }

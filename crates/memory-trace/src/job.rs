@@ -92,7 +92,7 @@ impl Job {
     }
 }
 
-/// Tells whether an event is something that a job does, not its allocator.
+/// Returns whether an event is something that a job does, not its allocator.
 fn is_of_job(event: &Event) -> bool {
     matches!(event.action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
 }

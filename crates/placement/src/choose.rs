@@ -1,4 +1,4 @@
-//! The choice: the best connected set, and of those alike the one that the rules prefer.
+//! Chooses the best connected set, and among equals the one that the rules prefer.
 
 use crate::filter::Pool;
 use crate::offer::{Choice, Offer, Passed, Refusal, Why};
@@ -8,21 +8,21 @@ use crate::scores::{Scores, Set, first, places, sets};
 use crate::search::{self, reachable, search};
 use gpu_core::{Claim, Link, Topology};
 
-/// So many sets at most are compared one by one.
+/// At most this many sets are compared one by one.
 const MAX_COMPARED: u64 = 20_000;
 
-/// Chooses the devices that a claim gets, of those that are offered to it now.
+/// Chooses the devices for a claim among those offered to it now.
 ///
-/// Of all divisions of the free devices into sets of the size asked for (and one smaller set of
-/// what is left over) those with the highest total are taken, a total being the sum of the scores
-/// of all pairs in one set ([`Topology::score`]); of equal totals, those whose worst set is best.
-/// Of their sets the best connected one is chosen; of those alike the one that leaves large devices, well connected devices and whole aligned
-/// blocks to others, then the coolest, the least recently leased, the lowest numbers. With devices
-/// that the claim requires, only sets with all of them count. Without a topology all pairs are
-/// alike.
+/// Of all divisions of the free devices into sets of the requested size (and one smaller set of the
+/// rest), the best has the highest total, which is the sum of the scores of all pairs in one set
+/// ([`Topology::score`]). Among equal totals it is the division with the best worst set. The choice
+/// is the best connected set of that division. Among equals it is the one that leaves large
+/// devices, well connected devices and whole aligned blocks to others, then the coolest, the least
+/// recently leased, the lowest numbers. If the claim requires certain devices, only sets with all
+/// of them count. Without a topology all pairs are alike.
 ///
 /// # Errors
-/// When there are not enough devices that the claim could have.
+/// When there are not enough eligible devices.
 pub fn choose(
     claim: &Claim,
     offers: &[Offer],
@@ -77,9 +77,9 @@ pub fn choose(
 struct Best {
     total: u32,
     exact: bool,
-    /// Sets that are connected equally well; any set is where there are none.
+    /// Sets that are connected equally well; any set if there are none.
     sets: Vec<Set>,
-    /// A set that is connected worse; `None` where there is none.
+    /// A set that is connected worse; `None` if there is none.
     worst: Option<Set>,
 }
 
@@ -101,7 +101,7 @@ impl Best {
         Best::exact(scores, size, sets)
     }
 
-    /// Compares all sets that are allowed.
+    /// Compares all allowed sets.
     fn exact(scores: &Scores, size: usize, allowed: Vec<Set>) -> Self {
         let all = first(scores.count()) as u32;
         let mut divisions = Divisions::new(scores, size);
@@ -144,7 +144,7 @@ impl Best {
         Best { total, exact: true, sets, worst: worst.filter(|_| is_told_apart) }
     }
 
-    /// Takes the best sets of a good division.
+    /// Returns the best sets of a good division.
     fn searched(scores: &Scores, pool: &Pool) -> Self {
         let division = search(scores, pool.size, pool.required, search::STEPS);
         let full = division.sets.iter().filter(|set| set.count_ones() as usize == pool.size);
@@ -163,7 +163,7 @@ impl Best {
     }
 }
 
-/// Returns the total of any division where all are alike, or into single devices.
+/// Returns the total of any division if all pairs are alike, or into single devices.
 fn total_of_alike(scores: &Scores, size: usize) -> u32 {
     let full = scores.within(first(size)) * (scores.count() / size) as u32;
     full + scores.within(first(scores.count() % size))
@@ -177,7 +177,8 @@ fn number_of_sets(count: usize, size: usize) -> u64 {
     })
 }
 
-/// Makes a set from what is required, or the worst connected pair, and what adds least to it.
+/// Builds a set from the required devices, or the worst connected pair, by adding the device with
+/// the lowest score.
 fn badly_connected(scores: &Scores, pool: &Pool) -> Set {
     let pairs = sets(scores.count(), 2).min_by_key(|pair| scores.within(*pair));
     let mut set = if pool.required == 0 { pairs.unwrap_or(1) } else { pool.required };
@@ -189,7 +190,7 @@ fn badly_connected(scores: &Scores, pool: &Pool) -> Set {
     set
 }
 
-/// Returns the single device that is connected best with the others, or so large a set.
+/// Returns the single device with the best connections to the others, or a set of that size.
 fn most_linked(scores: &Scores, pool: &Pool) -> Set {
     let all = first(scores.count());
     let mut others: Vec<usize> = places(all & !pool.required).collect();
@@ -198,7 +199,7 @@ fn most_linked(scores: &Scores, pool: &Pool) -> Set {
     others.into_iter().take(wanted).fold(pool.required, |set, place| set | 1 << place)
 }
 
-/// Returns the set that the rules prefer, and the first rule by which another one is worse.
+/// Returns the set that the rules prefer, and the first rule by which another set is worse.
 fn prefer(best: &Best, costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
     if best.sets.is_empty() {
         return improve(costs, pool);
@@ -218,8 +219,8 @@ fn prefer(best: &Best, costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
     (left[0], told)
 }
 
-/// Begins with the best run of numbers and exchanges one device as long as the rules prefer that: a
-/// set that no single exchange makes better.
+/// Starts with the best run of numbers and exchanges single devices while the rules prefer that. No
+/// single exchange improves the result.
 fn improve(costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
     let all = first(pool.places.len());
     let wanted = pool.size - pool.required.count_ones() as usize;

@@ -1,8 +1,8 @@
-//! How the devices are connected, as a picture.
+//! Draws the topology as a picture.
 //!
-//! Devices that share a part of the PCI tree stand in one box, boxes within boxes; each NUMA node
-//! has a row. NVLinks are lines, thicker the more of them there are; where every pair has the same,
-//! as over NVSwitch, one bar stands for all of them.
+//! Devices that share a part of the PCI tree are in one box; boxes nest. Each NUMA node has a row.
+//! NVLinks are lines, and more links make a thicker line. If every pair has the same number of
+//! links, as over NVSwitch, one bar stands for all of them.
 
 use gpu_core::{Link, Topology};
 use std::fmt::Write;
@@ -11,20 +11,20 @@ use std::fmt::Write;
 const MARGIN: i64 = 24;
 const DEVICE: (i64, i64) = (92, 46);
 const GAP: i64 = 44;
-/// How far a box stands out from what is in it.
+/// Padding of a box around its content.
 const PAD: i64 = 11;
-/// Room for the name of a box.
+/// Height of the label of a box.
 const NAME: i64 = 14;
-/// Room between two rows.
+/// Distance between two rows.
 const BETWEEN: i64 = 96;
 const BAR: i64 = 26;
-/// Room for the title.
+/// Height of the title.
 const HEADING: i64 = 24;
 const LEAST_WIDTH: i64 = 420;
-/// How many devices that have nothing in common stand in a row.
+/// How many unrelated devices are in a row.
 const LONGEST_ROW: usize = 8;
 
-/// The parts of the PCI tree, the widest first, each with what its box is called.
+/// The parts of the PCI tree, the widest first, each with the label of its box.
 const PARTS: [(Link, &str); 4] = [
     (Link::Node, "NUMA node"),
     (Link::Phb, "host bridge"),
@@ -32,8 +32,8 @@ const PARTS: [(Link, &str); 4] = [
     (Link::Pix, "PCIe bridge"),
 ];
 
-/// Returns a picture of a topology as SVG, with a title, and a name for each device and its nearest
-/// NUMA node by index, where they are told.
+/// Returns a topology as SVG, with a title, and a name for each device and its nearest NUMA node by
+/// index, if known.
 pub fn picture(
     topology: &Topology,
     title: &str,
@@ -75,7 +75,7 @@ pub fn picture(
     picture.svg
 }
 
-/// What the links tell of the PCI tree.
+/// What the links reveal about the PCI tree.
 struct Tree<'a> {
     topology: &'a Topology,
 }
@@ -85,8 +85,8 @@ impl Tree<'_> {
         cell(&self.topology.links, from, to).unwrap_or(Link::Unknown)
     }
 
-    /// Returns where two devices sit in the PCI tree, beneath their NVLinks; `None` where that is
-    /// not told.
+    /// Returns the location of two devices in the PCI tree, beneath their NVLinks; `None` if
+    /// unknown.
     fn path(&self, from: usize, to: usize) -> Option<Link> {
         let path = cell(&self.topology.paths, from, to).unwrap_or_else(|| self.link(from, to));
         (!matches!(path, Link::NvLink(_) | Link::Unknown)).then_some(path)
@@ -99,8 +99,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns the number of NVLinks that every pair has; `None` where they differ, or are so few
-    /// that lines show them as well.
+    /// Returns the number of NVLinks that every pair has; `None` if they differ, or are few enough
+    /// to draw as lines.
     fn shared(&self) -> Option<u8> {
         let count = self.topology.links.len();
         let pairs = (0..count).flat_map(|to| (0..to).map(move |from| (from, to)));
@@ -109,7 +109,7 @@ impl Tree<'_> {
         (count > 4 && lanes.all(|lanes| lanes == Some(first))).then_some(first)
     }
 
-    /// Returns the devices by row, those of one part next to each other.
+    /// Returns the devices by row, with those of one part next to each other.
     fn rows(&self) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.topology.links.len()).collect();
         let mut rows = self.split(&all, |path| path != Some(Link::Sys));
@@ -136,7 +136,7 @@ impl Tree<'_> {
         self.split(devices, |path| path.is_some_and(|path| nearness(path) >= nearness(least)))
     }
 
-    /// Splits devices into those that are connected, by what the path of a pair says.
+    /// Splits devices into connected groups, by the path of each pair.
     fn split(&self, devices: &[usize], connects: impl Fn(Option<Link>) -> bool) -> Vec<Vec<usize>> {
         let mut left = devices.to_vec();
         let mut parts = Vec::new();
@@ -154,14 +154,14 @@ impl Tree<'_> {
         parts
     }
 
-    /// Tells whether a part gets a box: several devices that all are surely in it, and are not the
-    /// same as those of the next narrower part.
+    /// Returns whether a part gets a box: it surely contains several devices, and not the same ones
+    /// as the next narrower part.
     fn has_box(&self, devices: &[usize], part: usize) -> bool {
         let narrower = part + 1 < PARTS.len() && self.parts(devices, part + 1).len() == 1;
         devices.len() > 1 && !narrower && self.parts(devices, part).len() == 1
     }
 
-    /// Returns how many boxes stand in each other around devices.
+    /// Returns the depth of nested boxes around devices.
     fn depth(&self, devices: &[usize], part: usize) -> i64 {
         if part == PARTS.len() {
             return 0;
@@ -176,7 +176,7 @@ fn cell(table: &[Vec<Link>], from: usize, to: usize) -> Option<Link> {
     table.get(from)?.get(to).copied()
 }
 
-/// Returns how near a place in the PCI tree is.
+/// Returns how near a location in the PCI tree is.
 fn nearness(path: Link) -> u8 {
     match path {
         Link::Itself => 6,
@@ -189,13 +189,13 @@ fn nearness(path: Link) -> u8 {
     }
 }
 
-/// Returns the room that lines take above the first row.
+/// Returns the height that lines take above the first row.
 fn arc_room(rows: &[Vec<usize>]) -> i64 {
     let longest = rows.iter().map(Vec::len).max().unwrap_or(0) as i64;
     arc(longest - 1) / 2
 }
 
-/// Returns how far a line between devices so many places apart is bent.
+/// Returns the bend of a line between devices at this distance.
 fn arc(places: i64) -> i64 {
     if places < 2 { 0 } else { 34 + 16 * places }
 }
@@ -209,7 +209,6 @@ struct Picture<'a> {
 
 impl Picture<'_> {
     fn add(&mut self, element: std::fmt::Arguments<'_>) {
-        // A string takes whatever is written to it.
         let _ = writeln!(self.svg, "{element}");
     }
 
@@ -258,7 +257,7 @@ impl Picture<'_> {
         }
     }
 
-    /// Returns what a box is called: a NUMA node by its number where all its devices tell the same.
+    /// Returns the label of a box: a NUMA node with its number if all its devices report the same.
     fn part_name(&self, devices: &[usize], part: usize) -> String {
         let (link, name) = PARTS[part];
         let node = |device: &usize| self.nodes.get(*device).copied().flatten();
@@ -287,12 +286,12 @@ impl Picture<'_> {
         };
         let ((x1, y1), (x2, y2)) = (middle(from), middle(to));
         let apart = (x2 - x1).abs() / (DEVICE.0 + GAP);
-        // Within a row a line to the neighbour is straight and the others are bent over those
-        // between; a curve passes its control point at half the way.
+        // Within a row, a line to the neighbour is straight, and the others bend over the devices
+        // between; a curve reaches half the distance to its control point.
         let bend = if y1 == y2 { arc(apart) } else { 0 };
         let (cx, cy) = ((x1 + x2) / 2, (y1 + y2) / 2 - bend);
         let width = 1.0 + 1.5 * f64::from(lanes.min(18)).sqrt();
-        // Labels of lines that cross stand at different places of them.
+        // Labels of crossing lines are at different positions along them.
         let part = if y1 == y2 { 0.5 } else { [0.34, 0.5, 0.66][(from + to) % 3] };
         let at = |a: i64, c: i64, b: i64| {
             let (a, c, b) = (a as f64, c as f64, b as f64);
@@ -345,10 +344,10 @@ impl Picture<'_> {
     }
 }
 
-/// The longest name that is shown.
+/// The longest name that is drawn in full.
 const LONGEST_NAME: usize = 120;
 
-/// Returns text that means itself in SVG: markup escaped, what XML cannot hold left out.
+/// Returns text for SVG: with markup escaped, and without characters that XML cannot contain.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for character in text.chars().filter(|c| !c.is_control()).take(LONGEST_NAME) {

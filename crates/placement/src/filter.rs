@@ -1,27 +1,27 @@
-//! Which devices a claim could have at all, and why it cannot have the others.
+//! Selects the devices that a claim could have at all, and says why it cannot have the others.
 
 use crate::offer::{Bar, Offer, Passed, Refusal};
 use crate::scores::{MAX, Set};
 use gpu_core::{Claim, DeviceUuid, Share};
 use std::collections::BTreeSet;
 
-/// The devices that a claim could have now, at least as many as it asks for.
+/// The devices that a claim could have now, at least as many as it requests.
 pub(crate) struct Pool {
-    /// Their places in the list of offers, ascending.
+    /// Their positions in the list of offers, ascending.
     pub(crate) places: Vec<usize>,
-    /// Those that it requires.
+    /// The required devices among them.
     pub(crate) required: Set,
-    /// How many it asks for.
+    /// The requested number.
     pub(crate) size: usize,
     /// The other devices, with the reason.
     pub(crate) passed: Vec<(usize, Passed)>,
 }
 
 impl Pool {
-    /// Takes the devices that a claim could have now.
+    /// Selects the devices that a claim could have now.
     ///
     /// # Errors
-    /// When they are too few, or one that is required is not among them.
+    /// When they are too few, or a required one is not among them.
     pub(crate) fn of(claim: &Claim, offers: &[Offer]) -> Result<Self, Refusal> {
         let required: BTreeSet<&DeviceUuid> = claim.required.iter().collect();
         let size = usize::try_from(claim.count).unwrap_or(usize::MAX);
@@ -62,7 +62,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Passes over devices that drive a display, where there are enough others.
+    /// Rejects devices that drive a display if there are enough others.
     fn spare_displays(&mut self, offers: &[Offer], must: &[usize]) {
         let is_spared = |place: &usize| offers[*place].display && !must.contains(place);
         let spared = self.places.iter().filter(|place| is_spared(place)).count();
@@ -72,7 +72,7 @@ impl Pool {
         }
     }
 
-    /// Passes over devices beyond so many, those that are required first.
+    /// Rejects devices beyond the limit; required ones come first.
     fn drop_beyond(&mut self, most: usize, must: &[usize]) {
         let mut beyond = self.places.len().saturating_sub(most);
         while beyond > 0 {
@@ -85,7 +85,7 @@ impl Pool {
     }
 }
 
-/// Returns why a claim cannot have a device now: what lasts before what passes.
+/// Returns why a claim cannot have a device now; permanent reasons come before temporary ones.
 fn reason(claim: &Claim, offers: &[Offer], offer: &Offer) -> Option<Passed> {
     let named = |uuid: &DeviceUuid| offer.id.uuid.as_ref() == Ok(uuid);
     let same = offers.iter().filter(|other| other.id.uuid == offer.id.uuid).count();

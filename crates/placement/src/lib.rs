@@ -1,9 +1,9 @@
-//! Which devices a job should get.
+//! Chooses which devices a job gets.
 //!
 //! The main decision is that a choice is judged by what it leaves. A claim on k devices gets the
-//! best set of the best division of *all* free devices into sets of k, so that whoever comes next
-//! still finds well connected devices. [`choose`] is a function from plain data to a [`Choice`]
-//! with its reasons or a [`Refusal`] with its own; it touches nothing and knows no clock.
+//! best set of the best division of *all* free devices into sets of k, so that later claims still
+//! find well connected devices. [`choose`] is a pure function from plain data to a [`Choice`] or a
+//! [`Refusal`], each with its reasons.
 
 mod choose;
 mod diagram;

@@ -1,4 +1,4 @@
-//! How the devices are connected, as a matrix in the way of `nvidia-smi topo -m`.
+//! Prints the topology as a matrix like `nvidia-smi topo -m`.
 
 use gpu_core::{Link, Topology};
 
@@ -9,21 +9,21 @@ pub struct Matrix {
     nodes: Vec<Option<u32>>,
 }
 
-/// The heading of the column about memory of the host.
+/// The heading of the column for host memory.
 const NUMA: &str = "NUMA Affinity";
 
-/// What stands in a row for a NUMA node that is not told.
+/// The cell for an unknown NUMA node.
 const NOT_TOLD: &str = "N/A";
 
 impl Matrix {
-    /// Takes a topology, and the nearest NUMA node of each device by index, where that is told.
+    /// Takes a topology, and the nearest NUMA node of each device by index, if known.
     pub fn of(topology: &Topology, nodes: &[Option<u32>]) -> Self {
         Matrix { links: topology.links.clone(), nodes: nodes.to_vec() }
     }
 
-    /// Returns the lines of the matrix, head included, as wide as it takes within `width` columns:
-    /// where headings such as `GPU0` leave no room, columns are headed by numbers alone, and where
-    /// that does not help either, they come in several blocks, an empty line apart.
+    /// Returns the lines of the matrix, header included, within `width` columns if possible. If
+    /// headings such as `GPU0` do not fit, the columns have only numbers; if that does not fit
+    /// either, the matrix is split into blocks with an empty line between them.
     pub fn lines(&self, width: usize) -> Vec<String> {
         let affinity = self.affinity();
         let aside = affinity.as_ref().map_or(0, |_| NUMA.len() + 2);
@@ -49,7 +49,7 @@ impl Matrix {
         lines
     }
 
-    /// Returns what each kind of cell that is in the matrix means.
+    /// Returns the legend for each kind of cell in the matrix.
     pub fn legend(&self) -> Vec<(&'static str, &'static str)> {
         let all: [(&str, &str, IsKind); 8] = [
             ("X", "the device itself", |link| *link == Link::Itself),
@@ -69,14 +69,14 @@ impl Matrix {
         format!("GPU{place}")
     }
 
-    /// Returns how many columns of the terminal one of the matrix takes, with its gap.
+    /// Returns the width of a column of the matrix, gap included.
     fn column(&self, form: Form) -> usize {
         let cells = self.links.iter().flatten().map(|link| link.to_string().len());
         let last = format!("{}{}", form.head, self.links.len().saturating_sub(1)).len();
         cells.max().unwrap_or(0).max(last) + form.gap
     }
 
-    /// Returns the column about memory of the host; `None` where no device tells it.
+    /// Returns the column for host memory; `None` if no device reports it.
     fn affinity(&self) -> Option<Vec<String>> {
         self.nodes.iter().any(Option::is_some).then(|| {
             let node = |place: usize| self.nodes.get(place).copied().flatten();
@@ -118,10 +118,10 @@ impl Matrix {
     }
 }
 
-/// Tells whether a cell is of some kind.
+/// Returns whether any cell is of this kind.
 type IsKind = fn(&Link) -> bool;
 
-/// How columns are headed, and how far apart they are.
+/// The headings of columns and the distance between them.
 #[derive(Clone, Copy)]
 struct Form {
     head: &'static str,
@@ -183,7 +183,7 @@ mod tests {
             "GPU3 NODE X",
         ];
         assert_eq!(matrix.lines(15), narrow);
-        // A column at least, however little room there is.
+        // At least one column, even if it does not fit.
         assert_eq!(matrix.lines(0).iter().filter(|line| line.is_empty()).count(), 3);
         let sixteen = Matrix::of(&pairs(16, |_, _| Link::NvLink(6)), &[]);
         assert!(sixteen.lines(80).iter().all(|line| line.len() <= 80));

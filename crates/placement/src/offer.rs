@@ -1,4 +1,4 @@
-//! What there is to choose from, what was chosen, and why.
+//! The input and output of a choice.
 
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceId, DeviceUuid, Fault, LeaseId, Link, Pid, Reading, Timestamp,
@@ -8,14 +8,14 @@ use serde::Serialize;
 /// A device as one claim finds it now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// Its names; one without a UUID cannot be claimed.
+    /// Its identifiers; a device without a UUID cannot be claimed.
     pub id: DeviceId,
-    /// Memory that jobs can have at most: all but what driver and firmware keep.
+    /// The memory that jobs can have at most: all except what driver and firmware reserve.
     pub capacity: Reading<Bytes>,
-    /// Memory that nobody uses at this moment.
+    /// The memory that is free now.
     pub free: Reading<Bytes>,
-    /// Memory that one more share may take: the capacity less the shares that were granted and
-    /// what others use.
+    /// The memory that one more share may take: the capacity less granted shares and the use by
+    /// other processes.
     pub room: Reading<Bytes>,
     /// The compute capability, major and minor.
     pub compute_capability: Reading<(u32, u32)>,
@@ -23,28 +23,29 @@ pub struct Offer {
     pub display: bool,
     /// Temperature of the chip.
     pub temperature: Reading<Celsius>,
-    /// When a lease on it was last made; `None` where none is known.
+    /// When it was last leased; `None` if unknown.
     pub last_leased: Option<Timestamp>,
-    /// Why it cannot be had now, whatever else the claim asks.
+    /// Why it cannot be granted now, whatever else the claim requests.
     pub bar: Option<Bar>,
 }
 
-/// Why a device cannot be had now.
+/// Why a device cannot be granted now.
 ///
-/// Whoever makes the offers knows the claim: what bars a whole claim need not bar a share.
+/// The caller that makes the offers knows the claim: a reason that blocks a whole claim need not
+/// block a share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bar {
-    /// A lease has it, or a share of it where all of it is asked for.
+    /// A lease has it, or a share of it if the claim is for all of it.
     Leased {
         /// The lease.
         lease: LeaseId,
         /// Its user.
         owner: u32,
     },
-    /// Somebody who came earlier waits for it.
+    /// An earlier claim waits for it.
     Reserved {
-        /// The earlier one's place in the queue.
+        /// The earlier claim's place in the queue.
         waiter: LeaseId,
         /// Its user.
         owner: u32,
@@ -53,20 +54,19 @@ pub enum Bar {
     Outsider {
         /// The process.
         pid: Pid,
-        /// Its name, as it gave it to itself.
+        /// Its name, as chosen by the process.
         name: String,
     },
-    /// So much of its memory is used, and nobody accounts for it.
+    /// This much of its memory is used, and no process accounts for it.
     #[serde(rename = "unexplained_bytes")]
     Unexplained(Bytes),
     /// It does not work as it should.
     Faulty(Fault),
-    /// Who uses it is not known.
+    /// Its users are unknown.
     UsersUnknown(Absent),
-    /// It has no UUID, or one that another device has too.
+    /// It has no UUID, or the UUID of another device too.
     NameUnknown,
-    /// It is divided by MIG: a program that is shown it sees one of its instances and no other
-    /// device.
+    /// It is in MIG mode: a program that is given it sees one of its instances and no other device.
     MigMode,
     /// It is a MIG device and the claim is for several: a program that sees one sees no other
     /// device (NVIDIA's guide to MIG, on CUDA device enumeration).
@@ -74,14 +74,14 @@ pub enum Bar {
 }
 
 impl Offer {
-    /// Tells whether it is a MIG device: it has no links, and its index is that of its whole.
+    /// Returns whether it is a MIG device: it has no links, and its index is that of its whole.
     pub(crate) fn is_mig(&self) -> bool {
         self.id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig)
     }
 }
 
 impl Bar {
-    /// Tells whether waiting does not help.
+    /// Returns whether the reason is permanent.
     pub fn is_lasting(&self) -> bool {
         match self {
             Bar::Leased { .. }
@@ -97,53 +97,53 @@ impl Bar {
     }
 }
 
-/// Why a device was passed over.
+/// Why a device was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Passed {
-    /// It cannot be had, whatever is asked.
+    /// It cannot be granted, whatever the claim requests.
     Barred(Bar),
     /// The claim is for other devices.
     NotAmong,
-    /// The claim is for any but this one.
+    /// The claim excludes it.
     Excluded,
-    /// It has less memory than is asked for, even when nobody uses it.
+    /// It has less memory than requested, even when it is idle.
     LacksMemory {
         /// Its capacity.
         #[serde(rename = "has_bytes")]
         has: Bytes,
-        /// What is asked for.
+        /// What the claim requests.
         #[serde(rename = "needs_bytes")]
         needs: Bytes,
     },
-    /// It has less memory left now than is asked for.
+    /// It has less free memory now than requested.
     LacksRoom {
-        /// What it has left.
+        /// What is free.
         #[serde(rename = "has_bytes")]
         has: Bytes,
-        /// What is asked for.
+        /// What the claim requests.
         #[serde(rename = "needs_bytes")]
         needs: Bytes,
     },
-    /// How much memory it has, or has left, is not known, and the claim depends on it.
+    /// Its memory, or its free memory, is unknown, and the claim depends on it.
     MemoryUnknown(Absent),
-    /// Its compute capability is lower than asked for.
+    /// Its compute capability is lower than requested.
     LowCapability {
         /// Its own.
         has: (u32, u32),
-        /// What is asked for.
+        /// What the claim requests.
         needs: (u32, u32),
     },
-    /// Its compute capability is not known, and the claim depends on it.
+    /// Its compute capability is unknown, and the claim depends on it.
     CapabilityUnknown(Absent),
-    /// It drives a display, and there were enough that do not.
+    /// It drives a display, and there were enough devices that do not.
     DrivesDisplay,
-    /// It could have been had, and another set was better.
+    /// It was eligible, and another set was better.
     OtherSetBetter,
 }
 
 impl Passed {
-    /// Tells whether waiting does not help.
+    /// Returns whether the reason is permanent.
     pub fn is_lasting(&self) -> bool {
         match self {
             Passed::Barred(bar) => bar.is_lasting(),
@@ -158,49 +158,47 @@ impl Passed {
     }
 }
 
-/// The devices to grant.
-///
-/// Devices are named by their place in the list of offers.
+/// The devices to grant, by their positions in the list of offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The devices, ascending.
     pub devices: Vec<usize>,
     /// How well they are connected: the sum of the scores of their pairs.
     pub score: u32,
-    /// The same sum over all sets of the best division of the free devices that this one is in.
+    /// The same sum over all sets of the best division of the free devices that contains this set.
     pub total: u32,
-    /// Surely no division has a higher total. Otherwise there were so many that the search ended
-    /// before it had seen or ruled out all of them.
+    /// No division has a higher total. If false, the search ended before it had seen or ruled out
+    /// all divisions.
     pub exact: bool,
-    /// What told this set from the others.
+    /// The reason for this set.
     pub why: Why,
-    /// Every other device, with the reason that it is not among them; ascending.
+    /// Every other device, with the reason for its rejection; ascending.
     pub passed: Vec<(usize, Passed)>,
 }
 
-/// What told the chosen set from the others: the first rule by which some set is worse.
+/// Why the chosen set won: the first rule by which some set is worse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// There was no other.
+    /// There was no other set.
     OnlyOne,
-    /// It is better connected, or leaves better connected sets to those who come next.
+    /// It is better connected, or leaves better connected sets to later claims.
     Linked {
         /// The weakest link between its devices; `None` for a single device.
         weakest: Option<Link>,
-        /// The worst connected set that could have been had instead; above
-        /// [`MAX_EXACT`](crate::MAX_EXACT) devices, a bad one.
+        /// The worst connected set that was also possible; above [`MAX_EXACT`](crate::MAX_EXACT)
+        /// devices, a bad one.
         instead: Vec<usize>,
         /// The weakest link in that one; `None` for a single device.
         instead_weakest: Option<Link>,
     },
-    /// It leaves larger devices, or more room in one piece, to others.
+    /// It leaves larger devices, or more contiguous room, to others.
     Fits,
     /// It leaves aligned blocks of 2, 4 or 8 devices whole.
     KeepsBlocks,
     /// It is cooler.
     Coolest,
-    /// Its devices were not leased for longer.
+    /// Its devices were leased less recently.
     LeastRecent,
     /// All are alike, and it has the lowest numbers.
     First,
@@ -209,24 +207,24 @@ pub enum Why {
 /// Why there is no choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not now; waiting may help.
+    /// Temporary: waiting may help.
     NotNow {
-        /// Those which the claim could have now: too few, or without one that it requires.
+        /// The eligible devices: too few, or without a required one.
         free: Vec<usize>,
-        /// How many it could have if all others gave theirs back.
+        /// How many devices would be eligible if all leases ended.
         could: u32,
-        /// Every other device, with the reason that it is not free.
+        /// Every other device, with the reason why it is not free.
         passed: Vec<(usize, Passed)>,
     },
-    /// Never on this machine, as long as it is as it is.
+    /// Permanent for this machine in its present state.
     Never {
-        /// How many it could have if all others gave theirs back.
+        /// How many devices would be eligible if all leases ended.
         could: u32,
-        /// The devices that it cannot have, with the reason.
+        /// The ineligible devices, with the reason.
         passed: Vec<(usize, Passed)>,
     },
-    /// A device that it requires is not there.
+    /// A required device does not exist.
     Missing(DeviceUuid),
-    /// It asks for no device, or requires more than it asks for.
+    /// The claim is for no device, or requires more devices than it requests.
     Contradictory,
 }

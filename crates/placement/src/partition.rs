@@ -1,26 +1,27 @@
-//! The best division of a pool into sets of one size, exactly.
+//! Finds the best division of a pool into sets of one size, exactly.
 //!
-//! A dynamic programme over sets: the best division of `free` is the best, over all sets with the
-//! lowest device of `free`, of that set and the best division of the rest. To fix the lowest device
-//! counts each division once instead of once per order. Where the size does not divide the number
-//! of devices, one smaller set takes what is left over, and its pairs count too; whether it was
-//! taken already follows from how many devices are left, so that the rest alone is the state. At
-//! most 2^16 states, and only those that are reached.
+//! A dynamic programme over sets: combine each set that contains the lowest device of `free` with
+//! the best division of the rest; the best combination is the best division of `free`. Fixing the
+//! lowest device counts each division once instead of once per order. If the size does not divide
+//! the number of devices, one smaller set takes the rest, and its pairs count too. Whether it was
+//! taken already follows from the number of remaining devices, so the rest alone is the state.
+//! There are at most 2^16 states, and only reachable ones are computed.
 
 use crate::scores::{Scores, sets};
 
-/// The most free devices of which the best division is found exactly; beyond, by a search that
-/// ends.
+/// The most free devices for which the search is exact; above this, it stops after a number of
+/// steps.
 pub const MAX_EXACT: usize = 16;
 
-/// A set of devices; as [`Set`](crate::scores::Set), with as many bits as are needed here.
+/// A set of devices, like [`Set`](crate::scores::Set), with as many bits as needed here.
 type Small = u32;
 
-/// How good a division is; the greatest is the best.
+/// The value of a division; the greatest is the best.
 ///
-/// The total first. Of equal totals, the one whose worst set is best: DGX-1 with V100 can be
-/// divided into four pairs of 230, or into two of 250 and two of 210. It is one number, the total
-/// above the worst, since most of the time is spent in comparing these.
+/// The total comes first. Among equal totals, the division with the best worst set wins: DGX-1 with
+/// V100 can be divided into four pairs of 230, or into two of 250 and two of 210. The value is one
+/// number, with the total in the upper bits and the worst set below, because most of the time goes
+/// into comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Worth(u64);
 
@@ -28,12 +29,12 @@ impl Worth {
     /// Nothing is known.
     const UNKNOWN: Worth = Worth::below(u32::MAX);
 
-    /// All that is known is that the total is lower than this.
+    /// Only an upper bound is known: the total is lower than this.
     const fn below(total: u32) -> Worth {
         Worth(1 << 63 | total as u64)
     }
 
-    /// Returns what the total is surely lower than, where no more is known.
+    /// Returns the exclusive upper bound on the total, if only that is known.
     fn is_below(self) -> Option<u32> {
         (self.0 >> 63 != 0).then_some(self.0 as u32)
     }
@@ -52,32 +53,32 @@ impl Worth {
         Worth(u64::from(self.total() + sum) << 32 | u64::from(worst))
     }
 
-    /// Adds the smaller set, which is not to be compared with the others.
+    /// Adds the smaller set, which does not count as the worst one.
     fn with_small(self, sum: u32) -> Self {
         Worth(self.0 + (u64::from(sum) << 32))
     }
 }
 
-/// The best division of some devices that was found so far.
+/// The best division of some devices so far.
 struct Best {
-    /// What it is worth, or at least is to be worth.
+    /// Its value, or the value it must reach.
     worth: Worth,
-    /// Its set with the lowest device; empty where none was found yet.
+    /// Its set with the lowest device; empty if none was found yet.
     set: Small,
-    /// What no division exceeds.
+    /// An upper bound on every division.
     most: Worth,
     /// The least sum of the next set with which a division can be as good.
     needs: u32,
-    /// What is left beside that set is one set too.
+    /// The devices beside that set form one set too.
     is_last: bool,
 }
 
-/// The best divisions of all sets of a pool that were asked for.
+/// The best divisions of the sets of a pool, computed on demand.
 pub(crate) struct Divisions {
     size: u32,
     /// The sum of the scores within each set.
     sums: Vec<u32>,
-    /// What the best division of each set is worth.
+    /// The value of the best division of each set.
     worths: Vec<Worth>,
     /// The set with the lowest device in that division.
     lowest: Vec<u16>,
@@ -104,8 +105,8 @@ impl Divisions {
         self.sums[set as usize]
     }
 
-    /// Returns what the best division of `free` is worth: of as many devices as the pool has, less
-    /// a multiple of the size. `None` where its total is below `least`, which costs less to find.
+    /// Returns the value of the best division of `free`, which has as many devices as the pool less
+    /// a multiple of the size; `None` if its total is below `least`, which is cheaper to find.
     pub(crate) fn worth(&mut self, free: Small, least: u32) -> Option<Worth> {
         let known = self.worths[free as usize];
         match known.is_below() {
@@ -115,8 +116,8 @@ impl Divisions {
         }
     }
 
-    /// Returns what the best division of a set and the rest is worth, with that set in it; `None`
-    /// where its total is below `least`.
+    /// Returns the value of the best division of a set and the rest that contains that set; `None`
+    /// if its total is below `least`.
     pub(crate) fn worth_with(&mut self, set: Small, rest: Small, least: u32) -> Option<Worth> {
         let sum = self.sum(set);
         Some(self.worth(rest, least.saturating_sub(sum))?.with_full(sum))
@@ -154,7 +155,7 @@ impl Divisions {
         Some(best.worth)
     }
 
-    /// Returns what no division of so many devices exceeds.
+    /// Returns an upper bound on divisions of this many devices.
     fn most(&self, count: u32) -> Worth {
         let full = count / self.size;
         let small = if count.is_multiple_of(self.size) { 0 } else { self.highest_small };
@@ -162,7 +163,7 @@ impl Divisions {
         Worth(u64::from(full * self.highest + small) << 32 | u64::from(worst))
     }
 
-    /// Completes `set` by `wanted` of the `candidates`, in each way that may be better than the
+    /// Completes `set` with `wanted` of the `candidates`, in each way that may be better than the
     /// best so far.
     fn take(
         &mut self,
@@ -204,7 +205,7 @@ impl Divisions {
         }
     }
 
-    /// Looks at the division of `free` into a set and the best division of the rest.
+    /// Evaluates the division of `free` into a set and the best division of the rest.
     fn took(&mut self, free: Small, set: Small, is_full: bool, best: &mut Best) {
         let rest = free ^ set;
         let sum = self.sum(set);
@@ -232,7 +233,7 @@ impl Divisions {
     }
 }
 
-/// Returns the sum of the scores within each set: that of the set without its highest device, and
+/// Returns the sum of the scores within each set: that of the set without its highest device, plus
 /// the scores between that device and the others.
 fn sums(scores: &Scores) -> Vec<u32> {
     let mut sums = vec![0; 1 << scores.count()];

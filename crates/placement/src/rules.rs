@@ -1,34 +1,34 @@
-//! What tells sets apart that are connected equally well.
+//! Ranks sets that are connected equally well.
 
 use crate::offer::Offer;
 use crate::scores::{Scores, Set, first, places};
 use gpu_core::{Bytes, Claim, Reading, Share};
 
-/// Amounts of memory that differ by less than this are alike.
+/// Amounts of memory that differ by less than this count as equal.
 const FIT_STEP: u64 = 256 * Bytes::MIB;
 
-/// Temperatures within such a step are alike: an idle chip wavers by some degrees.
+/// Temperatures within one step count as equal: an idle chip fluctuates by some degrees.
 const HEAT_STEP: i32 = 5;
 
 /// A rule that prefers some sets to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Leave large devices, or much room in one piece, to those who need it.
+    /// Leave large devices, or contiguous room, to others.
     Fits,
-    /// Take what is least connected with what stays free.
+    /// Take the set with the fewest connections to the devices that stay free.
     LeavesLinked,
     /// Break no aligned block of 2, 4 or 8 devices that is still whole.
     KeepsBlocks,
-    /// Take the set whose hottest device is coolest; one that does not tell counts as hot.
+    /// Take the set whose hottest device is coolest; a device without a reading counts as hot.
     Coolest,
-    /// Take the set of which each device was not leased for longest.
+    /// Take the least recently leased set.
     LeastRecent,
     /// Take the lowest numbers.
     First,
 }
 
 impl Rule {
-    /// All rules, the first before the second.
+    /// All rules, in order of precedence.
     pub(crate) const ALL: [Rule; 6] = [
         Rule::Fits,
         Rule::LeavesLinked,
@@ -39,7 +39,7 @@ impl Rule {
     ];
 }
 
-/// What the rules judge by: a cost for each device, by its place in the pool.
+/// The input of the rules: a cost for each device, by its position in the pool.
 pub(crate) struct Costs {
     fit: Vec<u64>,
     links: Vec<u64>,
@@ -57,7 +57,7 @@ impl Costs {
             Share::Memory(_) => steps(offer.room),
         };
         let heat = |offer: &&Offer| match offer.temperature {
-            // From a degree below all that there are, so that no step is negative.
+            // Start a degree below all readings, so that no step is negative.
             Ok(celsius) => u64::try_from(celsius.0.saturating_add(300) / HEAT_STEP).unwrap_or(0),
             Err(_) => u64::from(u32::MAX),
         };
@@ -71,15 +71,15 @@ impl Costs {
         }
     }
 
-    /// Returns what a set costs by a rule; the lowest is preferred. Sets can be compared that are
-    /// of one size and connected equally well.
+    /// Returns the cost of a set by a rule; the lowest wins. Only sets of the same size and
+    /// connection can be compared.
     pub(crate) fn of_set(&self, rule: Rule, set: Set) -> u64 {
         let sum = |costs: &[u64]| places(set).map(|place| costs[place]).sum();
         let highest = |costs: &[u64]| places(set).map(|place| costs[place]).max().unwrap_or(0);
         match rule {
             Rule::Fits => sum(&self.fit),
-            // What stays free keeps all scores but those of the set's devices. Those within the
-            // set are subtracted twice by that, and are as high in every other set.
+            // The devices that stay free keep all scores except those of the set's devices. This
+            // subtracts scores within the set twice, but they are the same in every other set.
             Rule::LeavesLinked => sum(&self.links),
             Rule::KeepsBlocks => {
                 let broken = |block: &&Set| **block & set != 0 && **block & !set != 0;
@@ -91,7 +91,7 @@ impl Costs {
         }
     }
 
-    /// Returns what a set costs by each rule.
+    /// Returns the cost of a set by each rule.
     pub(crate) fn all(&self, set: Set) -> [u64; Rule::ALL.len()] {
         Rule::ALL.map(|rule| self.of_set(rule, set))
     }
@@ -101,7 +101,7 @@ fn steps(memory: Reading<Bytes>) -> u64 {
     memory.map_or(u64::from(u32::MAX), |bytes| bytes.0 / FIT_STEP)
 }
 
-/// Returns the aligned blocks of 2, 4 and 8 devices, by number, of which all are in the pool.
+/// Returns the aligned blocks of 2, 4 and 8 devices, by number, that are entirely in the pool.
 fn blocks(pool: &[&Offer]) -> Vec<Set> {
     let mut blocks = Vec::new();
     for size in [2, 4, 8] {

@@ -1,12 +1,12 @@
-//! How well the devices of a pool are connected, pair by pair, and sets of them.
+//! Scores of the connections of a pool, by pair and by set.
 
-/// The most devices that are chosen from; no machine has more under one system.
+/// The most devices to choose from; no machine has more under one system.
 pub(crate) const MAX: usize = 64;
 
-/// A set of devices of a pool: a bit for each, by its place there.
+/// A set of devices of a pool: a bit for each, by its position there.
 pub(crate) type Set = u64;
 
-/// Returns the places in a set, ascending.
+/// Returns the positions in a set, ascending.
 pub(crate) fn places(mut set: Set) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = set.trailing_zeros() as usize;
@@ -47,7 +47,7 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// Takes the score of each pair; where it depends on the direction, the lower one.
+    /// Takes the score of each pair; if it depends on the direction, the lower one.
     pub(crate) fn of(count: usize, score: impl Fn(usize, usize) -> u32) -> Self {
         let mut cells = vec![0; count * count];
         for from in 0..count {
@@ -58,7 +58,7 @@ impl Scores {
         Scores { count, cells }
     }
 
-    /// Returns how many devices there are.
+    /// Returns the number of devices.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -78,7 +78,7 @@ impl Scores {
         places(set).map(|device| self.between(device, set)).sum::<u32>() / 2
     }
 
-    /// Tells whether all pairs have one score.
+    /// Returns whether all pairs have the same score.
     pub(crate) fn are_alike(&self) -> bool {
         let pairs = (0..self.count).flat_map(|from| (0..from).map(move |to| (from, to)));
         let mut scores = pairs.map(|(from, to)| self.pair(from, to));

@@ -1,16 +1,17 @@
-//! A good division of a pool that is too large for the exact one.
+//! Finds a good division of a pool that is too large for the exact search.
 //!
-//! Branch and bound. A set is begun with the lowest free device and grows by the candidate that
-//! adds the highest score; then the same without that candidate. So each division comes once, and
-//! the greedy one comes first. A branch is left when even its bound is no better than the best
-//! division so far: in a division each device has at most so many partners, so that half the sum,
-//! over all devices, of the highest scores that each can still get is a bound. The search begins
-//! with the greedy division improved by exchanges of two devices, and ends after [`STEPS`] steps
-//! at the latest; then the best division so far is the answer, and not called exact.
+//! Branch and bound. A set starts with the lowest free device and grows by the candidate that adds
+//! the highest score; the search then continues without that candidate. So each division occurs
+//! once, and the greedy one comes first. The search abandons a branch when its bound is no better
+//! than the best division so far. The bound uses that each device has a limited number of partners
+//! in a division: it is half the sum, over all devices, of the highest scores that each can still
+//! get. The search starts with the greedy division improved by exchanges of two devices, and ends
+//! after [`STEPS`] steps at the latest; the best division so far is then the answer, and is not
+//! called exact.
 
 use crate::scores::{Scores, Set, first, places};
 
-/// How many sets in the making are looked at: some milliseconds.
+/// How many partial sets are tried: some milliseconds.
 pub(crate) const STEPS: u32 = 20_000;
 
 /// A division of a pool.
@@ -18,14 +19,13 @@ pub(crate) const STEPS: u32 = 20_000;
 pub(crate) struct Division {
     /// The sum of the scores within its sets.
     pub(crate) total: u32,
-    /// Its sets; with devices that are required, they are all in the first.
+    /// Its sets; all required devices are in the first.
     pub(crate) sets: Vec<Set>,
-    /// Surely no division has a higher total.
+    /// No division has a higher total.
     pub(crate) exact: bool,
 }
 
-/// Returns a division into sets of `size` and what is left over, with the devices that are
-/// required in one set.
+/// Returns a division into sets of `size` and the rest, with the required devices in one set.
 pub(crate) fn search(scores: &Scores, size: usize, required: Set, steps: u32) -> Division {
     let all = first(scores.count());
     let count = scores.count();
@@ -57,14 +57,14 @@ pub(crate) fn search(scores: &Scores, size: usize, required: Set, steps: u32) ->
     Division { total: search.total, sets: search.sets, exact: search.steps > 0 }
 }
 
-/// Returns the total of the greedy division improved by exchanges: some division has it.
+/// Returns the total of the greedy division improved by exchanges: some division reaches it.
 pub(crate) fn reachable(scores: &Scores, size: usize) -> u32 {
     let mut sets = greedy(scores, size, 0);
     exchange(scores, &mut sets, 0);
     sets.iter().map(|set| scores.within(*set)).sum()
 }
 
-/// Makes one set after the other, each from the lowest free device and what adds most to it.
+/// Builds sets one by one, each from the lowest free device and the devices that add most to it.
 fn greedy(scores: &Scores, size: usize, required: Set) -> Vec<Set> {
     let mut free = first(scores.count());
     let mut sets = Vec::new();
@@ -85,7 +85,7 @@ fn greedy(scores: &Scores, size: usize, required: Set) -> Vec<Set> {
     sets
 }
 
-/// Returns the candidate that adds the highest score to a set; the lowest of equals.
+/// Returns the candidate that adds the highest score to a set; the lowest among equals.
 fn best_addition(scores: &Scores, set: Set, candidates: Set) -> usize {
     let better = |best: (u32, usize), place: usize| {
         let gain = scores.between(place, set);
@@ -95,16 +95,16 @@ fn best_addition(scores: &Scores, set: Set, candidates: Set) -> usize {
     places(candidates).fold((scores.between(lowest, set), lowest), better).1
 }
 
-/// Exchanges two devices of different sets as long as that raises the total.
+/// Exchanges two devices of different sets while that raises the total.
 fn exchange(scores: &Scores, sets: &mut [Set], required: Set) {
-    // Each exchange raises the total, so that this ends.
+    // Each exchange raises the total, so this terminates.
     while let Some((one, other, swapped)) = raise(scores, sets, required) {
         sets[one] ^= swapped;
         sets[other] ^= swapped;
     }
 }
 
-/// Returns an exchange that raises the total: two sets, and the two devices that change place.
+/// Returns an exchange that raises the total: two sets, and the two devices that swap.
 fn raise(scores: &Scores, sets: &[Set], required: Set) -> Option<(usize, usize, Set)> {
     for (one, a) in sets.iter().enumerate() {
         for (other, b) in sets.iter().enumerate().skip(one + 1) {
@@ -125,35 +125,35 @@ fn raise(scores: &Scores, sets: &[Set], required: Set) -> Option<(usize, usize, 
 struct Search<'a> {
     scores: &'a Scores,
     size: usize,
-    /// For each device all others, those with the highest scores first.
+    /// For each device all others, in descending order of score.
     ranked: Vec<Vec<usize>>,
     /// The best division so far.
     total: u32,
     sets: Vec<Set>,
-    /// How many more steps there may be.
+    /// How many steps remain.
     steps: u32,
-    /// The sets of the division in the making.
+    /// The sets of the partial division.
     open: Vec<Set>,
 }
 
-/// A set in the making, and what is around it.
+/// A partial set and its surroundings.
 #[derive(Clone, Copy)]
 struct Growing {
     /// Devices that are in no set yet.
     free: Set,
     set: Set,
-    /// Those of the free that may still join.
+    /// The free devices that may still join.
     candidates: Set,
-    /// How many join.
+    /// How many devices must join.
     wanted: usize,
-    /// The sum of the scores within the sets that are made.
+    /// The sum of the scores within the completed sets.
     done: u32,
-    /// How large the smaller set is to be; 0 where none is, or it is made.
+    /// The size of the smaller set; 0 if there is none, or it is complete.
     small: usize,
 }
 
 impl Search<'_> {
-    /// Begins a set with the lowest free device: one of full size, or the smaller one.
+    /// Starts a set with the lowest free device: one of full size, or the smaller one.
     fn begin(&mut self, free: Set, done: u32, small: usize) {
         if free == 0 {
             if done > self.total {
@@ -197,7 +197,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns a total that no division from here exceeds.
+    /// Returns an upper bound on every division from here.
     fn bound(&self, at: &Growing) -> u32 {
         let highest = |device: usize, partners: Set, count: usize| -> u32 {
             let able = self.ranked[device].iter().filter(|other| partners >> **other & 1 != 0);

@@ -1,4 +1,5 @@
-//! The sender of signals; [`sweep`](crate::sweep) is the other one, and lets a tree be felled.
+//! Sends signals according to a plan; only [`sweep`](crate::sweep) also sends signals, for killing
+//! a tree.
 
 use crate::audit;
 use crate::check::{Check, Objection};
@@ -14,11 +15,11 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How long SIGKILL is given.
+/// How long to wait after SIGKILL.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The ports that an act goes through.
+/// The ports that an execution uses.
 #[derive(Clone, Copy)]
 pub struct Ports<'a> {
     /// The devices.
@@ -31,34 +32,34 @@ pub struct Ports<'a> {
     pub journal: &'a dyn Journal,
 }
 
-/// What happens while a plan is carried out, for whoever watches.
+/// Events during the execution of a plan, for the watcher.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// A signal was sent.
     Signalled(&'a Target, Signal),
-    /// Processes are waited for; the time since the signal.
+    /// Waiting for processes; the time since the signal.
     WaitingForEnd(usize, Duration),
-    /// The story of a target is over, for this rung of the ladder or for good.
+    /// A target is done, for this step or for good.
     Settled(&'a Target, &'a Outcome),
     /// A target is still there when its time is over.
     StillThere(&'a Target, Duration),
-    /// All are gone that will go; memory is waited for.
+    /// All processes that end have ended; waiting for the memory.
     WaitingForMemory(Duration),
 }
 
-/// Carries out a plan: SIGTERM, wait, SIGKILL, wait, look.
+/// Carries out a plan: SIGTERM, wait, SIGKILL, wait, verify.
 ///
-/// Each target is opened, and before each signal it is made sure, on the opened process, that
-/// number, start time, user and program are those of the plan, that nothing protects it, and that
-/// it still holds a device and uses its memory, or is still in the scope. What cannot be made sure
-/// of is not signalled.
+/// Each target is opened. Before each signal, checks on the opened process verify that PID, start
+/// time, user and executable are those of the plan, that nothing protects it, and that it still
+/// holds a device and uses its memory, or is still in the scope. If a check cannot be made, no
+/// signal is sent.
 ///
-/// The audit line is written before the signal. When that fails, nothing more is sent to anybody
-/// but the processes of the caller's own tree: a program that starts a job has to end it, and the
-/// report says that the log lacks it.
+/// The audit line is written before the signal. If that fails, no more signals are sent except
+/// within the caller's own tree: a program that starts a job has to end it, and the report says
+/// that the log lacks the line.
 ///
-/// `watch` is told each step, and stops everything by [`ControlFlow::Break`]: then nothing more is
-/// sent, and the report says who was sent what.
+/// `watch` receives each step, and stops everything with [`ControlFlow::Break`]: no more signals
+/// are sent, and the report lists those already sent.
 pub fn execute(
     plan: &Plan,
     guard: &Guard,
@@ -99,7 +100,8 @@ pub fn execute(
     Report { actions, memory: after.freed, newcomers, stopped, unwritten }
 }
 
-/// Makes sure that plan, devices and processes are of one machine, and of one that can be reached.
+/// Verifies that plan, devices and processes belong to one machine, and that actions are possible
+/// there.
 pub(crate) fn same_machine(plan: &Plan, ports: Ports<'_>) -> Result<()> {
     let (devices, processes) = (ports.backend.origin(), ports.host.origin());
     if plan.origin.as_ref() == Some(&devices) && devices == processes && devices != Origin::Pasted {
@@ -109,12 +111,12 @@ pub(crate) fn same_machine(plan: &Plan, ports: Ports<'_>) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, what))
 }
 
-/// One target on its way up the ladder; `handle` is there while something may still be sent.
+/// One target and its next step; `handle` is present while a signal may still be sent.
 struct TargetState<'p> {
     target: &'p Target,
     handle: Option<Box<dyn ProcessHandle>>,
     action: Action,
-    /// How long it was waited for after its last signal.
+    /// The waiting time after its last signal.
     waited_ms: u64,
 }
 
@@ -129,14 +131,14 @@ struct Ladder<'a, 'w> {
     check: Check<'a>,
     token: &'a ActToken,
     watch: &'w mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    /// Targets of the plan that were found to be no targets: their scopes are spared too.
+    /// Targets of the plan that turned out not to be targets: their scopes are spared too.
     spared: BTreeSet<Pid>,
-    /// Why the audit log has not all that was done.
+    /// Why the audit log is incomplete.
     unwritten: Option<Fault>,
 }
 
 impl Ladder<'_, '_> {
-    /// Opens all targets before the first signal, so that no number is given to another meanwhile.
+    /// Opens all targets before the first signal, so that no PID is reused meanwhile.
     ///
     /// # Errors
     /// When the audit line of one that cannot be opened could not be written.
@@ -153,10 +155,10 @@ impl Ladder<'_, '_> {
         Ok(())
     }
 
-    /// Sends one signal to all that may still get it, and waits.
+    /// Sends one signal to all remaining targets, and waits.
     ///
     /// # Errors
-    /// When the audit line could not be written: nothing more is sent.
+    /// When the audit line could not be written: no more signals are sent.
     fn climb(
         &mut self,
         rungs: &mut [TargetState<'_>],
@@ -176,8 +178,7 @@ impl Ladder<'_, '_> {
                 Ok(()) => {
                     let written = audit::intent(self.ports, rung.target, signal);
                     self.stop_on_log_failure(rung.target, written)?;
-                    // The line may have taken the disk its time: what was true before it is made
-                    // sure of again.
+                    // Writing the line may have taken time: check again.
                     if let Err(outcome) = self.may_signal(rung, &*handle) {
                         self.settle(rung, outcome)?;
                         self.note_spared(rung);
@@ -197,12 +198,12 @@ impl Ladder<'_, '_> {
                 }
             }
         }
-        // Whoever was signalled last is given all of the time, and the others a little more.
+        // The last process signalled gets the full time, and the others a little more.
         self.wait(rungs, self.ports.clock.monotonic(), wait)
     }
 
-    /// Remembers that the process which a scope was to be ended for is no target, or no longer
-    /// one though it lives.
+    /// Records that the holder for which a scope was planned is not a target, or no longer one
+    /// although it lives.
     fn note_spared(&mut self, rung: &TargetState<'_>) {
         let ended = matches!(rung.action.outcome, Outcome::Ended { .. });
         if rung.target.key.pid == rung.target.on_account_of && !ended {
@@ -262,7 +263,7 @@ impl Ladder<'_, '_> {
         self.tell(Event::Settled(rung.target, &rung.action.outcome))
     }
 
-    /// Lets a failure to write stop everything where somebody else's process is meant.
+    /// Lets a write failure stop everything if the target is not the caller's own.
     fn stop_on_log_failure(&mut self, target: &Target, written: Result<()>) -> Result<()> {
         match (written, &target.membership) {
             (Err(error), Membership::Descends(_)) => {
@@ -280,7 +281,7 @@ impl Ladder<'_, '_> {
         }
     }
 
-    /// Says of everybody who was signalled and is still there what became of it.
+    /// Writes the outcome of every signalled target that is still there.
     fn close(&mut self, rungs: &mut [TargetState<'_>]) {
         for rung in rungs.iter_mut().filter(|rung| rung.action.outcome == Outcome::NotReached) {
             let outcome = match (rung.action.signals.last(), &rung.handle) {
@@ -291,13 +292,13 @@ impl Ladder<'_, '_> {
                 (Some(_), _) => Outcome::Unsettled,
                 (None, _) => continue,
             };
-            // The report says it in any case; a log that fails now has nothing left to prevent.
+            // The report has it in any case; a log that fails now has nothing left to prevent.
             let _ = self.settle(rung, outcome);
         }
     }
 }
 
-/// What an error of a target means: one that is gone after a signal was ended by it.
+/// The meaning of an error for a target: if it is gone after a signal, that signal ended it.
 fn outcome_of(rung: &TargetState<'_>, error: &Error) -> Outcome {
     match error.kind() {
         ErrorKind::Process(ProcessFault::Gone) if rung.action.signals.is_empty() => {

@@ -1,4 +1,4 @@
-//! The audit log: what is about to be done, before it is done.
+//! The audit log: each action, before it is taken.
 
 use crate::act::Ports;
 use crate::plan::{Membership, Target};
@@ -25,15 +25,15 @@ struct Line<'a> {
 /// Writes that a signal is about to be sent.
 ///
 /// # Errors
-/// The journal's; then the signal must not be sent.
+/// Those of the journal; the signal must then not be sent.
 pub(crate) fn intent(ports: Ports<'_>, target: &Target, signal: Signal) -> Result<()> {
     write(ports, target, "signal", Some(signal), None)
 }
 
-/// Writes what became of a target.
+/// Writes the outcome of a target.
 ///
 /// # Errors
-/// The journal's.
+/// Those of the journal.
 pub(crate) fn outcome(
     ports: Ports<'_>,
     target: &Target,
@@ -69,7 +69,8 @@ fn write(
     ports.journal.append(&ascii(&line))
 }
 
-/// The name of the machine; one that does not tell its name is still told from a simulated one.
+/// The name of the machine; without a name, a real machine is still distinguished from a simulated
+/// one.
 fn machine(ports: Ports<'_>) -> String {
     match ports.host.origin() {
         Origin::Live => ports.host.hostname().unwrap_or_else(|_| Origin::Live.to_string()),
@@ -77,8 +78,8 @@ fn machine(ports: Ports<'_>) -> String {
     }
 }
 
-/// Escapes what is not ASCII, so that nothing in a process's name acts on the terminal of whoever
-/// reads the log; to a reader of JSON it is the same text.
+/// Escapes non-ASCII characters, so that a process's name cannot control the terminal of a reader
+/// of the log; a JSON parser returns the same text.
 pub(crate) fn ascii(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {

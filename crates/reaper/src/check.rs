@@ -1,4 +1,4 @@
-//! What is made sure of before each signal.
+//! The checks before each signal.
 
 use crate::act::Ports;
 use crate::guard::Guard;
@@ -11,14 +11,14 @@ use gpu_core::{
     Absent, DeviceFile, DeviceFileKind, Error, Holder, ProcessFault, ProcessHandle, ProcessInfo,
 };
 
-/// So many times in a row a process may be adopted while its parent is looked for.
+/// The most times in a row that a process may be re-parented while its parent is looked up.
 const ADOPTIONS: usize = 8;
 
 /// Why a signal is not sent.
 pub(crate) enum Objection {
-    /// This became of the target.
+    /// The outcome of the target.
     Outcome(Outcome),
-    /// It could not be found out.
+    /// It could not be determined.
     Unknown(Error),
 }
 
@@ -34,7 +34,7 @@ impl From<Outcome> for Objection {
     }
 }
 
-/// Re-checks a target against its plan, on the opened process and a fresh look.
+/// Re-checks a target against its plan, on the opened process and fresh data.
 pub(crate) struct Check<'a> {
     pub(crate) ports: Ports<'a>,
     pub(crate) guard: &'a Guard,
@@ -42,13 +42,13 @@ pub(crate) struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Makes sure that the target is still the planned process, of the planned user, that nothing
-    /// protects it, and that it is still what it was planned for: a process that holds a device
-    /// and uses its memory, or a member of the scope that no role protects. Members of the
-    /// caller's own tree only have to be still in it, whatever they run or hold.
+    /// Verifies that the target is still the planned process of the planned user, that nothing
+    /// protects it, and that it is still what it was planned for: a process that holds a device and
+    /// uses its memory, or a member of the scope that no role protects. Members of the caller's own
+    /// tree only have to be still in it, whatever they execute or hold.
     ///
     /// # Errors
-    /// What became of the target instead, or why that could not be found out.
+    /// The outcome of the target instead, or why it could not be determined.
     pub(crate) fn may_signal(
         &self,
         target: &Target,
@@ -96,11 +96,11 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the parent of a process; `None` where it has none that could let people log in.
+    /// Returns the parent of a process; `None` if it has none that could be a login service.
     ///
     /// # Errors
-    /// `NotPermitted` where it cannot be seen. The kernel gives a process another parent when its
-    /// own ends, so one that stays its parent and is not there is hidden (`hidepid`).
+    /// `NotPermitted` if it is not visible. The kernel re-parents a process when its parent ends,
+    /// so a parent that stays the same and cannot be found is hidden (`hidepid`).
     fn parent(
         &self,
         now: &ProcessInfo,
@@ -112,7 +112,7 @@ impl Check<'_> {
         };
         let mut parent = match now.parent {
             Ok(parent) => parent,
-            // A recorded machine; a live one always tells it.
+            // A recorded machine; a live one always reports it.
             Err(Absent::NotRecorded) => return Ok(None),
             Err(_) => return Err(hidden()),
         };
@@ -132,8 +132,8 @@ impl Check<'_> {
         Err(hidden())
     }
 
-    /// Makes sure that a process still has one of the planned devices and uses device memory: it
-    /// may have become a monitor, or taken a role that is never signalled.
+    /// Verifies that a process still has one of the planned devices and uses device memory: it may
+    /// have become a monitor, or taken a role that is never signalled.
     fn uses_memory(
         &self,
         now: &ProcessInfo,
@@ -157,10 +157,10 @@ impl Check<'_> {
         Err(Outcome::RoleForbids { role: Role::Monitor }.into())
     }
 
-    /// Tells whether the driver lists a process on one of these devices now: then it uses their
+    /// Returns whether the driver lists a process on one of these devices now: it then uses their
     /// memory, whatever it has mapped.
     fn is_listed(&self, process: &ProcessInfo, minors: &[u32]) -> Result<bool, Error> {
-        // In a PID namespace of our own the driver's numbers name somebody else.
+        // In a separate PID namespace, the driver's PIDs name other processes.
         if self.ports.host.sees_host_pids() == Ok(false) {
             return Ok(false);
         }
@@ -182,13 +182,14 @@ fn gpu(kind: DeviceFileKind) -> Option<u32> {
     }
 }
 
-/// An unknown user is not the same as a known one, nor as another unknown one.
+/// An unknown user equals neither a known one nor another unknown one.
 fn same_user(now: &ProcessInfo, planned: &ProcessInfo) -> bool {
     now.uid.is_ok() && now.uid == planned.uid
 }
 
-/// Makes sure that a process runs the program that it ran when the plan was made. A zombie with
-/// live threads shows none and has not begun another: that would have made it a whole process.
+/// Verifies that a process has the executable that it had when the plan was made. A zombie with
+/// live threads shows none and has not executed another: that would have made it a normal process
+/// again.
 fn same_program(now: &ProcessInfo, planned: &ProcessInfo) -> Result<(), Objection> {
     match (&planned.executable, &now.executable) {
         (Ok(planned), Ok(now)) if planned.file == now.file => Ok(()),

@@ -1,75 +1,75 @@
-//! What a diagnosis says.
+//! The result of a diagnosis.
 
 use crate::role::Role;
 use gpu_core::{Bytes, DeviceId, ProcessKey};
 use serde::Serialize;
 
-/// Everything that the looks tell.
+/// Everything concluded from the snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// What is wrong, by device, then by kind.
+    /// The problems, by device, then by kind.
     pub findings: Vec<Finding>,
-    /// Holders that were looked at and are not to blame, with the reason.
+    /// Holders that were checked and cleared, with the reason.
     pub cleared: Vec<Cleared>,
 }
 
-/// What kind of trouble a finding is.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
-    /// Memory used that no listed process accounts for, and somebody who holds the device.
+    /// Memory is used that no listed process accounts for, and a process holds the device.
     Ghost,
-    /// The same, and nobody holds the device: the driver lost track of it.
+    /// The same, and no process holds the device: the driver lost track of it.
     DriverLeak,
-    /// The same, and some processes could not be looked into.
+    /// The same, and some processes could not be read.
     NotPermitted,
-    /// NVML's process numbers belong to a PID namespace that cannot be seen from here.
+    /// NVML's PIDs belong to a PID namespace that is not visible from here.
     ForeignNamespace,
     /// NVML lists a process that does not exist.
     ListedButGone,
     /// A holder whose first thread ended while others live on.
     ZombieHolder,
-    /// A holder in an uninterruptible wait: no signal ends it.
+    /// A holder in uninterruptible sleep: no signal ends it.
     StuckHolder,
     /// A holder whose parent and process-group leader are gone.
     Orphan,
     /// A process that keeps memory and does not compute.
     Hoarder,
-    /// A device that answers with an error.
+    /// A device that returns an error.
     DeviceFault,
-    /// A device that needs a reset, and who stands in the way.
+    /// A device that needs a reset, and the processes that block it.
     BlockedReset,
 }
 
-/// How sure a finding is.
+/// The confidence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// One look cannot tell more.
+    /// One snapshot cannot show more.
     Possible,
-    /// The evidence points there and something else could explain it.
+    /// The evidence points there, but another cause is possible.
     Likely,
-    /// What was seen of the process leaves no other reading.
+    /// The observations of the process have no other explanation.
     High,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of trouble it is.
+    /// Its kind.
     pub kind: FindingKind,
-    /// How sure it is.
+    /// Its confidence.
     pub confidence: Confidence,
-    /// The devices concerned.
+    /// The affected devices.
     pub devices: Vec<DeviceId>,
-    /// Memory in question on those devices together; `None` where it is not a matter of memory.
+    /// Memory concerned on those devices together; `None` if it is not about memory.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<Bytes>,
     /// The processes behind it, most suspect first.
     pub suspects: Vec<Suspect>,
-    /// What was seen, a sentence fragment each.
+    /// The evidence, a sentence fragment each.
     pub evidence: Vec<String>,
-    /// What to do, best first.
+    /// The remedies, best first.
     pub advice: Vec<Advice>,
 }
 
@@ -78,57 +78,57 @@ pub struct Finding {
 pub struct Suspect {
     /// The process.
     pub process: ProcessKey,
-    /// How sure it is that this process is behind it.
+    /// The confidence that this process is behind it.
     pub confidence: Confidence,
-    /// What was seen of it.
+    /// The observations of it.
     pub evidence: Vec<String>,
 }
 
-/// A holder that is not to blame.
+/// A cleared holder.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cleared {
     /// The process.
     pub process: ProcessKey,
     /// The devices that it holds.
     pub devices: Vec<DeviceId>,
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Why it is cleared.
     pub why: String,
 }
 
-/// What to do about a finding; the program on top words it as a command to type.
+/// The remedy for a finding; the program turns it into a command to type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advice {
-    /// End the processes that hold the device without right.
+    /// End the processes that hold the device without use.
     ReapDevice(u32),
-    /// Look closely at one process, then end it by its number.
+    /// Inspect one process, then end it by PID.
     ReapProcess(gpu_core::Pid),
-    /// Look again with the rights to see every process.
+    /// Repeat with the rights to see every process.
     LookAsRoot,
-    /// Paste who holds the device files as well.
+    /// Paste the holders of the device files as well.
     PasteHolders,
-    /// Look again from the host, outside of the container.
+    /// Repeat on the host, outside the container.
     LookOnHost,
-    /// Take several looks, to tell idle from pausing.
+    /// Take several snapshots, to tell an idle process from a pausing one.
     LookLonger,
-    /// Make the program see only the device that it works on.
+    /// Restrict the program to the device that it computes on.
     LimitVisibleDevices(Vec<u32>),
-    /// Make the framework take memory as it needs it.
+    /// Make the framework allocate memory on demand.
     LetMemoryGrow,
-    /// Reset the device once nobody holds it.
+    /// Reset the device once no process holds it.
     ResetDevice(u32),
     /// Give the driver more time to answer: without persistence mode it is slow.
     AllowMoreTime,
-    /// Read what the driver wrote into the kernel's log.
+    /// Read the driver's messages in the kernel log.
     ReadKernelLog,
-    /// Load the module of the driver, which went away while it was asked.
+    /// Load the driver's module, which was unloaded during the query.
     LoadDriver,
-    /// Wait for input, output or the driver to finish; where it never does, only a reboot helps.
+    /// Wait for I/O or the driver to finish; if it never does, only a reboot helps.
     WaitOrReboot,
     /// Stop the service that a monitor or daemon belongs to.
     StopService(gpu_core::Pid),
-    /// Ask the parent to wait for its child, or end the parent.
+    /// Ask the parent to reap its child, or end the parent.
     EndParent(gpu_core::Pid),
 }

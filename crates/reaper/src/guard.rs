@@ -1,4 +1,4 @@
-//! Whom nobody may end.
+//! Protection of processes.
 
 use crate::role::Role;
 use gpu_core::{Host, Pid, ProcessInfo, ProcessKey, Result, kernel_name};
@@ -8,16 +8,16 @@ use std::fmt;
 /// A process that the user protects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protect {
-    /// By number.
+    /// By PID.
     Pid(Pid),
     /// By name, as the kernel shows it.
     Name(String),
-    /// Every process of a user, by name or number.
+    /// Every process of a user, by name or UID.
     User(String),
 }
 
-/// Protects what must never be signalled: pid 1, kernel threads, whoever called us, display
-/// servers, monitors and daemons, and whatever the user names.
+/// Protects what must never be signalled: PID 1, kernel threads, the caller and its ancestors,
+/// display servers, monitors and daemons, and whatever the user names.
 #[derive(Clone, Debug)]
 pub struct Guard {
     own_ancestry: Vec<ProcessKey>,
@@ -28,9 +28,9 @@ pub struct Guard {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It is pid 1.
+    /// It is PID 1.
     Init,
-    /// It is a thread of the kernel.
+    /// It is a kernel thread.
     KernelThread,
     /// It is this program or one of its ancestors.
     OwnAncestry,
@@ -38,25 +38,26 @@ pub enum Refusal {
     Role(Role),
     /// The user protects it.
     Protected,
-    /// Its start time is not known, so it could not be told from another that gets its number.
+    /// Its start time is unknown, so it could not be distinguished from a process that reuses its
+    /// PID.
     UnknownIdentity,
-    /// It holds no device that was asked for.
+    /// It holds none of the requested devices.
     HoldsNothing,
-    /// It belongs to none of the users that were asked for.
+    /// It belongs to none of the requested users.
     OtherUser,
-    /// It is not here, or could not be read.
+    /// It does not exist here, or could not be read.
     NotSeen,
     /// It leads a session, as a login shell does.
     LeadsSession,
     /// It is part of a login session.
     LoginSession,
-    /// Its parent cannot be seen, which may let people log in.
+    /// Its parent is not visible and may be a login service.
     ParentNotSeen,
-    /// Who else is in its scope is not known: the list of all processes lacks it.
+    /// The members of its scope are unknown: the list of all processes lacks it.
     ScopeNotSeen,
     /// It belongs to no container, pod or job.
     NoContainer,
-    /// Ending its group or container would end this process, which is not to be signalled.
+    /// Ending its group or container would end this process, which must not be signalled.
     ScopeHolds(Pid, Box<Refusal>),
 }
 
@@ -90,7 +91,7 @@ impl Guard {
     /// Returns the guard for the calling process.
     ///
     /// # Errors
-    /// When the own line of ancestors cannot be read: then nothing may be signalled.
+    /// When its own ancestry cannot be read: no signal may then be sent.
     pub fn new(host: &dyn Host, protect: Vec<Protect>) -> Result<Self> {
         Ok(Guard { own_ancestry: host.own_ancestry()?, protect })
     }
@@ -118,7 +119,7 @@ impl Guard {
 }
 
 impl Protect {
-    /// Tells whether this protects a process.
+    /// Returns whether this protects a process.
     pub fn covers(&self, process: &ProcessInfo) -> bool {
         match self {
             Protect::Pid(pid) => process.key.pid == *pid,
@@ -128,7 +129,7 @@ impl Protect {
     }
 }
 
-/// Tells whether a process belongs to a user, named by name or number.
+/// Returns whether a process belongs to a user, given by name or UID.
 pub(crate) fn is_user(process: &ProcessInfo, user: &str) -> bool {
     process.user.as_ref().is_ok_and(|name| name == user)
         || process.uid.is_ok_and(|uid| user.parse() == Ok(uid))

@@ -1,14 +1,15 @@
-//! Finds device memory that nobody accounts for, and frees it with proof.
+//! Finds unexplained device memory, and frees it with proof.
 //!
 //! The main decision is that nothing here both decides and acts. [`diagnose`] and [`plan`] are
-//! functions from plain data to plain data: looks to a [`Diagnosis`], a diagnosis to a [`Plan`]
-//! that is printed whole. [`execute`] alone sends signals, and [`sweep`] within a tree of the
-//! caller's own. It takes a plan and an [`ActToken`](gpu_core::ActToken), believes nothing that was
-//! true when the plan was made, and says 'freed' only for memory that a later look saw free.
+//! functions from plain data to plain data: snapshots to a [`Diagnosis`], a diagnosis to a [`Plan`]
+//! that is printed in full. Only [`execute`] sends signals, and [`sweep`] within a tree of the
+//! caller's own. It takes a plan and an [`ActToken`](gpu_core::ActToken), checks again everything
+//! that was true when the plan was made, and reports only memory as freed that a later sample
+//! showed free.
 //!
-//! The ladder is that of the trusted killers (earlyoom, nohang: SIGTERM, wait, SIGKILL, wait)
-//! with what they lack: an opened process instead of a number, a check before each signal that it
-//! is the same process and still holds the device, an audit line before each signal, and a look
+//! The steps are those of established killers (earlyoom, nohang: SIGTERM, wait, SIGKILL, wait) with
+//! additions: an opened process instead of a PID, a check before each signal that it is the same
+//! process and still holds the device, an audit line before each signal, and a verification
 //! afterwards.
 
 mod act;

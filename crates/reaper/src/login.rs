@@ -1,18 +1,18 @@
-//! Login sessions, which no scope reaches.
+//! Login sessions, which every scope excludes.
 //!
-//! What Slurm's `pam_slurm_adopt` does with a login, a container's own `sshd` does too: a shell
-//! that somebody sits at lies in the cgroup of a job or container. The evidence is what the kernel
-//! tells of it. The audit session and login id (`/proc/PID/loginuid`) are none: whatever a daemon
-//! starts that was itself restarted from a login shell has them too.
+//! Slurm's `pam_slurm_adopt` puts a login into the cgroup of a job, and a container's own `sshd`
+//! puts one into that of the container: an interactive shell is then in that cgroup. The evidence
+//! is data from the kernel. The audit session and login ID (`/proc/PID/loginuid`) are no evidence:
+//! everything started by a daemon that was restarted from a login shell has them too.
 
 use gpu_core::{Pid, ProcessInfo, is_login_program};
 
-/// Tells whether a process is a login session's, by what is known of it and of its parent.
+/// Returns whether a process belongs to a login session, from its data and that of its parent.
 ///
-/// It is where its parent lets people log in (`sshd`, `login`), where it leads a session with a
-/// controlling terminal or as a login shell, and where its cgroup lies in a session that systemd
-/// made within `scope`, the cgroup of a container or job. Who leads a session within a PID
-/// namespace of its own has the terminal of that container (`docker run -t`), not of a login.
+/// It does if its parent is a login service (`sshd`, `login`), if it leads a session with a
+/// controlling terminal or as a login shell, or if its cgroup is in a session of systemd within
+/// `scope`, the cgroup of a container or job. The leader of a session in a separate PID namespace
+/// has the terminal of that container (`docker run -t`), not of a login.
 pub(crate) fn is_login(
     process: &ProcessInfo,
     parent: Option<&ProcessInfo>,
@@ -26,14 +26,14 @@ pub(crate) fn is_login(
         || scope.is_some_and(|scope| is_in_login_scope(process, scope))
 }
 
-/// Tells whether a parent that cannot be seen lets nobody log in, by its number: process 1 adopts
-/// those whose parent has ended, and 0 stands for none in this PID namespace.
+/// Returns whether an invisible parent is no login service, by its PID: process 1 adopts orphans,
+/// and 0 stands for no parent in this PID namespace.
 pub(crate) fn is_no_login_parent(pid: Pid) -> bool {
     pid.0 <= 1
 }
 
-/// Tells whether a process lets people log in: by its name, and where that is known by its
-/// program, which must be root's.
+/// Returns whether a process is a login service: by its name, and if known by its executable, which
+/// must belong to root.
 fn accepts_logins(process: &ProcessInfo) -> bool {
     is_login_program(&process.name)
         && process
@@ -42,13 +42,13 @@ fn accepts_logins(process: &ProcessInfo) -> bool {
             .map_or(true, |program| program.is_roots() && is_login_program(program.name()))
 }
 
-/// Tells whether a process was started as a login shell (`-bash`).
+/// Returns whether a process was started as a login shell (`-bash`).
 fn is_login_shell(process: &ProcessInfo) -> bool {
     let first = process.command_line.as_ref().ok().and_then(|line| line.first());
     first.is_some_and(|first| first.starts_with('-'))
 }
 
-/// Tells whether a process is in a `session-N.scope` of systemd's below a cgroup.
+/// Returns whether a process is in a systemd `session-N.scope` below a cgroup.
 fn is_in_login_scope(process: &ProcessInfo, scope: &str) -> bool {
     let below = process.cgroup.as_ref().ok().and_then(|path| path.strip_prefix(scope));
     below.is_some_and(|below| {

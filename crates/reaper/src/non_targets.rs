@@ -1,5 +1,5 @@
-//! What processes that are no targets have of a device, so that what they give back meanwhile is
-//! not taken for what the targets gave back.
+//! The device memory of processes that are not targets, so that what they give back meanwhile is
+//! not attributed to the targets.
 
 use crate::plan::{Expected, Plan};
 use crate::report::Doubt;
@@ -8,34 +8,33 @@ use gpu_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The memory of a device at one moment, and how much of it others are listed with.
+/// The memory of a device at one moment, and the part listed for other processes.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryAtMoment {
-    /// The least that was used while the list was read.
+    /// The minimum used while the list was read.
     pub(crate) least: Reading<Bytes>,
-    /// The most that was used while the list was read.
+    /// The maximum used while the list was read.
     pub(crate) most: Reading<Bytes>,
     pub(crate) total: Reading<Bytes>,
-    /// What the driver lists of processes that are no targets.
+    /// The driver's list of processes that are not targets.
     pub(crate) others: Reading<Others>,
 }
 
-/// What the driver lists of processes that are no targets, in a list before the samples and one
-/// after them.
+/// The driver's lists of processes that are not targets, before and after the samples.
 #[derive(Clone, Debug)]
 pub(crate) struct Others {
-    /// Who is in either list.
+    /// The processes in either list.
     pids: BTreeSet<Pid>,
-    /// What those have who are in both lists, and so had it in between.
+    /// The memory of the processes in both lists, which they therefore had in between.
     least: Bytes,
-    /// What those have who are in either list.
+    /// The memory of the processes in either list.
     most: Bytes,
 }
 
 impl MemoryAtMoment {
-    /// Looks at a device. Whoever has memory while both samples are taken is in the list before
-    /// them or in the one after them, also where one process hands on to another; and whoever is in
-    /// both lists has it all the time.
+    /// Reads a device. A process that has memory during both samples is in the list before them or
+    /// in the one after them, even if one process hands over to another; a process in both lists
+    /// has it all the time.
     pub(crate) fn of(
         backend: &dyn GpuBackend,
         host: &dyn Host,
@@ -55,8 +54,8 @@ impl MemoryAtMoment {
         }
     }
 
-    /// Returns the most that others can have less than before; absent where the driver does not
-    /// tell.
+    /// Returns the most that others can have less than before; absent if the driver does not report
+    /// it.
     pub(crate) fn given_back(&self, before: &MemoryAtMoment) -> Reading<Bytes> {
         let now = self.listed()?;
         Ok(before.listed()?.most.saturating_sub(now.least))
@@ -88,10 +87,10 @@ impl Others {
     }
 }
 
-/// Processes that the driver lists, and the memory of each.
+/// Listed processes, and the memory of each.
 type Listed = BTreeMap<Pid, Bytes>;
 
-/// Returns the processes on a device's list that are no targets. The number of a target that has
+/// Returns the listed processes of a device that are not targets. The PID of a target that has
 /// ended may be that of another process.
 fn others(
     backend: &dyn GpuBackend,
@@ -99,7 +98,7 @@ fn others(
     plan: &Plan,
     expected: &Expected,
 ) -> Reading<Listed> {
-    // The driver's numbers name nobody here: targets cannot be told from others.
+    // The driver's PIDs are meaningless here: targets cannot be distinguished from others.
     if host.sees_host_pids() == Ok(false) {
         return Err(Absent::NotSupported);
     }
@@ -107,7 +106,7 @@ fn others(
     let is_target = |pid: Pid| {
         let mut targets = plan.targets.iter().map(|target| &target.key);
         targets.find(|key| key.pid == pid).is_some_and(|key| {
-            // One that has just ended may be listed still.
+            // A process that has just ended may still be listed.
             host.process(pid).map_or(true, |now| now.key.definitely_same(key))
         })
     };
@@ -118,16 +117,16 @@ fn others(
     Ok(others)
 }
 
-/// Who held the devices before the first signal and holds them now.
+/// The processes that held the devices before the first signal and those that hold them now.
 pub(crate) struct Holders<'a> {
     pub(crate) before: &'a Reading<HolderScan>,
     pub(crate) now: &'a Reading<HolderScan>,
 }
 
-/// Returns why what came back may not be what the targets gave back; `None` where it surely is.
+/// Returns why the freed memory may not come from the targets; `None` if it surely does.
 ///
-/// A process that no list accounts for and that has let go of the device may have had any part of
-/// what came back. Where it still holds the device, what it had is taken to be there.
+/// A process that no list accounts for and that has released the device may have had any part of
+/// the freed memory. If it still holds the device, its memory is assumed to be unchanged.
 pub(crate) fn doubt(
     plan: &Plan,
     expected: &Expected,
@@ -161,7 +160,7 @@ pub(crate) fn doubt(
     if let Some(gone) = unlisted.find(|key| !there.contains(key)) {
         return Some(Doubt::LetGo(gone.pid));
     }
-    // How many cannot be looked into is all that is known of them.
+    // Only the number of unreadable processes is known.
     let shares = expected.memory.is_none() || expected.unexplained.0 > 0;
     let ended = last.unreadable.total() < first.unreadable.total();
     (shares && ended).then_some(Doubt::Unseen)

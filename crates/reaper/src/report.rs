@@ -1,4 +1,4 @@
-//! What was done and what came of it.
+//! The result of an execution.
 
 use crate::plan::Target;
 use crate::role::Role;
@@ -7,25 +7,25 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// What [`execute`](crate::execute) did.
+/// The result of [`execute`](crate::execute).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// An entry per target.
+    /// One entry per target.
     pub actions: Vec<Action>,
-    /// An entry per device that a target held.
+    /// One entry per device that a target held.
     pub memory: Vec<Freed>,
-    /// Who is there after all and was in no plan, or why that could not be seen.
+    /// Unplanned processes that are there afterwards, or why they could not be seen.
     #[serde(with = "gpu_core::reading")]
     pub newcomers: Reading<Vec<Newcomer>>,
-    /// Why everything was stopped before its end, where it was: no audit log, no signal.
+    /// Why the execution was stopped early, if it was: no audit log, no signal.
     pub stopped: Option<Fault>,
-    /// Why the audit log has not all that was done to the caller's own.
+    /// Why the audit log lacks actions on the caller's own processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unwritten: Option<Fault>,
 }
 
 impl Report {
-    /// Returns the report of a plan of which nothing was done.
+    /// Returns the report of a plan that was not started.
     pub(crate) fn stopped(stopped: Option<Fault>) -> Self {
         let newcomers = Ok(Vec::new());
         Report { actions: Vec::new(), memory: Vec::new(), newcomers, stopped, unwritten: None }
@@ -36,8 +36,8 @@ impl Report {
         Report::stopped(None)
     }
 
-    /// Tells whether every target is gone, all memory that was expected was seen free, and nobody
-    /// took it again.
+    /// Returns whether every target is gone, all expected memory was seen free, and no process took
+    /// it again.
     pub fn is_complete(&self) -> bool {
         self.stopped.is_none()
             && self.newcomers.as_ref().is_ok_and(Vec::is_empty)
@@ -46,7 +46,7 @@ impl Report {
     }
 }
 
-/// What was done to one target.
+/// The actions on one target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Action {
     /// The process.
@@ -55,7 +55,7 @@ pub struct Action {
     pub name: String,
     /// The signals that were sent, in order.
     pub signals: Vec<Signal>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -70,53 +70,53 @@ impl Action {
     }
 }
 
-/// What became of a target.
+/// The outcome of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Outcome {
     /// Everything was stopped before its turn.
     NotReached,
-    /// It had ended before anything was sent.
+    /// It had ended before any signal.
     AlreadyGone,
     /// It ended after the last signal.
     Ended {
         /// Time from that signal until it was seen gone, in milliseconds.
         after_ms: u64,
     },
-    /// It let go of the device, or left the scope, and was sent nothing more.
+    /// It released the device, or left the scope, and got no more signals.
     LetGo,
-    /// Its number belongs to another process now, or it changed its user; nothing was sent.
+    /// Its PID belongs to another process now, or it changed its user; it got no signal.
     NotTheSame,
-    /// It executes another program than when the plan was made, and was sent nothing more.
+    /// It executes another program than when the plan was made, and got no more signals.
     AnotherProgram,
-    /// It is a monitor, a display server or a daemon by now, and was sent nothing more.
+    /// It has become a monitor, a display server or a daemon, and got no more signals.
     RoleForbids {
-        /// What it is there for.
+        /// Its role.
         role: Role,
     },
-    /// It is part of a login session by now, and was sent nothing more.
+    /// It has become part of a login session, and got no more signals.
     LoginSession,
-    /// It is protected, and was sent nothing.
+    /// It is protected, and got no signal.
     Protected,
-    /// What it was in the scope of was spared, so it was too.
+    /// The scope that it belongs to was spared, so it was too.
     Spared,
     /// It was signalled, and everything was stopped before it was seen to end.
     Unsettled,
-    /// It lives on after SIGKILL.
+    /// It is still running after SIGKILL.
     Survived {
-        /// Its state, where it could be read; uninterruptible means that nothing ends it yet.
+        /// Its state, if readable; uninterruptible means that no signal ends it yet.
         #[serde(with = "gpu_core::reading")]
         state: Reading<ProcessState>,
     },
-    /// It could not be checked or signalled; nothing more was sent.
+    /// It could not be checked or signalled, and got no more signals.
     Failed {
-        /// Why.
+        /// The reason.
         why: Fault,
     },
 }
 
 impl Outcome {
-    /// Returns the name under which it stands in the audit log and in JSON.
+    /// Returns its name in the audit log and in JSON.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Outcome::NotReached => "not-reached",
@@ -135,74 +135,74 @@ impl Outcome {
         }
     }
 
-    /// Tells whether the process is gone.
+    /// Returns whether the process is gone.
     pub fn is_gone(&self) -> bool {
         matches!(self, Outcome::AlreadyGone | Outcome::Ended { .. })
     }
 }
 
-/// A process that is there after an act and was in no plan.
+/// An unplanned process that is there after an execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Newcomer {
     /// The process.
     pub pid: Pid,
-    /// Its name, where it could be read.
+    /// Its name, if readable.
     pub name: Option<String>,
     /// What it did.
     pub why: Why,
 }
 
-/// What a process did that was in no plan.
+/// What an unplanned process did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// It uses a device since its memory came back: a supervisor started again what was ended, or
-    /// somebody else was waiting for it.
+    /// It uses a device whose memory was freed: a supervisor restarted what was ended, or another
+    /// process was waiting for the device.
     TookTheDevice,
-    /// It was born into a scope that was to be ended whole, or moved there.
+    /// It was started in a scope that was to be ended as a whole, or moved there.
     JoinedTheScope,
 }
 
-/// The memory of one device, before and after, both as seen.
+/// The memory of one device, before and after, both measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Freed {
     /// The device.
     pub device: DeviceId,
-    /// Used right before the first signal.
+    /// Used just before the first signal.
     #[serde(rename = "before_bytes", with = "gpu_core::reading")]
     pub before: Reading<Bytes>,
-    /// Used at the last look.
+    /// Used at the last sample.
     #[serde(rename = "after_bytes", with = "gpu_core::reading")]
     pub after: Reading<Bytes>,
-    /// `before − after`, less what other listed processes gave back meanwhile; `None` where one of
-    /// the two was not seen, zero where nothing came back.
+    /// `before − after`, less what other listed processes gave back meanwhile; `None` if one of the
+    /// two was not measured, zero if no memory was freed.
     #[serde(rename = "freed_bytes")]
     pub freed: Option<Bytes>,
-    /// What other listed processes gave back meanwhile; `None` where that is nothing or not known.
+    /// What other listed processes gave back meanwhile; `None` if that is nothing or unknown.
     #[serde(rename = "by_others_bytes")]
     pub by_others: Option<Bytes>,
-    /// Why `freed` may be what others gave back; `None` where the targets surely did.
+    /// Why `freed` may come from other processes; `None` if it surely comes from the targets.
     pub doubt: Option<Doubt>,
-    /// What was expected at most; `None` where that was not known.
+    /// The most that was expected; `None` if unknown.
     #[serde(rename = "expected_bytes")]
     pub expected: Option<Bytes>,
-    /// Time from the end of the last target until `after` was seen.
+    /// Time from the end of the last target until `after` was measured.
     #[serde(rename = "seen_after_ms", serialize_with = "crate::plan::millis")]
     pub seen_after: Duration,
-    /// All targets of the device ended, and they gave back all that was expected, the driver's own
-    /// share aside; where it was not known how much that is, more than that share.
+    /// All targets of the device ended, and they gave back everything expected, except for the
+    /// driver's overhead; if the expected amount was unknown, more than that overhead.
     pub came_back: bool,
 }
 
-/// Why memory that came back may be that of others.
+/// Why freed memory may come from other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doubt {
-    /// The driver does not tell what other processes have.
+    /// The driver does not report the memory of other processes.
     NotListed,
-    /// This process, which no list accounts for, let go of the device meanwhile.
+    /// This process, which no list accounts for, released the device meanwhile.
     LetGo(Pid),
-    /// A process that could not be looked into ended meanwhile.
+    /// An unreadable process ended meanwhile.
     Unseen,
 }
 

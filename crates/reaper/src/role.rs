@@ -1,4 +1,4 @@
-//! What a holder is there for.
+//! The role of a holder.
 
 use gpu_core::{
     Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo,
@@ -6,13 +6,13 @@ use gpu_core::{
 };
 use serde::Serialize;
 
-/// What a holder is there for, as far as its files, its owner and its program tell.
+/// The role of a holder, from its files, its owner and its executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// It uses device memory: uvm open, or the device mapped.
     MemoryUser,
-    /// It has the device open and uses no memory of it.
+    /// It has the device open and uses none of its memory.
     Monitor,
     /// A display server or compositor.
     Display,
@@ -20,25 +20,25 @@ pub enum Role {
     Daemon,
 }
 
-/// The first ordinary user id (`UID_MIN` of login.defs).
+/// The first ordinary UID (`UID_MIN` of login.defs).
 const FIRST_USER: u32 = 1000;
 
-/// How much memory of a device a display server or daemon that may be forged can have while the
-/// device still counts as free: room for some sixty frame buffers of 4K, and too little for a job
-/// that is worth hiding.
+/// How much memory of a device a possibly forged display server or daemon can use while the device
+/// still counts as free: room for some sixty 4K frame buffers, and too little for a job that is
+/// worth hiding.
 const SERVANT_MEMORY: Bytes = Bytes(2 << 30);
 
 impl Role {
-    /// Returns what `process` is there for, on the device with this minor number.
+    /// Returns the role of `process` on the device with this minor number.
     ///
-    /// A process chooses its name, so a name alone protects nobody. A display or daemon name
-    /// counts where the program is one of that kind as well, by the file that the process
-    /// executes. A process of an ordinary user needs more: that file must be one that only root
-    /// can have installed, and a display must hold what only a display needs (modeset, render
-    /// nodes, a graphics context). Of the daemons only MPS runs as an ordinary user.
+    /// A process chooses its name, so a name alone gives no protection. The name of a display
+    /// server or daemon counts only if the executable matches too. A process of an ordinary user
+    /// needs more: only root can have installed that executable, and a display server must hold
+    /// what only a display server needs (modeset, render nodes, a graphics context). Among the
+    /// daemons, only MPS runs as an ordinary user.
     ///
-    /// Where the program cannot be told, as on a simulated machine, the owner decides. When in
-    /// doubt the answer is the one that is never signalled.
+    /// If the executable is unknown, as on a simulated machine, the owner decides. In doubt, the
+    /// result is the role that is never signalled.
     pub fn of(
         process: Option<&ProcessInfo>,
         holder: Option<&Holder>,
@@ -66,11 +66,11 @@ impl Role {
         }
     }
 
-    /// Returns the role that a process claims by its name, unless it is an ordinary user's and
-    /// runs a program of another name.
+    /// Returns the role that a process claims by its name, unless it belongs to an ordinary user
+    /// and runs a program of another name.
     ///
-    /// Without being asked for by its number nothing of such a name is ended, and no group or
-    /// container that has it in it.
+    /// Without a request by PID, no process of such a name is ended, and no group or container that
+    /// contains one.
     pub(crate) fn claimed(process: &ProcessInfo) -> Option<Role> {
         let named = SystemService::named(&process.name)?;
         if is_ordinary(process) && runs(process, named) == Some(false) {
@@ -82,11 +82,11 @@ impl Role {
         })
     }
 
-    /// Tells whether a process of this role keeps a device from being free, with this memory.
+    /// Returns whether a process of this role, with this memory, makes a device busy.
     ///
-    /// Users can load code of their own into a display server or MPS server that they run, and
-    /// the memory of an MPS server may be that of its clients. Root in a container can give any
-    /// program any name. Each of these leaves a device free only up to [`SERVANT_MEMORY`].
+    /// Users can load their own code into a display server or MPS server that they run, and the
+    /// memory of an MPS server may belong to its clients. Root in a container can give any program
+    /// any name. Each of these leaves a device free only up to [`SERVANT_MEMORY`].
     pub(crate) fn occupies(
         self,
         process: Option<&ProcessInfo>,
@@ -107,13 +107,13 @@ impl Role {
         }
     }
 
-    /// Tells whether a process of this role may ever be signalled.
+    /// Returns whether a process of this role may ever be signalled.
     pub fn may_be_signalled(self) -> bool {
         matches!(self, Role::MemoryUser)
     }
 }
 
-/// Returns the servant that a process is: one by its name that is one by its program too.
+/// Returns the service that a process is: its name and its executable must match.
 fn servant(process: &ProcessInfo) -> Option<SystemService> {
     let named = SystemService::named(&process.name)?;
     let mps = is_mps(process);
@@ -129,14 +129,13 @@ fn servant(process: &ProcessInfo) -> Option<SystemService> {
     is_it.then_some(named)
 }
 
-/// Tells whether a process runs a program of this kind, by the name of the file that it executes;
-/// `None` where that is not known.
+/// Returns whether the executable of a process has the name of such a service; `None` if unknown.
 fn runs(process: &ProcessInfo, servant: SystemService) -> Option<bool> {
     let program = process.executable.as_ref().ok()?;
     Some(SystemService::named(program.name()) == Some(servant))
 }
 
-/// Tells whether a process surely belongs to an ordinary user.
+/// Returns whether a process surely belongs to an ordinary user.
 fn is_ordinary(process: &ProcessInfo) -> bool {
     process.uid.is_ok_and(|uid| uid >= FIRST_USER)
 }
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!(Role::of(Some(&unknown), Some(&computing), None, Some(0)), Role::Display);
     }
 
-    /// A process of `uid` that is called `name` and runs the file at `path`, installed by root.
+    /// A process of `uid` with the name `name` and the executable `path`, installed by root.
     fn running(name: &str, uid: u32, path: &str) -> ProcessInfo {
         let program = Executable {
             path: path.into(),
@@ -231,7 +230,7 @@ mod tests {
             ("Xorg", "/usr/bin/python3.11"),
             ("nvidia-persiste", "/usr/bin/python3.11"),
             ("nvidia-cuda-mps", "/home/user/train"),
-            // A program that serves, by the name of one that serves otherwise.
+            // One service under the name of another.
             ("nvidia-cuda-mps", "/usr/lib/xorg/Xorg"),
         ] {
             for uid in [0, 120, 1000] {
@@ -261,7 +260,7 @@ mod tests {
             for forge in forged {
                 let forged = change(process.clone(), forge);
                 assert_eq!(role(&forged, holder), Role::MemoryUser, "{forged:?}");
-                // Without being asked for by its number it is left alone all the same.
+                // Without a request by PID it is still left alone.
                 assert!(Role::claimed(&forged).is_some());
             }
         }

@@ -1,4 +1,4 @@
-//! The end of a tree that grows while it is ended.
+//! Ending a tree that grows meanwhile.
 
 use crate::act::{Ports, same_machine};
 use crate::audit;
@@ -13,35 +13,35 @@ use gpu_core::{
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// How long it is tried, by the clock and in looks: a tree that forks faster than this program can
-/// look is not ended by trying on.
+/// The limit of the attempt, in time and in scans: a tree that forks faster than this program can
+/// scan is not ended by further attempts.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOKS: usize = 2000;
 
-/// While a process starts another and ends, one look after the other can miss both.
+/// A process that starts another and ends can be missed by consecutive scans, with its child.
 const EMPTY_SCANS: usize = 3;
 
-/// A killed process that has not ended after so long, and is in a state that SIGKILL does not end,
-/// is not waited for.
+/// After this time, the sweep stops waiting for a killed process that is in a state that SIGKILL
+/// does not end.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// For those that were killed and are not gone yet.
+/// The time for killed processes that are not gone yet.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Swept {
-    /// An entry for each that was killed.
+    /// An entry for each killed process.
     pub actions: Vec<Action>,
-    /// Why it was given up.
+    /// Why it gave up.
     pub stopped: Option<Fault>,
-    /// Why the audit log has not all that was done.
+    /// Why the audit log is incomplete.
     pub unwritten: Option<Fault>,
 }
 
-/// A tree that is to end, all of which is the caller's.
+/// A tree to end, all of which belongs to the caller.
 pub trait ProcessTree {
-    /// Returns everybody of it who lives.
+    /// Returns all its live processes.
     ///
     /// # Errors
     /// `Io` when the list of processes cannot be read.
@@ -50,17 +50,17 @@ pub trait ProcessTree {
     /// Kills it from its top; see [`Job::fell`](gpu_core::Job::fell).
     ///
     /// # Errors
-    /// `Unsupported` where that is not possible here.
+    /// `Unsupported` if that is not possible here.
     fn fell(&self, at_most: Duration, token: &ActToken) -> Result<KilledTree>;
 }
 
-/// Kills everybody of a tree from its top, and whom else it tells of as soon as it does, again and
-/// again, until it tells of nobody.
+/// Kills all processes of a tree from its top, and every further one as soon as the tree reports
+/// it, until it reports none.
 ///
-/// They are of the caller's own tree, below `root`, and have been asked to end before. What is made
-/// sure of before each signal to one that is not a child is as in [`execute`](crate::execute), but
-/// for the audit line, which is written after it: who forks and ends every few milliseconds has
-/// another number by the time that a line is on a disk.
+/// They belong to the caller's own tree, below `root`, and were asked to end before. The checks
+/// before each signal to a process that is not a child are those of [`execute`](crate::execute).
+/// Only the audit line is written afterwards: a process that forks and ends every few milliseconds
+/// has another PID by the time that a line is on disk.
 pub fn sweep(
     root: ProcessKey,
     why: &str,
@@ -112,7 +112,7 @@ impl Sweep<'_> {
         for _ in 0..LOOKS {
             let spent = self.ports.clock.monotonic().saturating_sub(start);
             let felled = tree.fell(PATIENCE.saturating_sub(spent), self.token);
-            // Where the kernel does not tell it, the looks do.
+            // If the kernel does not report it, the scans do.
             let none_left = felled.as_ref().is_ok_and(|felled| felled.none_left);
             self.take(felled.unwrap_or_default(), why);
             let found = tree.members()?;
@@ -156,13 +156,13 @@ impl Sweep<'_> {
         }
     }
 
-    /// Tells whether a process will not end for what this program can do.
+    /// Returns whether this program cannot end a process.
     fn is_beyond(&self, info: &ProcessInfo) -> bool {
         let was_killed = || self.killed.iter().any(|killed| killed.target.key == info.key);
         self.refused.contains(&info.key) || (is_stuck(info) && was_killed())
     }
 
-    /// Writes who was killed from the top.
+    /// Logs the processes that were killed from the top.
     fn take(&mut self, felled: KilledTree, why: &str) {
         let origin = self.ports.backend.origin();
         for (process, after) in felled.killed {
@@ -183,8 +183,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Kills one, once. Who cannot be opened or checked is told of by the next look, if it is
-    /// still there.
+    /// Kills one process, once. If it cannot be opened or checked, the next scan reports it if it
+    /// is still there.
     fn kill(&mut self, target: Target, now: Duration) {
         let key = target.key;
         if self.killed.iter().any(|killed| killed.target.key == key) {
@@ -212,7 +212,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Writes who was killed since there were so many.
+    /// Logs the processes killed since this count.
     fn note(&mut self, before: usize) {
         for killed in &self.killed[before..] {
             if let Err(error) = audit::intent(self.ports, &killed.target, Signal::Kill) {
@@ -221,7 +221,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Finds out, and writes, what became of them.
+    /// Determines and logs their outcomes.
     fn settle(&mut self) {
         let now = self.ports.clock.monotonic();
         for killed in &mut self.killed {
@@ -240,7 +240,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Names a process that SIGKILL has not ended, as what could not be done.
+/// Names a process that SIGKILL has not ended, as a failure.
 pub fn cannot_end(info: &ProcessInfo) -> String {
     let who = format!("end process {} ({})", info.key.pid, info.name);
     match is_stuck(info) {
@@ -249,9 +249,9 @@ pub fn cannot_end(info: &ProcessInfo) -> String {
     }
 }
 
-/// Tells whether a process is in a state that SIGKILL does not end: frozen by a control group or in
-/// a wait that cannot be interrupted (both are `D` in `/proc/PID/stat`), or it has ended but for
-/// threads that are.
+/// Returns whether a process is in a state that SIGKILL does not end: frozen by a cgroup or in
+/// uninterruptible sleep (both are `D` in `/proc/PID/stat`), or a zombie with threads in such a
+/// state.
 pub fn is_stuck(info: &ProcessInfo) -> bool {
     match info.state {
         Ok(ProcessState::Uninterruptible) => true,

@@ -1,4 +1,4 @@
-//! The tree of a program that the caller started: whom to end when it is over.
+//! The tree of a program that the caller started: the targets at its end.
 
 use crate::guard::Guard;
 use crate::plan::{Membership, Plan, Refused, Target};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Returns the plan that ends these members of the tree of `root`.
 ///
-/// They are the caller's own: what they call themselves, and whether they hold a device, does not
-/// matter. Before each signal it is made sure that the target still descends from `root`.
+/// They are the caller's own: their names, and whether they hold a device, do not matter. Before
+/// each signal, a check verifies that the target still descends from `root`.
 pub fn plan_tree(
     root: ProcessKey,
     members: &[ProcessInfo],
@@ -38,8 +38,8 @@ pub fn plan_tree(
     plan
 }
 
-/// Tells whether a process descends from `root`, as its ancestors are now. Where one of them
-/// cannot be read, it does not.
+/// Returns whether a process descends from `root`, by its current ancestors. If one of them cannot
+/// be read, it does not.
 pub(crate) fn descends(process: &ProcessInfo, root: &ProcessKey, host: &dyn Host) -> bool {
     let line = current_ancestry(host, Some(process.clone()));
     line.skip(1).any(|above| above.key.definitely_same(root))

@@ -1,10 +1,10 @@
-//! Who uses each device, for a view of the whole machine.
+//! The users of each device, for a view of the whole machine.
 
 use crate::detect::{DetectContext, Unexplained};
 use crate::role::Role;
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
 
-/// Who uses each device of a machine.
+/// The users of each device of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     devices: Vec<DeviceUsage>,
@@ -14,7 +14,7 @@ pub struct Usage {
 struct DeviceUsage {
     device: DeviceId,
     users: Vec<User>,
-    /// Its memory and who has it is known.
+    /// Its memory and its users are known.
     accounted: bool,
     unexplained: Option<Bytes>,
 }
@@ -24,23 +24,23 @@ struct DeviceUsage {
 pub struct User {
     /// The process.
     pub pid: Pid,
-    /// What NVML calls it, where it lists it.
+    /// The name in NVML's list, if it has one.
     pub name: Option<String>,
-    /// Device memory; absent for one that NVML does not list, or whose list could not be read.
+    /// Device memory; absent if NVML does not list the process, or its list could not be read.
     pub memory: Reading<Bytes>,
-    /// Share of NVML's sample window in which it computed.
+    /// The share of NVML's sample window in which it computed.
     pub utilization: Reading<Percent>,
-    /// NVML lists it; absent where its list could not be read.
+    /// NVML lists it; absent if its list could not be read.
     pub listed: Reading<bool>,
-    /// What it is there for.
+    /// Its role.
     pub role: Role,
-    /// It keeps the device from being free. Displays, monitors and daemons do not, unless they may
-    /// be a user's own and have more memory than such a servant needs.
+    /// It makes the device busy. Displays, monitors and daemons do not, unless they may be a user's
+    /// own and use more memory than such a service needs.
     pub occupies: bool,
 }
 
 impl Usage {
-    /// Returns who uses what: the processes that NVML lists, and those that use memory unlisted.
+    /// Returns the users: the processes that NVML lists, and those that use memory unlisted.
     pub fn of(snapshot: &Snapshot) -> Self {
         let Some(case) = DetectContext::new(std::slice::from_ref(snapshot)) else {
             return Usage::default();
@@ -53,14 +53,13 @@ impl Usage {
         self.find(device).map_or(&[], |usage| &usage.users)
     }
 
-    /// Returns the memory of a device that no listed process accounts for, where it is more than
-    /// the driver's own share.
+    /// Returns the unexplained memory of a device, if it exceeds the driver's overhead.
     pub fn unexplained(&self, device: &DeviceId) -> Option<Bytes> {
         self.find(device)?.unexplained
     }
 
-    /// Tells whether surely nobody uses a device but displays, monitors and daemons: one of which
-    /// that is not known is not free.
+    /// Returns whether surely only displays, monitors and daemons use a device: if that is unknown,
+    /// it is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
             let busy = usage.users.iter().any(|user| user.occupies);

@@ -1,4 +1,5 @@
-//! The proof: memory before, memory after, how long it took, and whether somebody took it again.
+//! Verification: memory before and after, the elapsed time, and whether a process took the memory
+//! again.
 
 use crate::act::Ports;
 use crate::detect::driver_reserve;
@@ -10,24 +11,24 @@ use gpu_core::{Absent, Bytes, DeviceFile, Holder, HolderScan, Pid, ProcessState,
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How long memory is waited for once the last target is gone. Drivers give it back within about
+/// How long to wait for memory after the last target has ended. Drivers give it back within about
 /// half a second; a context torn down with much mapped memory may take several.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a supervisor is given to start again what was ended: systemd waits 0.1 s unless told
-/// otherwise, Kubernetes and scripts a second or so.
+/// How long a supervisor gets to restart a process: systemd waits 0.1 s by default, Kubernetes and
+/// scripts a second or so.
 const RESPAWN: Duration = Duration::from_secs(2);
 
-/// What was seen right before the first signal.
+/// The state just before the first signal.
 pub(crate) struct Before {
     pub(crate) files: Vec<DeviceFile>,
     memory: Vec<MemoryAtMoment>,
-    /// Where it could not be seen, nobody can be told to be new.
+    /// If it could not be read, no process can be called new.
     holders: Reading<HolderScan>,
 }
 
-/// What was seen when the memory was waited for no longer.
+/// The state when waiting for the memory ended.
 pub(crate) struct After {
     pub(crate) freed: Vec<Freed>,
     memory: Vec<MemoryAtMoment>,
@@ -45,8 +46,8 @@ impl Before {
         }
     }
 
-    /// Looks until everything came back or patience ends. Where nobody ended, nothing will come
-    /// back however long it is waited for: one look tells what is.
+    /// Samples until all memory came back or the time runs out. If no process ended, no memory will
+    /// come back, so one sample is enough.
     pub(crate) fn memory_after(
         &self,
         plan: &Plan,
@@ -92,12 +93,13 @@ impl Before {
         After { freed, memory }
     }
 
-    /// Returns who is there a while later and was in no plan: who uses memory of the targets'
-    /// devices and did not before, and who is in a scope that was to be ended whole. Nobody outside
-    /// starts a member of a tree again, and whoever ends a tree asks again who is left in it.
+    /// Returns the unplanned processes a while later: those that use memory of the targets' devices
+    /// and did not before, and those in a scope that was to be ended as a whole. No outside process
+    /// restarts a member of a tree, and the caller that ends a tree checks again for remaining
+    /// members.
     ///
-    /// What cannot be looked into counts: where memory was taken again and no process that can be
-    /// seen took it, the answer is absent.
+    /// Unreadable processes count: if memory was taken again and no visible process took it, the
+    /// answer is absent.
     pub(crate) fn newcomers(
         &self,
         plan: &Plan,
@@ -124,7 +126,7 @@ impl Before {
         let known =
             |holder: &Holder| before.holders.iter().any(|other| other.process == holder.process);
         let minors: Vec<u32> = match &plan.expected[..] {
-            // Without a list of devices: whatever the targets held.
+            // Without a list of devices: everything that the targets held.
             [] => plan.targets.iter().flat_map(|t| t.membership.minors()).copied().collect(),
             expected => expected.iter().filter_map(|e| e.device.minor.ok()).collect(),
         };
@@ -161,8 +163,8 @@ fn scan(ports: Ports<'_>, files: &[DeviceFile]) -> Reading<HolderScan> {
     ports.host.holders(files).map_err(|error| error.kind().absent())
 }
 
-/// Tells whether more of a device is used than before, beyond what listed processes took and what
-/// the driver takes by itself.
+/// Returns whether more of a device is used than before, beyond the growth of listed processes and
+/// the driver's overhead.
 fn grew(before: &MemoryAtMoment, now: &MemoryAtMoment) -> bool {
     let grown = now.least.and_then(|now| Ok(now.saturating_sub(before.most?)));
     let reserve = driver_reserve(now.total.unwrap_or_default(), false);
@@ -192,7 +194,7 @@ fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
         .collect())
 }
 
-/// Tells whether all targets are members of a tree that is ended.
+/// Returns whether all targets are members of a tree to end.
 fn is_of_one_tree(plan: &Plan) -> bool {
     plan.targets.iter().all(|target| matches!(target.membership, Membership::Descends(_)))
 }
@@ -201,8 +203,8 @@ fn anybody_ended(actions: &[Action]) -> bool {
     actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }))
 }
 
-/// What may be missing of what was expected: of what no list accounts for, the driver's own share,
-/// but no more than half; of what is listed, a twentieth, since others take and give meanwhile.
+/// The tolerated shortfall: of unexplained memory, the driver's overhead, but no more than half; of
+/// listed memory, a twentieth, because other processes allocate and free meanwhile.
 fn tolerance(expected: &Expected, total: Bytes) -> Bytes {
     let listed = expected.memory.unwrap_or_default().saturating_sub(expected.unexplained);
     let driver = driver_reserve(total, false).min(Bytes(expected.unexplained.0 / 2));
@@ -222,7 +224,7 @@ fn account(
     let total = now.total.unwrap_or_default();
     let enough = match (freed, expected.memory) {
         (Some(freed), Some(memory)) => freed + tolerance(expected, total) >= memory && freed.0 > 0,
-        // How much is not known; what a driver takes and gives by itself is not it.
+        // The amount is unknown; fluctuations of the driver do not count.
         (Some(freed), None) => freed > driver_reserve(total, false),
         (None, _) => false,
     };

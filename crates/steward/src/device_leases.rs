@@ -37,7 +37,7 @@ impl DeviceLeases {
         leases.filter(move |lease| names.iter().any(|name| lease.devices.contains(name)))
     }
 
-    /// Tells whether surely nobody uses a device, and nobody is known to have claimed it.
+    /// Returns whether surely nobody uses a device, and nobody is known to have claimed it.
     pub fn is_free(&self, device: &DeviceState, usage: &Usage) -> bool {
         usage.is_free(device.id()) && self.on(device).next().is_none()
     }

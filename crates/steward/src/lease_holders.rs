@@ -95,7 +95,7 @@ fn note(
     }
 }
 
-/// Tells whether a process is the supervisor of a run: the program that a lease is for is `program`.
+/// Returns whether a process is the supervisor of a run: the program that a lease is for is `program`.
 pub fn is_supervisor(
     process: &ProcessInfo,
     leases: &[Entry],
@@ -106,14 +106,14 @@ pub fn is_supervisor(
     has_lease && host.open(process.key.pid).is_ok_and(|opened| runs(program, &*opened))
 }
 
-/// Tells whether a process runs a program; none is run where it is not known.
+/// Returns whether a process runs a program; none is run where it is not known.
 fn runs(program: Option<&DeviceFile>, process: &dyn ProcessHandle) -> bool {
     let Some(program) = program else { return false };
     let held = process.held(std::slice::from_ref(program)).unwrap_or_default();
     held.iter().any(|held| held.access.contains(Access::EXECUTABLE))
 }
 
-/// Tells whether a process was started as `gpuws claim`.
+/// Returns whether a process was started as `gpuws claim`.
 fn is_claim(host: &dyn Host, process: &ProcessInfo) -> bool {
     let words = host.process(process.key.pid).ok().and_then(|known| known.command_line.ok());
     let mut words = words.iter().flat_map(|words| words.iter());

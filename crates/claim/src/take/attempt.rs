@@ -1,4 +1,4 @@
-//! One attempt: whether it is this claim's turn, and what keeps it from being served.
+//! One attempt: whether it is this claim's turn, and what blocks it.
 
 use super::{Attempt, Seen, Taking, look_again};
 use crate::admission::{Turn, judge};
@@ -9,25 +9,26 @@ use gpu_core::{Claim, Entry, Error, ErrorKind, HeldBack, QueuePlace, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A safe-gpu that is at work tells nobody when it is done.
+/// A safe-gpu does not signal when it is done.
 pub(super) const SAFE_GPU_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Who could take devices for so long and did not is passed. An honest claim looks at least every
-/// ten seconds ([`MAX_POLL_INTERVAL`]), and a look takes some time where the driver is slow.
+/// A claim that could take devices for this long and did not is passed. An honest claim looks at
+/// least every ten seconds ([`MAX_POLL_INTERVAL`]), and a look takes some time if the driver is
+/// slow.
 const IDLE_CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A claim that sleeps looks for itself after so long, times its place among its equals: those
-/// before it may see other devices, in another container, or wait for something of their own. It
-/// stays awake for long enough to find them idle.
+/// A sleeping claim looks for itself after this long, times its position in its class: claims
+/// before it may see other devices, in another container, or wait for something else. It stays
+/// awake for long enough to detect that they are idle.
 const SLEEP_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) const AWAKE_PERIOD: Duration = Duration::from_secs(60);
 
-/// A safe-gpu that keeps its lock for so long is stuck, or means harm: then devices are granted all
-/// the same, and whoever asked is told. Claims that wait count together: each notes who has it.
+/// A safe-gpu that keeps its lock for this long is stuck or malicious: devices are then granted
+/// anyway, and the caller is told. Waiting claims share the time: each notes who has the lock.
 const SAFE_GPU_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A driver that fails to answer a claim which has waited is asked again for so long: otherwise one
-/// that is loaded anew would end all claims of a queue.
+/// If the driver fails to answer a claim that has waited, the claim retries for this long:
+/// otherwise a driver that is reloaded would end all claims of a queue.
 const DRIVER_SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl<S> Taking<'_, S> {
@@ -62,11 +63,11 @@ impl<S> Taking<'_, S> {
             let at = self.clock.monotonic();
             self.seen = Some(Seen { scene, at, before: self.pool(&before)?.leases });
         }
-        // The look may have taken its time: who got devices meanwhile is to be seen.
+        // The look may have taken time: read again which leases were granted meanwhile.
         let leases = self.leases()?;
         let turn = self.judge(&leases, &mut queue)?;
         if held_up.is_some() {
-            // The others are held up by the same lock: none of them is idle.
+            // The same lock blocks the others: none of them is idle.
             self.servable.clear();
             return Ok(Attempt::Behind(self.standing(&leases, &queue, held_up)?));
         }
@@ -76,7 +77,7 @@ impl<S> Taking<'_, S> {
                 let standing = self.standing(&leases, &queue, None)?;
                 self.grant(devices, held_back, standing)
             }
-            // What was there may be back when the driver has been loaded anew.
+            // Devices may be back after the driver was reloaded.
             Some(Turn::Never) if !self.may_go_on() => Err(TakeError::Never),
             Some(Turn::Never) => Ok(Attempt::Behind(self.standing(&leases, &queue, None)?)),
             _ => {
@@ -91,7 +92,7 @@ impl<S> Taking<'_, S> {
         until.is_some_and(|until| self.clock.monotonic() < until)
     }
 
-    /// Waits on where the driver fails to answer a claim that has waited already.
+    /// Keeps waiting if the driver fails to answer a claim that has already waited.
     fn silent(
         &mut self,
         error: Error,
@@ -106,7 +107,8 @@ impl<S> Taking<'_, S> {
         Ok(Attempt::Behind(self.standing(leases, queue, held_up)?))
     }
 
-    /// Tells whether it may wait on although the driver does not answer, or not with all devices.
+    /// Returns whether it may keep waiting although the driver does not answer, or not with all
+    /// devices.
     fn may_go_on(&mut self) -> bool {
         let now = self.clock.monotonic();
         let since = *self.silent_since.get_or_insert(now);
@@ -115,7 +117,7 @@ impl<S> Taking<'_, S> {
             && now.saturating_sub(since) < DRIVER_SILENCE_TIMEOUT
     }
 
-    /// Returns what keeps it from being served: a safe-gpu that is at work, for a time.
+    /// Returns what blocks it: a safe-gpu at work, for a limited time.
     fn held_up(&mut self, held_back: Option<&Result<Box<dyn HeldBack>>>) -> Option<HeldUp> {
         let Some(Err(error)) = held_back.filter(|held_back| is_timed_out(held_back)) else {
             (self.held_up_since, self.holder) = (None, None);
@@ -128,8 +130,8 @@ impl<S> Taking<'_, S> {
         is_patient.then(|| HeldUp::SafeGpu(error.fault()))
     }
 
-    /// Tells whether it is sure without another look that it has to wait: what was looked at a
-    /// moment ago still holds as long as no lease of then has ended.
+    /// Returns whether it surely has to wait, without another look: the last look still holds as
+    /// long as no lease of that time has ended.
     fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
         let Some(Seen { at, before, .. }) = &self.seen else { return Ok(false) };
         let lives = |lease: &Entry| leases.leases.iter().any(|other| is_same(other, lease));
@@ -144,7 +146,7 @@ impl<S> Taking<'_, S> {
         self.ask.beside_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
     }
 
-    /// Returns what it may do by the last look; `None` where there was none.
+    /// Returns what it may do by the last look; `None` if there was none.
     fn judge(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<Option<Turn>> {
         let pool = self.pool(leases)?.leases;
         let Some(seen) = &self.seen else { return Ok(None) };
@@ -158,7 +160,7 @@ impl<S> Taking<'_, S> {
         let within = self.ask.within.as_ref();
         let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
         let judged = judge(&self.entry, &pool, &places, &mut read, &is_idle, &choose)?;
-        // Where this claim itself lacks devices, nobody was found to be servable.
+        // If this claim itself lacks devices, no earlier claim was found servable.
         let servable = judged.servable.unwrap_or_default();
         let mut kept: BTreeMap<QueuePlace, Duration> = since
             .iter()

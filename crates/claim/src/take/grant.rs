@@ -6,23 +6,23 @@ use crate::request::{Chosen, Standing, TakeError, Taken};
 use gpu_core::{Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, HeldBack, Result};
 use std::time::Duration;
 
-/// Of attempts that conflict, the earliest waits so long at most for the others to withdraw, twice
-/// as long after each time in vain up to the limit, and reads so often.
+/// Among conflicting attempts, the earliest waits at most this long for the others to withdraw,
+/// twice as long after each failed time up to the limit, and reads at this interval.
 const CONFLICT_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_CONFLICT_TIMEOUT: Duration = Duration::from_secs(5);
 const CONFLICT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// So many readings in a row must find an attempt in conflict with nobody: what was taken out of a
-/// lease that ends during one of them may be missed by that one, and is seen by the next.
+/// This many consecutive reads must find no conflict: a read during which an outer lease ends may
+/// miss a lease taken out of it, and the next read sees that lease.
 const UNCONTESTED_READS: u32 = 2;
 
 impl<S> Taking<'_, S> {
-    /// Publishes an attempt, looks whether somebody else did at the same moment, and confirms it.
+    /// Publishes an attempt, checks for concurrent ones, and confirms it.
     ///
-    /// Each publishes before it reads. Of leases that are confirmed and conflict, let one be the
-    /// last to have begun its last reading: all others were published before, so it saw all of
-    /// them, and did not confirm. Of attempts that conflict the earliest stays and the others withdraw,
-    /// so that one of them is confirmed.
+    /// Each claim publishes before it reads. Suppose that several confirmed leases conflict, and
+    /// take the one whose last read began last: all others were published before, so it saw all of
+    /// them, and did not confirm. Among conflicting attempts the earliest stays and the others
+    /// withdraw, so one of them is confirmed.
     pub(super) fn grant(
         &mut self,
         devices: Vec<DeviceUuid>,
@@ -63,7 +63,7 @@ impl<S> Taking<'_, S> {
             if alone > 0 {
                 continue;
             }
-            // Those who came later see this attempt and withdraw.
+            // Later claims see this attempt and withdraw.
             if self.clock.monotonic() >= end {
                 return Ok(Attempt::Withdrawn(standing));
             }
@@ -71,7 +71,7 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    /// Returns what competes with an attempt of its own, without that attempt.
+    /// Returns the competitors of an attempt, without the attempt itself.
     fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, TakeError> {
         let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
         if of_owner > MAX_LEASES_PER_USER {
@@ -89,13 +89,13 @@ impl<S> Taking<'_, S> {
     }
 }
 
-/// Returns a claim on what a lease has and nothing else.
+/// Returns a claim on exactly the devices of a lease.
 fn exactly(lease: &Entry) -> Claim {
     let devices = lease.devices.clone();
     Claim { among: devices.clone(), required: devices, ..lease.claim.clone() }
 }
 
-/// Tells whether a lease got again what it has.
+/// Returns whether a lease got its devices again.
 fn is_alone(chosen: Chosen, lease: &Entry) -> bool {
     let Chosen::Devices(mut again) = chosen else { return false };
     let mut devices = lease.devices.clone();

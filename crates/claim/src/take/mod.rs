@@ -16,18 +16,18 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 use wait::MIN_ATTEMPT_INTERVAL;
 
-/// How long a look at the devices counts: those outside of the scheme come and go unseen. It grows
-/// with those who are ahead.
+/// How long a look remains valid: programs outside the scheme come and go unnoticed. It grows with
+/// the number of claims ahead.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const POLL_INTERVAL_PER_PLACE: Duration = Duration::from_millis(250);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Takes devices, waiting for them as the ask says.
+/// Takes devices, waiting for them as the request says.
 ///
-/// `look` tells what only the machine knows, and is called without any lock but safe-gpu's.
-/// `choose` is a function of what was looked at, a claim, and the leases beside it, where others'
-/// claims that come first stand as leases too. `watch` is called while it waits, as often as
-/// [`Ask::pace`] says, and after each signal.
+/// `look` returns what only the machine knows; it is called without holding any lock except
+/// safe-gpu's. `choose` is a function of a look, a claim, and the leases beside it; other claims
+/// that come first appear as leases too. `watch` is called during a wait, at the interval
+/// [`Ask::pace`], and after each signal.
 ///
 /// # Errors
 /// [`TakeError`]; nothing is left of the claim then.
@@ -95,15 +95,15 @@ pub fn take<S>(
 
 enum Attempt<S> {
     Taken(Box<Taken<S>>),
-    /// Somebody else got one of the devices at the same moment.
+    /// Another claim got one of the devices at the same moment.
     Withdrawn(Standing),
-    /// An earlier claim of the same user asks for the same: nothing is to be done until it leaves.
+    /// An earlier claim of the same user has the same request: wait until it leaves.
     Asleep(QueuePlace, Standing),
-    /// It is the first of its kind, and has to wait for devices.
+    /// It is the first of its class, and has to wait for devices.
     Behind(Standing),
 }
 
-/// What a look told.
+/// The result of a look.
 struct Seen<S> {
     scene: S,
     at: Duration,
@@ -120,40 +120,40 @@ struct Taking<'a, S> {
     watch: &'a mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
     start: Duration,
     deadline: Option<Duration>,
-    /// What is published of it.
+    /// Its published entry.
     entry: Entry,
     /// Its place in the queue.
     place: Option<Box<dyn Held>>,
-    /// When that was renewed.
+    /// When that was last renewed.
     beat: Duration,
     seen: Option<Seen<S>>,
-    /// Since when who came earlier could have taken devices.
+    /// Since when an earlier claim could have taken devices.
     servable: BTreeMap<QueuePlace, Duration>,
-    /// When it looks for itself although an equal claim is before it.
+    /// When it looks for itself although a claim of its class is before it.
     own_look: Option<Duration>,
     /// Until when it does so.
     awake_until: Duration,
     /// When the last attempt began.
     attempted: Duration,
-    /// How long after that one at least the next one begins that a change causes.
+    /// The minimum time until a change causes the next attempt.
     apart: Duration,
-    /// Since when a safe-gpu keeps its lock from this claim.
+    /// Since when a safe-gpu holds its lock.
     held_up_since: Option<Duration>,
-    /// Who had that lock at each beat so far, and since when.
+    /// Who held that lock at each renewal so far, and since when.
     holder: Option<(SafeGpuHolder, Duration)>,
     /// Since when the driver fails to answer.
     silent_since: Option<Duration>,
     /// It was in the queue behind others, or had looked before.
     has_waited: bool,
     withdrawals: u32,
-    /// A change was told, and is to be looked for once more.
+    /// A change was signalled, and requires one more look.
     settling: bool,
-    /// The attempt that is made when its time is over was made.
+    /// The last attempt after the timeout was made.
     made_last_attempt: bool,
 }
 
 impl<S> Taking<'_, S> {
-    /// Publishes its place in the queue, or renews it where that is due.
+    /// Publishes its place in the queue, or renews it when due.
     fn keep_place(&mut self) -> Result<(), TakeError> {
         if self.ask.wait == Wait::No {
             return Ok(());
@@ -173,8 +173,8 @@ impl<S> Taking<'_, S> {
         Ok(())
     }
 
-    /// Notes who has safe-gpu's lock while others are served or wait for it: a claim that is next
-    /// need not wait again for one that has kept all of them waiting.
+    /// Notes who holds safe-gpu's lock while other claims are served or wait for it: a claim that
+    /// becomes next need not wait again for a holder that has blocked all of them.
     fn observe_safe_gpu(&mut self, now: Duration) {
         let holder = self.ask.beside_safe_gpu.then(|| self.locks.safe_gpu_holder()).flatten();
         let known = self.holder.take();
@@ -205,7 +205,7 @@ impl<S> Taking<'_, S> {
         Ok(ledger.pool(Some(within)))
     }
 
-    /// Returns where it stands.
+    /// Returns its position.
     fn standing(
         &self,
         leases: &Ledger,

@@ -1,5 +1,4 @@
-//! Lets time pass between attempts: after a conflict, behind an equal claim, or until something
-//! changes.
+//! Waits between attempts: after a conflict, behind a claim of its class, or for a change.
 
 use super::attempt::{AWAKE_PERIOD, SAFE_GPU_POLL_INTERVAL};
 use super::{Taking, look_again};
@@ -9,21 +8,21 @@ use gpu_core::{QUEUE_HEARTBEAT, QueuePlace, Result};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A change may be told an instant before it is there: it is looked for once more after this.
+/// A change may be signalled just before it is visible: look once more after this time.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-/// After a change, at least so long since the last attempt, and twice as long after each that
-/// brought nothing, up to the limit: anybody can cause changes.
+/// After a change, the minimum time since the last attempt, doubled after each futile one up to the
+/// limit: anybody can cause changes.
 pub(super) const MIN_ATTEMPT_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_ATTEMPT_INTERVAL: Duration = Duration::from_millis(320);
 
-/// After a conflict, 1 to 20 ms, by chance.
+/// After a conflict, 1 to 20 ms, at random.
 const MAX_WITHDRAWAL_PAUSE_MS: u64 = 20;
-/// Who does not wait gives up after so many of them.
+/// A claim that does not wait gives up after this many conflicts.
 const MAX_WITHDRAWALS: u32 = 10;
 
 impl<S> Taking<'_, S> {
-    /// Lets time pass after a conflict, so that those who were in it do not meet again.
+    /// Waits after a conflict, so that the same claims do not collide again.
     pub(super) fn pause(&mut self, standing: Standing) -> Result<(), TakeError> {
         self.withdrawals += 1;
         if self.withdrawals >= MAX_WITHDRAWALS && self.ask.wait == Wait::No {
@@ -41,7 +40,7 @@ impl<S> Taking<'_, S> {
         Ok(())
     }
 
-    /// Sleeps until the claim before it has left the queue, or has stopped moving.
+    /// Sleeps until the claim before it has left the queue, or has stalled.
     pub(super) fn sleep(
         &mut self,
         before: &QueuePlace,
@@ -67,7 +66,7 @@ impl<S> Taking<'_, S> {
                 if waiter.is_none_or(|waiter| waiter.is_stalled) {
                     return Ok(());
                 }
-                // Somebody reads along: then the places are counted anew.
+                // A watcher reads along, so count the places again.
                 if self.ask.pace < QUEUE_HEARTBEAT / 5 {
                     let mut queue = Queue::read(self.locks, &self.entry)?;
                     queue.before(&self.entry)?;
@@ -83,7 +82,7 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    /// Waits until something changed that may matter.
+    /// Waits for a change that may matter.
     pub(super) fn wait(&mut self, standing: Standing) -> Result<(), TakeError> {
         if self.ask.wait == Wait::No {
             return Err(self.ended(standing));
@@ -119,13 +118,13 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    /// How long it may wait before something is to be done again.
+    /// How long it may wait before something is due.
     fn slice(&self, now: Duration, until: Duration) -> Duration {
         let end = self.deadline.map_or(until, |deadline| deadline.min(until));
         self.ask.pace.min(end.saturating_sub(now))
     }
 
-    /// Asks whoever watches whether to go on, and returns what time it is.
+    /// Asks the watcher whether to continue, and returns the current time.
     fn watched(&mut self, standing: &Standing) -> Result<Duration, TakeError> {
         let now = self.clock.monotonic();
         let Standing { ahead, leases, held_up } = standing;
@@ -136,14 +135,14 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    /// Tells whether its time is over. Once that is so it is tried once more: those who were ahead
-    /// may have given up meanwhile.
+    /// Returns whether its timeout has expired. It then tries once more: claims ahead may have
+    /// given up meanwhile.
     fn is_over(&mut self, now: Duration) -> bool {
         let over = self.deadline.is_some_and(|deadline| now >= deadline);
         over && std::mem::replace(&mut self.made_last_attempt, true)
     }
 
-    /// Returns how it ends when there is no time left.
+    /// Returns the outcome when no time is left.
     fn ended(&self, standing: Standing) -> TakeError {
         match self.ask.wait {
             Wait::No => TakeError::NotNow(Box::new(standing)),

@@ -1,4 +1,4 @@
-//! A machine of four devices, with locks and a clock that are made up.
+//! A machine of four devices, with fake locks and a fake clock.
 
 use gpu_claim::*;
 use gpu_core::*;
@@ -18,13 +18,13 @@ pub(crate) struct World {
     /// What others publish at the same moment as the next attempts here.
     pub(crate) met: Vec<(EntryKind, Entry)>,
     pub(crate) safe_gpu: Option<ErrorKind>,
-    /// Who has safe-gpu's lock, while that is [`ErrorKind::TimedOut`].
+    /// Who holds safe-gpu's lock, while that is [`ErrorKind::TimedOut`].
     pub(crate) holder: Option<Pid>,
-    /// How many readings are to be made before the claims that were met withdraw.
+    /// The number of reads after which the conflicting claims withdraw.
     pub(crate) met_withdraw_after: Option<u32>,
-    /// How often leases were read.
+    /// The number of reads of leases.
     pub(crate) readings: u32,
-    /// Claims whose programs are stopped.
+    /// Stalled claims.
     pub(crate) stalled: Vec<LeaseId>,
     /// How often a place in the queue was renewed, and waited for.
     pub(crate) beats: u32,
@@ -216,7 +216,7 @@ pub(crate) fn ask(count: u32, wait: Wait) -> Ask {
     }
 }
 
-/// The first that are free; all claims are on whole devices.
+/// The first free devices; all claims are on whole devices.
 pub(crate) fn choose(_: &(), claim: &Claim, beside: &[Entry]) -> Chosen {
     let all = devices(&MACHINE);
     let wanted = |d: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(d);
@@ -231,7 +231,7 @@ pub(crate) fn choose(_: &(), claim: &Claim, beside: &[Entry]) -> Chosen {
     }
 }
 
-/// Takes, and lets `watch` change the world while it waits.
+/// Takes, and lets `watch` change the world during the wait.
 pub(crate) fn take_while(
     made: &Made,
     ask: &Ask,

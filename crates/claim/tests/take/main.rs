@@ -1,4 +1,4 @@
-//! Taking devices of a machine of four, with locks and a clock that are made up.
+//! Taking devices of a machine of four, with fake locks and a fake clock.
 
 mod fake;
 mod nested;
@@ -66,7 +66,7 @@ fn waiting_claim_gets_released_devices() {
         ControlFlow::Continue(())
     });
     assert_eq!(names(taken), MACHINE);
-    // In the last moment too.
+    // At the last moment too.
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let five = Wait::For(Duration::from_secs(5));
     let taken = take_while(&made, &ask(4, five), |waiting| {
@@ -110,7 +110,7 @@ fn earliest_attempt_waits_for_later_attempts_to_withdraw() {
     assert_eq!(names(taken), ["a"]);
     assert!(made.with(|world| world.readings) > 8);
 
-    // One that does not withdraw, since its program is stopped there, has the device.
+    // An attempt that does not withdraw, because its program is stopped, has the device.
     let made = Made::default();
     made.with(|world| world.met = vec![(EntryKind::Attempt, entry("x", 1000, 1, &["a"]))]);
     let taken = take_now(&made, &ask(1, Wait::No));
@@ -130,7 +130,7 @@ fn attempt_is_confirmed_by_second_uncontested_read() {
     let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
     let taken = take(&made, &made, &ask(1, Wait::No), &mut look, &choose, &mut watch);
     assert_eq!(names(taken), ["a"]);
-    // One to decide by, and two after the attempt was published.
+    // One to decide, and two after the attempt was published.
     assert_eq!(made.with(|world| world.readings) - looked.get(), 3);
 }
 
@@ -151,7 +151,7 @@ fn idle_servable_claim_is_skipped_after_30_seconds() {
     assert!(now >= Duration::from_secs(30) && now < Duration::from_secs(45), "{now:?}");
 }
 
-/// Ids are public: a stranger's idle claim with a copied id says nothing of the original.
+/// IDs are public: a stranger's idle claim with a copied ID says nothing about the original.
 #[test]
 fn copied_id_does_not_remove_original_from_queue() {
     let made = Made::default();
@@ -173,7 +173,7 @@ fn sleeping_claim_checks_devices_after_timeout() {
     let now = made.with(|world| world.now);
     assert!(now >= Duration::from_secs(120) && now < Duration::from_secs(130), "{now:?}");
 
-    // Where nothing is left beside that one, it is found to be idle.
+    // If that one leaves nothing, it is found to be idle.
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 3, &["b", "c", "d"]));
     made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
@@ -183,7 +183,7 @@ fn sleeping_claim_checks_devices_after_timeout() {
     assert!(now >= Duration::from_secs(150) && now < Duration::from_secs(165), "{now:?}");
 }
 
-/// Otherwise one driver that is loaded anew would end every claim of a queue.
+/// Otherwise a single reload of the driver would end every claim of a queue.
 #[test]
 fn transient_driver_failure_does_not_end_waiting_claim() {
     let made = Made::default();
@@ -207,7 +207,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
     assert_eq!(names(taken), ["a"]);
     assert!(told);
 
-    // Not for ever.
+    // Not forever.
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let mut watch = |waiting: &Waiting<'_>| {
         fails.set(waiting.waited > Duration::from_secs(5));
@@ -274,7 +274,7 @@ fn stalled_claim_is_skipped_immediately_and_reported() {
         ControlFlow::Continue(())
     });
     assert!(matches!(result, Err(TakeError::Stopped)));
-    // A claim that lacks devices has no need to look at the queue.
+    // A claim that lacks devices does not need to read the queue.
     assert!(named.is_empty() || named == [entry("stopped", 1, 4, &[])], "{named:?}");
 }
 
@@ -290,7 +290,7 @@ fn stalled_claim_is_not_counted_as_ahead() {
     assert_eq!(ledger.ahead_of(&waits).count(), 0);
 }
 
-/// Any later claim that fits may go ahead of one that cannot be served, within a minute.
+/// Any later claim that fits may pass one that cannot be served, within a minute.
 #[test]
 fn claim_may_overtake_blocked_claim_within_one_minute() {
     const MINUTE: u64 = 60_000_000_000;
@@ -319,7 +319,7 @@ fn equal_claims_of_one_user_sleep_until_predecessor_leaves() {
     };
     let mut watch = |waiting: &Waiting<'_>| {
         if waiting.waited > Duration::from_secs(100) {
-            // The others leave the queue; devices came free long ago.
+            // The others leave the queue; devices became free long ago.
             made.end(&id("first"));
             made.end(&id("second"));
         } else if waiting.waited > Duration::from_secs(50) {

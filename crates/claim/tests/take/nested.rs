@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody takes so many devices, out of the lease at this place of those that live, or of
-    /// the machine's.
+    /// A claim takes this many devices, out of the live lease at this index, or of the machine's.
     Take { out_of: Option<usize>, count: u32 },
-    /// The lease at this place ends; those within it live on.
+    /// The lease at this index ends; those within it live on.
     End(usize),
 }
 
@@ -24,10 +23,10 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A lease that lives, with what keeps it alive.
+/// A live lease, with what keeps it alive.
 struct Living {
     taken: Taken<()>,
-    /// All that it was taken out of, as this test knows it.
+    /// Its whole chain of outer leases, as this test knows it.
     outer: Vec<LeaseId>,
 }
 
@@ -39,7 +38,7 @@ fn take_out_of(made: &Made, outer: Option<&Entry>, count: u32) -> Result<Taken<(
 }
 
 proptest! {
-    /// Two leases have a device in common only where one was taken out of the other.
+    /// Two leases share a device only if one was taken out of the other.
     #[test]
     fn no_device_is_granted_twice_in_any_order_of_ends(
         steps in proptest::collection::vec(any_step(), 1..40)

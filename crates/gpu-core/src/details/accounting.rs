@@ -1,4 +1,4 @@
-//! What processes used over their life.
+//! Resource use of processes over their lifetime.
 
 use super::readings::{Readings, groups};
 use crate::absent::{Absent, Reading};
@@ -6,30 +6,30 @@ use crate::id::Pid;
 use crate::units::{Bytes, Percent};
 
 groups! {
-    /// What a process used over its life, kept by the driver after its end.
+    /// Resource use of a process over its lifetime, kept by the driver after its end.
     AccountedProcess {
-        /// Its number on the host, which another one may have got since.
+        /// Its PID on the host, which another process may have reused.
         pid: Pid,
         /// It still runs.
         running: bool,
-        /// Highest use of memory.
+        /// Peak memory use.
         memory_max as "memory_max_bytes": Bytes,
-        /// Share of its life in which its kernels ran.
+        /// The share of its lifetime in which its kernels ran.
         utilization as "utilization_percent": Percent,
-        /// How long its context lived.
+        /// The lifetime of its context.
         time as "time_ms": u64,
     }
 }
 
-/// Processes that the driver keeps account of.
+/// Processes in the driver's accounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Accounting {
-    /// How many it can keep; the oldest is overwritten.
+    /// The capacity of the buffer; the oldest entry is overwritten.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub buffer_size: Reading<u32>,
-    /// Those that it has, by number; none where accounting is off.
+    /// The entries, by PID; none if accounting is off.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub processes: Reading<Vec<AccountedProcess>>,
 }

@@ -1,4 +1,4 @@
-//! How busy a device is, and what holds it back.
+//! How busy a device is, and what throttles it.
 
 use super::readings::groups;
 use crate::units::Percent;
@@ -14,9 +14,9 @@ groups! {
         decoder as "decoder_percent": Percent,
         /// Performance state: 0 is the fastest, 15 the slowest.
         performance_state: u8,
-        /// Reasons for clocks below what was asked for.
+        /// Reasons for clocks below the requested ones.
         throttle: ThrottleReasons,
-        /// Those that the device can tell.
+        /// Those that the device can report.
         throttle_supported: ThrottleReasons,
         /// Encoder sessions.
         encoder_sessions: u32,
@@ -26,11 +26,11 @@ groups! {
         encoder_latency as "encoder_latency_us": u32,
     }
 
-    /// How busy the engines for pictures are, in share of the sample window.
+    /// Utilisation of the image engines, as a share of the sample window.
     Engines {
-        /// The decoder of JPEG.
+        /// The JPEG decoder.
         jpeg as "jpeg_percent": Percent,
-        /// What finds the movement between two pictures (optical flow accelerator).
+        /// The optical flow accelerator.
         ofa as "ofa_percent": Percent,
     }
 
@@ -54,20 +54,20 @@ groups! {
         video_max as "video_max_mhz": u32,
     }
 
-    /// Clocks that programs are given, in MHz, where they can be chosen.
+    /// Application clocks, in MHz, on devices that support them.
     ApplicationClocks {
-        /// Graphics (shader) clock that was chosen.
+        /// Current graphics (shader) application clock.
         graphics as "graphics_mhz": u32,
-        /// Memory clock that was chosen.
+        /// Current memory application clock.
         memory as "memory_mhz": u32,
-        /// Graphics clock where nobody chose.
+        /// Default graphics application clock.
         default_graphics as "default_graphics_mhz": u32,
-        /// Memory clock where nobody chose.
+        /// Default memory application clock.
         default_memory as "default_memory_mhz": u32,
     }
 }
 
-/// Reasons for clocks below what was asked for: a set of bits with NVML's meaning
+/// Reasons for clocks below the requested ones: a set of bits with NVML's meaning
 /// (`nvmlClocksThrottleReasons`, later `nvmlClocksEventReasons`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -75,7 +75,7 @@ groups! {
 pub struct ThrottleReasons(pub u64);
 
 impl ThrottleReasons {
-    /// The reasons that have a name, each with its bit and the name that nvidia-smi gives it.
+    /// The named reasons, each with its bit and the name that nvidia-smi gives it.
     pub const NAMED: [(u64, &'static str); 9] = [
         (0x001, "idle"),
         (0x002, "applications clocks setting"),
@@ -88,7 +88,7 @@ impl ThrottleReasons {
         (0x100, "display clock setting"),
     ];
 
-    /// Returns every reason that has a name.
+    /// Returns every named reason.
     pub fn all_named() -> Self {
         ThrottleReasons(Self::NAMED.iter().fold(0, |set, (bit, _)| set | bit))
     }

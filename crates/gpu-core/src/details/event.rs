@@ -1,24 +1,24 @@
-//! What a device reports by itself.
+//! Events that a device reports.
 
-/// Something that a device reported by itself.
+/// An event that a device reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceEvent {
     /// NVML's index of the device; `None` where the driver did not say which.
     pub device: Option<u32>,
-    /// What.
+    /// The event.
     pub kind: DeviceEventKind,
 }
 
-/// What a device reports by itself.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", tag = "kind", content = "xid"))]
 pub enum DeviceEventKind {
-    /// A critical error, by its number in NVIDIA's list of XIDs.
+    /// A critical error, by its XID in NVIDIA's list.
     Xid(u64),
-    /// A corrected error of memory.
+    /// A corrected memory error.
     SingleBitEcc,
-    /// An uncorrected error of memory.
+    /// An uncorrected memory error.
     DoubleBitEcc,
 }

@@ -1,8 +1,8 @@
-//! Which values of a device are asked for.
+//! Which values of a device to read.
 
-/// A group of values that is asked for as a whole.
+/// A group of values that is read as a whole.
 ///
-/// Each costs calls of its own, and some take their time: a throughput is measured for 20 ms.
+/// Each needs additional calls, and some are slow: a throughput is measured for 20 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
     /// [`Product`](super::Product)
@@ -86,7 +86,7 @@ impl Group {
 pub struct Groups(u32);
 
 impl Groups {
-    /// No group: a look costs what the plain view needs.
+    /// No group: the cost is that of the plain view.
     pub const NONE: Groups = Groups(0);
 
     /// Returns every group.
@@ -94,12 +94,12 @@ impl Groups {
         Group::ALL.into_iter().collect()
     }
 
-    /// Tells whether a group is in the set.
+    /// Returns whether a group is in the set.
     pub const fn has(self, group: Group) -> bool {
         self.0 & (1 << group as u32) != 0
     }
 
-    /// Tells whether no group is in the set.
+    /// Returns whether no group is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

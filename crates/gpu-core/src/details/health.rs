@@ -4,71 +4,71 @@ use super::readings::{Readings, groups};
 use crate::absent::Absent;
 
 groups! {
-    /// Errors of device memory and what was done about them.
+    /// Errors of device memory and the reactions to them.
     MemoryHealth {
         /// Corrected errors since the driver was loaded.
         corrected: u64,
         /// Uncorrected errors since the driver was loaded.
         uncorrected: u64,
-        /// Corrected errors in the device's life.
+        /// Corrected errors over the device's lifetime.
         corrected_lifetime: u64,
-        /// Uncorrected errors in the device's life.
+        /// Uncorrected errors over the device's lifetime.
         uncorrected_lifetime: u64,
         /// Pages retired after several single-bit errors.
         retired_single_bit: u32,
         /// Pages retired after a double-bit error.
         retired_double_bit: u32,
-        /// A page waits for a reset to be retired.
+        /// A page is pending retirement until a reset.
         retired_pending: bool,
         /// Rows remapped after corrected errors.
         remapped_corrected: u32,
         /// Rows remapped after uncorrected errors.
         remapped_uncorrected: u32,
-        /// A row waits for a reset to be remapped.
+        /// A row is pending remapping until a reset.
         remapped_pending: bool,
-        /// A row could not be remapped: the device is to be replaced.
+        /// A row could not be remapped: replace the device.
         remapped_failure: bool,
     }
 
-    /// Errors by the place where they were found.
+    /// Errors by location.
     ErrorsByPlace {
         /// Device memory.
         device_memory: u64,
-        /// The registers.
+        /// The register file.
         register_file: u64,
-        /// The first cache.
+        /// The L1 cache.
         l1_cache: u64,
-        /// The second cache.
+        /// The L2 cache.
         l2_cache: u64,
-        /// Memory of textures.
+        /// Texture memory.
         texture_memory: u64,
-        /// What converges the branches of a program.
+        /// The convergence barrier unit.
         cbu: u64,
-        /// Memory on the chip as a whole.
+        /// On-chip SRAM as a whole.
         sram: u64,
     }
 
     /// Whether the device needs a reset.
     ResetStatus {
-        /// It works only after one.
+        /// It works only after a reset.
         required: bool,
-        /// It is to be emptied and reset when that is convenient.
+        /// It should be drained and reset when convenient.
         drain_recommended: bool,
     }
 }
 
-/// Errors of the memories of a device, by place.
+/// Errors of the memories of a device, by location.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct MemoryErrors {
     /// Corrected since the driver was loaded.
     pub corrected: ErrorsByPlace,
-    /// Not corrected since the driver was loaded.
+    /// Uncorrected since the driver was loaded.
     pub uncorrected: ErrorsByPlace,
-    /// Corrected in the device's life.
+    /// Corrected over the device's lifetime.
     pub corrected_lifetime: ErrorsByPlace,
-    /// Not corrected in the device's life.
+    /// Uncorrected over the device's lifetime.
     pub uncorrected_lifetime: ErrorsByPlace,
 }
 

@@ -17,13 +17,13 @@ groups! {
         width: u32,
         /// Highest number of lanes.
         width_max: u32,
-        /// Packets sent again since the last reset.
+        /// Packets replayed since the last reset.
         replays: u32,
-        /// Vendor and device number.
+        /// Vendor and device ID.
         device_id: u32,
-        /// Vendor and device number of the board.
+        /// Vendor and device ID of the board.
         subsystem_id: u32,
-        /// Memory of the device that the processor can reach at once (BAR1).
+        /// Device memory that the CPU can address directly (BAR1).
         bar1_total as "bar1_total_bytes": Bytes,
         /// How much of it is mapped.
         bar1_used as "bar1_used_bytes": Bytes,
@@ -39,13 +39,13 @@ groups! {
 
     /// One NVLink; the speed and counters of its own side.
     NvLink {
-        /// The link works.
+        /// The link is active.
         active: bool,
         /// Version of NVLink, such as 3.
         version: u32,
-        /// What is at the other end.
+        /// The remote end.
         remote: PciBusId,
-        /// Packets sent again.
+        /// Replayed packets.
         replays: u64,
         /// Recoveries from an error.
         recoveries: u64,
@@ -55,24 +55,24 @@ groups! {
 
     /// The device's place in a fabric of NVLink switches.
     Fabric {
-        /// How far it is registered.
+        /// The state of its registration.
         state: FabricState,
-        /// What came of it, as NVML's return code: 0 is success; once it is complete.
+        /// The result of the registration, once complete, as NVML's return code: 0 is success.
         status as "status_code": u32,
     }
 }
 
-/// How far a device is registered with the fabric that it is part of.
+/// The state of a device's registration with its fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum FabricState {
-    /// It is part of none.
+    /// It is part of no fabric.
     None,
-    /// Not begun.
+    /// Not started.
     NotStarted,
-    /// Begun.
+    /// In progress.
     InProgress,
-    /// Ended, well or not.
+    /// Complete, successful or not.
     Completed,
 }

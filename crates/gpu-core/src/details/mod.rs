@@ -1,4 +1,4 @@
-//! Everything that a device tells beyond a sample, in groups that are asked for one by one.
+//! All values of a device beyond a sample, in groups that are read one by one.
 
 mod accounting;
 mod activity;
@@ -26,10 +26,10 @@ pub use virtualization::{ProtectedMemory, VirtualGpus};
 use crate::absent::Absent;
 use readings::Readings;
 
-/// Defines the details of a device by their groups: the set's name of each, and its field.
+/// Defines the details of a device by their groups: the name of each in the set, and its field.
 macro_rules! details {
     ($( $(#[$doc:meta])* $group:ident => $field:ident: $readings:ty, )*) => {
-        /// The groups that were asked for; `None` for one that was not.
+        /// The requested groups; `None` for a group that was not requested.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -43,13 +43,13 @@ macro_rules! details {
         }
 
         impl DeviceDetails {
-            /// Tells whether no group was asked for.
+            /// Returns whether no group was requested.
             pub fn is_empty(&self) -> bool {
                 *self == DeviceDetails::default()
             }
 
-            /// Takes what `told` tells: its values, and its reasons of absence but
-            /// `NotSupported`; its NVLinks all together.
+            /// Takes the values of `told`, and its reasons of absence except `NotSupported`; its
+            /// NVLinks as a whole.
             pub fn overlay(&mut self, told: &DeviceDetails) {
                 $(
                     if let Some(told) = &told.$field {
@@ -58,8 +58,7 @@ macro_rules! details {
                 )*
             }
 
-            /// Gives `to` as the reason of absence wherever it is `from`, in the groups that
-            /// are there.
+            /// Replaces the reason of absence `from` by `to` in the groups that are present.
             pub fn restate(&mut self, from: Absent, to: Absent) {
                 $( self.$field.iter_mut().for_each(|readings| readings.restate(from, to)); )*
             }
@@ -97,9 +96,9 @@ details! {
     PcieThroughput => pcie_throughput: PcieThroughput,
     ProtectedMemory => protected_memory: ProtectedMemory,
     MemoryHealth => memory_health: MemoryHealth,
-    /// Apart from its owner, since there are 28 of them and few ask.
+    /// Boxed, because there are 28 of them and few callers need them.
     MemoryErrors => memory_errors: Box<MemoryErrors>,
-    /// By number of the link; empty where there are none.
+    /// By link number; empty if there are none.
     NvLinks => nvlinks: Vec<NvLink>,
     Fabric => fabric: Fabric,
     Accounting => accounting: Accounting,

@@ -1,72 +1,72 @@
-//! How a device is set up.
+//! The configuration of a device.
 
 use super::readings::groups;
 
 groups! {
-    /// How the device is set up.
+    /// The configuration of the device.
     Modes {
-        /// Who may make a CUDA context.
+        /// Which processes may create a CUDA context.
         compute_mode: ComputeMode,
         /// A display can be connected (`display_mode`).
         display_attached: bool,
-        /// Errors in memory are corrected, from the last reset on.
+        /// ECC is enabled, until the next reset.
         ecc: bool,
-        /// The same, from the next reset on.
+        /// ECC is enabled from the next reset on.
         ecc_pending: bool,
         /// MIG from the next reset on.
         mig_pending: bool,
-        /// The device records what processes use over their life.
+        /// The device records accounting data of processes.
         accounting: bool,
-        /// How the device reaches memory that the host's programs allocated.
+        /// How the device accesses memory that programs allocated on the host.
         addressing: AddressingMode,
     }
 
-    /// What the device was set up to be good at.
+    /// The GPU operation mode.
     OperationModes {
-        /// From the last reset on.
+        /// Until the next reset.
         current: OperationMode,
         /// From the next reset on.
         pending: OperationMode,
     }
 }
 
-/// Who may make a CUDA context on a device.
+/// Which processes may create a CUDA context on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ComputeMode {
-    /// Everybody.
+    /// Any.
     Default,
-    /// One thread of one process; no longer made by drivers of today.
+    /// One thread of one process; current drivers no longer support this.
     ExclusiveThread,
-    /// Nobody.
+    /// None.
     Prohibited,
     /// One process.
     ExclusiveProcess,
 }
 
-/// How a device reaches memory that programs allocated on the host.
+/// How a device accesses memory that programs allocated on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum AddressingMode {
-    /// Only where it was allocated for that.
+    /// Only memory that was allocated for it.
     None,
-    /// By a mirror of the host's page tables (heterogeneous memory management).
+    /// Through a mirror of the host's page tables (heterogeneous memory management).
     Hmm,
-    /// By the host's own page tables (address translation services).
+    /// Through the host's own page tables (address translation services).
     Ats,
 }
 
-/// What a device is set up to be good at (GPU operation mode), on the few that can choose.
+/// The purpose that a device is optimised for (GPU operation mode), on the few that support it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum OperationMode {
     /// Everything.
     AllOn,
-    /// Computing: graphics are off.
+    /// Compute: graphics are off.
     Compute,
-    /// Graphics, which need little double precision.
+    /// Graphics without high double-precision performance.
     LowDoublePrecision,
 }

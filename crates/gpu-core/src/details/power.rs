@@ -1,4 +1,4 @@
-//! Power and heat.
+//! Power and temperature.
 
 use super::readings::groups;
 use crate::units::{Celsius, Milliwatts};
@@ -6,9 +6,9 @@ use crate::units::{Celsius, Milliwatts};
 groups! {
     /// Power and its limits; draw and the limit in force are in the sample.
     Power {
-        /// Limit that was asked for.
+        /// The requested limit.
         limit as "limit_mw": Milliwatts,
-        /// Limit after a reset.
+        /// The default limit, after a reset.
         default_limit as "default_limit_mw": Milliwatts,
         /// Lowest limit that can be set.
         limit_min as "limit_min_mw": Milliwatts,
@@ -18,27 +18,27 @@ groups! {
         energy as "energy_mj": u64,
     }
 
-    /// What is read of power beside the draw in the sample, which is of the one kind or the other.
+    /// Power readings beside the draw in the sample, which is one of the two kinds.
     PowerReadings {
-        /// The device keeps to a limit.
+        /// The device supports power management.
         managed: bool,
-        /// Drawn at this moment.
+        /// Instantaneous draw.
         instant as "instant_mw": Milliwatts,
-        /// Drawn over the last second.
+        /// Average draw over the last second.
         average as "average_mw": Milliwatts,
     }
 
-    /// Fans and temperatures; that of the chip is in the sample.
+    /// Fans and temperatures; the GPU temperature is in the sample.
     Thermal {
-        /// Speed that the first fan is meant to have, in percent of its highest. Can be above 100.
+        /// The intended speed of the first fan, in percent of its maximum. Can exceed 100.
         fan_speed as "fan_speed_percent": u32,
-        /// Temperature of the memory.
+        /// Memory temperature.
         memory as "memory_c": Celsius,
-        /// Clocks fall from here on.
+        /// The slowdown threshold: clocks are reduced above it.
         slowdown as "slowdown_c": Celsius,
-        /// The device switches itself off.
+        /// The shutdown threshold.
         shutdown as "shutdown_c": Celsius,
-        /// How far the chip is from the temperature at which its clocks fall.
+        /// The margin to the temperature at which clocks are reduced.
         margin as "margin_c": Celsius,
     }
 }

@@ -1,9 +1,9 @@
-//! What a device is.
+//! The identity of a device.
 
 use super::readings::groups;
 
 groups! {
-    /// What the device is and which firmware it runs.
+    /// The model of the device and its firmware.
     Product {
         /// Product line, such as `Tesla` or `GeForce`.
         brand: String,
@@ -21,27 +21,27 @@ groups! {
         cores: u32,
         /// Width of the memory interface.
         memory_bus_width as "memory_bus_width_bits": u32,
-        /// NUMA node of the host that is nearest.
+        /// The nearest NUMA node of the host.
         numa_node: u32,
     }
 
-    /// What is written into the memory of the board that holds its own settings.
+    /// The contents of the board's inforom.
     Inforom {
         /// Version of the image as a whole.
         image: String,
-        /// Version of the settings of whoever sells the board.
+        /// Version of the OEM object.
         oem: String,
-        /// Version of the record of memory errors.
+        /// Version of the ECC object.
         ecc: String,
-        /// Version of the settings of power.
+        /// Version of the power management object.
         power: String,
     }
 
-    /// The driver's part that runs on the device itself (GPU system processor).
+    /// The driver's firmware on the device itself (GPU system processor).
     GspFirmware {
         /// It is in use.
         enabled: bool,
-        /// It would be where nobody chose.
+        /// It is used by default.
         enabled_by_default: bool,
     }
 }

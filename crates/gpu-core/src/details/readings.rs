@@ -2,12 +2,12 @@
 
 use crate::absent::{Absent, Reading};
 
-/// What is done to all readings of a group.
+/// Operations on all readings of a group.
 pub(super) trait Readings {
-    /// Takes what `told` tells: its values, and its reasons of absence but `NotSupported`.
+    /// Takes the values of `told`, and its reasons of absence except `NotSupported`.
     fn overlay(&mut self, told: &Self);
 
-    /// Gives `to` as the reason of absence wherever it is `from`.
+    /// Replaces the reason of absence `from` by `to`.
     fn restate(&mut self, from: Absent, to: Absent);
 }
 
@@ -25,7 +25,7 @@ impl<T: Clone> Readings for Reading<T> {
     }
 }
 
-/// What is there several times is told all together.
+/// Repeated items are replaced as a whole.
 impl<T: Readings + Clone> Readings for Vec<T> {
     fn overlay(&mut self, told: &Self) {
         self.clone_from(told);
@@ -46,8 +46,8 @@ impl<T: Readings> Readings for Box<T> {
     }
 }
 
-/// Defines groups of readings: each field is absent with `NotSupported` until somebody says
-/// otherwise, and so is a field that a file leaves out.
+/// Defines groups of readings. Each field is `NotSupported` by default, also when a file leaves it
+/// out.
 macro_rules! groups {
     ($(
         $(#[$doc:meta])*

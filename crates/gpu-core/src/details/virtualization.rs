@@ -1,19 +1,18 @@
-//! What a device does for machines that share or must not see it: virtual GPUs and protected
-//! memory.
+//! Virtual GPUs and protected memory.
 
 use super::readings::groups;
 use crate::units::Bytes;
 
 groups! {
-    /// What kinds of virtual GPUs can be made at once, as NVML's numbers: 0 is that they cannot.
+    /// Which kinds of virtual GPUs can coexist, as NVML's numbers: 0 means unsupported.
     VirtualGpus {
-        /// Of the driver: kinds of several profiles beside each other.
+        /// Of the driver: several profiles side by side.
         heterogeneous: u32,
-        /// Parts of a device in one guest with other devices.
+        /// Fractions of a device in one guest with other devices.
         fractional: u32,
-        /// Profiles of different types that take turns.
+        /// Time-sliced profiles of different types.
         timeslice_profiles: u32,
-        /// Profiles of different sizes that take turns.
+        /// Time-sliced profiles of different sizes.
         timeslice_sizes: u32,
     }
 

@@ -1,16 +1,16 @@
-//! An entry of the list.
+//! An entry of `CUDA_VISIBLE_DEVICES`.
 
 use std::fmt;
 
-/// The longest name that is read.
+/// The longest name that is parsed.
 const LONGEST_NAME: usize = 96;
 
 /// An entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Visible {
-    /// A number, by CUDA's numbering.
+    /// An index, in CUDA's order.
     Index(u32),
-    /// `GPU-…`: the UUID of a device, or the beginning of it.
+    /// `GPU-…`: the UUID of a device, or a prefix of it.
     Gpu(String),
     /// `MIG-…`: the UUID of a MIG device.
     Mig(String),
@@ -44,7 +44,7 @@ impl Visible {
         is_whole.then_some(Visible::MigPart { gpu, gpu_instance, compute_instance })
     }
 
-    /// Tells whether both can stand in one list.
+    /// Returns whether both can be in one list.
     pub(super) fn is_compatible_with(&self, other: &Visible) -> bool {
         let kind = |entry: &Visible| match entry {
             Visible::Index(_) => 0,
@@ -55,8 +55,8 @@ impl Visible {
     }
 }
 
-/// Reads a number as C's `strtoul` does, which CUDA uses: blanks before it, a sign, and whatever
-/// behind the digits. `None` where there are no digits, or they name no device.
+/// Parses a number as C's `strtoul` does, which CUDA uses: leading blanks, a sign, and anything
+/// after the digits. `None` if there are no digits, or they name no device.
 fn number(text: &str) -> Option<u32> {
     let text = text.trim_ascii_start();
     let (negative, text) = match text.strip_prefix(['+', '-']) {

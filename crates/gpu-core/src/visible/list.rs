@@ -1,4 +1,4 @@
-//! The list, and the devices of a machine that it means.
+//! The list, and the devices of a machine that it names.
 
 use super::named::Found;
 use super::{Named, ORDER, PCI_ORDER, VISIBLE, Visible};
@@ -6,20 +6,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::DeviceUuid;
 use crate::snapshot::DeviceState;
 
-/// The longest list that is read; what stands behind is passed over.
+/// The longest list that is parsed; the rest is ignored.
 const MAX_ENTRIES: usize = 1024;
 
-/// How CUDA numbers devices.
+/// The order in which CUDA enumerates devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbering {
     /// By PCI address, as NVML does.
     ByAddress,
-    /// By speed, the fastest first: CUDA's way where nothing is said.
+    /// By speed, the fastest first: CUDA's default.
     FastestFirst,
 }
 
 impl Numbering {
-    /// Returns what the value of [`ORDER`] says.
+    /// Returns the meaning of the value of [`ORDER`].
     pub fn parse(value: Option<&str>) -> Self {
         match value {
             Some(PCI_ORDER) => Numbering::ByAddress,
@@ -28,7 +28,7 @@ impl Numbering {
     }
 }
 
-/// Which devices a program sees.
+/// The devices that a program sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VisibleList {
     /// All: the variable is not set.
@@ -38,7 +38,7 @@ pub enum VisibleList {
 }
 
 impl VisibleList {
-    /// Reads the value of [`VISIBLE`]; `None` is a variable that is not set.
+    /// Parses the value of [`VISIBLE`]; `None` is an unset variable.
     pub fn parse(value: Option<&str>) -> Self {
         let Some(value) = value else { return VisibleList::All };
         let mut entries: Vec<Visible> = Vec::new();
@@ -54,12 +54,12 @@ impl VisibleList {
         VisibleList::These(entries)
     }
 
-    /// Returns the devices of a machine that are meant. One without a UUID is left out, since it
-    /// cannot be named for long.
+    /// Returns the devices of a machine that the list names. A device without a UUID is left out,
+    /// because it has no permanent identifier.
     ///
     /// # Errors
-    /// `Invalid` for numbers that count the fastest first, where the devices are not all of one
-    /// name: then it is not known here which they are.
+    /// `Invalid` for indexes in the fastest-first order if the devices have different names: it is
+    /// then unknown which devices they are.
     pub fn resolve(&self, machine: &[DeviceState], numbering: Numbering) -> Result<Resolved> {
         let entries = match self {
             VisibleList::All => {
@@ -98,7 +98,7 @@ impl VisibleList {
     }
 }
 
-/// The devices that a list means.
+/// The devices that a list names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The devices, in the order of the list.
@@ -114,7 +114,7 @@ impl Resolved {
     }
 }
 
-/// Tells whether all devices surely have one name, and so one speed.
+/// Returns whether all devices surely have the same name, and so the same speed.
 fn are_alike(machine: &[DeviceState]) -> bool {
     let mut names = machine.iter().map(|device| device.info.name.as_ref());
     machine.len() < 2

@@ -1,10 +1,10 @@
-//! `CUDA_VISIBLE_DEVICES`: which devices a program sees.
+//! `CUDA_VISIBLE_DEVICES`: the devices that a program sees.
 //!
-//! The grammar is that of the CUDA driver, as its programming guide tells it and as PyTorch, which
-//! reads the variable itself, found it to be: unset is all devices, empty is none, the first entry
-//! that names nothing ends the list, a device that is named twice empties it, entries are numbers
-//! or names and never both, and of MIG devices only one is seen. Where a reading is open, the one
-//! that sees fewer devices is taken, since a list that was given is only ever narrowed.
+//! The grammar is that of the CUDA driver, as documented in its programming guide and observed by
+//! PyTorch, which parses the variable itself: unset is all devices, empty is none, the first entry
+//! that names nothing ends the list, a device that is named twice empties it, entries are either
+//! numbers or names, and only one MIG device is visible. Where the grammar is ambiguous, the
+//! interpretation with fewer devices is used, because a given list is only ever narrowed.
 
 mod entry;
 mod list;
@@ -18,30 +18,30 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::DeviceUuid;
 use crate::snapshot::DeviceState;
 
-/// The variable that lists the devices that a program sees.
+/// The variable that lists the visible devices.
 pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// The variable that says how CUDA numbers devices.
+/// The variable that sets CUDA's device order.
 pub const ORDER: &str = "CUDA_DEVICE_ORDER";
 
 /// Its value for the order of PCI addresses, which is NVML's.
 pub const PCI_ORDER: &str = "PCI_BUS_ID";
 
-/// How devices are written.
+/// The form in which devices are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// By UUID, which means the same whatever the order is.
+    /// By UUID, which is independent of the order.
     #[default]
     Uuid,
-    /// By number, for programs that read nothing else; needs [`ORDER`] to be [`PCI_ORDER`].
+    /// By index, for programs that accept nothing else; needs [`ORDER`] to be [`PCI_ORDER`].
     Index,
 }
 
 /// Returns the value of [`VISIBLE`] with which a program sees these devices, in this order.
 ///
 /// # Errors
-/// `Invalid` where no value means them: a MIG device beside another device, a MIG device by
-/// number, or by number a device that the machine does not have.
+/// `Invalid` if no value names them: a MIG device beside another device, a MIG device by index, or
+/// by index a device that the machine does not have.
 pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Result<String> {
     let cannot = |why: String| {
         Err(Error::new(ErrorKind::Invalid, format!("write {VISIBLE}")).with_source(why))
@@ -66,8 +66,8 @@ pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Res
     Ok(entries.join(","))
 }
 
-/// Returns the devices of a claim that are in a list that was given too: all that was given where
-/// the claim names none. `None` where nothing is left, which is not the same as any device.
+/// Returns the devices of a claim that are also in a given list: the whole list if the claim names
+/// none. `None` if nothing is left, which is not the same as any device.
 pub fn narrow(among: &[DeviceUuid], given: &[DeviceUuid]) -> Option<Vec<DeviceUuid>> {
     let asked = |uuid: &&DeviceUuid| among.is_empty() || among.contains(uuid);
     let left: Vec<DeviceUuid> = given.iter().filter(asked).cloned().collect();

@@ -5,7 +5,7 @@ use crate::device::MigInstance;
 use crate::id::DeviceUuid;
 use crate::snapshot::DeviceState;
 
-/// A device, or a MIG device, by the name that a list can have for it.
+/// A device, or a MIG device, with the identifier that a list can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The UUID.
@@ -14,10 +14,10 @@ pub struct Named {
     pub index: u32,
 }
 
-/// What an entry names.
+/// The meaning of an entry.
 pub(super) enum Found {
     Device(Named),
-    /// A device that has no name to be claimed by.
+    /// A device without an identifier that can be claimed.
     Nameless,
     Nothing,
 }
@@ -28,7 +28,7 @@ impl Named {
         Some(Named { uuid: id.uuid.clone().ok()?, index: id.index })
     }
 
-    /// Finds a MIG device. One name counts for it, whichever it was given: the driver's.
+    /// Finds a MIG device. Whichever of its names was given, the driver's name is returned.
     fn mig(machine: &[DeviceState], is_it: impl Fn(&DeviceState, &MigInstance) -> bool) -> Found {
         match mig_devices(machine).find(|(device, mig)| is_it(device, mig)) {
             Some((device, mig)) => match mig.uuid.clone() {
@@ -71,7 +71,7 @@ impl Named {
     }
 }
 
-/// Returns the MIG devices of a machine, each with the device that it is a part of.
+/// Returns the MIG devices of a machine, each with its whole device.
 fn mig_devices(machine: &[DeviceState]) -> impl Iterator<Item = (&DeviceState, &MigInstance)> {
     machine.iter().flat_map(|device| device.mig.iter().flatten().map(move |mig| (device, mig)))
 }

@@ -1,4 +1,4 @@
-//! Lists as CUDA reads them, and back.
+//! Lists as CUDA parses them, and back.
 
 use super::*;
 use crate::absent::Absent;
@@ -42,7 +42,7 @@ fn machine() -> Vec<DeviceState> {
     all
 }
 
-/// The places of the devices that a value means, and `/` with the entry that ended it.
+/// The indexes of the devices that a value names, and `/` with the entry that ended it.
 fn meant(value: &str) -> String {
     let list = VisibleList::parse(Some(value));
     let resolved = list.resolve(&machine(), Numbering::ByAddress).unwrap();
@@ -61,7 +61,8 @@ fn visible_list_resolves_like_cuda() {
         ("", ""),
         ("0", "0"),
         ("2,0", "2 0"),
-        // The first entry that is none ends the list, and so does a number too high.
+        // The first entry that names no device ends the list, and so does an index that is too
+        // high.
         ("0,2,-1,1", "0 2"),
         ("0,x,1", "0"),
         ("0,,1", "0"),
@@ -69,14 +70,14 @@ fn visible_list_resolves_like_cuda() {
         ("NoDevFiles", ""),
         ("0,4,1", "0/4"),
         ("0,99999999999,1", "0"),
-        // Twice is none, unless the list ended before.
+        // A duplicate empties the list, unless the list ended before.
         ("0,1,0", ""),
         ("0,-1,0", "0"),
-        // As C reads numbers.
+        // As C parses numbers.
         (" 1, 0", "1 0"),
         ("+3,-0", "3 0"),
         ("1gpu2,2ampere", "1 2"),
-        // Names, and beginnings of names that only one device has.
+        // Names, and prefixes of names that only one device has.
         ("GPU-c0ffee00", "2"),
         ("GPU-c,GPU-8ae31", "2 1"),
         ("GPU-c,GPU-8ae3,GPU-d", "2/GPU-8ae3"),
@@ -89,7 +90,7 @@ fn visible_list_resolves_like_cuda() {
         ("0,GPU-c", "0"),
         ("GPU-c,0", "2"),
         ("GPU-c,MIG-GPU-d00d0000/1/0", "2"),
-        // One MIG device at most.
+        // At most one MIG device.
         ("MIG-GPU-d00d0000/2/0", "MIG-41a7-b2@3"),
         ("MIG-d00d0000/2/0", "MIG-41a7-b2@3"),
         ("MIG-GPU-d00d0000/2/0,MIG-GPU-d00d0000/1/0", "MIG-41a7-b2@3"),

@@ -1,4 +1,4 @@
-//! A folder that locks are kept in, and whom it is to be trusted to.
+//! A directory for locks, and the conditions to trust it.
 
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
-/// No name of ours is longer: a kind, a ticket, a class and an id.
+/// None of our names is longer: a kind, a ticket, a class and an ID.
 const LONGEST: usize = 96;
 
-/// The buffer for a listing: the names of a thousand waiters in two or three system calls.
+/// The buffer for a listing: the names of a thousand waiting claims in two or three system calls.
 const LISTING: usize = 64 << 10;
 
-/// File systems on which a lock may not be known to every machine that sees the file, or on whose
-/// server a program may hang (`f_type`, linux/magic.h).
+/// File systems on which other machines may not see a lock, or whose server may hang a program
+/// (`f_type`, linux/magic.h).
 const NETWORK_FILESYSTEMS: [(u64, &str); 6] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -25,33 +25,33 @@ const NETWORK_FILESYSTEMS: [(u64, &str); 6] = [
     (0x5346_414f, "AFS"),
 ];
 
-/// What gives everybody a folder that nobody can spoil.
+/// The command that creates a directory for all users that nobody can disrupt.
 pub(super) const REMEDY: &str = "ask root to run: install -d -o root -m 1777 /run/gpuws";
 
-/// Who has to own a folder, and what others may do in it.
+/// The required owner of a directory, and the permissions of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Root's, and sticky: everybody makes files and nobody unlinks another's.
+    /// Root's, and sticky: every user creates files and none unlinks another's.
     Shared,
-    /// Root's or the caller's; sticky, or closed to others' writing.
+    /// Root's or the caller's; sticky, or not writable by others.
     Named,
 }
 
-/// A folder, held open.
+/// An open directory.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
-    /// What the names of files in it begin with.
+    /// The prefix of the file names in it.
     pub(super) prefix: &'static str,
 }
 
 impl Folder {
-    /// Opens a folder; `None` where there is none.
+    /// Opens a directory; `None` if there is none.
     ///
     /// # Errors
-    /// `Invalid` when it is not to be trusted: whoever owns a folder can unlink everybody's files
-    /// in it, and a lease that others do not see is granted twice. `Io` when it cannot be opened.
+    /// `Invalid` when it is not trusted: the owner of a directory can unlink everybody's files in
+    /// it, and a lease that others do not see is granted twice. `Io` when it cannot be opened.
     pub(super) fn open(path: &Path, prefix: &'static str, trust: Trust) -> Result<Option<Self>> {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if trust != Trust::Shared || prefix.is_empty() {
@@ -77,21 +77,21 @@ impl Folder {
         Ok(Some(Folder { fd, path: path.to_owned(), prefix }))
     }
 
-    /// Returns the name of a file here as people write it.
+    /// Returns the displayed path of a file here.
     pub(super) fn show(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
 
-    /// Opens a file that is there, and never waits for whoever made it: no link is followed, no
-    /// mount entered, no pipe waited for.
+    /// Opens an existing file without waiting for its creator: follows no link, enters no mount,
+    /// waits for no pipe.
     pub(super) fn open_file(&self, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
         open_beneath(&self.fd, name, access)
     }
 
-    /// Opens the folder of a user in it; `None` for anything that is not one.
+    /// Opens the directory of a user in it; `None` for anything else.
     ///
     /// # Errors
-    /// The kernel's, where the caller or the machine is at fault.
+    /// The kernel's, if the caller or the machine is at fault.
     pub(super) fn open_folder(&self, name: &str) -> rustix::io::Result<Option<(Folder, Stat)>> {
         let opened = open_beneath(&self.fd, name, OFlags::RDONLY | OFlags::DIRECTORY);
         let fd = match opened {
@@ -103,22 +103,22 @@ impl Folder {
         Ok(Some((Folder { fd, path: self.path.join(name), prefix: "" }, stat)))
     }
 
-    /// Makes a file for the caller alone, for reading and writing.
+    /// Creates a file for the caller alone, for reading and writing.
     pub(super) fn make_file(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::openat(&self.fd, name, flags | OFlags::CLOEXEC, mode)
     }
 
-    /// Removes a file, if its name still is that file's.
+    /// Removes a file, if its name still refers to it.
     pub(super) fn remove(&self, name: &str, file: &Stat) {
         if self.is_at(name, file).unwrap_or(false) {
-            // Whoever removed it first did what was wanted.
+            // If another process removed it first, the goal is reached.
             let _ = rustix::fs::unlinkat(&self.fd, name, AtFlags::empty());
         }
     }
 
-    /// Tells whether a name is that file's.
+    /// Returns whether a name refers to that file.
     pub(super) fn is_at(&self, name: &str, file: &Stat) -> rustix::io::Result<bool> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(false),
@@ -126,8 +126,8 @@ impl Folder {
         }
     }
 
-    /// Returns what follows the prefix and `kind` in the names that begin with these, and whether
-    /// there are more than `most` of them, which are left out.
+    /// Returns the rest of each name after the prefix and `kind`, and whether there are more than
+    /// `most` of them, which are left out.
     ///
     /// # Errors
     /// The kernel's.
@@ -158,18 +158,18 @@ impl Folder {
         Ok((names, false))
     }
 
-    /// Returns what follows the prefix and `kind` in a name.
+    /// Returns the rest of a name after the prefix and `kind`.
     pub(super) fn rest_of<'a>(&self, name: &'a CStr, kind: &str) -> Option<&'a str> {
         name.to_str().ok()?.strip_prefix(self.prefix)?.strip_prefix(kind)
     }
 }
 
-/// Opens what has a name in a folder: no link is followed, no mount entered, nobody waited for.
+/// Opens a name in a directory: follows no link, enters no mount, waits for nobody.
 fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(fd, name, flags, Mode::empty(), resolve) {
-        // Linux before 5.6, or a container whose filter does not know the call.
+        // Linux before 5.6, or a container whose filter blocks the call.
         Err(Errno::NOSYS | Errno::PERM) => {
             let file = rustix::fs::openat(fd, name, flags, Mode::empty())?;
             match rustix::fs::fstat(&file)?.st_dev == rustix::fs::fstat(fd)?.st_dev {
@@ -181,8 +181,8 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
     }
 }
 
-/// Tells whether the caller or the machine is at fault. With any other error the owner of a file
-/// could keep everybody from reading the rest (`EAGAIN` by a lease of the kernel's kind, fcntl(2),
+/// Returns whether the caller or the machine is at fault. With any other error the owner of a file
+/// could keep everybody from reading the rest (`EAGAIN` through a file lease, fcntl(2),
 /// `F_SETLEASE`).
 pub(super) fn is_local_failure(errno: Errno) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOLCK, Errno::IO].contains(&errno)

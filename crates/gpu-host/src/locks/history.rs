@@ -1,5 +1,4 @@
-//! Leases that have ended, by the files that they left: when a device was last used, and what is
-//! to be cleared away.
+//! Ended leases, from the files that they left: when a device was last used, and what to clean up.
 
 use super::names::{KEPT, LEASE, NEW, PAST, PLACE, TRY, WAIT, of_place};
 use super::ofd;
@@ -10,17 +9,17 @@ use gpu_core::{DeviceUuid, EntryKind, LeaseId, QueuePlace, Timestamp};
 use rustix::fs::{AtFlags, OFlags, Stat};
 use std::collections::{BTreeMap, HashSet};
 
-/// So many of a user's are kept as a hint.
+/// How many are kept per user, as a hint.
 const HINTS: usize = 16;
-/// So many of all users' are read for one.
+/// How many of all users are read for one device.
 const READ: usize = 256;
-/// A file that was never given its name is somebody's who was ended while writing it.
+/// A file that was never renamed belongs to a process that was killed while writing it.
 const UNFINISHED_FILE_MAX_AGE_S: i64 = 60;
 
-/// Takes an ended lease, in this file, out of those that everybody reads; its name is free then.
+/// Removes an ended lease, in this file, from those that everybody reads; its name is free then.
 ///
-/// Where the name is another file's by now, as that of a lease that was published again is, there
-/// is nothing to do.
+/// If the name refers to another file by now, for example because a lease was published again,
+/// nothing is done.
 pub(super) fn keep(user: &UserFolder, name: &str, id: &LeaseId, file: &Stat) {
     let folder = &user.folder;
     if !folder.is_at(name, file).unwrap_or(false) {
@@ -28,14 +27,14 @@ pub(super) fn keep(user: &UserFolder, name: &str, id: &LeaseId, file: &Stat) {
     }
     let past = format!("{PAST}{id}");
     if rustix::fs::renameat(&folder.fd, name, &folder.fd, &past).is_err() {
-        // There is one hint less; where it is gone already there is nothing to do.
+        // One hint is lost; if it is gone already, nothing is left to do.
         let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
     }
 }
 
-/// Clears away what ended leases of the caller left.
+/// Cleans up after ended leases of the caller.
 ///
-/// Nothing rests on it, and what is alive is locked: it does what it can and reports nothing.
+/// Nothing depends on it, and live entries are locked: it does what it can and reports nothing.
 pub(super) fn clear(user: &UserFolder) {
     let folder = &user.folder;
     let mut past = Vec::new();
@@ -68,8 +67,8 @@ fn is_unlocked(user: &UserFolder, name: &str) -> bool {
     file.and_then(|file| ofd::is_write_locked(&file).ok()) == Some(false)
 }
 
-/// Removes a file that was never given its name. Its modification time may be no time of day: that
-/// of a place in the queue is a beat.
+/// Removes a file that was never renamed. Its modification time may not be a wall clock time: that
+/// of a place in the queue is a renewal.
 fn clear_unfinished(user: &UserFolder, name: &str, stat: &Stat) {
     let age = wall_seconds().saturating_sub(stat.st_ctime);
     if age > UNFINISHED_FILE_MAX_AGE_S && is_unlocked(user, name) {
@@ -85,7 +84,7 @@ pub(super) fn clear_place(queue: &UserFolder, place: &QueuePlace) {
         Ok(None) => true,
         Err(_) => false,
     };
-    // An id is never used again, so what is dead stays dead.
+    // An ID is never reused, so a dead entry stays dead.
     if has_ended {
         for name in [format!("{PLACE}{}", of_place(place)), format!("{WAIT}{}", place.id)] {
             let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
@@ -93,15 +92,15 @@ pub(super) fn clear_place(queue: &UserFolder, place: &QueuePlace) {
     }
 }
 
-/// Clears away what claims of the caller left that were killed on their way into the queue or out
-/// of it: FIFOs without a place, and files without a name. Places are left to those who find them
+/// Cleans up after claims of the caller that were killed while they entered or left the queue:
+/// FIFOs without a place, and files that were never renamed. Places are left to those who find them
 /// dead ([`clear_place`]).
 pub(super) fn clear_queue(queue: &UserFolder, names: &[String], places: &[QueuePlace]) {
     let queued: HashSet<&LeaseId> = places.iter().map(|place| &place.id).collect();
     for name in names {
         if let Some(id) = name.strip_prefix(WAIT).and_then(LeaseId::parse) {
             if !queued.contains(&id) {
-                // One that is just being published has a writer.
+                // One that is being published has a writer.
                 clear_place(queue, &QueuePlace { ticket: 0, id, owner: queue.owner, class: 0 });
             }
         } else if name.starts_with(NEW)
@@ -112,7 +111,7 @@ pub(super) fn clear_queue(queue: &UserFolder, names: &[String], places: &[QueueP
     }
 }
 
-/// Notes when each device was last leased, by the files that are left of a user's leases.
+/// Records when each device was last leased, from the remaining files of a user's leases.
 pub(super) fn last_leased(user: &UserFolder, last: &mut BTreeMap<DeviceUuid, Timestamp>) {
     for kind in [PAST, LEASE] {
         for id in user.names(kind).unwrap_or_default().into_iter().take(READ) {

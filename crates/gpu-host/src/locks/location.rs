@@ -1,4 +1,4 @@
-//! Which folders leases are kept in.
+//! The directories that contain leases.
 
 use super::folder::{Folder, Trust};
 use crate::fault;
@@ -7,10 +7,10 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// What names begin with in a folder that is not for leases alone.
+/// The prefix of names in a directory that is not for leases alone.
 const IN_TMP: &str = ".gpuws-";
 
-/// Where leases are kept.
+/// The location of leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place(Kind);
 
@@ -21,22 +21,22 @@ enum Kind {
 }
 
 impl Place {
-    /// Returns the place that all users of a machine share: `gpuws` below `run`, which root makes
-    /// on its first claim, and otherwise `tmp` itself; `/run` and `/tmp` on a real one. In either,
-    /// each user has a folder, which is that user's to empty.
+    /// Returns the location that all users of a machine share: `gpuws` below `run`, which root
+    /// creates with its first claim, and otherwise `tmp` itself; `/run` and `/tmp` on a real
+    /// machine. In either, each user has a directory, which that user may empty.
     pub fn machine(run: impl Into<PathBuf>, tmp: impl Into<PathBuf>) -> Self {
         Place(Kind::Machine { run: run.into(), tmp: tmp.into() })
     }
 
-    /// Returns a folder of the caller or of root, for a session or for those who agree on it.
+    /// Returns a directory of the caller or of root, for a session or for users that agree on it.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
         Place(Kind::Named(path.into()))
     }
 
-    /// Returns the folders as they are now: new entries belong in the first, all are read.
+    /// Returns the current directories: new entries go to the first, all are read.
     ///
-    /// They are looked for at every call. A folder that root makes while another is in use is
-    /// seen by whoever publishes after that, and by whoever looks again after that.
+    /// They are looked up at every call. If root creates a directory while another is in use, it is
+    /// seen by every later publication and every later read.
     pub(super) fn folders(&self) -> Result<Vec<Folder>> {
         match &self.0 {
             Kind::Named(path) => match Folder::open(path, "", Trust::Named)? {
@@ -48,7 +48,7 @@ impl Place {
                 match (made, Folder::open(tmp, IN_TMP, Trust::Shared)) {
                     (Some(made), Ok(Some(tmp))) => Ok(vec![made, tmp]),
                     (Some(made), Ok(None)) => Ok(vec![made]),
-                    // A /tmp that is not everybody's holds no leases.
+                    // A /tmp that is not shared by all users contains no leases.
                     (Some(made), Err(error)) if error.kind() == ErrorKind::Invalid => {
                         Ok(vec![made])
                     }
@@ -61,13 +61,13 @@ impl Place {
         }
     }
 
-    /// Returns the folder in which new entries belong, as it is now.
+    /// Returns the current directory for new entries.
     pub(super) fn first(&self) -> Result<Folder> {
         let first = self.folders()?.into_iter().next();
         first.ok_or_else(|| Error::new(ErrorKind::Io, "find the lease directory"))
     }
 
-    /// Makes the folder below `run`, where the caller is root and it is missing.
+    /// Creates the directory below `run` if it is missing and the caller is root.
     pub(super) fn prepare(&self) -> Result<()> {
         let Kind::Machine { run, .. } = &self.0 else { return Ok(()) };
         let path = run.join("gpuws");
@@ -76,15 +76,15 @@ impl Place {
             return Ok(());
         }
         match make(run, &path) {
-            // Somebody was faster, or it is not to be: /tmp will do.
+            // Another process was faster, or it is not possible: /tmp is used then.
             Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS | Errno::PERM) => Ok(()),
             Err(errno) => Err(fault::file(format!("make '{}'", path.display()), errno)),
         }
     }
 }
 
-/// Makes a folder elsewhere and gives it its name when it is as it should be: nobody is to find
-/// it with other modes, whatever the umask.
+/// Creates a directory elsewhere and renames it when it is complete: no process must find it with
+/// other modes, whatever the umask.
 fn make(run: &Path, path: &Path) -> rustix::io::Result<()> {
     let new = run.join(format!(".gpuws-{}", std::process::id()));
     let clear = || rustix::fs::unlinkat(CWD, &new, AtFlags::REMOVEDIR);
@@ -102,7 +102,7 @@ fn make(run: &Path, path: &Path) -> rustix::io::Result<()> {
     made
 }
 
-/// Tells whether a folder is root's, and only root makes files in it.
+/// Returns whether a directory belongs to root, and only root creates files in it.
 fn is_owned_by_root(path: &Path) -> bool {
     rustix::fs::stat(path).is_ok_and(|stat| {
         let mode = Mode::from_raw_mode(stat.st_mode);

@@ -35,13 +35,13 @@ use watch::Watch;
 pub use location::Place;
 pub use safe_gpu::SafeGpuFiles;
 
-/// So long at most is a change waited for where nothing tells of it.
+/// The longest wait for a change without a notification.
 const POLL_INTERVAL_WITHOUT_INOTIFY: Duration = Duration::from_millis(250);
 
-/// Leases as files in a folder for each user, alive while the kernel holds them locked.
+/// Leases as files in a directory for each user, alive while the kernel holds them locked.
 ///
-/// No link is followed, no other user's file is written, and nothing that another user makes,
-/// writes, links or renames can make a lease of somebody else's, end one or hide one.
+/// It follows no link and writes no other user's file. Nothing that another user creates, writes,
+/// links or renames can create, end or hide a lease of this user.
 pub struct FileLocks {
     place: Place,
     safe_gpu: SafeGpu,
@@ -50,18 +50,19 @@ pub struct FileLocks {
     queue: Mutex<QueueFolders>,
 }
 
-/// Where the places of the last listing of the queue lie.
+/// The locations of the places in the last listing of the queue.
 #[derive(Default)]
 struct QueueFolders {
     shared: Vec<Folder>,
-    /// The owner of each user's folder, the place of the shared folder that it is in, and its name.
+    /// The owner of each user's directory, the index of the shared directory that contains it, and
+    /// its name.
     users: Vec<(u32, usize, String)>,
 }
 
 impl FileLocks {
-    /// Returns the locks of a place. Nothing is opened yet.
+    /// Returns the locks of a location. Nothing is opened yet.
     ///
-    /// `roots` tell who waits for safe-gpu's files.
+    /// `roots` is used to find processes that wait for safe-gpu's files.
     pub fn new(place: Place, safe_gpu: SafeGpuFiles, roots: Roots) -> Self {
         let safe_gpu = SafeGpu::new(safe_gpu, roots.proc);
         FileLocks {
@@ -73,8 +74,8 @@ impl FileLocks {
         }
     }
 
-    /// Returns for each of these leases the files that whoever keeps it alive has open, one or
-    /// both; none where it has ended.
+    /// Returns for each of these leases the files that a process that keeps it alive has open, one
+    /// or both; none if it has ended.
     ///
     /// # Errors
     /// Those of [`entries`](Locks::entries).
@@ -93,13 +94,13 @@ impl FileLocks {
         Ok(files)
     }
 
-    /// Visits the folders of all users.
+    /// Visits the directories of all users.
     fn each(&self, visit: &mut dyn FnMut(&UserFolder) -> Result<()>) -> Result<()> {
         let shared = self.place.folders()?;
         shared.iter().try_for_each(|shared| UserFolder::each(shared, &mut |user| visit(&user)))
     }
 
-    /// Calls with the folder of the queue that a place lies in; `None` where there is none.
+    /// Calls with the queue directory of a place; `None` if there is none.
     fn at_place<T>(
         &self,
         place: &QueuePlace,
@@ -131,7 +132,7 @@ impl Locks for FileLocks {
             let waiters = places.iter().map(|place| Ok(self.waiter(place)?.map(|w| w.entry)));
             return waiters.filter_map(Result::transpose).collect();
         }
-        // Attempts are read before leases: what ends in between is not to be forgotten.
+        // Attempts are read before leases: remember what ends in between.
         if kind == EntryKind::Attempt
             && let Some(watch) = &*lock(&self.watch)
         {
@@ -149,7 +150,8 @@ impl Locks for FileLocks {
                 let names = queue.names("")?;
                 let place = |name: &String| names::place(user.owner, name.strip_prefix(PLACE)?);
                 let of_user: Vec<QueuePlace> = names.iter().filter_map(place).collect();
-                // A place has two names. Any other is of a claim that comes, goes, or was killed.
+                // A place has two names. Any other number belongs to a claim that arrives, leaves,
+                // or was killed.
                 if user.owner == self.owner() && names.len() > 2 * of_user.len() {
                     history::clear_queue(&queue, &names, &of_user);
                 }
@@ -188,7 +190,7 @@ impl Locks for FileLocks {
                 }
             })
         };
-        // Whoever clears old files away may have removed an empty folder just after it was opened.
+        // A cleaner of old files may have removed an empty directory just after it was opened.
         publish().or_else(|error| match error.kind() {
             ErrorKind::Io => publish(),
             _ => Err(error),
@@ -204,7 +206,7 @@ impl Locks for FileLocks {
         LeaseId::parse(&id).ok_or_else(|| Error::new(ErrorKind::Io, "generate a lease ID"))
     }
 
-    /// The time since boot: one clock for everybody, that nobody can set.
+    /// The time since boot: one clock for all processes, which nobody can set.
     fn ticket(&self) -> Result<u64> {
         Ok(u64::try_from(timer::since_boot().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -218,10 +220,10 @@ impl Locks for FileLocks {
             *watch = Watch::new().ok();
         }
         match watch.as_mut().map(|watch| watch.follow(&shared)) {
-            // What came before the watch was not told: it is to be looked for.
+            // Changes before the watch were not reported: look for them.
             Some(Ok(true)) => return Ok(true),
             Some(Ok(false)) => {}
-            // A user may have a limited number of them; then time alone has to do.
+            // The number per user may be limited; then a timeout has to suffice.
             Some(Err(_)) | None => *watch = None,
         }
         match &*watch {
@@ -242,7 +244,7 @@ impl Locks for FileLocks {
         })?;
         let Some(fifo) = fifo else { return Ok(true) };
         let failed = |errno| fault::file(format!("wait for claim '{}'", place.id), errno);
-        // A hang-up before it was opened is not told (poll(2), on FIFOs).
+        // A hang-up before the FIFO was opened is not reported (poll(2), on FIFOs).
         if !fifo.has_writer().map_err(failed)? {
             return Ok(true);
         }
@@ -251,7 +253,7 @@ impl Locks for FileLocks {
 
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         let mut last = BTreeMap::new();
-        // A hint: what cannot be read is left out.
+        // A hint: skip what cannot be read.
         let _ = self.each(&mut |user| {
             history::last_leased(user, &mut last);
             Ok(())
@@ -268,7 +270,7 @@ impl Locks for FileLocks {
     }
 }
 
-/// Returns 12 hexadecimal digits by chance.
+/// Returns 12 random hexadecimal digits.
 fn chance() -> Result<String> {
     let mut bytes = [0; 6];
     let filled = getrandom(&mut bytes[..], GetRandomFlags::empty());

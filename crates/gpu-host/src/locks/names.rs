@@ -1,25 +1,25 @@
-//! The names of the files in a user's folder, and in the folder of that user's claims that wait.
+//! The names of the files in a user's directory, and in its queue directory.
 
 use gpu_core::{EntryKind, LeaseId, QueuePlace};
 
-/// A file that is written; nobody reads it under this name.
+/// A file that is being written; no reader uses this name.
 pub(super) const NEW: &str = "new-";
-/// A lease that is not confirmed yet.
+/// An attempt.
 pub(super) const TRY: &str = "try-";
 /// A lease.
 pub(super) const LEASE: &str = "lease-";
-/// The file that a job inherits, beside the lease of the same id.
+/// The file that a job inherits, beside the lease of the same ID.
 pub(super) const KEPT: &str = "kept-";
-/// What is left of a lease that has ended.
+/// The record of an ended lease.
 pub(super) const PAST: &str = "past-";
-/// The folder of places in the queue: only those who read the queue list it, however long it is.
+/// The directory of places in the queue: only readers of the queue list it, however long it is.
 pub(super) const QUEUE: &str = "queue";
 /// A place in the queue.
 pub(super) const PLACE: &str = "place-";
 /// The FIFO of a place in the queue, which hangs up when its claim leaves.
 pub(super) const WAIT: &str = "wait-";
 
-/// What the names of files of a kind begin with.
+/// The name prefix of files of a kind.
 pub(super) fn file_prefix(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::Attempt => TRY,
@@ -28,13 +28,13 @@ pub(super) fn file_prefix(kind: EntryKind) -> &'static str {
     }
 }
 
-/// Returns the name of a place in the queue after [`PLACE`]: all that decides its order is in it,
-/// so that a listing tells the order and no file has to be opened for that.
+/// Returns the name of a place in the queue after [`PLACE`]. It contains everything that determines
+/// the order, so a listing gives the order without opening a file.
 pub(super) fn of_place(place: &QueuePlace) -> String {
     format!("{:016x}-{:016x}-{}", place.ticket, place.class, place.id)
 }
 
-/// Returns the place that a name tells of, after [`PLACE`].
+/// Returns the place with this name, after [`PLACE`].
 pub(super) fn place(owner: u32, name: &str) -> Option<QueuePlace> {
     let (ticket, rest) = name.split_at_checked(16)?;
     let (class, id) = rest.strip_prefix('-')?.split_at_checked(16)?;

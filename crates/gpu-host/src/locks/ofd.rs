@@ -1,24 +1,24 @@
-//! Locks on open files (`F_OFD_SETLK`), which end with the last descriptor of the file that was
-//! opened, in whichever process.
+//! Locks on open file descriptions (`F_OFD_SETLK`), which end with the last descriptor of the
+//! description, in whichever process.
 //!
-//! They exclude, and are excluded by, POSIX record locks, which `fcntl.lockf` takes, and are not
-//! dropped when some other descriptor of the same file is closed. `flock` is another world.
+//! They conflict with POSIX record locks, which `fcntl.lockf` takes, and are not dropped when
+//! another descriptor of the same file is closed. `flock` is independent of both.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fd::AsFd;
 use rustix::io::{Errno, Result};
 
-/// What a lock allows to others.
+/// What a lock permits to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
     /// Nothing.
     Write,
-    /// The same, not [`Write`](Lock::Write).
+    /// Read locks, but no [`Write`](Lock::Write).
     Read,
 }
 
-/// Locks a whole file, without waiting; false when somebody else has it.
+/// Locks a whole file, without waiting; false if it is locked elsewhere.
 pub(crate) fn try_lock(file: impl AsFd, lock: Lock) -> Result<bool> {
     match set(file, if lock == Lock::Write { F_WRLCK } else { F_RDLCK }) {
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
@@ -26,15 +26,15 @@ pub(crate) fn try_lock(file: impl AsFd, lock: Lock) -> Result<bool> {
     }
 }
 
-/// Unlocks a file, for everybody who has the same opened file.
+/// Unlocks a file, for all owners of the same open file description.
 pub(super) fn unlock(file: impl AsFd) -> Result<()> {
     set(file, F_UNLCK)
 }
 
-/// Tells whether somebody else has a file locked for writing.
+/// Returns whether another open file description has locked a file for writing.
 ///
-/// It is asked as if for a read lock, which another's read lock does not keep away: anybody who
-/// may read a file could take that, and it means nothing.
+/// The query is for a read lock, which another's read lock does not block: anybody who may read a
+/// file could take one, and it means nothing.
 pub(super) fn is_write_locked(file: impl AsFd) -> Result<bool> {
     let mut answer = whole_file(F_RDLCK);
     fcntl(file.as_fd(), FcntlArg::F_OFD_GETLK(&mut answer)).map_err(errno)?;
@@ -75,7 +75,8 @@ mod tests {
         assert!(is_write_locked(&third).unwrap());
         assert!(!try_lock(&second, Lock::Read).unwrap());
 
-        // The lock is the opened file's: it outlives a descriptor of it, and of another opening.
+        // The lock belongs to the open file description: it survives one of its descriptors, and a
+        // second open.
         let copy = first.try_clone().unwrap();
         drop((first, second));
         assert!(is_write_locked(&third).unwrap());

@@ -1,4 +1,4 @@
-//! Entries of the caller: how they come and go.
+//! Publication of entries of the caller.
 
 use super::names::{KEPT, NEW, PLACE, WAIT, file_prefix, of_place};
 use super::ofd::{self, Lock};
@@ -13,13 +13,13 @@ use rustix::io::{Errno, FdFlags};
 use rustix::time::Timespec;
 use std::cell::OnceCell;
 
-/// Everybody reads an entry, its owner alone writes it.
+/// Everybody may read an entry, only its owner may write it.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// An attempt or a lease of the caller, alive until this is dropped.
 ///
-/// Nobody inherits its file: a program that was started may be another user's, and what is in the
-/// file is believed to be its owner's word. What is inherited is a second file, which is empty.
+/// No program inherits its file: a started program may belong to another user, and the content of
+/// the file is trusted as its owner's word. Programs inherit a second, empty file.
 pub(super) struct Published {
     file: OwnedFd,
     stat: Stat,
@@ -33,8 +33,8 @@ pub(super) struct Published {
 }
 
 impl Published {
-    /// Publishes an entry: written and locked under a name that nobody reads, and only then given
-    /// its own. Who sees it sees all of it; who sees it unlocked sees one that has ended.
+    /// Publishes an entry: it is written and locked under a name that no reader uses, and only then
+    /// renamed. A reader that sees it sees all of it; if it is unlocked, it has ended.
     pub(super) fn new(
         user: UserFolder,
         kind: EntryKind,
@@ -65,7 +65,7 @@ impl Published {
         format!("{KEPT}{}", self.id)
     }
 
-    /// Returns the file that is inherited, and makes it where it is missing.
+    /// Returns the inherited file, and creates it if it is missing.
     fn kept(&self) -> Result<&OwnedFd> {
         if let Some((file, _)) = self.kept.get() {
             return Ok(file);
@@ -82,8 +82,8 @@ impl Published {
     }
 }
 
-/// Makes the file that others can inherit, before the lease has its name. One may be left from when
-/// the lease had its name before.
+/// Creates the file that others can inherit, before the lease gets its name. One may be left from
+/// when the lease had its name before.
 fn create_inheritable(
     user: &UserFolder,
     entry: &Entry,
@@ -101,7 +101,7 @@ fn create_inheritable(
     }
 }
 
-/// Makes a file that is locked for writing, and whole, when it gets its name.
+/// Creates a file that is locked for writing, and complete, when it gets its name.
 fn make_locked(
     user: &UserFolder,
     name: &str,
@@ -114,7 +114,7 @@ fn make_locked(
     })
 }
 
-/// Makes a file that is whole when it gets its name.
+/// Creates a file that is complete when it gets its name.
 fn make(
     user: &UserFolder,
     name: &str,
@@ -137,7 +137,7 @@ fn make(
             }
         }
         ready(&file)?;
-        // Whatever the umask: everybody is to read it, and only its owner to lock it.
+        // Whatever the umask: everybody may read it, and only its owner may lock it.
         rustix::fs::fchmod(&file, MODE)?;
         rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, name, RenameFlags::NOREPLACE)
     })();
@@ -155,14 +155,14 @@ fn now() -> Timestamps {
 }
 
 /// Returns the times of a place in the queue that was renewed just now. The modification time is
-/// that of the monotonic clock, which no step of the wall clock changes; the access time is that of
-/// the wall clock, for programs that clear old files away.
+/// from the monotonic clock, which no step of the wall clock changes; the access time is from the
+/// wall clock, for cleaners of old files.
 fn beat() -> Timestamps {
     let last_modification = timespec(crate::timer::now());
     Timestamps { last_modification, ..now() }
 }
 
-/// Says whether a program that is started now gets a descriptor.
+/// Sets whether a program that is started now gets a descriptor.
 fn set_inherited(fd: &OwnedFd, yes: bool) -> Result<()> {
     let flags = if yes { FdFlags::empty() } else { FdFlags::CLOEXEC };
     rustix::io::fcntl_setfd(fd, flags)
@@ -177,7 +177,7 @@ impl Held for Published {
         let folder = &self.user.folder;
         let lease = format!("{}{}", file_prefix(EntryKind::Lease), self.id);
         let failed = |errno| fault::file(format!("write lease '{}'", folder.show(&lease)), errno);
-        // A name that somebody cleared away meanwhile is another file's now, or nobody's.
+        // A name that was cleared away meanwhile refers to another file now, or none.
         if !folder.is_at(&self.name(), &self.stat).map_err(failed)? {
             return Err(failed(Errno::NOENT));
         }
@@ -209,15 +209,15 @@ impl Held for Published {
 }
 
 impl Drop for Published {
-    /// Ends it for everybody who has its descriptor, and clears up; unless it was left to them.
+    /// Ends it for all owners of its descriptor, and cleans up, unless it was left to them.
     fn drop(&mut self) {
         if self.left {
             return;
         }
-        // The names go first: who finds an unlocked file under one may remove it, and is not to
-        // meet what is published under that name next. Closing alone would leave the locks to a
-        // program that got a copy. Nothing here can be repaired if it fails, and nothing rests on
-        // what is left.
+        // Remove the names first: a reader that finds an unlocked file may remove its name, and
+        // must not hit what is published under that name next. Closing alone would leave the locks
+        // to a program that got a copy. A failure here cannot be repaired, and nothing depends on
+        // the remains.
         let _ = self.touch();
         let name = self.name();
         if self.kind == EntryKind::Lease {
@@ -238,8 +238,8 @@ impl Drop for Published {
 
 /// A place of the caller in the queue, alive until this is dropped.
 ///
-/// It is alive while its FIFO has a writer. Whoever waits for it waits for the FIFO to hang up,
-/// which costs one descriptor and wakes nobody else.
+/// It is alive while its FIFO has a writer. Processes that wait for it wait for the FIFO to hang
+/// up, which costs one descriptor and wakes no others.
 pub(super) struct InQueue {
     queue: UserFolder,
     name: String,
@@ -268,7 +268,7 @@ impl InQueue {
     }
 }
 
-/// Makes a FIFO that everybody may read, and that has a writer when it gets its name.
+/// Creates a FIFO that everybody may read, and that has a writer when it gets its name.
 fn make_fifo(queue: &UserFolder, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
     let folder = &queue.folder;
     let new = format!("{NEW}{}-{chance}-fifo", std::process::id());
@@ -276,7 +276,7 @@ fn make_fifo(queue: &UserFolder, name: &str, chance: &str) -> Result<(OwnedFd, S
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(&folder.fd, &new, FileType::Fifo, mode, 0).map_err(failed)?;
     let made = (|| {
-        // For reading as well, so that it opens although nobody reads (fifo(7)).
+        // Open for reading as well, so that the open succeeds without a reader (fifo(7)).
         let fifo = folder.open_file(&new, OFlags::RDWR)?;
         rustix::fs::fchmod(&fifo, MODE)?;
         rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, name, RenameFlags::NOREPLACE)?;
@@ -284,7 +284,7 @@ fn make_fifo(queue: &UserFolder, name: &str, chance: &str) -> Result<(OwnedFd, S
         Ok((fifo, stat))
     })();
     made.map_err(|errno| {
-        // Only the caller's user makes anything here, and nobody else under this name.
+        // Only the caller's user creates files here, and no other process uses this name.
         let _ = rustix::fs::unlinkat(&folder.fd, &new, AtFlags::empty());
         failed(errno)
     })
@@ -318,7 +318,7 @@ impl Held for InQueue {
 
 impl Drop for InQueue {
     fn drop(&mut self) {
-        // First the name, so that nobody finds a place that is about to hang up.
+        // Remove the name first, so that no process finds a place that is about to hang up.
         self.queue.folder.remove(&self.name, &self.stat);
         self.queue.folder.remove(&self.wait, &self.fifo_stat);
     }

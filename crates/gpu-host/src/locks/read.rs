@@ -1,4 +1,4 @@
-//! Which entries are alive, and what is in them.
+//! Which entries are alive, and their content.
 
 use super::folder::is_local_failure;
 use super::names::{KEPT, LEASE, PLACE, WAIT, file_prefix, of_place};
@@ -16,15 +16,15 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// So many living leases of one user are read, and as many attempts; a user who has an eighth of
+/// How many live leases of one user are read, and as many attempts; a user who has an eighth of
 /// that gets no further lease.
 const MAX_LIVE_ENTRIES_PER_USER: usize = 2048;
 
-/// Leases that were read before, by their paths: nobody but its owner can change one.
+/// Leases that were read before, by path: only their owner can change one.
 #[derive(Debug, Default)]
 pub(super) struct Known(HashMap<PathBuf, (EntryKind, FileStamp, Entry)>);
 
-/// Tells a file from every other, and from itself before it was written to.
+/// Identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     device: u64,
@@ -45,14 +45,14 @@ impl FileStamp {
 }
 
 impl Known {
-    /// Returns the attempts or leases that are alive in the folders that `each` visits.
+    /// Returns the live attempts or leases in the directories that `each` visits.
     ///
-    /// Each folder is listed, and all that is in it opened, before the call returns: an attempt
-    /// that is confirmed while attempts are read is there when leases are read after that.
+    /// Each directory is listed, and all its entries are opened, before the call returns: an
+    /// attempt that is confirmed while attempts are read is there when leases are read after that.
     ///
     /// # Errors
-    /// `Io` where the caller or the machine cannot list a folder, ask whether an entry is alive, or
-    /// read one that is: it must not pass for a dead one.
+    /// `Io` if the caller or the machine cannot list a directory, check whether an entry is alive,
+    /// or read a live one: it must not count as dead.
     pub(super) fn living(
         &mut self,
         kind: EntryKind,
@@ -101,7 +101,7 @@ impl Known {
             Err(errno) if is_local_failure(errno) => {
                 return Err(fault::file(format!("check whether lease '{id}' is alive"), errno));
             }
-            // Whatever lies there, it is no entry that somebody holds for others to see.
+            // Whatever it is, it is no entry that a process holds for others to see.
             Err(_) => return Ok(None),
         };
         let stamp = FileStamp::of(&stat);
@@ -114,11 +114,11 @@ impl Known {
     }
 }
 
-/// Tells whether those who inherited a lease from its maker keep it alive: by a lock on a file of
-/// the same owner, in which nothing is read.
+/// Returns whether processes that inherited a lease from its maker keep it alive: by a lock on a
+/// file of the same owner, whose content is not read.
 ///
 /// # Errors
-/// Those of the kernel, but for a file that is not there or is nobody's lock.
+/// Those of the kernel, except for a file that does not exist or cannot be a lock of the owner.
 pub(super) fn is_kept(user: &UserFolder, id: &str) -> rustix::io::Result<bool> {
     let file = match user.folder.open_file(&format!("{KEPT}{id}"), OFlags::RDONLY) {
         Err(errno) if is_local_failure(errno) => return Err(errno),
@@ -128,7 +128,7 @@ pub(super) fn is_kept(user: &UserFolder, id: &str) -> rustix::io::Result<bool> {
     Ok(user.is_own(&rustix::fs::fstat(&file)?) && ofd::is_write_locked(&file)?)
 }
 
-/// Returns those files of a lease that are there.
+/// Returns the existing files of a lease.
 pub(super) fn files(user: &UserFolder, lease: &Entry) -> Vec<PathBuf> {
     let is_own = |name: &String| {
         let stat = rustix::fs::statat(&user.folder.fd, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -138,7 +138,7 @@ pub(super) fn files(user: &UserFolder, lease: &Entry) -> Vec<PathBuf> {
     names.into_iter().filter(is_own).map(|name| user.folder.path.join(name)).collect()
 }
 
-/// Reads the entry in a file, alive or not; `None` where there is none in it.
+/// Reads the entry in a file, alive or not; `None` if it contains none.
 ///
 /// # Errors
 /// The kernel's.
@@ -169,7 +169,7 @@ pub(super) fn read(
 /// Returns the claim at a place in the queue of a user; `None` when it is dead.
 ///
 /// # Errors
-/// `Io` where the caller or the machine is at fault.
+/// `Io` if the caller or the machine is at fault.
 pub(super) fn waiter(queue: &UserFolder, place: &QueuePlace) -> Result<Option<Waiter>> {
     let name = of_place(place);
     let asked = || {
@@ -183,7 +183,7 @@ pub(super) fn waiter(queue: &UserFolder, place: &QueuePlace) -> Result<Option<Wa
             return Ok(None);
         }
         let entry = read(&file, &stat, EntryKind::Waiter, &name)?;
-        // A beat in the future was not written by a claim that is running.
+        // A running claim does not write a renewal in the future.
         let beat = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(u64::MAX));
         let age = now().checked_sub(beat);
         let is_stalled = age.is_none_or(|age| age > QUEUE_STALL_TIMEOUT);
@@ -193,19 +193,19 @@ pub(super) fn waiter(queue: &UserFolder, place: &QueuePlace) -> Result<Option<Wa
         Err(errno) if is_local_failure(errno) => {
             Err(fault::file(format!("check whether claim '{}' is still waiting", place.id), errno))
         }
-        // Whatever lies there, nobody is waiting there.
+        // Whatever it is, no claim waits there.
         asked => Ok(asked.unwrap_or_default()),
     }
 }
 
-/// The FIFO of a place in the queue, to read: its writer is the claim that waits.
+/// The FIFO of a place in the queue, for reading: its writer is the waiting claim.
 pub(super) struct Fifo(OwnedFd);
 
 impl Fifo {
-    /// Opens it without waiting for a writer; `None` where there is none.
+    /// Opens it without waiting for a writer; `None` if there is none.
     ///
     /// # Errors
-    /// The kernel's, where the caller or the machine is at fault.
+    /// The kernel's, if the caller or the machine is at fault.
     pub(super) fn open(queue: &UserFolder, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
         let fd = match queue.folder.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
             Err(errno) if is_local_failure(errno) => return Err(errno),
@@ -217,7 +217,7 @@ impl Fifo {
         Ok((is_fifo && queue.is_own(&stat)).then_some(Fifo(fd)))
     }
 
-    /// Tells whether somebody has it open for writing: only then is there nothing to read *yet*
+    /// Returns whether a process has it open for writing: only then is there nothing to read *yet*
     /// (fifo(7), read(2)).
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Fifo {
         loop {
             match rustix::io::read(&self.0, &mut [0; 64]) {
                 Ok(0) => return Ok(false),
-                // Nothing is ever written; what its owner wrote all the same says nothing.
+                // Nothing is ever written; data that its owner wrote anyway means nothing.
                 Ok(_) | Err(Errno::AGAIN) => return Ok(true),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),

@@ -7,19 +7,19 @@ use gpu_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What others write is read up to here ...
+/// Entries of others are read up to this size ...
 pub(super) const READ_LIMIT: usize = 32 << 10;
-/// ... and nobody writes more.
+/// ... and written up to this size.
 const WRITE_LIMIT: usize = 16 << 10;
 /// The largest machines have 16 GPUs of 7 MIG devices each.
 const DEVICES: usize = 512;
-/// A UUID of NVML is 40 bytes, an old name of a MIG device some more.
+/// A UUID of NVML has 40 bytes, an old name of a MIG device some more.
 const DEVICE_NAME: usize = 128;
 const COMMAND: usize = 256;
-/// Leases within each other, one deeper than the other.
+/// The maximum depth of leases within leases.
 const DEPTH: usize = 64;
 
-/// The format that is written; what has a higher number is read as far as it must be.
+/// The format that is written; a higher number is read only as far as necessary.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -29,7 +29,7 @@ struct Text {
     entry: Entry,
 }
 
-/// What every future format must say.
+/// The fields of every future format.
 #[derive(Deserialize)]
 struct Newer {
     schema: u32,
@@ -40,17 +40,16 @@ struct Newer {
     devices: Vec<DeviceUuid>,
 }
 
-/// What a future format may say otherwise: what cannot be read of it takes no device out of the
-/// entry.
+/// Fields that a future format may change: an unreadable one removes no device from the entry.
 #[derive(Default, Deserialize)]
 struct NewerWithin {
     within: Vec<OuterLease>,
 }
 
-/// Returns an entry as its file has it.
+/// Returns the file content of an entry.
 ///
 /// # Errors
-/// `Invalid` when it is longer than anybody reads, or within too many others.
+/// `Invalid` when it is longer than readers accept, or nested too deeply.
 pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
     let mut entry = entry.clone();
     truncate(&mut entry.command);
@@ -70,10 +69,10 @@ pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the place in the queue of an entry. Its class is a hash of what is asked for (FNV-1a),
-/// which need not be strong: places are compared by it among those of one user only.
+/// Returns the place in the queue of an entry. Its class is a hash of the request (FNV-1a), which
+/// need not be strong: it is compared only among places of one user.
 pub(super) fn place_of(entry: &Entry) -> QueuePlace {
-    // Plain data can always be written.
+    // Plain data can always be serialized.
     let text = serde_json::to_vec(&(&entry.claim, &entry.within)).unwrap_or_default();
     let class = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -81,11 +80,11 @@ pub(super) fn place_of(entry: &Entry) -> QueuePlace {
     QueuePlace { ticket: entry.ticket, id: entry.id.clone(), owner: entry.owner, class }
 }
 
-/// Returns the entry that a file of this name, after its kind, and owner tells; `None` where it is
+/// Returns the entry of a file with this name, after its kind, and this owner; `None` if it is
 /// none.
 ///
-/// What a newer gpuws wrote counts as a lease on the whole of its devices, within those that it was
-/// taken out of; within none where it says that in another way.
+/// An entry from a newer gpuws counts as a lease on the whole of its devices, within its outer
+/// leases; within none if it expresses them in another way.
 pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Option<Entry> {
     let mut entry = match serde_json::from_slice::<Text>(text) {
         Ok(text) if text.schema == SCHEMA => text.entry,

@@ -1,8 +1,8 @@
 //! safe-gpu's lock files, so that its users and ours do not start on one device.
 //!
-//! safe-gpu up to 1.5.1 and from 2.0.0 on lock a file each, exclusively (`fcntl.lockf`), from
-//! before they look at the devices until they have a context on theirs. A read lock of ours on
-//! both keeps all of them waiting and does not keep ours from each other.
+//! safe-gpu up to 1.5.1 and from 2.0.0 on each lock a file exclusively (`fcntl.lockf`), from before
+//! they read the devices until they have a context on theirs. Our read lock on both blocks all of
+//! them and does not block other gpuws claims.
 
 use super::ofd::{self, Lock};
 use crate::fault;
@@ -20,29 +20,29 @@ use std::time::Duration;
 
 const NAME: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
 
-/// What the name of one begins with that is not ready yet.
+/// The name prefix of a file that is not ready yet.
 const NEW: &str = ".gpuws-safe-gpu-";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The kernel gives a read lock although somebody waits to write: a safe-gpu that waits is let
-/// through, but not for ever, since one that belongs to a job of ours waits for that job.
+/// The kernel grants a read lock even if a writer waits. A waiting safe-gpu is let through, but not
+/// indefinitely, because one that belongs to our own job waits for that job.
 const WAITER_GRACE: Duration = Duration::from_secs(5);
 
-/// So many of those who are in the way are named.
+/// How many blocking processes are named.
 const NAMED: usize = 3;
 
-/// The list of all locks of a machine is not longer.
+/// The maximum size of the machine's list of locks.
 const LIST_LIMIT: usize = 16 << 20;
 
-/// Where safe-gpu's lock files are.
+/// The location of safe-gpu's lock files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafeGpuFiles(Vec<PathBuf>);
 
 impl SafeGpuFiles {
-    /// Returns those of all versions below `tmp`, which is `/tmp`: in the order in which all of
-    /// ours lock them.
+    /// Returns those of all versions below `tmp`, which is `/tmp`, in the order in which all gpuws
+    /// processes lock them.
     pub fn below(tmp: &Path) -> Self {
         SafeGpuFiles(vec![tmp.join(NAME), tmp.join("safe_gpu").join(NAME)])
     }
@@ -64,8 +64,8 @@ impl SafeGpu {
     /// Locks all files for reading.
     ///
     /// # Errors
-    /// `TimedOut` when a safe-gpu is at work or is let through, naming the process and the file;
-    /// `Io` when a file cannot be opened.
+    /// `TimedOut` when a safe-gpu holds its lock or is let through, naming the process and the
+    /// file; `Io` when a file cannot be opened.
     pub(super) fn hold(&self, patience: Duration) -> Result<SafeGpuLocks> {
         let files: Vec<Option<OwnedFd>> =
             self.files.0.iter().map(|path| open_or_make(path).map(Some)).collect::<Result<_>>()?;
@@ -85,8 +85,8 @@ impl SafeGpu {
         }
     }
 
-    /// Returns who has one of the files locked for writing now; `None` where nobody has, or where
-    /// they cannot be read.
+    /// Returns the process that has locked one of the files for writing now; `None` if there is
+    /// none, or they cannot be read.
     pub(super) fn holder(&self) -> Option<SafeGpuHolder> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let locked = |(file, path): (usize, &PathBuf)| {
@@ -96,7 +96,7 @@ impl SafeGpu {
         self.files.0.iter().enumerate().find_map(locked)
     }
 
-    /// Locks the files, and returns what keeps this program from holding them.
+    /// Locks the files, and returns what prevents it.
     fn obstacle(&self, held: &SafeGpuLocks) -> Result<Option<Obstacle>> {
         let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
         for (place, file) in held.files.iter().enumerate() {
@@ -106,7 +106,7 @@ impl SafeGpu {
                 return Ok(Some(Obstacle::Locked(place)));
             }
         }
-        // Where the list cannot be read nobody can be let through.
+        // If the list cannot be read, nobody can be let through.
         let queues = held.queues().unwrap_or_default();
         if let Some((place, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
             let began = *since.get_or_insert_with(now);
@@ -118,7 +118,7 @@ impl SafeGpu {
         Ok(None)
     }
 
-    /// Says what could not be done, and who is in the way.
+    /// Describes the failure, and the blocking process.
     fn named(&self, obstacle: &Obstacle, held: &SafeGpuLocks) -> String {
         let path = |place: &usize| {
             self.files.0.get(*place).map(|path| path.display().to_string()).unwrap_or_default()
@@ -146,8 +146,8 @@ impl SafeGpu {
         }
     }
 
-    /// Returns the processes that could have a file locked for writing: of an open file description
-    /// lock the kernel does not tell whose it is.
+    /// Returns the processes that could have locked a file for writing: the kernel does not report
+    /// the process of an open file description lock.
     fn writers(&self, place: usize) -> Option<String> {
         let file = crate::files::resolve(self.files.0.get(place)?).ok()?;
         let roots = Roots { proc: self.proc.clone(), dev: "/dev".into(), sys: "/sys".into() };
@@ -160,35 +160,35 @@ impl SafeGpu {
     }
 }
 
-/// What keeps a read lock away, by the file's place.
+/// What blocks a read lock, by the index of the file.
 enum Obstacle {
-    /// Somebody has the file locked for writing.
+    /// A process has locked the file for writing.
     Locked(usize),
     /// These processes wait to lock it, and go first.
     Waits(usize, Vec<Pid>),
 }
 
-/// Returns the process that has a file locked for writing, where the kernel tells: that of a POSIX
-/// lock; `None` where nobody has it locked.
+/// Returns the process that has locked a file for writing, if the kernel reports it, as for a POSIX
+/// lock; `None` if it is not locked.
 fn writer(file: &OwnedFd) -> Option<Option<Pid>> {
     // The kinds are 0, 1 and 2, the start of a file is 0.
     let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
     let mut answer = flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut answer)).ok()?;
     let is_locked = i32::from(answer.l_type) == F_WRLCK;
-    // An open file description lock is -1's, and one of another PID namespace 0's.
+    // The PID is -1 for an open file description lock, and 0 for one of another PID namespace.
     let process = u32::try_from(answer.l_pid).ok().filter(|pid| *pid > 0).map(Pid);
     is_locked.then_some(process)
 }
 
-/// Returns the first few numbers of processes; `None` where there is none that is visible.
+/// Returns the first few PIDs; `None` if none is visible.
 fn numbers(pids: &[Pid]) -> Option<String> {
     let visible = pids.iter().filter(|pid| pid.0 > 0).take(NAMED);
     let text: Vec<String> = visible.map(ToString::to_string).collect();
     (!text.is_empty()).then(|| text.join(", "))
 }
 
-/// The files of safe-gpu, locked for reading but for those that were released; closing unlocks.
+/// The files of safe-gpu, locked for reading except for released ones; closing unlocks.
 pub(super) struct SafeGpuLocks {
     files: Vec<Option<OwnedFd>>,
     proc: PathBuf,
@@ -222,14 +222,15 @@ impl HeldBack for SafeGpuLocks {
     }
 }
 
-/// Returns which file a line of `fdinfo` says is locked: `lock: 1: OFDLCK ADVISORY READ -1
-/// 00:1b:1234 0 EOF`. It is not made up from `stat`, whose device some file systems make up too.
+/// Returns which file a line of `fdinfo` shows as locked: `lock: 1: OFDLCK ADVISORY READ -1
+/// 00:1b:1234 0 EOF`. It is not built from `stat`, because some file systems report a different
+/// device there.
 fn locked_file(line: &str) -> Option<&str> {
     line.strip_prefix("lock:")?.split_whitespace().nth(5)
 }
 
-/// Returns who waits for one of these files, by lines of `/proc/locks` such as
-/// `1: -> POSIX ADVISORY WRITE 4711 00:1b:1234 0 EOF`.
+/// Returns the processes that wait for one of these files, from lines of `/proc/locks` such as `1:
+/// -> POSIX ADVISORY WRITE 4711 00:1b:1234 0 EOF`.
 fn waiters(list: &str, files: &[String]) -> Vec<Pid> {
     let waiter = |line: &str| {
         let mut fields = line.split_whitespace().skip_while(|field| *field != "->").skip(1);
@@ -260,7 +261,7 @@ fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Opens a lock file, or makes it as its first user would, for everybody.
+/// Opens a lock file, or creates it as its first user would, for everybody.
 fn open_or_make(path: &Path) -> Result<OwnedFd> {
     let failed = |errno| fault::file(format!("open safe-gpu's '{}'", path.display()), errno);
     let refused = |why| {
@@ -273,7 +274,8 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     let folder = open_or_make_folder(folder, &chance).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let open = || rustix::fs::openat(&folder, name, flags | OFlags::CLOEXEC, Mode::empty());
-    // Not with O_CREAT alone, which the kernel refuses for another's file in a sticky folder.
+    // O_CREAT alone does not work: the kernel refuses it for another user's file in a sticky
+    // directory.
     let file = match open() {
         Err(Errno::NOENT) => {
             let new = format!("{NEW}{chance}");
@@ -320,8 +322,8 @@ fn open_or_make_folder(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd>
     }
 }
 
-/// Gives what is ready its name, unless somebody else was faster: a program that dies before that
-/// leaves nothing that is closed to others where they look for it.
+/// Gives a complete file its name, unless another process was faster: a program that dies before
+/// that leaves no file that others cannot open.
 fn rename(folder: impl AsFd, new: &Path, name: &Path) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(&folder, new, &folder, name, RenameFlags::NOREPLACE)
 }

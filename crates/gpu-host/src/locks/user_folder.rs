@@ -1,8 +1,8 @@
-//! The folder of each user: the owner of an entry is the owner of the folder that it is in.
+//! The directory of each user: the owner of an entry is the owner of its directory.
 //!
-//! Only its owner can give a name to a file in it, and the sticky folder around it keeps everybody
-//! else from renaming or removing it. So nobody can make an entry of another user's, by whatever
-//! links, and the number of links of a file means nothing.
+//! Only its owner can give a name to a file in it, and the sticky parent directory keeps others
+//! from renaming or removing it. So nobody can create an entry of another user, with whatever
+//! links, and the link count of a file means nothing.
 
 use super::chance;
 use super::folder::{Folder, is_local_failure};
@@ -12,33 +12,33 @@ use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
-/// What the name of a user's folder begins with.
+/// The name prefix of a user's directory.
 pub(super) const USER: &str = "u";
 
-/// More names than this are not listed in the shared folder. It is as many files as a file system
-/// in memory takes by default (tmpfs(5), `nr_inodes`): who can make so many can fill it altogether.
+/// The most names that are listed in the shared directory. It is the default number of files of an
+/// in-memory file system (tmpfs(5), `nr_inodes`): a user who can create that many can fill it
+/// altogether.
 const SHARED_NAMES: usize = 1 << 20;
 
-/// What a user has beyond so many files counts for nobody: that harms nobody but that user.
+/// A user's files beyond this count are ignored, which harms only that user.
 const USER_NAMES: usize = 1 << 16;
 
-/// The folder of a user, held open, or the folder of that user's places in the queue in it.
+/// The directory of a user, held open, or its queue directory.
 #[derive(Debug)]
 pub(super) struct UserFolder {
     pub(super) folder: Folder,
     pub(super) owner: u32,
-    /// Its name in the folder around it.
+    /// Its name in the parent directory.
     pub(super) name: String,
 }
 
 impl UserFolder {
-    /// Visits the folders of all users in a shared folder, of which one at a time is open: there may
-    /// be more than anybody may have files open.
+    /// Visits the directories of all users in a shared directory, with one open at a time: there
+    /// may be more than the limit on open files.
     ///
     /// # Errors
-    /// `Io` when the caller or the machine cannot list or open them: an entry that cannot be seen
-    /// must not pass for none. `Invalid` when there are more names than anybody reads. Those of
-    /// `visit`.
+    /// `Io` when the caller or the machine cannot list or open them: an unreadable entry must not
+    /// count as missing. `Invalid` when there are more names than readers accept. Those of `visit`.
     pub(super) fn each(
         shared: &Folder,
         visit: &mut dyn FnMut(UserFolder) -> Result<()>,
@@ -53,7 +53,7 @@ impl UserFolder {
         }
         names.sort_unstable();
         for name in names {
-            // However many one user has: in each there may be a living lease.
+            // However many one user has: each may contain a live lease.
             if let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? {
                 visit(user)?;
             }
@@ -61,10 +61,10 @@ impl UserFolder {
         Ok(())
     }
 
-    /// Opens the folder of a user; `None` for anything that is not one.
+    /// Opens the directory of a user; `None` for anything else.
     ///
     /// # Errors
-    /// `Io` where the caller or the machine is at fault.
+    /// `Io` if the caller or the machine is at fault.
     pub(super) fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
         let opened = shared.open_folder(name).map_err(|errno| {
             fault::file(format!("open the lease directory '{}'", shared.show(name)), errno)
@@ -77,10 +77,10 @@ impl UserFolder {
         }))
     }
 
-    /// Returns the caller's own folder, and makes it where it is missing.
+    /// Returns the caller's own directory, and creates it if it is missing.
     ///
     /// # Errors
-    /// `Io` when it cannot be made or opened.
+    /// `Io` when it cannot be created or opened.
     pub(super) fn own(shared: &Folder) -> Result<Self> {
         let caller = rustix::process::geteuid().as_raw();
         let usual = format!("{}{USER}{caller}", shared.prefix);
@@ -92,13 +92,13 @@ impl UserFolder {
         {
             return Ok(own);
         }
-        // A stranger has the usual name.
+        // Another user has the usual name.
         if let Some(own) = Self::first_of(shared, caller)? {
             return Ok(own);
         }
-        // Other claims of the same user may be at the same point, and a stranger can make listings
-        // take long. The name tells the time: a folder made later never takes the place of an
-        // earlier one, and nobody goes on with one that is removed again below.
+        // Other claims of the same user may be at the same point, and another user can slow down
+        // listings. The name contains the time: a later directory never takes precedence over an
+        // earlier one, and no process keeps using one that is removed below.
         let ticket = crate::timer::since_boot().as_nanos();
         let other = format!("{usual}-{ticket:016x}-{}", chance()?);
         make(shared, &other)?;
@@ -107,13 +107,13 @@ impl UserFolder {
             Error::new(ErrorKind::Io, what)
         })?;
         if own.name != other {
-            // Another program of this user was faster; nobody has used this one yet.
+            // Another program of this user was faster; no process has used this one yet.
             let _ = rustix::fs::unlinkat(&shared.fd, &other, AtFlags::REMOVEDIR);
         }
         Ok(own)
     }
 
-    /// Returns the first folder of the caller's by name.
+    /// Returns the first directory of the caller by name.
     fn first_of(shared: &Folder, caller: u32) -> Result<Option<Self>> {
         let mut first = None;
         Self::each(shared, &mut |user| {
@@ -131,18 +131,18 @@ impl UserFolder {
         own.map(|user| user.open_to_readers().map(|()| user)).transpose()
     }
 
-    /// Returns the folder of the user's places in the queue; `None` where there is none.
+    /// Returns the user's queue directory; `None` if there is none.
     ///
     /// # Errors
-    /// `Io` where the caller or the machine is at fault.
+    /// `Io` if the caller or the machine is at fault.
     pub(super) fn queue(&self) -> Result<Option<Self>> {
         Ok(Self::open(&self.folder, QUEUE)?.filter(|queue| queue.owner == self.owner))
     }
 
-    /// Returns the folder of the caller's own places in the queue, and makes it where it is missing.
+    /// Returns the caller's own queue directory, and creates it if it is missing.
     ///
     /// # Errors
-    /// `Io` when it cannot be made or opened.
+    /// `Io` when it cannot be created or opened.
     pub(super) fn own_queue(&self) -> Result<Self> {
         if let Some(queue) = Self::open_own(&self.folder, QUEUE, self.owner)? {
             return Ok(queue);
@@ -157,8 +157,8 @@ impl UserFolder {
         })
     }
 
-    /// Lets everybody read the caller's own folder, whatever the umask was when it was made: a
-    /// lease that others do not see is granted twice.
+    /// Lets everybody read the caller's own directory, whatever the umask at its creation: a lease
+    /// that others do not see is granted twice.
     fn open_to_readers(&self) -> Result<()> {
         let folder = &self.folder;
         let failed = |errno| {
@@ -171,10 +171,10 @@ impl UserFolder {
         }
     }
 
-    /// Returns what follows `kind` in the names of its files; none where its owner has removed it.
+    /// Returns the rest of the names of its files after `kind`; none if its owner has removed it.
     ///
     /// # Errors
-    /// `Io` where the caller or the machine is at fault.
+    /// `Io` if the caller or the machine is at fault.
     pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
         match self.folder.names(kind, USER_NAMES, USER_NAMES) {
             Err(errno) if is_local_failure(errno) => {
@@ -185,8 +185,8 @@ impl UserFolder {
         }
     }
 
-    /// Tells whether a file may be an entry's, or serve one: its owner made it, and nobody else
-    /// may write to it.
+    /// Returns whether a file may belong to an entry: its owner created it, and no other user may
+    /// write to it.
     pub(super) fn is_own(&self, stat: &Stat) -> bool {
         stat.st_uid == self.owner && only_owner_writes(stat)
     }
@@ -196,7 +196,7 @@ fn mode() -> Mode {
     Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH
 }
 
-/// Makes a folder; false where the name is taken.
+/// Creates a directory; false if the name is taken.
 fn make(shared: &Folder, name: &str) -> Result<bool> {
     match rustix::fs::mkdirat(&shared.fd, name, mode()) {
         Ok(()) => Ok(true),

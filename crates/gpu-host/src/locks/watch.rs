@@ -1,4 +1,4 @@
-//! Tells when a lease ended (inotify).
+//! Detects the end of a lease (inotify).
 
 use super::folder::Folder;
 use super::names::{KEPT, LEASE, TRY};
@@ -12,18 +12,18 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// A lease loses its name by a rename or for ever. One whose processes were all killed is closed,
-/// which comes an instant before the kernel unlocks it.
+/// A lease loses its name by a rename or permanently. If all its processes were killed, it is
+/// closed, just before the kernel unlocks it.
 const ENDS: WatchFlags =
     WatchFlags::MOVED_FROM.union(WatchFlags::DELETE).union(WatchFlags::CLOSE_WRITE);
 
-/// Another user's folder came.
+/// The directory of another user appeared.
 const COMES: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO);
 
-/// So long at least between two readings of what happened, where nothing of it mattered.
+/// The minimum interval between reads of irrelevant events.
 const MIN_EVENT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Which folders are watched, by file system and inode.
+/// The watched directories, by file system and inode.
 #[derive(Debug)]
 pub(super) struct Watch {
     fd: OwnedFd,
@@ -38,12 +38,12 @@ impl Watch {
         Ok(Watch { fd, folders: Vec::new(), has_lost_watch: Cell::new(false) })
     }
 
-    /// Tells whether one of the folders is watched no more: then a new watch has to be made.
+    /// Returns whether one of the directories is no longer watched, so that a new watch is needed.
     pub(super) fn has_lost_watch(&self) -> bool {
         self.has_lost_watch.get()
     }
 
-    /// Watches these folders too, and tells whether one of them is new.
+    /// Watches these directories too, and returns whether one of them is new.
     pub(super) fn follow(&mut self, shared: &[Folder]) -> gpu_core::Result<bool> {
         let failed = |errno| crate::fault::file("watch the lease directory", errno);
         let known = self.folders.len();
@@ -67,12 +67,12 @@ impl Watch {
         Ok(())
     }
 
-    /// Forgets what has happened so far.
+    /// Discards all past events.
     pub(super) fn forget(&self) {
         let _ = self.changed(|_| false);
     }
 
-    /// Waits until a lease may have ended, and tells whether one did. A signal ends the wait.
+    /// Waits until a lease may have ended, and returns whether one did. A signal ends the wait.
     pub(super) fn wait(&self, at_most: Duration, prefix: &str) -> Result<bool> {
         let end = now() + at_most;
         loop {
@@ -82,7 +82,7 @@ impl Watch {
                 Ok(0) | Err(Errno::INTR) => return Ok(false),
                 polled => polled?,
             };
-            // A user's folder has the prefix where it lies in a folder that is not for leases alone.
+            // A user's directory has the prefix if its parent is not for leases alone.
             let matters = |name: &str| {
                 [LEASE, TRY, KEPT].iter().any(|kind| name.starts_with(kind))
                     || name.strip_prefix(prefix).unwrap_or(name).starts_with(USER)
@@ -93,12 +93,12 @@ impl Watch {
             if now() >= end {
                 return Ok(false);
             }
-            // Anybody can cause what does not matter, as fast as can be.
+            // Anybody can cause irrelevant events at any rate.
             sleep(MIN_EVENT_INTERVAL.min(end.saturating_sub(now())));
         }
     }
 
-    /// Reads all that has happened, and tells whether something of it matters.
+    /// Reads all events, and returns whether one of them is relevant.
     fn changed(&self, matters: impl Fn(&str) -> bool) -> Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); 8 << 10];
         let mut reader = Reader::new(&self.fd, &mut buffer);
@@ -108,7 +108,7 @@ impl Watch {
                 Ok(event) => {
                     let name = event.file_name().and_then(|name| name.to_str().ok());
                     changed |= name.is_some_and(&matters);
-                    // Too much happened to be told, or the folder is no more.
+                    // The event queue overflowed, or the directory is gone.
                     let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::IGNORED;
                     changed |= event.events().intersects(lost);
                     if event.events().contains(ReadFlags::IGNORED) {

@@ -219,7 +219,7 @@ impl Folder {
         rustix::fs::openat(&self.0, name, flags, USUAL)
     }
 
-    /// Tells whether its files are descriptors of a process.
+    /// Returns whether its files are descriptors of a process.
     fn has_descriptors(&self) -> bool {
         let is_proc = rustix::fs::fstatfs(&self.0).is_ok_and(|system| system.f_type as u64 == PROC);
         is_proc && self.0.path().ends_with("fd")

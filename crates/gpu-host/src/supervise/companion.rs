@@ -1,4 +1,4 @@
-//! The port [`Companion`]: a program of the supervisor's own beside its job.
+//! The port [`Companion`]: a helper program of the supervisor beside its job.
 
 use super::launcher::Shared;
 use super::tree::place;
@@ -9,15 +9,15 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 
-/// More than this of what it wrote is not read.
+/// The most of its output that is read.
 const SAID_LIMIT: usize = 4096;
 
-/// A child of the supervisor that does not count as a member of the job.
+/// A child of the supervisor that is not a member of the job.
 pub(crate) struct LinuxCompanion {
     shared: Rc<Shared>,
     child: Child,
     key: ProcessKey,
-    /// What it wrote, once it has ended.
+    /// Its output, once it has ended.
     said: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl LinuxCompanion {
         command.envs(launch.set.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = shared.as_before(|| command.spawn()).map_err(failed)?;
-        // Until it is waited for, its number is its own.
+        // Until it is reaped, its PID is not reused.
         let key = match place(&shared.root, child.id()) {
             Ok(place) => place.key,
             Err(errno) => {
@@ -75,14 +75,14 @@ impl Companion for LinuxCompanion {
 impl Drop for LinuxCompanion {
     fn drop(&mut self) {
         self.kill();
-        // One that has not ended yet is waited for with the job's.
+        // One that has not ended yet is reaped with the job's processes.
         let _ = self.child.try_wait();
         self.shared.companions.borrow_mut().remove(&self.key);
     }
 }
 
-/// Returns what one that has ended wrote. Who inherited the other end of the pipe may keep it open:
-/// nothing is waited for.
+/// Returns the output of one that has ended. A process that inherited the other end of the pipe may
+/// keep it open, so this does not wait.
 fn said(mut output: ChildStdout) -> String {
     let mut text = vec![0; SAID_LIMIT];
     let read = rustix::io::ioctl_fionbio(&output, true).map_err(Into::into);

@@ -1,11 +1,11 @@
-//! How a supervisor lets its front go before it ends itself.
+//! How a supervisor dismisses its frontend before it ends itself.
 //!
-//! A front ends when its supervisor does. A supervisor that stays to keep a lease, because a process
-//! of its job cannot be ended, has nothing more to say to whoever waits for the front. It sends the
-//! job's ending through a pipe of the front's, which it opens by the front's own name for it,
-//! `/proc/PID/fd/N`, so that no job inherits a descriptor of it. Another program of the same user can
-//! write into the pipe all the same. It can end or mislead a front that way, as it could by a signal,
-//! and cannot make it wait.
+//! A frontend ends when its supervisor does. A supervisor that stays to keep a lease, because a
+//! process of its job cannot be ended, has nothing more to report to the caller of the frontend. It
+//! sends the job's exit status through a pipe of the frontend, which it opens as `/proc/PID/fd/N`
+//! of the frontend, so that no job inherits a descriptor of it. Another program of the same user
+//! can also write into the pipe. It can end or mislead a frontend that way, as it could with a
+//! signal, but cannot make it wait.
 
 use super::launcher::Watched;
 use crate::fault;
@@ -20,12 +20,12 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsRawFd;
 
-/// One byte that says which, and a number.
+/// One byte for the kind, and a number.
 const LENGTH: usize = 5;
 const CODE: u8 = b'c';
 const SIGNAL: u8 = b's';
 
-/// The front's end of it.
+/// The frontend's end of it.
 #[derive(Debug)]
 pub struct DetachPipe {
     reader: PipeReader,
@@ -33,10 +33,10 @@ pub struct DetachPipe {
 }
 
 impl DetachPipe {
-    /// Makes a pipe for it.
+    /// Creates its pipe.
     ///
     /// # Errors
-    /// `Io` when the kernel gives none.
+    /// `Io` when the kernel refuses.
     pub fn new() -> Result<Self> {
         let failed = |error| Error::new(ErrorKind::Io, "make a pipe").with_source(error);
         let (reader, writer) = io::pipe().map_err(failed)?;
@@ -44,13 +44,13 @@ impl DetachPipe {
         Ok(DetachPipe { reader, writer })
     }
 
-    /// Returns the word by which the supervisor finds it; [`dismiss`] takes it.
+    /// Returns the argument by which the supervisor finds it; [`dismiss`] takes it.
     pub fn word(&self) -> OsString {
         self.writer.as_raw_fd().to_string().into()
     }
 
-    /// Reads what was sent, once the pipe can be read; `None` for something else. The kernel writes
-    /// so short a message in one piece.
+    /// Reads the message, once the pipe is readable; `None` for anything else. The kernel writes
+    /// such a short message atomically.
     pub(super) fn read(&self) -> Option<JobExit> {
         let mut message = [0; LENGTH];
         (&self.reader).read_exact(&mut message).ok()?;
@@ -64,11 +64,12 @@ impl AsFd for DetachPipe {
     }
 }
 
-/// Lets a front go, which then ends as [`end_as`](super::end_as) does for this ending. Tells
-/// whether it was there: a front that is gone needs no word.
+/// Dismisses a frontend, which then ends as [`end_as`](super::end_as) does for this exit status.
+/// Returns whether it was there: a frontend that is gone needs no message.
 ///
 /// # Errors
-/// `Invalid` for a word that is not [`DetachPipe::word`]'s, `Io` when the front cannot be reached.
+/// `Invalid` for an argument that is not from [`DetachPipe::word`], `Io` when the frontend cannot
+/// be reached.
 pub fn dismiss(roots: &Roots, front: ProcessKey, word: &OsStr, ending: JobExit) -> Result<bool> {
     let what = "notify the front end that it may exit";
     let failed = |errno| fault::file(what, errno);
@@ -85,7 +86,7 @@ pub fn dismiss(roots: &Roots, front: ProcessKey, word: &OsStr, ending: JobExit) 
     };
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let pipe = rustix::fs::openat(&dir, format!("fd/{number}"), flags, Mode::empty());
-    // The directory was opened by a number: while the front lives, that is its own.
+    // The directory was opened by PID: while the frontend lives, that PID is its own.
     if watched.is_gone().map_err(failed)? {
         return Ok(false);
     }
@@ -96,8 +97,8 @@ pub fn dismiss(roots: &Roots, front: ProcessKey, word: &OsStr, ending: JobExit) 
     }
 }
 
-/// Words an ending as the supervisor itself would end: by a signal where it re-raises that one, and
-/// else with the code for it.
+/// Encodes an exit status as the supervisor itself would end: by a signal if it re-raises that one,
+/// and otherwise with the exit code for it.
 fn message(ending: JobExit) -> [u8; LENGTH] {
     let (kind, number) = match ending {
         JobExit::Signal(signal @ (SIGINT | SIGTERM | SIGHUP)) => (SIGNAL, signal),
@@ -147,7 +148,7 @@ mod tests {
         assert!(!dismiss(&roots, earlier, &dismissal.word(), JobExit::Code(3)).unwrap());
         let nobody = ProcessKey { pid: Pid(4_194_304), ..own };
         assert!(!dismiss(&roots, nobody, &dismissal.word(), JobExit::Code(3)).unwrap());
-        // Part of a message is no message, and nothing is waited for.
+        // A partial message is ignored, without waiting.
         rustix::io::write(&dismissal.writer, b"c").unwrap();
         assert_eq!(dismissal.read(), None);
         let wrong = dismiss(&roots, own, "-1".as_ref(), JobExit::Code(3)).unwrap_err();

@@ -1,20 +1,20 @@
-//! How a program that ran another ends.
+//! How a program ends that ran another.
 
 use gpu_core::JobExit;
 use rustix::process::getpid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::emulate_default_handler;
 
-/// Ends the calling process by the signal that ended another, so that whoever waits for it (a
-/// shell script) sees what happened; that is done for SIGINT, SIGTERM and SIGHUP.
+/// Ends the calling process by the signal that ended another, so that its parent (a shell script)
+/// sees what happened; this applies to SIGINT, SIGTERM and SIGHUP.
 ///
-/// Returns the code to end with where it has not ended: a signal's is 128 and its number, as
-/// shells have it. The first process of a PID namespace cannot be ended by its own signal.
+/// Returns the exit code to use if it has not ended: 128 plus the signal number for a signal, as in
+/// shells. The first process of a PID namespace cannot be ended by its own signal.
 pub fn end_as(ending: JobExit) -> i32 {
     if let JobExit::Signal(signal @ (SIGINT | SIGTERM | SIGHUP)) = ending
         && !getpid().is_init()
     {
-        // It is one of the signals that are known there.
+        // It is one of the signals known there.
         let _ = emulate_default_handler(signal);
     }
     ending.code()

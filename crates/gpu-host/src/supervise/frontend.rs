@@ -1,4 +1,4 @@
-//! What a person started and sees: it stands for the supervisor and does nothing else.
+//! The process that the caller started: it stands for the supervisor and does nothing else.
 
 use super::detach::DetachPipe;
 use super::launcher::Watched;
@@ -32,44 +32,44 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// No system allows for longer command lines (execve(2)).
+/// No system allows longer command lines (execve(2)).
 const COMMAND_LINE_LIMIT: usize = 8 << 20;
 
-/// How a program that is started stands to the one that starts it.
+/// The relation of a started program to the one that starts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// In a process group of its own, which nobody kills with this one; and should it be killed
-    /// itself, all that it started is this process's to end.
+    /// In its own process group, so that killing this one does not kill it; if it is killed itself,
+    /// this process ends everything that it started.
     Guarded,
-    /// In a process group of its own, and what it started goes on without it.
+    /// In its own process group, and its descendants continue without it.
     Apart,
-    /// In this process group, as another front in the place of this one.
+    /// In this process group, as a second frontend in place of this one.
     Beside,
 }
 
-/// A program that was started in the place of this one.
+/// A program that was started in place of this one.
 ///
-/// The signals by which somebody asks for an end, the free ones, and those that stop it and let it
-/// go on, are passed on to it; but not what a terminal sends to a whole process group, where it is
-/// one of the group.
+/// It receives the signals that request an end, the free ones, and those that stop and continue
+/// this process; but not those that a terminal sends to a whole process group, if it belongs to
+/// that group.
 #[derive(Debug)]
 pub struct Front {
     child: Child,
     pidfd: OwnedFd,
     signals: SignalFd,
     stands: Relation,
-    /// The children of before.
+    /// The children from before.
     own_children: HashSet<ProcessKey>,
-    /// Ctrl-C was pressed while all of the process group could hear it.
+    /// Ctrl-C was pressed while the whole process group could receive it.
     interrupted: bool,
     dismissal: Option<DetachPipe>,
-    /// How to end, where the supervisor stays without it.
+    /// How to end if the supervisor stays.
     dismissed: Option<JobExit>,
 }
 
 impl Front {
-    /// Returns the two words that name the calling process to a supervisor: its number, and when
-    /// it started. [`parse_words`] reads them.
+    /// Returns the two arguments that identify the calling process to a supervisor: its PID and its
+    /// start time. [`parse_words`] parses them.
     ///
     /// # Errors
     /// `Process` when `/proc` does not show the calling process.
@@ -82,8 +82,9 @@ impl Front {
         Ok([own.pid.to_string().into(), start.0.to_string().into()])
     }
 
-    /// Tells whether the calling process has children already, as one has that took the place of
-    /// a shell. Their children could come to it too, and pass for those of its supervisor.
+    /// Returns whether the calling process already has children, for example because it replaced a
+    /// shell. Their children could be re-parented to it too, and be taken for those of its
+    /// supervisor.
     ///
     /// # Errors
     /// `Process` when `/proc` does not show the calling process.
@@ -93,29 +94,29 @@ impl Front {
         Ok(!own_children(&root).map_err(failed)?.is_empty())
     }
 
-    /// Returns the arguments that a front was started with, which are so many: its supervisor
-    /// need not show them once more to who looks for a command line.
+    /// Returns the last arguments of a frontend, this many: its supervisor's command line need not
+    /// repeat them for programs that search command lines.
     ///
     /// # Errors
-    /// `Process(Gone)` when the front is gone.
+    /// `Process(Gone)` when the frontend is gone.
     pub fn arguments(roots: &Roots, front: ProcessKey, count: usize) -> Result<Vec<OsString>> {
         let failed = |errno| fault::process("read the supervisor's request", errno);
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
         let dir = root.process(front.pid.0).map_err(failed)?;
         let same = process::read_key(&dir).map_err(failed)?.definitely_same(&front);
         let text = dir.read("cmdline", COMMAND_LINE_LIMIT).map_err(failed)?;
-        // Of one that just ends, the kernel may show a part.
+        // The kernel may show only a part for a process that is ending.
         let words = split_words(text).filter(|words| same && words.len() == count);
         words.ok_or_else(|| failed(rustix::io::Errno::SRCH))
     }
 
     /// Starts a program that stands for this one, with the same standard input and output; `name`
-    /// is what it is called.
+    /// is its process name.
     ///
-    /// From here on the calling thread has the signals blocked that go on to the supervisor; no
-    /// other thread may be there, or it would take them. Where it is [`Relation::Guarded`], the
-    /// calling process becomes the parent of all of its descendants that lose theirs, if no
-    /// descendant below it does (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
+    /// From here on, the calling thread blocks the signals that are forwarded to the supervisor;
+    /// there must be no other thread, or that would receive them. For [`Relation::Guarded`], the
+    /// calling process becomes the parent of all its orphaned descendants, unless a descendant
+    /// below it does (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
     ///
     /// # Errors
     /// `Process(Gone)` and `Process(NotPermitted)` when there is no such program or it may not be
@@ -139,10 +140,10 @@ impl Front {
             set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
         }
         ignore_file_size_signal(&roots.proc).map_err(failed)?;
-        // Where SIGCHLD is ignored, nobody is told how a child ended.
+        // If SIGCHLD is ignored, the kernel discards the exit status of children.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
-        // A child has the same signals blocked as its parent, so they are blocked only once it is
-        // there. What comes before is remembered.
+        // A child inherits the blocked signals of its parent, so block them only once it exists.
+        // Earlier signals stay pending.
         let (mut wanted, mut early) = (SigSet::empty(), Vec::new());
         for signal in ASKING.into_iter().chain(FREE).filter(|signal| !is_in(ignored, *signal)) {
             wanted.add(Signal::try_from(signal).map_err(|errno| failed(errno.into()))?);
@@ -181,14 +182,14 @@ impl Front {
         Ok(front)
     }
 
-    /// Lets the supervisor, which was given the word of this, end the wait for it before it ends
+    /// Lets the supervisor, which got the arguments of this, end the wait for it before it ends
     /// itself.
     pub fn detached_by(self, dismissal: DetachPipe) -> Self {
         Front { dismissal: Some(dismissal), ..self }
     }
 
-    /// Passes signals on until the supervisor has ended, and returns how it did; or until it has
-    /// dismissed this one, and returns how it would have ended.
+    /// Forwards signals until the supervisor has ended, and returns its exit status; or until it
+    /// has dismissed this frontend, and returns the exit status that it sent.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -197,8 +198,8 @@ impl Front {
         self.ending()
     }
 
-    /// Does what [`wait`](Self::wait) does, for another front in whose place this one is; `None`
-    /// when that one is gone. Then nobody waits for this one, and the supervisor is to see it end.
+    /// Like [`wait`](Self::wait), for another frontend that this one replaces; `None` when that one
+    /// is gone. No process then waits for this one, and the supervisor must see it end.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -221,13 +222,13 @@ impl Front {
         })?;
         Ok(match status.signal() {
             Some(signal) => JobExit::Signal(signal),
-            // Who was not ended by a signal has a code.
+            // A process that was not ended by a signal has a code.
             None => JobExit::Code(status.code().unwrap_or_default()),
         })
     }
 
-    /// Passes signals on until the supervisor has ended or dismissed this front, or somebody else
-    /// is gone; tells whether it was the supervisor.
+    /// Forwards signals until the supervisor has ended or dismissed this frontend, or the other
+    /// process is gone; returns whether it was the supervisor.
     pub(super) fn watch(&mut self, other: &Watched) -> Result<bool> {
         let failed = |errno| fault::file("wait for the supervisor", errno);
         while !has_ended(&self.pidfd).map_err(failed)? {
@@ -286,7 +287,8 @@ impl Front {
         }
     }
 
-    /// Returns what the supervisor left, where it was killed and is [`Relation::Guarded`].
+    /// Returns the processes that the supervisor left, if it was killed and is
+    /// [`Relation::Guarded`].
     ///
     /// # Errors
     /// `Io` when `/proc` cannot be read.
@@ -298,27 +300,27 @@ impl Front {
         }
     }
 
-    /// Tells whether a supervisor that has ended so was killed: it ends itself by no signals but
-    /// those of [`end_as`].
+    /// Returns whether this exit status means that the supervisor was killed: it ends itself only
+    /// by the signals of [`end_as`].
     pub fn was_killed(ending: JobExit) -> bool {
         matches!(ending, JobExit::Signal(signal) if ![SIGINT, SIGTERM, SIGHUP].contains(&signal))
     }
 
-    /// Ends the calling process as the supervisor did, as [`end_as`] does it.
+    /// Ends the calling process as the supervisor ended, like [`end_as`].
     ///
-    /// Where Ctrl-C ended the job alone, which had the terminal, the rest of this process group
-    /// hears of it now: a shell script stops only if the interrupt reached it too.
+    /// If Ctrl-C ended only the job, which had the terminal, the rest of this process group gets
+    /// the signal now: a shell script stops only if the interrupt reaches it too.
     pub fn end_as(&self, ending: JobExit) -> i32 {
         let job_alone = ending == JobExit::Signal(SIGINT) && !self.interrupted;
         if job_alone && Terminal::open(own_group()).is_some_and(|own| own.is_ours()) {
-            // This process is one of the group: there is no failure but that it is gone.
+            // This process is a member of the group, so the signal can fail only if it is gone.
             let _ = kill_current_process_group(rustix::process::Signal::INT);
         }
         end_as(ending)
     }
 }
 
-/// Stops this process as Ctrl-Z does, if somebody is there to wake it: the kernel knows.
+/// Stops this process like Ctrl-Z, if some process can continue it, which the kernel knows.
 fn stop() -> rustix::io::Result<()> {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTSTP);
@@ -332,13 +334,13 @@ fn own_children(root: &ProcRoot) -> rustix::io::Result<HashSet<ProcessKey>> {
     Ok(children(root, &own)?.into_iter().map(|child| child.key).collect())
 }
 
-/// Splits a command line as `/proc` shows it: each word ends with a zero byte.
+/// Splits a command line as `/proc` shows it: each argument ends with a zero byte.
 fn split_words(mut text: Vec<u8>) -> Option<Vec<OsString>> {
     text.pop().filter(|end| *end == 0)?;
     Some(text.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect())
 }
 
-/// Reads the two words of [`Front::words`]: who the front is.
+/// Parses the two arguments of [`Front::words`], which identify the frontend.
 ///
 /// # Errors
 /// `Invalid` when they are not two numbers.

@@ -1,4 +1,4 @@
-//! The port [`Job`]: one program that was started, and everything that comes of it.
+//! The port [`Job`]: one started program and all its descendants.
 
 use super::launcher::{Shared, Watched};
 use super::members::members;
@@ -25,10 +25,10 @@ use std::io::IsTerminal;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A program in a process group of its own, and its tree.
+/// A program in its own process group, and its tree.
 ///
-/// It is not waited for before the value is dropped: so long its number, and its group's, is
-/// nobody else's, and no signal to the group can reach another one.
+/// It is not reaped before this value is dropped: until then its PID, and its group, are not
+/// reused, and no signal to the group can reach another one.
 pub(crate) struct LinuxJob {
     shared: Rc<Shared>,
     pid: Pid,
@@ -38,9 +38,9 @@ pub(crate) struct LinuxJob {
     wants_terminal: bool,
     lent: bool,
     stopped: bool,
-    /// The signal that stopped it, until that is answered.
+    /// The signal that stopped it, until that is handled.
     stopped_by: Option<i32>,
-    /// It was told once that nobody can make it go on.
+    /// It was already reported that no process can continue it.
     hung_up: bool,
     ended: Option<JobExit>,
     told_ended: bool,
@@ -58,11 +58,11 @@ impl LinuxJob {
         shared.signals.borrow().catch_stop().map_err(failed)?;
         let child = shared.as_before(|| program::start(launch))?;
         let pid = Pid::from_child(&child);
-        // At once: it may read from the terminal already.
+        // At once: it may already read from the terminal.
         let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let lent = is_terminal && terminal.as_mut().is_some_and(|terminal| lend(terminal, pid));
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| {
-            // Nobody could say how it goes on.
+            // No process could report how it continues.
             let _ = kill_process_group(pid, Signal::KILL);
             failed(errno.into())
         })?;
@@ -82,14 +82,14 @@ impl LinuxJob {
         })
     }
 
-    /// Looks for what has happened, and does what has to be done about it without being told.
+    /// Checks for events, and handles those that need no caller.
     fn look(&mut self) -> Result<Option<JobEvent>> {
         let came = {
             let mut signals = self.shared.signals.borrow_mut();
             signals.look();
             signals.take_other()
         };
-        // Before its new state: a stop of before has been answered by now.
+        // Before its new state: an earlier stop has been handled by now.
         for signal in &came {
             match *signal {
                 SIGCONT => self.go_on(),
@@ -102,7 +102,8 @@ impl LinuxJob {
             self.look_at_job()?;
         }
         if came.contains(&SIGCHLD) {
-            // Who stays a zombie is waited for at the next end of a child, or when this process ends.
+            // A process that stays a zombie is reaped at the next end of a child, or when this
+            // process ends.
             let _ = self.wait_for_orphans();
         }
         if let Some(ending) = self.ended.filter(|_| !self.told_ended) {
@@ -143,8 +144,8 @@ impl LinuxJob {
         }
         if let Some(signal) = self.stopped_by {
             match self.stop(signal) {
-                // Without a descriptor or memory left it cannot be looked at the others now; it is
-                // next time. A job is not lost for that.
+                // Without a free descriptor or memory, the others cannot be checked now; they are
+                // checked next time. The job is not lost for that.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {}
                 answered => {
                     self.stopped_by = None;
@@ -152,13 +153,13 @@ impl LinuxJob {
                 }
             }
         }
-        // It may have been brought into the foreground, as by `fg`, without any word of it.
+        // It may have been moved to the foreground, for example by `fg`, without a notification.
         self.lend_terminal();
         Ok(())
     }
 
-    /// Lends it the terminal, if it runs. In a pipeline others of the front's group may need it,
-    /// a pager say: there it has to ask first, by being stopped for it.
+    /// Lends it the terminal, if it runs. In a pipeline, others of the frontend's group may need
+    /// the terminal, for example a pager: the job then has to request it by being stopped for it.
     fn lend_terminal(&mut self) {
         let may = self.wants_terminal && !self.stopped;
         if let Some(terminal) = self.terminal.as_mut().filter(|_| may) {
@@ -166,7 +167,7 @@ impl LinuxJob {
         }
     }
 
-    /// Takes the terminal back from it and its descendants. Who else has it, has it rightly: a
+    /// Takes the terminal back from it and its descendants. Any other owner has it rightfully: a
     /// shell that took it while this process was stopped.
     fn take_terminal(&mut self, for_good: bool) {
         let Some(terminal) = self.terminal.as_ref().filter(|_| self.lent) else { return };
@@ -174,7 +175,7 @@ impl LinuxJob {
         if Some(group) != self.shared.group && !self.is_of_tree(group) {
             return;
         }
-        // What fails here is a terminal that is gone.
+        // A failure here means that the terminal is gone.
         let _ = terminal.take_back();
         if for_good {
             let _ = terminal.restore();
@@ -182,7 +183,7 @@ impl LinuxJob {
         }
     }
 
-    /// Tells whether nobody outside the tree is in a process group.
+    /// Returns whether no process outside the tree is in a process group.
     fn is_of_tree(&self, group: Pid) -> bool {
         group == self.pid
             || Places::read(&self.shared.root).is_ok_and(|places| {
@@ -192,8 +193,8 @@ impl LinuxJob {
             })
     }
 
-    /// Does what a shell does when its job has stopped, and what the kernel does where there is no
-    /// shell to make it go on.
+    /// Does what a shell does when its job has stopped, and what the kernel does if no shell can
+    /// continue it.
     fn stop(&mut self, signal: i32) -> rustix::io::Result<()> {
         let (Some(terminal), Some(group)) = (&self.terminal, self.shared.group) else {
             return Ok(());
@@ -201,17 +202,17 @@ impl LinuxJob {
         let places = Places::read(&self.shared.root)?;
         let number = u32::try_from(group.as_raw_nonzero().get()).unwrap_or_default();
         let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
-        // Last: a shell may give the terminal to the front's process group at any time.
+        // Last: a shell may give the terminal to the frontend's process group at any time.
         let foreground = terminal.foreground();
         if wants_terminal && (foreground == Some(self.pid) || foreground == Some(group)) {
-            // It wanted the terminal before it was lent.
+            // It requested the terminal before it was lent.
             self.wants_terminal = true;
             self.go_on();
             return Ok(());
         }
-        // While the front lives, the number of its group is nobody else's.
+        // While the frontend lives, its group ID is not reused.
         if places.is_orphaned(number) || self.shared.front.is_gone()? {
-            // Ctrl-Z does not stop an orphaned group; one that is stopped already is hung up.
+            // Ctrl-Z does not stop an orphaned group; if it is stopped already, it is hung up.
             if wants_terminal && !std::mem::replace(&mut self.hung_up, true) {
                 self.send(SIGHUP);
                 self.go_on();
@@ -221,13 +222,13 @@ impl LinuxJob {
             return Ok(());
         }
         self.take_terminal(false);
-        // All of the group, a shell script that waits for the front too, as Ctrl-Z does. The front
-        // says when it goes on.
+        // The whole group, including a shell script that waits for the frontend, as Ctrl-Z does.
+        // The frontend reports when it continues.
         let _ = kill_process_group(group, Signal::STOP);
         Ok(())
     }
 
-    /// Makes it go on, in the foreground if the front's process group is there.
+    /// Continues it, in the foreground if the frontend's process group is there.
     fn go_on(&mut self) {
         if self.ended.is_none() {
             self.stopped = false;
@@ -236,14 +237,14 @@ impl LinuxJob {
         }
     }
 
-    /// Sends a signal to whoever is left of the group.
+    /// Sends a signal to the remaining processes of the group.
     fn send(&self, signal: i32) {
-        // That nobody is left is seen elsewhere.
+        // The case that none is left is handled elsewhere.
         let _ = self.pass(signal);
     }
 
-    /// Waits for descendants that have lost their parent and have ended, so that their numbers
-    /// become free. What somebody else in this process may wait for is left alone.
+    /// Reaps orphaned descendants that have ended, so that their PIDs become free. Processes that
+    /// other code in this process may wait for are left alone.
     fn wait_for_orphans(&self) -> rustix::io::Result<()> {
         let own = place(&self.shared.root, std::process::id())?;
         for place in children(&self.shared.root, &own)? {
@@ -251,7 +252,7 @@ impl LinuxJob {
             let adopted = !is(pid, self.pid) && !self.shared.is_own(&place.key);
             let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
             if let Some(number) = number.filter(|_| place.has_ended && adopted) {
-                // Nobody else waits for it, so its number is still its own.
+                // No other code waits for it, so its PID is not reused.
                 waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
             }
         }
@@ -271,7 +272,7 @@ impl Job for LinuxJob {
             match self.look() {
                 Ok(None) => {}
                 Ok(event) => return Ok(event),
-                // A failure must not hide that this process was asked to end.
+                // A failure must not hide a request to end.
                 Err(error) => {
                     let asked = self.shared.signals.borrow_mut().next_asked();
                     return asked.map(|signal| Some(JobEvent::Asked(signal))).ok_or(error);
@@ -310,8 +311,8 @@ impl Job for LinuxJob {
         kill_process_group(self.pid, number).map_err(failed)
     }
 
-    /// Leaves out the children that this process had before its first job, such as the one that
-    /// asks NVML. What they may have started is told.
+    /// Excludes the children that this process had before its first job, such as the one that calls
+    /// NVML. Their descendants are included.
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         let Shared { root, users, .. } = &*self.shared;
         members(root, users, |key| self.shared.is_own(key))
@@ -362,13 +363,13 @@ impl Drop for LinuxJob {
     }
 }
 
-/// Lends the terminal to a group, where it is the front's group's to lend; tells whether it was.
+/// Lends the terminal to a group if the frontend's group can lend it; returns whether it was lent.
 fn lend(terminal: &mut Terminal, group: Pid) -> bool {
     // A group that has ended by now needs none.
     terminal.is_ours() && terminal.lend(group).is_ok()
 }
 
-/// Tells whether a number is that of a process group.
+/// Returns whether a number is a process group ID.
 fn is(number: u32, group: Pid) -> bool {
     i32::try_from(number) == Ok(group.as_raw_nonzero().get())
 }

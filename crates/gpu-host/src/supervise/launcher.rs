@@ -1,4 +1,4 @@
-//! The port [`Launcher`], answered by the supervisor.
+//! The port [`Launcher`], implemented by the supervisor.
 
 use super::companion::LinuxCompanion;
 use super::has_ended;
@@ -22,49 +22,49 @@ use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
 
-/// Starts a job of which nothing leaves this process's tree.
+/// Starts a job that cannot leave this process's tree.
 ///
-/// It is made by the supervisor, a process of its own that starts one job at a time. From then on
-/// the signals that ask for an end do not end it any more: it has to ask for them. They reach it
-/// also where it was started with them blocked; a job has the same signals blocked as it had.
-/// Where it panics, it ends by SIGABRT and nothing is unwound: what it holds for its job would be
-/// let go of, and whoever waits for it would take its code for the job's.
+/// The supervisor creates it: a separate process that starts one job at a time. From then on,
+/// signals that request an end no longer end the process; it has to query them. They reach it even
+/// if it was started with them blocked; a job gets the original signal mask. On a panic, it ends by
+/// SIGABRT without unwinding: otherwise it would release what it holds for its job, and its caller
+/// would take its exit code for the job's.
 ///
-/// The children that this process has when it starts its first job are its own. Whoever is its
-/// child later is of a job: it is a member of it, and is waited for when it has ended.
+/// The children that this process has when it starts its first job are its own. Every later child
+/// belongs to a job: it is a member, and is reaped when it has ended.
 pub struct LinuxLauncher {
     shared: Rc<Shared>,
 }
 
-/// What a launcher and its job have in common.
+/// Shared by a launcher and its job.
 pub(crate) struct Shared {
     pub(crate) root: ProcRoot,
     pub(crate) users: Users,
     pub(crate) signals: RefCell<Signals>,
     pub(crate) front: Watched,
-    /// The front's process group, this process's own without one; none that is outside of this PID
+    /// The frontend's process group, this process's own without one; none if it is outside this PID
     /// namespace.
     pub(crate) group: Option<Pid>,
-    /// What this thread blocked before, and a job is to block.
+    /// The original signal mask of this thread, for the job.
     mask: SigSet,
-    /// What this process may have open, and a job is to.
+    /// The original limit on open files, for the job.
     files: OpenFiles,
-    /// The children of before the first job.
+    /// The children from before the first job.
     own_children: OnceCell<HashSet<ProcessKey>>,
-    /// The programs beside the job, which are this process's own children too.
+    /// The helper programs beside the job, which are also this process's own children.
     pub(crate) companions: RefCell<HashSet<ProcessKey>>,
 }
 
 impl Shared {
-    /// Tells whether a child was there before the first job, or accompanies one. No kernel tells
-    /// who started a process whose parent is gone; but nobody is adopted before there is a job.
+    /// Returns whether a child existed before the first job, or is a helper. The kernel does not
+    /// reveal who started an orphaned process; but no process is adopted before there is a job.
     pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
         self.own_children.get().is_some_and(|own| own.contains(child))
             || self.companions.borrow().contains(child)
     }
 
-    /// Does something with the signals blocked that were blocked before, and under the limit on
-    /// open files of before: a child has the same.
+    /// Runs an action with the original signal mask and the original limit on open files, which a
+    /// child inherits.
     pub(crate) fn as_before<T>(&self, act: impl FnOnce() -> T) -> T {
         let now = self.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
         let done = self.files.as_before(act);
@@ -76,19 +76,19 @@ impl Shared {
     }
 }
 
-/// Somebody whose end is to be seen.
+/// A process whose end is watched.
 pub(crate) enum Watched {
-    /// There is nobody.
+    /// There is none.
     Nobody,
-    /// This one lived when it was opened.
+    /// This process lived when it was opened.
     Opened(OwnedFd),
     /// It has ended before.
     Gone,
 }
 
 impl Watched {
-    /// Opens the process that `key` names, and no other that has its number now: the pidfd comes
-    /// first, and while the process behind it lives, its number is its own.
+    /// Opens the process that `key` identifies, and no other that reuses its PID: the pidfd comes
+    /// first, and while the process behind it lives, its PID is not reused.
     pub(crate) fn open(root: &ProcRoot, key: ProcessKey) -> rustix::io::Result<Self> {
         let number = i32::try_from(key.pid.0).ok().and_then(Pid::from_raw);
         let opened = number.ok_or(Errno::SRCH).and_then(|number| {
@@ -104,7 +104,7 @@ impl Watched {
         }
     }
 
-    /// Tells whether it is gone.
+    /// Returns whether it is gone.
     pub(crate) fn is_gone(&self) -> rustix::io::Result<bool> {
         match self {
             Watched::Nobody => Ok(false),
@@ -115,21 +115,21 @@ impl Watched {
 }
 
 impl LinuxLauncher {
-    /// Makes the calling process the one that keeps the tree together: it becomes the parent of
-    /// all descendants that lose theirs (`PR_SET_CHILD_SUBREAPER`, prctl(2)), catches signals and
-    /// watches `front`, the process that it works for; without one nothing is ever `Abandoned`.
+    /// Makes the calling process the root of the tree: it becomes the parent of all orphaned
+    /// descendants (`PR_SET_CHILD_SUBREAPER`, prctl(2)), catches signals and watches `front`, the
+    /// process that it works for; without one, `Abandoned` never occurs.
     ///
-    /// It may have as many files open as its hard limit allows from now on, and a write beyond the
-    /// limit on the size of files fails; a job has both limits as they were.
+    /// From now on it may open as many files as its hard limit allows, and a write beyond the file
+    /// size limit fails; a job has the original limits.
     ///
-    /// That does not end with the launcher. For as long as the process lives, it stays the parent of
-    /// those who lose theirs, the signals that ask for an end do not end it, and a panic of any
-    /// thread, also one that somebody would catch, calls the panic hook of before and then aborts
-    /// the process. Who wants another end for panics has to set a hook afterwards.
+    /// This outlasts the launcher. As long as the process lives, it adopts orphaned descendants,
+    /// signals that request an end do not end it, and a panic of any thread, even one that would be
+    /// caught, calls the previous panic hook and then aborts the process. To end differently on a
+    /// panic, set a hook afterwards.
     ///
     /// # Errors
-    /// `Unsupported` where `/proc` shows another PID namespace than the caller's, or the kernel
-    /// lacks pidfd (Linux 5.3); `Io` when the kernel refuses something else.
+    /// `Unsupported` if `/proc` shows another PID namespace than the caller's, or the kernel lacks
+    /// pidfd (Linux 5.3); `Io` when the kernel refuses something else.
     pub fn new(roots: &Roots, front: Option<ProcessKey>) -> Result<Self> {
         let what = "supervise processes";
         let failed = |errno| match errno {
@@ -142,7 +142,7 @@ impl LinuxLauncher {
             let what = format!("{what}: '{path}' belongs to a different PID namespace");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
-        // Before the signals: one that comes now still ends this process.
+        // Before the signals: one that arrives now still ends this process.
         let front = front.map(|key| Ok((Watched::open(&root, key)?, group_of(&root, key))));
         let (front, group) = front.transpose().map_err(failed)?.unzip();
         set_child_subreaper(Some(getpid())).map_err(failed)?;
@@ -150,8 +150,8 @@ impl LinuxLauncher {
         let signals = RefCell::new(Signals::catch(&root).map_err(failed)?);
         ignore_file_size_signal(&roots.proc).map_err(failed)?;
         let files = OpenFiles::raise();
-        // What this process has to say, it says from behind the front, whatever the terminal makes
-        // of that (`tostop`, stty(1)).
+        // This process writes its messages from a background process group, whatever the terminal
+        // setting (`tostop`, stty(1)).
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let mask = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
@@ -175,21 +175,21 @@ impl LinuxLauncher {
         })
     }
 
-    /// Returns a signal by which somebody asks for an end, each once: what a job's
-    /// [`JobEvent::Asked`](gpu_core::JobEvent::Asked) is while there is one.
+    /// Returns a signal that requests an end, each once; while there is a job, this is its
+    /// [`JobEvent::Asked`](gpu_core::JobEvent::Asked).
     pub fn asked(&self) -> Option<i32> {
         let mut signals = self.shared.signals.borrow_mut();
         signals.look();
         signals.next_asked()
     }
 
-    /// Returns the process group of the front, this process's own without one: where that has the
-    /// terminal, this process may show something on it.
+    /// Returns the process group of the frontend, this process's own without one: if that has the
+    /// terminal, this process may write to it.
     pub fn group(&self) -> Option<gpu_core::Pid> {
         self.shared.group.map(|group| gpu_core::Pid(group.as_raw_nonzero().get().unsigned_abs()))
     }
 
-    /// Tells whether whoever this process works for is gone.
+    /// Returns whether the process that this one works for is gone.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -199,7 +199,7 @@ impl LinuxLauncher {
     }
 }
 
-/// Makes any panic the end of this process, once it is told: what stands for it
+/// Makes any panic end this process, after the panic is reported: the frontend
 /// ([`Front::was_killed`](super::Front::was_killed)) sees that it did not end by itself.
 fn end_by_panics() {
     let tell = std::panic::take_hook();

@@ -1,4 +1,4 @@
-//! Who is of a job.
+//! The members of a job.
 
 use super::tree::{Places, listed_below, settled_below};
 use super::tree_kill::listed;
@@ -13,11 +13,11 @@ use std::collections::HashSet;
 /// How often the descendants are read at most, until the kernel's list of children has no new one.
 const READINGS: usize = 2;
 
-/// Returns the descendants of this process that live, without those children that are its own.
-/// Who is hidden from the caller (`hidepid`, proc(5)) cannot be told.
+/// Returns the live descendants of this process, without its own children. Processes hidden from
+/// the caller (`hidepid`, proc(5)) are missed.
 ///
 /// # Errors
-/// `Io` when the list of processes cannot be read, or not all of it.
+/// `Io` when the list of processes cannot be read completely.
 pub(crate) fn members(
     root: &ProcRoot,
     users: &Users,
@@ -29,8 +29,8 @@ pub(crate) fn members(
     loop {
         reading += 1;
         let mut members = read(root, users, &is_own)?;
-        // A process that forks and exits while all processes are read can be missed every time,
-        // but then a child of this process is there that was not there before, dead or alive.
+        // A process that forks and exits while all processes are read can be missed every time. But
+        // then this process has a child, dead or alive, that did not exist before.
         let is_member =
             |pid: u32, members: &[ProcessInfo]| members.iter().any(|one| one.key.pid.0 == pid);
         let mut missed = list();
@@ -39,7 +39,7 @@ pub(crate) fn members(
             return Ok(members);
         }
         if reading == READINGS {
-            // They come and go faster than all processes can be read: these stand for them.
+            // They start and end faster than all processes can be read: these represent them.
             let read = |pid| root.process(pid).and_then(|dir| read_known(&dir, UNKNOWN, users));
             let infos = missed.into_iter().filter_map(|pid| read(pid).ok());
             members.extend(infos.filter(|info| !is_own(&info.key)));
@@ -49,7 +49,7 @@ pub(crate) fn members(
     }
 }
 
-/// When the machine was booted does not matter for a process that has ended.
+/// The boot time does not matter for a process that has ended.
 const UNKNOWN: Reading<Timestamp> = Err(Absent::NotRecorded);
 
 fn read(
@@ -81,8 +81,8 @@ fn read(
     Ok(members)
 }
 
-/// Returns the descendants from a reading of all processes, and those that only the lists have:
-/// where the kernel keeps no lists, or the tree changes too fast for them.
+/// Returns the descendants from a read of all processes, plus those that are only in the lists.
+/// This is used if the kernel keeps no lists, or the tree changes too fast for them.
 fn all_below(root: &ProcRoot, own: u32) -> rustix::io::Result<Vec<Place>> {
     let places = Places::settled(root, own)?;
     let mut below: Vec<_> = places.below(own).into_iter().cloned().collect();

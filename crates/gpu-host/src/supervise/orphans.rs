@@ -1,4 +1,4 @@
-//! What a killed supervisor leaves to the front.
+//! The processes that a killed supervisor leaves to the frontend.
 
 use super::members::members;
 use super::tree_kill::fell;
@@ -16,8 +16,8 @@ use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// A job without a supervisor, whose tree has become the front's. How it ends cannot be told: it
-/// was started by another.
+/// A job without a supervisor, whose tree the frontend has adopted. Its exit status is unknown,
+/// because another process started it.
 pub struct Orphans<'f> {
     root: ProcRoot,
     users: Users,
@@ -58,7 +58,7 @@ impl Job for Orphans<'_> {
         }
     }
 
-    /// Passes none: what it was started with is not known any more.
+    /// Forwards none: its original configuration is unknown.
     fn pass(&self, signal: i32) -> Result<()> {
         let what = format!("send signal {signal} to a job without a supervisor");
         Err(Error::new(ErrorKind::Unsupported, what))

@@ -1,4 +1,4 @@
-//! Where a program is, and its start.
+//! Looks up programs, and starts them.
 
 use gpu_core::{Error, ErrorKind, Launch, ProcessFault, Result};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -10,19 +10,18 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// Where programs are looked for when the environment does not say: what confstr(3) answers for
-/// `_CS_PATH`.
+/// The default search path: the value of confstr(3) for `_CS_PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// What runs a text that names no interpreter, as execvp(3) has it.
+/// The interpreter for a script without one, as in execvp(3).
 const SHELL: &str = "/bin/sh";
 
-/// Returns the file of a program as execvp(3) finds it: a name with a slash is a path, any other
-/// is looked for in the folders of `path`, the value of `PATH`.
+/// Returns the file of a program as execvp(3) finds it: a name with a slash is a path, any other is
+/// searched for in the directories of `path`, the value of `PATH`.
 ///
 /// # Errors
-/// `Process(Gone)` when there is none, `Process(NotPermitted)` when there is a file that may not
-/// be run.
+/// `Process(Gone)` when there is none, `Process(NotPermitted)` when there is a file that may not be
+/// run.
 pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
     let failed = |fault: ProcessFault, errno: Errno| {
         let name = program.to_string_lossy();
@@ -36,7 +35,7 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
         false => path.unwrap_or(OsStr::new(DEFAULT_PATH)),
     };
     let mut refused = None;
-    // An empty entry is the current folder, which joining alone would make a bare name of.
+    // An empty entry is the current directory; joining alone would produce a bare name.
     for folder in folders.as_bytes().split(|byte| *byte == b':') {
         let folder = if folder.is_empty() { &b"."[..] } else { folder };
         let file = match program.as_bytes().contains(&b'/') {
@@ -55,7 +54,7 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
     })
 }
 
-/// Tells whether a file may be run, or why not.
+/// Returns whether a file may be executed, or why not.
 fn runs(file: &Path) -> Result<(), Errno> {
     let folder = std::fs::metadata(file).map_err(|error| errno(&error))?.is_dir();
     if folder {
@@ -64,7 +63,7 @@ fn runs(file: &Path) -> Result<(), Errno> {
     accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS)
 }
 
-/// Starts a program in a process group of its own.
+/// Starts a program in its own process group.
 ///
 /// # Errors
 /// As [`find_program`]; `Io` for anything else.
@@ -85,7 +84,7 @@ pub(crate) fn start(launch: &Launch) -> Result<Child> {
     };
     let child = match begin(&file, &launch.program, None) {
         Err(error) if errno(&error) == Errno::NOEXEC => {
-            // A shell would take a name that begins with a dash for an option.
+            // A shell would take a name with a leading dash for an option.
             let text = from_here(file.clone());
             begin(Path::new(SHELL), OsStr::new("sh"), Some(&text))
         }

@@ -1,13 +1,14 @@
-//! The port [`Supervisors`]: this very program, started once more.
+//! The port [`Supervisors`]: this program, started again.
 //!
-//! Between the caller and the supervisor stands a guard, this program as well: the caller is to
-//! become nobody's subreaper, and somebody has to end the job where the supervisor is killed. The
-//! guard is a [`Front`] with nobody at it; it watches the caller, and the supervisor watches it.
+//! Between the caller and the supervisor there is a guard, which is this program as well: the
+//! caller must not become a subreaper, and some process has to end the job if the supervisor is
+//! killed. The guard is a [`Front`] without a user; it watches the caller, and the supervisor
+//! watches it.
 //!
-//! What the supervisor and its job send comes through pipes that they open by the caller's own
-//! name for them, `/proc/PID/fd/N`. So no descriptor has to be inherited, and neither has to keep
-//! one open that it does not use. The caller keeps both ends of each until the supervisor has
-//! ended, which makes the end of what was sent the end of the last of them.
+//! The supervisor and its job send their output through pipes that they open as `/proc/PID/fd/N` of
+//! the caller. So no descriptor has to be inherited, and neither process keeps one open that it
+//! does not use. The caller keeps both ends of each pipe until the supervisor has ended, so the
+//! output ends with the last of them.
 
 use super::frontend::{Front, Relation, parse_words};
 use super::launcher::Watched;
@@ -28,22 +29,22 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The word that makes a program a guard, and the one that makes it a supervisor.
+/// The argument that makes a program a guard, and the one that makes it a supervisor.
 const GUARD: &str = "isolated-guard";
 const SUPERVISOR: &str = "isolated-supervisor";
 
-/// The longest order.
+/// The maximum length of an order.
 const ORDER_LIMIT: u64 = 1 << 20;
 
-/// The longest report.
+/// The maximum length of a report.
 const REPORT_LIMIT: usize = 4 << 20;
 
-/// Who is left of a job whose supervisor was killed may keep a pipe open for ever.
+/// Remaining processes of a job whose supervisor was killed may keep a pipe open indefinitely.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Starts a program once more as the supervisor of a job.
+/// Starts a program again as the supervisor of a job.
 ///
-/// The program must ask [`Part::find`] first of all, and play the part that it says.
+/// The program must call [`Part::find`] before anything else, and act in the part that it returns.
 #[derive(Clone, Debug)]
 pub struct Again {
     roots: Roots,
@@ -52,7 +53,7 @@ pub struct Again {
 }
 
 impl Again {
-    /// Returns a starter of `program`, which keeps so many bytes of what a job sends.
+    /// Returns a starter of `program`, which keeps this many bytes of a job's output.
     pub fn new(roots: Roots, program: PathBuf, result_limit: usize) -> Self {
         Again { roots, program, result_limit }
     }
@@ -114,15 +115,15 @@ impl Supervised for Supervisor {
             Error::new(ErrorKind::Io, "wait for a supervisor").with_source(error)
         })?;
         self.ends = None;
-        // Where the guard was killed, the supervisor sees to it that the job ends, and nobody but
-        // it has the report open.
+        // If the guard was killed, the supervisor ends the job, and no other process has the report
+        // open.
         let (report, _) = self.report.take((!status.success()).then_some(Duration::MAX));
         let (result, cut) = self.result.take(None);
         Ok(Sent { complete: status.success(), report, result, cut })
     }
 }
 
-/// What came through a pipe, read so that nobody who writes has to wait.
+/// The data from a pipe, read so that no writer has to wait.
 struct Drain {
     kept: Arc<Mutex<(Vec<u8>, bool)>>,
     ended: Receiver<()>,
@@ -141,13 +142,14 @@ impl Drain {
                 kept.0.extend_from_slice(&piece[..length.min(room)]);
                 kept.1 |= length > room;
             }
-            // Nobody may wait for it any more.
+            // There may be no reader any more.
             let _ = ends.send(());
         });
         Drain { kept, ended }
     }
 
-    /// Returns what came until the end, or so long; for what may be kept open for ever, not long.
+    /// Returns the data until the end, or until this timeout; use a short one for a pipe that may
+    /// stay open indefinitely.
     fn take(&self, patience: Option<Duration>) -> (Vec<u8>, bool) {
         let _ = self.ended.recv_timeout(patience.unwrap_or(LAST_WORDS));
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
@@ -159,18 +161,18 @@ impl Drain {
 pub enum Part {
     /// It is a supervisor.
     Supervisor(Asked),
-    /// It is the guard of a supervisor that was killed, and is to end what that one left.
+    /// It is the guard of a killed supervisor, and must end the remaining processes.
     Heir(Heir),
     /// It was a guard, and nothing is left to do.
     Over,
 }
 
 impl Part {
-    /// Returns the part of the calling program, which was started with these arguments; `None`
-    /// where [`Again`] did not start it. A guard stays in here until its supervisor has ended.
+    /// Returns the part of the calling program, which was started with these arguments; `None` if
+    /// [`Again`] did not start it. A guard stays in this call until its supervisor has ended.
     ///
     /// # Errors
-    /// `Invalid` when the words are not those of [`Again`]; `Io` when the caller is gone.
+    /// `Invalid` when the arguments are not those of [`Again`]; `Io` when the caller is gone.
     pub fn find(
         roots: &Roots,
         arguments: impl IntoIterator<Item = OsString>,
@@ -208,13 +210,13 @@ impl Part {
         let name = OsStr::new(SUPERVISOR);
         let mut front = Front::start(roots, &program, name, &words, Relation::Guarded)?;
         if !front.watch(&caller)? {
-            // The supervisor sees that its guard is gone, too.
+            // The supervisor notices the end of its guard too.
             return Ok(Part::Over);
         }
         let ending = front.wait()?;
         match Front::was_killed(ending) {
             true => Ok(Part::Heir(Heir { front, roots: roots.clone(), ending })),
-            // As it ended, so does this one, for the caller to see.
+            // This process ends as the supervisor did, for the caller to see.
             false if ending == JobExit::Code(0) => Ok(Part::Over),
             false => Err(Error::new(ErrorKind::Io, what)
                 .with_source(io::Error::other(format!("it ended with {}", ending.code())))),
@@ -222,7 +224,7 @@ impl Part {
     }
 }
 
-/// What a guard has of a supervisor that was killed.
+/// What a guard has of a killed supervisor.
 #[derive(Debug)]
 pub struct Heir {
     front: Front,
@@ -231,7 +233,7 @@ pub struct Heir {
 }
 
 impl Heir {
-    /// Returns what the supervisor left; `None` for nothing.
+    /// Returns the processes that the supervisor left; `None` if there are none.
     ///
     /// # Errors
     /// `Io` when `/proc` cannot be read.
@@ -240,14 +242,14 @@ impl Heir {
     }
 }
 
-/// What a supervisor is asked to do.
+/// The order for a supervisor.
 #[derive(Debug)]
 pub struct Asked {
-    /// Whom it works for; to be given to [`LinuxLauncher`](super::LinuxLauncher).
+    /// The process that it works for; pass it to [`LinuxLauncher`](super::LinuxLauncher).
     pub front: ProcessKey,
     /// What it is to do.
     pub order: Vec<u8>,
-    /// Where its job can send a result, by opening this and writing to it.
+    /// The path to which its job can write a result.
     pub result: PathBuf,
     report: File,
 }
@@ -263,7 +265,7 @@ impl Asked {
     }
 }
 
-/// Reads the order from standard input, and not a byte of what follows: that is the job's.
+/// Reads the order from standard input, and no byte after it: the rest belongs to the job.
 fn order() -> io::Result<Vec<u8>> {
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut length = [0; 8];

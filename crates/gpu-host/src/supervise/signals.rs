@@ -1,4 +1,4 @@
-//! Signals that reach the supervisor, as something that can be waited for and asked for.
+//! Signals to the supervisor, as events that can be waited for and queried.
 
 use super::moment;
 use crate::proc_dir::ProcRoot;
@@ -14,20 +14,20 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The signals by which somebody asks a program to end.
+/// The signals that request the end of a program.
 pub(crate) const ASKING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
-/// The signals that mean what a program makes of them.
+/// The signals without a fixed meaning.
 pub(crate) const FREE: [i32; 2] = [SIGUSR1, SIGUSR2];
 
-/// How long the same signal is the same word: what is sent to all processes of a job, as
-/// systemd.kill(5) does, reaches the supervisor by itself and again through the front.
+/// Within this time, the same signal counts once: a signal that is sent to all processes of a job,
+/// as by systemd.kill(5), reaches the supervisor directly and again through the frontend.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// The same for SIGINT, since a person may press Ctrl-C twice.
+/// The same for SIGINT, because a person may press Ctrl-C twice.
 const ECHO_OF_INTERRUPT: Duration = Duration::from_millis(250);
 
-/// No status is longer.
+/// The maximum length of `status`.
 const STATUS_LIMIT: usize = 64 << 10;
 
 /// The signals of this process, caught.
@@ -35,21 +35,22 @@ const STATUS_LIMIT: usize = 64 << 10;
 pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
     ignored: u64,
-    /// Requests that nobody was told of.
+    /// Requests that were not reported yet.
     asked: VecDeque<i32>,
-    /// When each was last heard.
+    /// When each signal was last received.
     heard: BTreeMap<i32, Duration>,
-    /// All other signals that nobody was told of, each once.
+    /// All other signals that were not reported yet, each once.
     other: Vec<i32>,
 }
 
 impl Signals {
-    /// Catches what asks for an end, what tells of children, and what is passed on. What this
-    /// process was started to ignore (nohup(1)) stays ignored, here and in what it starts.
+    /// Catches signals that request an end, that report children, and that are forwarded. Signals
+    /// that this process was started to ignore (nohup(1)) stay ignored, here and in programs that
+    /// it starts.
     pub(crate) fn catch(root: &ProcRoot) -> io::Result<Self> {
         let ignored = ignored(root)?;
         let (read, write) = UnixStream::pair()?;
-        // The status of children is kept only where SIGCHLD is not ignored.
+        // The status of children is kept only if SIGCHLD is not ignored.
         let wanted = ASKING.iter().chain(&FREE).filter(|signal| !is_in(ignored, **signal));
         let wanted = wanted.chain(&[SIGCHLD, SIGCONT]);
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, wanted)?;
@@ -57,7 +58,7 @@ impl Signals {
         Ok(Signals { delivery, ignored, asked, heard, other })
     }
 
-    /// Catches Ctrl-Z from now on: with a job, it is the job that stops first.
+    /// Catches Ctrl-Z from now on: with a job, the job stops first.
     pub(crate) fn catch_stop(&self) -> io::Result<()> {
         match is_in(self.ignored, SIGTSTP) {
             true => Ok(()),
@@ -65,7 +66,7 @@ impl Signals {
         }
     }
 
-    /// Lets through what is caught, for the calling thread, whatever it was started with blocked.
+    /// Unblocks the caught signals for the calling thread, whatever its original mask.
     pub(crate) fn let_through() -> nix::Result<()> {
         let mut caught = SigSet::empty();
         for signal in ASKING.into_iter().chain(FREE).chain([SIGCHLD, SIGCONT, SIGTSTP]) {
@@ -74,7 +75,7 @@ impl Signals {
         caught.thread_unblock()
     }
 
-    /// Takes note of what has come.
+    /// Records received signals.
     pub(crate) fn look(&mut self) {
         for signal in self.delivery.pending() {
             let asks = ASKING.contains(&signal);
@@ -94,7 +95,7 @@ impl Signals {
         self.asked.pop_front()
     }
 
-    /// Returns what else came.
+    /// Returns the other received signals.
     pub(crate) fn take_other(&mut self) -> Vec<i32> {
         std::mem::take(&mut self.other)
     }
@@ -106,7 +107,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Tells whether a signal was heard just before; if not, it is heard now.
+/// Returns whether a signal was received just before; if not, records it.
 fn is_echo(heard: &mut BTreeMap<i32, Duration>, signal: i32) -> bool {
     let (now, echo) = (moment(), if signal == SIGINT { ECHO_OF_INTERRUPT } else { ECHO });
     let echoes = heard.get(&signal).is_some_and(|last| now.saturating_sub(*last) < echo);
@@ -116,7 +117,7 @@ fn is_echo(heard: &mut BTreeMap<i32, Duration>, signal: i32) -> bool {
     echoes
 }
 
-/// Returns the signals that this process ignores, as bits.
+/// Returns the ignored signals of this process, as bits.
 pub(crate) fn ignored(root: &ProcRoot) -> io::Result<u64> {
     let status = root.read("self/status", STATUS_LIMIT)?;
     let status = String::from_utf8_lossy(&status);
@@ -125,7 +126,7 @@ pub(crate) fn ignored(root: &ProcRoot) -> io::Result<u64> {
     mask.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Tells whether a signal is in such a mask.
+/// Returns whether a signal is in such a mask.
 pub(crate) fn is_in(mask: u64, signal: i32) -> bool {
     u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }

@@ -26,10 +26,10 @@ const QUIET: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Stops the processes below this one that are neither `known`, `spared`, nor matched by `is_own`.
-/// `kept` is not waited for when it has ended.
+/// `kept` is not reaped when it has ended.
 ///
 /// # Errors
-/// `Unsupported` where the kernel keeps no lists of children, `Io` when they cannot be read.
+/// `Unsupported` if the kernel keeps no lists of children, `Io` when they cannot be read.
 pub(crate) fn arrest(
     root: &ProcRoot,
     users: &Users,
@@ -55,9 +55,9 @@ pub(crate) fn arrest(
     let start = moment();
     let mut last_new = start;
     let restless = loop {
-        // An orphaned process is a child of this one, and its number is its own until this process
-        // waits for it: it is stopped before anything is asked about it. The kernel lists the newest
-        // last, and that may be the only one that has not ended by now.
+        // An orphaned process is a child of this one, and its PID is not reused until this process
+        // reaps it: stop it before any check. The kernel lists the newest last, and that may be the
+        // only one that has not ended by now.
         for pid in listed(root).map_err(failed)?.into_iter().rev() {
             let Some(number) = raw(pid).filter(|_| !seen.contains(&pid)) else { continue };
             let sent = kill_process(number, Signal::STOP);
@@ -67,7 +67,7 @@ pub(crate) fn arrest(
                     if kept == Some(number) {
                         seen.insert(pid);
                     } else {
-                        // It has ended, and nobody else waits for it.
+                        // It has ended, and no other code waits for it.
                         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
                         let _ = waitid(WaitId::Pid(number), ended);
                     }
@@ -109,7 +109,7 @@ pub(crate) fn arrest(
     Ok(SuspendedProcesses { stopped: stopped.iter().filter_map(alive).collect(), restless })
 }
 
-/// Sends a signal to the process that `key` names and to no other that has its number now; tells
+/// Sends a signal to the process that `key` identifies and to no other that reuses its PID; returns
 /// whether it was sent.
 pub(crate) fn send(root: &ProcRoot, key: &ProcessKey, signal: Signal) -> bool {
     let Some(number) = raw(key.pid.0) else { return false };

@@ -10,15 +10,15 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 /// The terminal that controls this process's session, whatever its standard input is.
 pub(crate) struct Terminal {
     file: OwnedFd,
-    /// The group that lends it: the front's.
+    /// The group that lends it: the frontend's.
     lender: Pid,
-    /// How it was set when it was lent.
+    /// Its settings when it was lent.
     settings: Option<Termios>,
 }
 
 impl Terminal {
-    /// Opens the terminal, to be lent by a group of this session; `None` where there is none
-    /// (tty(4)), or where that group has no number here ([`own_group`]).
+    /// Opens the terminal, to be lent by a group of this session; `None` if there is none (tty(4)),
+    /// or if that group has no number here ([`own_group`]).
     pub(crate) fn open(lender: Option<Pid>) -> Option<Self> {
         let lender = lender?;
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -26,13 +26,12 @@ impl Terminal {
         Some(Terminal { file, lender, settings: None })
     }
 
-    /// Returns the group in the foreground; `None` where that is none that can be named here, or
-    /// the terminal is gone.
+    /// Returns the foreground group; `None` if it has no number here, or the terminal is gone.
     pub(crate) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.file).ok()
     }
 
-    /// Tells whether the group that lends it is in the foreground.
+    /// Returns whether the group that lends it is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
         self.foreground() == Some(self.lender)
     }
@@ -48,7 +47,7 @@ impl Terminal {
         unstopped(|| tcsetpgrp(&self.file, group))
     }
 
-    /// Brings the group that lends it into the foreground.
+    /// Moves the lending group to the foreground.
     ///
     /// # Errors
     /// Those of tcsetpgrp(3).
@@ -56,26 +55,26 @@ impl Terminal {
         unstopped(|| tcsetpgrp(&self.file, self.lender))
     }
 
-    /// Sets the terminal as it was when it was lent first.
+    /// Restores the settings from when the terminal was first lent.
     ///
     /// # Errors
     /// Those of tcsetattr(3).
     pub(crate) fn restore(&self) -> Result<()> {
         let Some(settings) = &self.settings else { return Ok(()) };
-        // At once: what is still to be shown may wait for ever, for Ctrl-Q.
+        // At once: pending output may wait indefinitely for Ctrl-Q.
         unstopped(|| tcsetattr(&self.file, OptionalActions::Now, settings))
     }
 }
 
-/// Returns this process's group; `None` where its leader is outside of this PID namespace, as that
-/// of the first program of `unshare --pid --fork` is: the kernel calls such a group 0.
+/// Returns this process's group; `None` if its leader is outside this PID namespace, as for the
+/// first program of `unshare --pid --fork`: the kernel calls such a group 0.
 pub(super) fn own_group() -> Option<Pid> {
     Pid::from_raw(nix::unistd::getpgrp().as_raw())
 }
 
-/// Does something to the terminal from the background, for which the kernel stops a process that
-/// does not block SIGTTOU. Blocked, not ignored: ignoring is inherited by every program that is
-/// started meanwhile.
+/// Changes the terminal from the background, for which the kernel stops a process that does not
+/// block SIGTTOU. Blocked, not ignored: every program that is started meanwhile would inherit
+/// ignoring.
 fn unstopped<T>(act: impl FnOnce() -> T) -> T {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTTOU);

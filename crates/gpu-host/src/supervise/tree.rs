@@ -1,27 +1,27 @@
-//! Who descends from whom.
+//! The descent of processes.
 
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::process::{Place, read_place};
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 
-/// How much is read of a list of children.
+/// How much of a list of children is read.
 const CHILDREN_LIMIT: usize = 1 << 20;
 
-/// How often all processes, or the lists of children, are read at most, until two readings agree.
+/// How often all processes, or the lists of children, are read at most, until two reads agree.
 const READINGS: usize = 5;
 
-/// The places of all processes at one moment, as far as a moment can be caught.
+/// The positions of all processes at one moment, as nearly as possible.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Vec<Place>);
 
 impl Places {
-    /// Reads all processes once. One that ends meanwhile is left out, and so is one that is hidden
-    /// from the caller.
+    /// Reads all processes once. It leaves out processes that end meanwhile or are hidden from the
+    /// caller.
     ///
     /// # Errors
     /// When the list cannot be read, or this process lacks descriptors or memory to read all of it:
-    /// a process must not pass for one that is gone.
+    /// a live process must not count as gone.
     pub(crate) fn read(root: &ProcRoot) -> Result<Self> {
         let mut places = Vec::new();
         for pid in root.pids()? {
@@ -34,8 +34,8 @@ impl Places {
         Ok(Places(places))
     }
 
-    /// Reads all processes until those below `pid` are the same twice: while one reading goes on,
-    /// a process may lose its parent and so be found below neither the old nor the new one.
+    /// Reads all processes until those below `pid` are the same twice: during one read, a process
+    /// may be re-parented and so be found below neither the old nor the new parent.
     ///
     /// # Errors
     /// When the list cannot be read.
@@ -60,12 +60,12 @@ impl Places {
         &self.0
     }
 
-    /// Returns all processes, for themselves.
+    /// Returns all processes, consuming this value.
     pub(crate) fn into_all(self) -> impl Iterator<Item = Place> {
         self.0.into_iter()
     }
 
-    /// Returns the descendants of a process, those that have ended and were not waited for too.
+    /// Returns the descendants of a process, including zombies.
     pub(crate) fn below(&self, pid: u32) -> Vec<&Place> {
         let mut children: HashMap<u32, Vec<&Place>> = HashMap::new();
         for place in &self.0 {
@@ -73,7 +73,7 @@ impl Places {
         }
         let (mut below, mut parents) = (Vec::new(), vec![pid]);
         while let Some(parent) = parents.pop() {
-            // Taken out: a list that was read bit by bit could have a circle.
+            // Removed as it is visited: a list that was read piece by piece could have a cycle.
             for child in children.remove(&parent).unwrap_or_default() {
                 parents.push(child.key.pid.0);
                 below.push(child);
@@ -82,9 +82,8 @@ impl Places {
         below
     }
 
-    /// Tells whether a process group is orphaned: whether nobody of its session, outside of the
-    /// group, is a parent in it, who could make it go on once it has stopped (credentials(7),
-    /// setpgid(2)).
+    /// Returns whether a process group is orphaned: whether no process of its session, outside the
+    /// group, is a parent in it that could continue it after a stop (credentials(7), setpgid(2)).
     pub(crate) fn is_orphaned(&self, group: u32) -> bool {
         let by_pid: HashMap<u32, &Place> =
             self.0.iter().map(|place| (place.key.pid.0, place)).collect();
@@ -97,7 +96,7 @@ impl Places {
     }
 }
 
-/// Returns the place of one process.
+/// Returns the position of one process.
 ///
 /// # Errors
 /// `ENOENT` or `ESRCH` when it is gone.
@@ -105,7 +104,7 @@ pub(crate) fn place(root: &ProcRoot, pid: u32) -> Result<Place> {
     read_place(&root.process(pid)?)
 }
 
-/// Returns the children of this process, by the kernel's list of each thread's where it keeps one
+/// Returns the children of this process, from the kernel's list for each thread if it keeps one
 /// (`CONFIG_PROC_CHILDREN`).
 pub(crate) fn children(root: &ProcRoot, own: &Place) -> Result<Vec<Place>> {
     let dir = root.process(own.key.pid.0)?;
@@ -123,16 +122,16 @@ pub(crate) fn children(root: &ProcRoot, own: &Place) -> Result<Vec<Place>> {
     Ok(children)
 }
 
-/// Returns the descendants of this process as the kernel's lists of children lead to them, as far
-/// as it keeps such lists. That is faster by far than to read all processes, and finds one that
-/// lives for a few milliseconds; but while children end, a list may leave out others (proc(5)).
+/// Returns the descendants of this process, from the kernel's lists of children if it keeps them.
+/// That is much faster than reading all processes, and finds a process that lives for a few
+/// milliseconds; but while children end, a list may omit others (proc(5)).
 pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
     let (mut below, mut known, mut parents) = (Vec::new(), HashSet::new(), vec![own]);
     while let Some(parent) = parents.pop() {
         let Ok(dir) = root.process(parent) else { continue };
         for thread in dir.threads().unwrap_or_default() {
             for pid in children_of(&dir, thread).unwrap_or_default() {
-                // One whose parent has ended meanwhile has come to this process.
+                // One whose parent has ended meanwhile was re-parented to this process.
                 let is_below = |place: &Place| [parent, own].contains(&place.parent);
                 let Some(place) = place(root, pid).ok().filter(is_below) else { continue };
                 if known.insert(place.key) {
@@ -145,23 +144,23 @@ pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
     below
 }
 
-/// Returns the descendants of this process, those that have ended and were not waited for too, by
-/// the kernel's lists of children alone: a machine may have thousands of other processes. Whoever
-/// loses the parent below this process comes to it, or to a process between them, so nobody leaves
-/// these lists. `None` where the kernel keeps none, and where they do not settle.
+/// Returns the descendants of this process, including zombies, from the kernel's lists of children
+/// alone: a machine may have thousands of other processes. A process orphaned below this one is
+/// re-parented to it, or to a process between them, so none leaves these lists. `None` if the
+/// kernel keeps none, or if they do not settle.
 ///
-/// Two readings in a row must agree, and nobody may have ended during the second. Then nobody is
-/// missed who is there all the time:
+/// Two consecutive reads must agree, and no process may have ended during the second. Then no
+/// process is missed that exists throughout:
 ///
-/// - A list is whole unless one that it named is not a child of that parent any more (proc(5)), or
-///   a thread has ended with its list. There is no reading then.
-/// - Whoever loses the parent during a reading may be looked for too late at the old parent and too
-///   early at the new one. Where the old parent was seen alive, the next reading sees it ended.
-///   Where it was not, the new parent has in the next reading whom the first one lacks, unless that
-///   has ended as well, and was seen alive.
+/// - A list is complete unless a process in it is no longer a child of that parent (proc(5)), or a
+///   thread has ended with its list. The read is then discarded.
+/// - A process that is re-parented during a read may be missed: the read is too late at the old
+///   parent and too early at the new one. If the old parent was seen alive, the next read sees it
+///   ended. If it was not, the new parent has a child in the next read that the first read lacks,
+///   unless that child has ended as well, and was seen alive.
 ///
-/// Where new processes come, it is left to a reading of all: to try again takes its time with each
-/// process that has ended and was not waited for.
+/// If new processes appear, the caller reads all processes instead: retrying takes time for each
+/// zombie.
 pub(crate) fn settled_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
     let mut before: Option<HashSet<_>> = None;
     for _ in 0..READINGS {
@@ -189,16 +188,16 @@ pub(crate) fn settled_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
     None
 }
 
-/// Reads the lists once; `None` when one may not be whole, or there are none.
+/// Reads the lists once; `None` if one may be incomplete, or there are none.
 fn lists_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
     let mut below: Vec<Place> = Vec::new();
     let (mut known, mut parents) = (HashSet::from([own]), vec![own]);
     while let Some(parent) = parents.pop() {
         for pid in whole_list(root, parent)? {
             let child = place(root, pid).ok().filter(|child| child.parent == parent)?;
-            // Nobody is below two processes, nor below itself.
+            // No process is below two processes, or below itself.
             known.insert(pid).then_some(())?;
-            // One that has ended has handed its children on.
+            // A process that has ended has passed its children on.
             parents.extend((!child.has_ended).then_some(pid));
             below.push(child);
         }
@@ -206,7 +205,7 @@ fn lists_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
     Some(below)
 }
 
-/// Returns the children of all threads of a process; `None` when a thread ended meanwhile.
+/// Returns the children of all threads of a process; `None` if a thread ended meanwhile.
 fn whole_list(root: &ProcRoot, parent: u32) -> Option<Vec<u32>> {
     let dir = root.process(parent).ok()?;
     let threads = dir.threads().ok()?;
@@ -227,7 +226,7 @@ mod tests {
     use super::*;
     use gpu_core::{Pid, ProcessKey, StartTime};
 
-    /// Returns a process: number, parent, group, session.
+    /// Returns a process: PID, parent, group, session.
     fn at([pid, parent, group, session]: [u32; 4]) -> Place {
         let key = ProcessKey { pid: Pid(pid), start: Some(StartTime(1)) };
         Place { key, parent, group, session, has_ended: false }
@@ -255,7 +254,7 @@ mod tests {
         assert_eq!(below(&places, 1), [5, 10, 20]);
     }
 
-    /// A folder made to look like `/proc`: number, parent, state and list of children of each.
+    /// A directory that imitates `/proc`: PID, parent, state and list of children of each.
     fn made(processes: &[(u32, u32, char, &str)]) -> (tempfile::TempDir, ProcRoot) {
         let folder = tempfile::tempdir().unwrap();
         for (pid, parent, state, children) in processes {
@@ -287,7 +286,7 @@ mod tests {
 
     #[test]
     fn child_lists_yield_exactly_the_tree() {
-        // 13 has ended and is waited for by nobody; 40 and its list are of another tree.
+        // 13 is a zombie; 40 and its list belong to another tree.
         let (_folder, root) = made(&[
             (10, 1, 'S', "11 13 "),
             (11, 10, 'S', "12 "),
@@ -314,13 +313,13 @@ mod tests {
 
     #[test]
     fn process_group_without_parent_in_session_is_orphaned() {
-        // A shell, a front in its job, a supervisor in the same, and their job.
+        // A shell, a frontend in its job, a supervisor in the same, and their job.
         let shell = [at([1, 0, 1, 1]), at([10, 1, 10, 10])];
         let jobs = [at([20, 10, 20, 10]), at([21, 20, 20, 10]), at([30, 21, 30, 10])];
         let places = Places(shell.into_iter().chain(jobs).collect());
         assert!(!places.is_orphaned(20) && !places.is_orphaned(30));
         assert!(places.is_orphaned(10), "its parent is of another session");
-        // The front is gone, and its child belongs to the first process.
+        // The frontend is gone, and its child belongs to the first process.
         let places = Places(vec![at([1, 0, 1, 1]), at([21, 1, 20, 10]), at([30, 21, 30, 10])]);
         assert!(places.is_orphaned(20) && !places.is_orphaned(30));
     }

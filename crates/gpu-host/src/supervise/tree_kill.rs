@@ -1,8 +1,8 @@
-//! The end of a tree from its top: by the kernel's own list of this process's children.
+//! Kills a tree from its top, through the kernel's own list of this process's children.
 //!
-//! A child's number is its own until its parent waits for it, and who loses its parent here becomes
-//! a child of this process. So nothing has to be found out of anybody before it is killed, and what
-//! forks and ends is killed as soon as the kernel lists it.
+//! The PID of a child is not reused until its parent reaps it, and an orphan here becomes a child
+//! of this process. So no check is needed before killing a child, and a process that forks and ends
+//! is killed as soon as the kernel lists it.
 
 use super::tree::{children_of, place};
 use super::{moment, pause};
@@ -17,21 +17,21 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// Who was killed and is still there after so long cannot end now, or may not be killed.
+/// A killed process that is still there after this time cannot end now, or may not be killed.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Who was killed needs a moment on a processor to end.
+/// A killed process needs a moment of CPU time to end.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// While one child ends, a list may leave out another (proc(5)).
+/// While one child ends, a list may omit another (proc(5)).
 const EMPTY_CHILD_LISTS: usize = 2;
 
-/// Kills the children of this process, but `spared` and those that `is_own` names, until there are
-/// none, or nobody new has come for a while, or the time is over. `kept` is not waited for when it
+/// Kills the children of this process, except `spared` and those that match `is_own`, until there
+/// are none, or no new one has appeared for a while, or time runs out. `kept` is not reaped when it
 /// has ended.
 ///
 /// # Errors
-/// `Unsupported` where the kernel keeps no lists of children, `Io` when they cannot be read.
+/// `Unsupported` if the kernel keeps no lists of children, `Io` when they cannot be read.
 pub(crate) fn fell(
     root: &ProcRoot,
     users: &Users,
@@ -64,7 +64,7 @@ pub(crate) fn fell(
         let mut is_new = false;
         for pid in &children {
             let Some(number) = raw(*pid) else { continue };
-            // Who may not be killed is still there at the end.
+            // A process that may not be killed is still there at the end.
             let _ = kill_process(number, Signal::KILL);
             is_new |= *killed.entry(*pid).or_insert(now) == now;
         }
@@ -84,7 +84,7 @@ pub(crate) fn fell(
             if kept == Some(number) {
                 passed_over.insert(pid);
             } else {
-                // It has ended, and nobody else waits for it.
+                // It has ended, and no other code waits for it.
                 let _ = waitid(WaitId::Pid(number), ended);
             }
         }
@@ -99,12 +99,12 @@ pub(crate) fn fell(
     }
 }
 
-/// Returns a process number as the kernel takes it.
+/// Returns a PID in the kernel's type.
 pub(super) fn raw(pid: u32) -> Option<rustix::process::Pid> {
     i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw)
 }
 
-/// Returns the numbers of the children of all threads of this process.
+/// Returns the PIDs of the children of all threads of this process.
 pub(super) fn listed(root: &ProcRoot) -> rustix::io::Result<Vec<u32>> {
     let dir = root.process(std::process::id())?;
     let mut children = Vec::new();

@@ -1,4 +1,4 @@
-//! Processes that are ended with the value.
+//! Processes that end when their value is dropped.
 
 use gpu_core::{Clock, Pid};
 use gpu_host::SystemClock;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A child process, killed and waited for when dropped.
+/// A child process, killed and reaped when dropped.
 pub(crate) struct Sleeper {
     child: Child,
 }
@@ -16,16 +16,16 @@ impl Sleeper {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         loop {
             match command.spawn() {
-                // Another test that starts a program at this moment still has the copy of this
-                // one open for writing.
+                // Another test that starts a program at this moment still has this copy open for
+                // writing.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
                 child => return Sleeper { child: child.expect("the program can be run") },
             }
         }
     }
 
-    /// Runs a shell script that ends with `exec sleep`; returns once it is there. `$1` and so on
-    /// are the arguments.
+    /// Runs a shell script that ends with `exec sleep`; returns once that runs. `$1` and so on are
+    /// the arguments.
     pub(crate) fn shell(script: &str, arguments: &[&Path]) -> Self {
         let script = format!("{script}; exec sleep 1000");
         let mut command = Command::new("sh");
@@ -56,7 +56,7 @@ impl Sleeper {
         });
     }
 
-    /// Waits for the end, so that its number may be given away.
+    /// Waits for the end, so that its PID may be reused.
     pub(crate) fn reap(&mut self) {
         self.child.wait().expect("the child can be waited for");
     }
@@ -64,13 +64,13 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // One that is gone already needs no ending.
+        // One that is gone already needs no signal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Waits until something has come true, ten seconds at most.
+/// Waits until a condition holds, ten seconds at most.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !condition() {

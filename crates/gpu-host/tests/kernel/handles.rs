@@ -1,4 +1,4 @@
-//! Opened processes: what is read and signalled is one and the same.
+//! Opened processes: reads and signals refer to the same process.
 
 use crate::child::{Sleeper, eventually};
 use crate::host;
@@ -22,7 +22,7 @@ fn cooperative_process_ends_on_sigterm() {
     handle.signal(Signal::Term, &token()).unwrap();
     eventually(|| handle.has_exited().unwrap());
 
-    // A zombie keeps its number, yet it has ended.
+    // A zombie keeps its PID, although it has ended.
     assert_eq!(host().process(sleeper.pid()).unwrap().state, Ok(ProcessState::Zombie));
     assert_eq!(handle.look().unwrap_err().kind(), GONE);
     assert_eq!(host().open(sleeper.pid()).err().unwrap().kind(), GONE);
@@ -106,7 +106,7 @@ fn fake_proc_root_cannot_open_processes() {
     let error = made_up.open(sleeper.pid()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 
-    // The same /proc by another name is no other /proc.
+    // The same /proc under another name is the same /proc.
     let same = LinuxHost::new(roots(Path::new("/proc/self/root/proc")));
     assert!(same.open(sleeper.pid()).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Who is found as a holder, with which letters.
+//! Which processes are found as holders, with which letters.
 
 use crate::child::{Sleeper, compile};
 use crate::{host, skip};
@@ -83,7 +83,7 @@ fn executable_is_not_also_reported_as_mapped() {
     assert_eq!(letters(&running, &path).as_deref(), Some("...e."));
 }
 
-/// Copies a library that this very program has mapped.
+/// Copies a library that this program has mapped.
 fn library(to: &Path) -> bool {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let library = maps.lines().find_map(|line| {
@@ -134,7 +134,7 @@ fn deleted_or_renamed_file_is_still_held() {
     assert!(holder(sleeper.pid(), &file).is_some());
 }
 
-/// A device that hardly anybody opens.
+/// A device that few processes open.
 const FULL: &str = "/dev/full";
 
 #[test]
@@ -146,7 +146,7 @@ fn device_is_matched_by_number() {
     assert_eq!(letters(&sleeper, Path::new("/dev/zero")), None);
 }
 
-/// Makes another node of a device, as container runtimes do.
+/// Creates another node of a device, as container runtimes do.
 fn node(path: &Path, minor: u32) -> Result<(), String> {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     let mode = Mode::RUSR | Mode::WUSR;
@@ -170,7 +170,7 @@ fn second_node_of_device_is_same_device() {
     assert_eq!(letters(&sleeper, Path::new(FULL)).as_deref(), Some("f...."));
 }
 
-/// Maps the file named by the argument, closes it, and says so.
+/// Maps the file named by the argument, closes it, and reports so.
 const MAPPER: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>

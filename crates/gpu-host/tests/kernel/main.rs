@@ -1,7 +1,7 @@
 //! gpu-host against the running kernel: real processes that hold files in every way.
 //!
-//! All of it runs twice where the tests are run by root: once as root, and once more as nobody,
-//! since what may be seen and how it is found out differ.
+//! If root runs the tests, everything runs twice: once as root, and once as nobody, because
+//! visibility and detection differ.
 
 mod child;
 mod handles;
@@ -14,12 +14,12 @@ mod unprivileged;
 use gpu_host::{LinuxHost, Roots};
 use std::io::Write;
 
-/// Returns the machine that the tests run on.
+/// Returns the machine that runs the tests.
 fn host() -> LinuxHost {
     LinuxHost::new(Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() })
 }
 
-/// Says that a test was not run, past the capture of the test harness.
+/// Prints that a test was skipped, past the capture of the test harness.
 fn skip(test: &str, why: &str) {
     writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
 }

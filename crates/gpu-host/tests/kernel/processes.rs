@@ -1,4 +1,4 @@
-//! What is told of processes that really run.
+//! The data of real processes.
 
 use crate::child::Sleeper;
 use crate::host;
@@ -89,7 +89,7 @@ fn command_lines_are_bounded_and_keep_empty_arguments() {
     command.args(["-c", "read line", "", "\n\x1b", &"x".repeat(100_000), "end"]);
     let sleeper = Sleeper::spawn(command.stdin(std::process::Stdio::piped()));
     let read = || host().process(sleeper.pid()).unwrap().command_line;
-    // There is none for a moment while the program is put in place.
+    // It is missing for a moment while the program is put in place.
     crate::child::eventually(|| read().is_ok());
     let line = read().unwrap();
     assert_eq!(line[..5], ["sh", "-c", "read line", "", "\n\x1b"]);

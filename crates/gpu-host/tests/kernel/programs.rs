@@ -1,4 +1,4 @@
-//! Which programs real processes run, and whether somebody sits at them.
+//! The executables of real processes, and their terminals.
 
 use crate::child::Sleeper;
 use crate::{host, skip};
@@ -99,8 +99,8 @@ fn terminal_is_derived_from_session() {
     assert_eq!(host().process(outside.pid()).unwrap().has_terminal, Ok(false));
 }
 
-/// Copies a program by another process: a copy that this one has open for writing cannot be started
-/// while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
+/// Copies a program in a child process: a copy that this process has open for writing cannot be
+/// started while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
 fn copy_program(from: &std::path::Path, to: &std::path::Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp can be run");
     assert!(copied.success());

@@ -1,4 +1,4 @@
-//! Processes whose first thread does not speak for all.
+//! Processes whose first thread does not represent all.
 
 use crate::child::{Sleeper, compile, eventually};
 use crate::{host, skip};
@@ -62,7 +62,7 @@ fn zombie_leader_with_live_threads_is_a_holder() {
     sleeper.reap();
 }
 
-/// Opens the file named by the argument in a thread with descriptors of its own.
+/// Opens the file named by the argument in a thread with its own descriptor table.
 const UNSHARED: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

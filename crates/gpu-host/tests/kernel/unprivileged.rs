@@ -1,5 +1,5 @@
-//! The same tests without privileges, and what only shows with fewer of them or from inside a
-//! namespace. These run this program once more, through setpriv or unshare.
+//! The same tests without privileges, and cases that need fewer of them or a namespace. These run
+//! this program again, through setpriv or unshare.
 
 use crate::child::{Sleeper, eventually};
 use crate::{host, skip};
@@ -8,21 +8,21 @@ use gpu_host::resolve;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Names a process of root and a file that it holds, to the tests that are run once more.
+/// Names a process of root and a file that it holds to the tests that run again.
 const FOREIGN: &str = "GPU_HOST_TEST_FOREIGN_PID";
 const FOREIGN_FILE: &str = "GPU_HOST_TEST_FOREIGN_FILE";
 
 const NOT_PERMITTED: ErrorKind = ErrorKind::Process(ProcessFault::NotPermitted);
 
-/// This program where everybody can run it, and a process of root that holds a file.
+/// This program where every user can run it, and a process of root that holds a file.
 struct Again {
     folder: tempfile::TempDir,
     foreign: Sleeper,
 }
 
 impl Again {
-    /// Returns `None`, and says so, where this test is not run by root; says nothing where it is
-    /// run once more.
+    /// Returns `None`, and prints so, if root does not run this test; prints nothing in the second
+    /// run.
     fn new(test: &str) -> Option<Self> {
         if std::env::var_os(FOREIGN).is_some() {
             return None;
@@ -44,7 +44,7 @@ impl Again {
         self.folder.path().join("tests")
     }
 
-    /// Runs `command`; `None`, and says so, where that cannot be done here.
+    /// Runs `command`; `None`, and prints so, if that is not possible here.
     fn run(&self, test: &str, command: &mut Command) -> Option<Output> {
         command.current_dir("/").env("TMPDIR", "/tmp");
         command.env(FOREIGN, self.foreign.pid().to_string());
@@ -54,7 +54,7 @@ impl Again {
                 skip(test, &format!("{:?} cannot be run: {error}", command.get_program()));
                 None
             }
-            // The program itself says something, whatever comes of it.
+            // The program itself prints something, whatever the outcome.
             Ok(output) if output.stdout.is_empty() => {
                 skip(test, String::from_utf8_lossy(&output.stderr).trim());
                 None
@@ -68,7 +68,8 @@ impl Again {
         }
     }
 
-    /// Runs the one ignored test `name` through `command`, which ends where the program is to be named.
+    /// Runs the one ignored test `name` through `command`, which ends where the program's name
+    /// goes.
     fn only(&self, test: &str, name: &str, command: &mut Command) {
         let name = format!("unprivileged::{name}");
         command.arg(self.program()).args(["--ignored", "--exact", &name]);
@@ -115,7 +116,7 @@ fn foreign_processes_are_counted_as_unreadable() {
     let scan = host().holders(&files).unwrap();
     assert_eq!(scan.holders, []);
 
-    // Threads of the kernel have no files: they are not among those that could not be seen.
+    // Kernel threads have no files: they do not count as unreadable.
     let closed = scan.unreadable.0.get(&Absent::NotPermitted).copied().unwrap_or(0);
     let list = host().processes().unwrap();
     let strangers = list.processes.iter().filter(|process| {
@@ -148,24 +149,24 @@ fn foreign_processes_under_hidepid() {
 #[ignore = "run by another test"]
 fn hidden_processes_are_reported_as_unreadable() {
     let (pid, files) = foreign();
-    // Somebody of this user that is just starting may be closed for a moment too.
+    // A process of this user that is just starting may be unreadable for a moment too.
     let known = |hidden: &gpu_core::Unreadable| hidden.0.keys().eq([&Absent::NotPermitted]);
     assert!(known(&host().holders(&files).unwrap().unreadable));
     let list = host().processes().unwrap();
     assert!(known(&list.unreadable));
-    // Whose a process was that ends between two reads of it is not known any more.
+    // The owner of a process that ends between two reads of it is unknown.
     let shown = |process: &gpu_core::ProcessInfo| process.uid.is_err() || process.uid == Ok(65534);
     assert!(list.processes.iter().all(shown), "{:?}", list.processes);
     assert!(list.processes.iter().any(|process| process.key.pid == Pid(std::process::id())));
     let gone = ErrorKind::Process(ProcessFault::Gone);
     assert_eq!(host().process(pid).unwrap_err().kind(), gone);
-    // Its parent is root's, and cannot be seen.
+    // Its parent belongs to root, and is not visible.
     let line: Vec<_> = host().own_ancestry().unwrap().iter().map(|key| key.pid).collect();
     assert_eq!(line, [Pid(std::process::id())]);
     assert!(gpu_host::hides_processes("/proc".as_ref()));
 }
 
-/// A program with the set-user-ID bit stands between a shell and this program, as su(1) does.
+/// A set-user-ID program is between a shell and this program, as with su(1).
 #[test]
 fn ancestry_behind_hidden_parent() {
     const TEST: &str = "ancestry_behind_hidden_parent";
@@ -215,8 +216,8 @@ fn root_without_ptrace_capability() {
     again.only(TEST, "unreadable_descriptor_links_are_counted", &mut command);
 }
 
-/// Root may list the descriptors of every process, and without `CAP_SYS_PTRACE` not follow those
-/// of one that has it, as in a container.
+/// Root may list the descriptors of every process, but without `CAP_SYS_PTRACE` not follow those of
+/// a process that has it, as in a container.
 #[test]
 #[ignore = "run by another test"]
 fn unreadable_descriptor_links_are_counted() {
@@ -280,7 +281,7 @@ fn pid_namespace_with_chosen_pids() {
     again.only(TEST, "handle_of_reused_pid_reaches_neither_process", &mut command);
 }
 
-/// Linux lets who may checkpoint processes say which number comes next.
+/// Linux lets a process with the checkpoint capability choose the next PID.
 #[test]
 #[ignore = "run by another test"]
 fn handle_of_reused_pid_reaches_neither_process() {

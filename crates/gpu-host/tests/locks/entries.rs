@@ -1,4 +1,4 @@
-//! How entries come, are seen, and end.
+//! How entries are published, read, and ended.
 
 use crate::other_process::Stranger;
 use crate::{ATTEMPT, LEASE, WAITER, entry, eventually, lease, locks, own};
@@ -88,7 +88,7 @@ fn release_ends_lease_for_inheritors() {
     assert_eq!(left, []);
 }
 
-/// A job can be another user's than its lease (`setpriv`), and is trusted with nothing.
+/// A job can belong to another user than its lease (`setpriv`), and is not trusted.
 #[test]
 fn inheritor_cannot_change_or_end_lease() {
     const SPOIL: &str = "\
@@ -115,7 +115,7 @@ print(spoiled)
     assert_eq!(output.stdout, b"1\n", "it has one file: {output:?}");
     let text = std::fs::read(own(folder.path()).join(format!("lease-{}", entry.id))).unwrap();
     assert!(text.ends_with(b"}\n") && text.len() > 100);
-    // Not what this process remembers, but what anybody reads.
+    // Not this process's cache, but what any reader sees.
     assert_eq!(crate::locks(folder.path()).entries(LEASE).unwrap(), [entry]);
     drop(held);
     let names = std::fs::read_dir(own(folder.path())).unwrap().flatten();
@@ -138,7 +138,8 @@ fn file_of_another_user_keeps_no_lease_alive() {
     let kept = locks.entries(LEASE).unwrap();
     let file = own(folder.path()).join(format!("kept-{}", entry.id));
     std::os::unix::fs::chown(file, Some(crate::other_process::NOBODY), None).unwrap();
-    // A program that another test is just starting has a copy of the lease's own file until it runs.
+    // A program that another test is just starting has a copy of the lease's own file until it
+    // runs.
     crate::eventually(|| locks.entries(LEASE).unwrap().is_empty());
     assert!(child.try_wait().unwrap().is_none(), "it still has the file");
     child.kill().unwrap();
@@ -177,7 +178,7 @@ fn confirmed_attempt_becomes_lease() {
     drop(held);
     assert_eq!((names(folder.path(), "lease-"), names(folder.path(), "past-")), (0, 1));
 
-    // Withdrawn, it leaves nothing; and what somebody cleared away cannot be confirmed.
+    // After a withdrawal nothing is left; and a deleted attempt cannot be confirmed.
     drop(here.publish(ATTEMPT, &attempt).unwrap());
     assert_eq!((names(folder.path(), "try-"), names(folder.path(), "kept-")), (0, 0));
     let mut held = here.publish(ATTEMPT, &attempt).unwrap();

@@ -1,5 +1,5 @@
-//! A process that may have few files open (`EMFILE`): what it cannot see must not pass for free, and
-//! what it cannot keep is not there.
+//! A process with few descriptors (`EMFILE`): what it cannot see must not count as free, and what
+//! it cannot keep does not exist.
 
 use crate::other_process::Stranger;
 use crate::{LEASE, WAITER, entry, lease, locks, own};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::tempdir;
 
-/// More than any step has open at once, beside what a test program has.
+/// More than any step has open at once, in addition to those of a test program.
 const MAX: u64 = 32;
 
 #[test]
@@ -25,8 +25,8 @@ fn low_fd_limit_hides_no_lease_and_leaves_no_files() {
     assert_eq!(locks.entries(LEASE).unwrap(), [own]);
 }
 
-/// Does each step with 0, 1, 2 … descriptors, in a process of its own; `other` is the lease that is
-/// there all the time.
+/// Runs each step with 0, 1, 2 … descriptors, in a separate process; `other` is the lease that
+/// exists all the time.
 pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
     let usual = getrlimit(Resource::Nofile);
     let with = |limit| setrlimit(Resource::Nofile, Rlimit { current: Some(limit), ..usual });
@@ -57,7 +57,7 @@ pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
         assert!(inherited.is_ok_and(|inherited| inherited.is_ok()) == held.is_ok());
         let leases = locks.entries(LEASE).unwrap().len();
         assert_eq!(leases, 1 + usize::from(held.is_ok()), "{limit}");
-        // It ends as well when nothing more can be opened.
+        // It also ends when nothing more can be opened.
         with(0).unwrap();
         drop((place, held, back));
         with(MAX * 4).unwrap();

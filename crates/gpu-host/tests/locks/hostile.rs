@@ -1,4 +1,4 @@
-//! What others put into the folders.
+//! Hostile content of the directories.
 
 use crate::other_process::{NOBODY, Stranger};
 use crate::{ATTEMPT, LEASE, WAITER, entry, lease, locks, own, skip};
@@ -24,7 +24,7 @@ fn lock(file: &File, kind: i32) {
     fcntl(file, FcntlArg::F_OFD_SETLK(&all)).unwrap();
 }
 
-/// Makes a file that is locked as a live entry's is.
+/// Creates a file that is locked like a live entry.
 fn locked(path: &Path, text: &[u8]) -> File {
     fs::write(path, text).unwrap();
     let file = File::options().read(true).write(true).open(path).unwrap();
@@ -58,7 +58,7 @@ fn invalid_entries_are_skipped() {
         locked(&at("lease-"), &text),
         locked(&at("place-lease"), &text),
         locked(&writable, named.as_bytes()),
-        // Beside the folders of users nothing is an entry.
+        // Beside the directories of users nothing is an entry.
         locked(&folder.path().join(format!("lease-{}", entry.id)), &text),
     ];
     fs::set_permissions(&writable, Permissions::from_mode(0o666)).unwrap();
@@ -85,7 +85,7 @@ fn unlimited_files_hide_no_lease_of_another_user() {
     assert_eq!(here.entries(LEASE).unwrap(), [entry]);
 }
 
-/// With `fs.protected_hardlinks` off anybody may give anybody's file a second name.
+/// With `fs.protected_hardlinks` off, any user may create a second link to any file.
 #[test]
 fn hard_link_to_lease_does_not_hide_it() {
     let folder = tempdir().unwrap();
@@ -111,7 +111,7 @@ fn read_lock_does_not_revive_dead_lease() {
     assert_eq!(locks.entries(LEASE).unwrap(), []);
 }
 
-/// Nothing but the lock of the one who made it counts: not what `flock` locks.
+/// Only the lock of its maker counts, and no lock by `flock`.
 #[test]
 fn flock_does_not_revive_dead_lease() {
     let folder = tempdir().unwrap();
@@ -126,8 +126,8 @@ fn flock_does_not_revive_dead_lease() {
     assert_eq!(locks.entries(LEASE).unwrap(), []);
 }
 
-/// By a lease of the kernel's kind (fcntl(2)) whoever opens a file waits for its owner to let go,
-/// or is refused.
+/// With a file lease (fcntl(2)), a process that opens a file waits for its owner to release it, or
+/// is refused.
 #[test]
 fn kernel_file_lease_does_not_block_readers() {
     const KEEP: &str = "\
@@ -157,7 +157,7 @@ sys.stdin.read()
     assert_eq!(seen.map(|seen| seen.unwrap()), [vec![], vec![entry]]);
 }
 
-/// Returns a folder that two users share, of root; `None`, and says so, for anybody else.
+/// Returns a directory of root that two users share; `None`, and prints so, for any other caller.
 fn shared(test: &str) -> Option<TempDir> {
     if !rustix::process::geteuid().is_root() {
         skip(test, "needs root");
@@ -169,7 +169,7 @@ fn shared(test: &str) -> Option<TempDir> {
     Some(folder)
 }
 
-/// Does to everything in the folders of others what harms there, and returns what worked.
+/// Attacks everything in the directories of others, and returns what succeeded.
 pub(crate) fn spoil_all(folder: &Path) -> Vec<String> {
     let caller = rustix::process::geteuid().as_raw();
     let list = |folder: &Path| -> Vec<PathBuf> {
@@ -223,8 +223,8 @@ fn other_users_see_entries_but_cannot_end_them() {
     assert_eq!(locks.entries(WAITER).unwrap(), [place]);
 }
 
-/// An owner-owned file that others may write, linked under the name of an entry, made entries of its
-/// owner in a folder that all users shared (`protected_hardlinks` allows that link).
+/// In a directory that all users shared, a file that others may write, linked under the name of an
+/// entry, became an entry of its owner (`protected_hardlinks` allows that link).
 #[test]
 fn entry_of_another_user_cannot_be_forged() {
     const FORGE: &str = "\
@@ -260,7 +260,7 @@ sys.stdin.read()
         fs::write(folder.path().join(name), "").unwrap();
         fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o666)).unwrap();
     }
-    // The forger has a folder of its own, too.
+    // The forger has a directory too.
     Stranger::start(Some(NOBODY), "publish lease GPU-2", folder.path()).unwrap().kill();
     let text = fs::read_to_string(own(folder.path()).join(format!("lease-{}", own_lease.id)));
     let mut forger = Command::new("python3");
@@ -289,7 +289,7 @@ fn group_or_world_writable_user_folder_is_ignored() {
         fs::set_permissions(&own, Permissions::from_mode(mode)).unwrap();
         assert_eq!(locks.entries(LEASE).unwrap().len(), count, "{mode:o}");
     }
-    // It is made again beside the one that is not to be trusted.
+    // It is created again beside the untrusted one.
     fs::set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
     let (second, _second) = lease(&locks, &["GPU-2"]);
     assert_eq!(locks.entries(LEASE).unwrap(), [second]);
@@ -299,7 +299,8 @@ fn group_or_world_writable_user_folder_is_ignored() {
     assert!(locks.entries(LEASE).unwrap().contains(&entry));
 }
 
-/// A user gets further folders while a stranger has the usual name: no bound on them may hide one.
+/// A user gets further directories while another user has the usual name: no limit on them may hide
+/// one.
 #[test]
 fn leases_in_all_folders_of_user_are_visible() {
     let folder = tempdir().unwrap();
@@ -348,9 +349,9 @@ fn squatted_user_folder_name_does_not_block_user() {
     }
 }
 
-/// A stranger took the usual name before the user's first claims, which come all at once, as the
-/// jobs of an array do, and has made so many folders that each claim is long at looking for one of
-/// its user's: each makes a folder, and all are to see each other.
+/// Another user took the usual name before the user's first claims, which arrive all at once, like
+/// the jobs of an array, and has created so many directories that each claim takes long to find one
+/// of its user: each creates a directory, and all must see each other.
 #[test]
 fn concurrent_first_claims_see_each_other_despite_squatted_folder() {
     const AT_ONCE: usize = 12;
@@ -406,7 +407,7 @@ fn full_disk_is_an_error_without_leftovers() {
     }
 }
 
-/// A file system that is taken away again.
+/// A file system that is unmounted afterwards.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {

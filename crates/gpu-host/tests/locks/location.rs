@@ -1,4 +1,4 @@
-//! Whom a folder of leases is trusted to.
+//! When a directory of leases is trusted.
 
 use crate::other_process::NOBODY;
 use crate::{LEASE, entry, lease, locks, locks_at, skip};
@@ -13,7 +13,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Makes sure that a folder is refused, with the reason.
+/// Asserts that a directory is refused, with the reason.
 fn refused(locks: &FileLocks, why: &str) {
     for result in [
         locks.entries(LEASE).map(|_| ()),
@@ -47,7 +47,7 @@ fn folder_writable_by_others_without_sticky_bit_is_rejected() {
     refused(&locks(&at("missing")), "does not exist");
 }
 
-/// A machine's `/run` and `/tmp`, of root.
+/// A machine's `/run` and `/tmp`, owned by root.
 struct Machine(TempDir);
 
 impl Machine {
@@ -118,7 +118,7 @@ fn unreadable_lease_folder_fails_instead_of_hiding_leases() {
     for never in ["missing", "file", "run"] {
         assert!(with(machine.at(never)).entries(LEASE).unwrap().is_empty(), "{never} holds none");
     }
-    // A failure that says nothing of what is there: the name is too long.
+    // A failure that says nothing about the content: the name is too long.
     let error = with(machine.at(&"x".repeat(300))).entries(LEASE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
 }

@@ -1,6 +1,7 @@
-//! Leases as locked files on the running kernel, with those who wish them harm.
+//! Leases as locked files on the running kernel, with hostile users.
 //!
-//! What needs another user or a file system of its own is run by root, and says so elsewhere.
+//! Tests that need another user or a separate file system run as root, and print that they skip
+//! otherwise.
 
 mod entries;
 mod fd_limits;
@@ -30,12 +31,12 @@ fn locks_at(place: Place, tmp: &Path) -> FileLocks {
     FileLocks::new(place, SafeGpuFiles::below(tmp), roots())
 }
 
-/// Returns the locks of a folder.
+/// Returns the locks of a directory.
 fn locks(folder: &Path) -> FileLocks {
     locks_at(Place::folder(folder), folder)
 }
 
-/// Returns the folder in which the entries of this user lie.
+/// Returns the directory with the entries of this user.
 fn own(folder: &Path) -> PathBuf {
     folder.join(format!("u{}", rustix::process::geteuid().as_raw()))
 }
@@ -62,7 +63,7 @@ fn lease(locks: &FileLocks, devices: &[&str]) -> (Entry, Box<dyn Held>) {
     (entry, held)
 }
 
-/// Waits until something has come true, ten seconds at most.
+/// Waits until a condition holds, ten seconds at most.
 fn eventually(mut condition: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !condition() {
@@ -71,7 +72,7 @@ fn eventually(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Says that a test was not run, past the capture of the test harness.
+/// Prints that a test was skipped, past the capture of the test harness.
 fn skip(test: &str, why: &str) {
     writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
 }

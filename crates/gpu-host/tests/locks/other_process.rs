@@ -1,4 +1,4 @@
-//! Another process, of this user or another: this program once more, at one task.
+//! Another process, of this user or another: this program again, with one task.
 
 use crate::{ATTEMPT, LEASE, WAITER, entry, locks};
 use gpu_core::{EntryKind, Held, Locks};
@@ -12,19 +12,19 @@ use tempfile::TempDir;
 const TASK: &str = "GPU_HOST_TEST_TASK";
 const FOLDER: &str = "GPU_HOST_TEST_FOLDER";
 
-/// The user that nobody is.
+/// The UID of `nobody`.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// A process that does one thing and keeps it until it is ended.
+/// A process that performs one task and keeps its result until it is ended.
 pub(crate) struct Stranger {
     child: Child,
     _program: TempDir,
 }
 
 impl Stranger {
-    /// Starts one, and returns when it has done its task; `None` where it could not.
+    /// Starts one, and returns when it has performed its task; `None` if it could not.
     pub(crate) fn start(uid: Option<u32>, task: &str, folder: &Path) -> Option<Self> {
-        // Everybody is to be able to run it.
+        // Every user must be able to run it.
         let open = PermissionsExt::from_mode(0o755);
         let copy = tempfile::Builder::new().permissions(open).tempdir().unwrap();
         let program = copy.path().join("tests");
@@ -38,7 +38,7 @@ impl Stranger {
         }
         let child = loop {
             match command.spawn() {
-                // Another test that starts a program has the copy of this one open for writing.
+                // Another test that starts a program has this copy open for writing.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
                 child => break child.unwrap(),
             }
@@ -60,7 +60,7 @@ impl Stranger {
         self.child.id()
     }
 
-    /// Ends it as nobody wants to be ended.
+    /// Ends it with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -69,7 +69,7 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // One that is gone already needs no ending.
+        // One that is gone already needs no signal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -121,6 +121,6 @@ fn run_stranger_task() {
     let mut output = std::io::stdout();
     output.write_all(if kept.is_some() { b"done." } else { b"failed." }).unwrap();
     output.flush().unwrap();
-    // It ends when whoever started it closes its input, or with it.
+    // It ends when its starter closes its input, or ends itself.
     let _ = std::io::stdin().read(&mut [0]);
 }

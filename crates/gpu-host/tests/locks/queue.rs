@@ -80,7 +80,7 @@ fn dead_queue_place_is_removed_by_its_user() {
     eventually(|| locks.waiter(&place).unwrap().is_none());
     assert_eq!(files(folder.path()), 0);
     assert_eq!(locks.entries(WAITER).unwrap(), []);
-    // A FIFO without a place, as one leaves that is killed in between.
+    // A FIFO without a place, as a process leaves that is killed in between.
     let fifo = queue(folder.path()).join("wait-abc");
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();

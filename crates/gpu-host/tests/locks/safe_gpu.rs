@@ -1,4 +1,4 @@
-//! Beside safe-gpu: its locks are taken as it takes them, by Python's `fcntl.lockf`.
+//! Beside safe-gpu: its locks are taken in the same way, with Python's `fcntl.lockf`.
 
 use crate::{eventually, locks, skip};
 use gpu_core::{ErrorKind, Locks, Pid, SafeGpuHolder};
@@ -12,7 +12,7 @@ use tempfile::tempdir;
 
 const NAME: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_SAME-Across_Users";
 
-/// A program that locks one of the files, until it is ended.
+/// A program that locks one of the files until it is ended.
 struct Python(Child);
 
 impl Python {
@@ -21,7 +21,7 @@ impl Python {
         Python::locking(path, "fcntl.lockf(file, fcntl.LOCK_EX)")
     }
 
-    /// By an open file description lock (`F_OFD_SETLK`, 37).
+    /// With an open file description lock (`F_OFD_SETLK`, 37).
     fn start_ofd(path: &Path) -> Self {
         let lock = "struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)";
         Python::locking(path, &format!("fcntl.fcntl(file, 37, {lock})"))
@@ -47,7 +47,7 @@ impl Python {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // One that is gone already needs no ending.
+        // One that is gone already needs no signal.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -88,7 +88,7 @@ fn every_safe_gpu_version_waits_while_locks_are_held() {
     let (first, second) = (files(tmp.path())[0].clone(), files(tmp.path())[1].clone());
     assert!(!has_it(&first) && !has_it(&second));
 
-    // They come before those of ours who come after them.
+    // They come before later gpuws claims.
     let error = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     let (path, pid) = (first.display(), waiters[0].pid());
@@ -130,7 +130,7 @@ fn timeout_error_names_lock_holder() {
     }
     let tmp = tempdir().unwrap();
     let here = locks(tmp.path());
-    // Readers of the file are not in the way, and are not named.
+    // Readers of the file do not block, and are not named.
     let readers = here.hold_back_safe_gpu(Duration::ZERO).unwrap();
     drop(readers);
     let [_, second] = files(tmp.path());

@@ -1,4 +1,4 @@
-//! Programs of the supervisor's own beside its job.
+//! Helper programs of the supervisor beside its job.
 
 use crate::Test;
 use crate::fixture::{below, eventually};
@@ -19,7 +19,7 @@ fn companion_is_not_a_job_member_and_leaves_no_zombie() {
     assert!(status.success(), "{status}");
 }
 
-/// Supervises a job with companions.
+/// Supervises a job with helpers.
 pub(crate) fn act() -> i32 {
     let launcher = LinuxLauncher::new(&roots(), None).expect("it can supervise");
     let shell = |script: &str| Launch {
@@ -33,14 +33,14 @@ pub(crate) fn act() -> i32 {
     let mut long = launcher.accompany(&shell("exec sleep 1001")).expect("it can be started");
     let dropped = launcher.accompany(&shell("exec sleep 1002")).expect("it can be started");
     let (long_pid, dropped_pid) = (long.pid().0, dropped.pid().0);
-    // The job's own looks for processes to wait for leave it alone.
+    // The job's own reaping leaves it alone.
     let mut said = None;
     while said.is_none() {
         look();
         said = short.ended().expect("it can be watched");
     }
     assert_eq!(said.as_deref(), Some("why\n"));
-    // This very program, with nothing to read.
+    // This program, with nothing to read.
     let again = Launch {
         program: "/proc/self/exe".into(),
         arguments: vec!["helper".into()],

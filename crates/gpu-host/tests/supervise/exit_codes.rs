@@ -1,4 +1,4 @@
-//! What goes through from the job to the caller, and what is never started.
+//! What passes from the job to the caller, and what is never started.
 
 use crate::Test;
 use crate::fixture::{Scene, end_of, how};
@@ -30,7 +30,7 @@ fn exit_codes_are_propagated() {
 }
 
 fn terminating_signals_are_propagated() {
-    // By these a shell script knows that it is to stop; by the others it is told a code.
+    // These signals stop a shell script; for the others it gets an exit code.
     for (signal, end) in [(15, -15), (2, -2), (1, -1), (9, 137), (6, 134), (10, 138)] {
         let scene = Scene::new();
         let script = format!("ulimit -c 0; kill -{signal} $$");

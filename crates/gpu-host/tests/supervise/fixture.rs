@@ -1,4 +1,4 @@
-//! Fronts that tests start, their reports, and the end of everybody.
+//! Frontends that tests start, their reports, and clean-up.
 
 use crate::roles::REPORT;
 use gpu_core::Clock;
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-/// Nobody waits longer for what has to come.
+/// The maximum wait for an expected event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A folder with a report in it, and a pipe named `go`.
+/// A directory with a report in it, and a pipe named `go`.
 pub(crate) struct Scene {
     folder: tempfile::TempDir,
 }
@@ -41,14 +41,14 @@ impl Scene {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns what a file of the folder says, once it says something.
+    /// Returns the content of a file of the directory, once it is not empty.
     pub(crate) fn said(&self, name: &str) -> String {
         let path = self.folder().join(name);
         eventually(name, || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
         fs::read_to_string(path).expect("it is there").trim().to_owned()
     }
 
-    /// Returns how often a line stands in the report.
+    /// Returns how often a line occurs in the report.
     pub(crate) fn count(&self, line: &str) -> usize {
         self.report().iter().filter(|told| *told == line).count()
     }
@@ -58,12 +58,12 @@ impl Scene {
         eventually(line, || self.count(line) > 0);
     }
 
-    /// Lets a job go on that waits in `: < go`.
+    /// Continues a job that waits in `: < go`.
     pub(crate) fn go(&self) {
         fs::OpenOptions::new().write(true).open(self.folder().join("go")).expect("a pipe");
     }
 
-    /// Returns the supervisor, once it can be asked.
+    /// Returns the supervisor, once it responds.
     pub(crate) fn supervisor(&self) -> Pid {
         let find =
             || self.report().iter().find_map(|line| line.strip_prefix("supervisor ")?.parse().ok());
@@ -71,7 +71,7 @@ impl Scene {
         number(find().expect("it is there"))
     }
 
-    /// Returns a front of `mode` for a command, not yet started, in the folder of the scene.
+    /// Returns a frontend of `mode` for a command, not yet started, in the directory of the scene.
     pub(crate) fn front(&self, mode: &str, command: &[&str]) -> Command {
         self.role(&[&["front", mode], command].concat())
     }
@@ -83,7 +83,7 @@ impl Scene {
         front
     }
 
-    /// Starts a front for a shell script.
+    /// Starts a frontend for a shell script.
     pub(crate) fn shell(&self, mode: &str, script: &str) -> Child {
         self.front(mode, &["sh", "-c", script]).spawn().expect("it can be started")
     }
@@ -97,7 +97,7 @@ pub(crate) fn send(pid: Pid, signal: Signal) {
     kill_process(pid, signal).expect("it can be signalled");
 }
 
-/// Waits for a child, not for ever.
+/// Waits for a child, with a timeout.
 pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
     let mut status = None;
     eventually("the end of a child", || {
@@ -107,13 +107,13 @@ pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
     status.expect("it has ended")
 }
 
-/// Says how a child ended: its code, or its signal as a negative number.
+/// Returns the exit status of a child: its code, or its signal as a negative number.
 pub(crate) fn how(child: &mut Child) -> i32 {
     let status = end_of(child);
     status.code().unwrap_or_else(|| -status.signal().expect("a code or a signal"))
 }
 
-/// Waits until something has come true.
+/// Waits until a condition holds.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !condition() {
@@ -122,12 +122,12 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Lets time pass in which something wrong would happen.
+/// Waits while something wrong could happen.
 pub(crate) fn a_while() {
     SystemClock::new().sleep(Duration::from_millis(400));
 }
 
-/// One line of `/proc`: number, name, state, parent.
+/// One line of `/proc`: PID, name, state, parent.
 pub(crate) struct Seen {
     pub(crate) pid: u32,
     pub(crate) name: String,
@@ -165,7 +165,7 @@ pub(crate) fn below(pid: u32) -> Vec<Seen> {
     }
 }
 
-/// Waits until nobody lives that a test has started.
+/// Waits until no process lives that a test has started.
 pub(crate) fn all_end() {
     eventually("the end of all", || below(std::process::id()).iter().all(|seen| seen.state == 'Z'));
 }
@@ -174,7 +174,7 @@ pub(crate) fn all_end() {
 pub(crate) fn end_all() -> Vec<String> {
     let mut lived = Vec::new();
     loop {
-        // Who has ended and has no parent but this process is waited for here.
+        // Orphans that have ended are reaped here.
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         while let Ok(Some(_)) = waitid(WaitId::All, ended) {}
         let left = below(std::process::id());

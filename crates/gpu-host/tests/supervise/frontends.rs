@@ -1,4 +1,4 @@
-//! The end of the front, and of the supervisor.
+//! The end of the frontend, and of the supervisor.
 
 use crate::Test;
 use crate::fixture::{Scene, all_end, below, how, number, send};
@@ -30,7 +30,7 @@ fn detached_frontend_ends_before_supervisor() {
     assert_eq!(how(&mut front), 9, "it ends as it was told");
     scene.expect("dismissed true");
     scene.expect("abandoned");
-    // The supervisor lives, and a front that is gone is no failure.
+    // The supervisor lives, and a missing frontend is no failure.
     send(scene.supervisor(), Signal::INT);
     scene.expect("dismissed false");
     let job = below(scene.supervisor().as_raw_nonzero().get().unsigned_abs());
@@ -80,7 +80,7 @@ fn killed_frontend_in_queue_is_noticed() {
 }
 
 fn frontend_gone_before_start_is_noticed() {
-    // This process lives, but it did not start at that moment; and nobody has the other number.
+    // This process lives, but its start time differs; and no process has the other PID.
     let own = std::process::id().to_string();
     for front in [&*own, "4194304"] {
         let scene = Scene::new();
@@ -116,7 +116,7 @@ fn frontend_ends_orphans_of_panicked_supervisor() {
     let scene = Scene::new();
     let script = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
     let mut front = scene.front("panic", &["sh", "-c", script]);
-    // The panic is told there.
+    // The panic is reported there.
     let mut front = front.stderr(std::process::Stdio::null()).spawn().unwrap();
     scene.said("ready");
     send(number(front.id()), Signal::TERM);
@@ -126,7 +126,7 @@ fn frontend_ends_orphans_of_panicked_supervisor() {
     all_end();
 }
 
-/// As a shell kills a job by its number, and timeout(1) what it has started.
+/// As a shell kills a job by its number, and timeout(1) its command.
 fn killing_frontend_group_does_not_kill_supervisor() {
     for (mode, code) in [("plain", "ended Signal(9)"), ("keep", "ended Code(8)")] {
         let scene = Scene::new();

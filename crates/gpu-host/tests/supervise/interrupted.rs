@@ -1,4 +1,4 @@
-//! Signals for which a handler runs, at any moment: whatever waits in the kernel then ends early.
+//! Signals with a handler, at any moment: every wait in the kernel then ends early.
 
 use crate::Test;
 use crate::fixture::{Scene, a_while, how};
@@ -18,15 +18,15 @@ pub(crate) const TESTS: &[Test] = &[
     ("signal_storm_does_not_harm_job", signal_storm_does_not_harm_job),
 ];
 
-/// So often something is done that a signal interrupts ...
+/// How often an action that a signal interrupts must occur ...
 const ROUNDS: u32 = 20;
-/// ... out of so many times at most.
+/// ... out of this many attempts at most.
 const ATTEMPTS: u32 = 10 * ROUNDS;
 
-/// So often a storm has sent its signals before anything is done in it.
+/// How many signals a storm has sent before any action starts.
 const BEFORE: u32 = 100;
 
-/// Somebody who sends signals without a pause, until it is dropped or whom it sends them to is gone.
+/// Sends signals without a pause, until it is dropped or its target is gone.
 struct Storm(Child);
 
 impl Storm {
@@ -60,8 +60,8 @@ impl Drop for Storm {
 fn signal_storm_does_not_break_locks_or_queries() {
     let scene = Scene::new();
     let mut actor = scene.role(&["interrupted"]).arg(scene.folder()).spawn().unwrap();
-    // It bounds each of its steps itself. How long all of them take beside a storm depends on how
-    // busy the machine is.
+    // It bounds each of its steps itself. The duration of all of them beside a storm depends on the
+    // load of the machine.
     assert_eq!(actor.wait().unwrap().code(), Some(0));
 }
 
@@ -84,7 +84,7 @@ fn signal_storm_does_not_harm_job() {
     );
 }
 
-/// Takes, sees and lets go of locks in a storm, and looks at processes.
+/// Takes, checks and releases locks in a storm, and reads processes.
 pub(crate) fn act(words: &[OsString]) -> i32 {
     let [folder] = words else { panic!("a folder") };
     let came = Arc::new(AtomicBool::new(false));

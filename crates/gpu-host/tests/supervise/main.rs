@@ -1,9 +1,9 @@
-//! Front, supervisor and job against the running kernel, in a terminal and without one.
+//! Frontend, supervisor and job against the running kernel, with and without a terminal.
 //!
-//! Signals, the terminal and lost children are matters of a whole process. So this program has its
-//! own main function: started with a role it plays that one (see [`roles`]), and started without
-//! one it runs the tests, one after the other, each in processes of its own. It is the subreaper
-//! of all of them: what a test leaves behind is a failure, and is ended by its number.
+//! Signals, the terminal and orphans concern a whole process. So this program has its own main
+//! function: started with a role it plays that role (see [`roles`]), and started without one it
+//! runs the tests one by one, each in separate processes. It is the subreaper of all of them: a
+//! process that a test leaves behind is a failure, and is ended by PID.
 
 mod companions;
 mod exit_codes;
@@ -37,8 +37,8 @@ fn main() -> ExitCode {
     run(&[first.concat(), then.concat()].concat())
 }
 
-/// Makes signals that whoever started this ignores (nohup, a shell's background) do to the programs
-/// below what they usually do: one that is caught here is as usual after exec.
+/// Resets signals that the caller ignores (nohup, a shell's background) to their default in the
+/// programs below: execve resets a caught signal.
 fn take_usual_signals() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -49,7 +49,7 @@ fn take_usual_signals() {
     }
 }
 
-/// Runs the tests whose name has the first argument in it, and says so as the usual harness does.
+/// Runs the tests whose name contains the first argument, with the output of the usual harness.
 fn run(tests: &[Test]) -> ExitCode {
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("it is Linux");

@@ -1,4 +1,4 @@
-//! A terminal with an interactive shell in it, and somebody who types.
+//! A terminal with an interactive shell in it, and simulated typing.
 
 use crate::fixture::{PATIENCE, Scene, eventually, number};
 use crate::roles::REPORT;
@@ -12,15 +12,15 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::tcgetpgrp;
 use std::process::{Child, Command};
 
-/// What is typed for Ctrl-C and Ctrl-Z.
+/// The characters of Ctrl-C and Ctrl-Z.
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_Z: &str = "\x1a";
 
-/// A bash with job control in a terminal of its own; `$S` is this program.
+/// A bash with job control in its own terminal; `$S` is this program.
 pub(crate) struct Shell {
     terminal: OwnedFd,
     child: Child,
-    /// What it has shown and nobody has expected.
+    /// Its output that was not yet expected.
     shown: String,
 }
 
@@ -60,8 +60,8 @@ impl Shell {
         self.press(&format!("{line}\n"));
     }
 
-    /// Waits until a text is shown, and forgets everything up to it. What is typed is shown as
-    /// well: the text must not stand in it.
+    /// Waits until a text is shown, and discards everything up to it. Typed text is shown as well,
+    /// so it must not contain the text.
     pub(crate) fn expect(&mut self, text: &str) -> String {
         let clock = SystemClock::new();
         loop {
@@ -87,10 +87,10 @@ impl Shell {
         eventually("it is in the foreground", || tcgetpgrp(&self.terminal) == Ok(group));
     }
 
-    /// Says how the last command ended, as the shell has it.
+    /// Returns the exit status of the last command, from the shell.
     pub(crate) fn last_code(&mut self) -> i32 {
         self.in_front(number(self.child.id()));
-        // After Ctrl-C the shell may forget what it has begun to read.
+        // After Ctrl-C the shell may discard its partial input.
         self.enter("");
         self.enter("echo code:$?:");
         self.expect("code:$?:");
@@ -104,7 +104,7 @@ impl Shell {
         assert_eq!(crate::fixture::how(&mut self.child), 77);
     }
 
-    /// Takes the terminal away, as a connection that breaks does; the shell ends.
+    /// Closes the terminal, like a broken connection; the shell ends.
     pub(crate) fn hang_up(self) {
         let Shell { terminal, mut child, .. } = self;
         drop(terminal);

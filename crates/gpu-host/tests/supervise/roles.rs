@@ -16,18 +16,18 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Names the file to which the supervisor adds a line for everything that it sees.
+/// Names the file to which the supervisor appends a line for every event.
 pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 
-/// Plays a role; `None` for a word that is none.
+/// Plays a role; `None` for an unknown word.
 ///
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
-/// `companions`, `interrupted FOLDER`. MODE is words joined by commas: `queue` waits to be asked
-/// before it starts anything, `keep` goes on without a front, `own` has children of its own beside
-/// the job, `tell` sends SIGUSR1 to what is left of the job's group, `fell` fells the tree when it
-/// is asked to end, `arrest` stops and resumes its new processes then, `dismiss` lets the front go
-/// then, `panic` panics then, `scarce` cannot open a file while it watches in the beginning, and
-/// `plain` is none of these.
+/// `companions`, `interrupted FOLDER`. MODE is words joined by commas: `queue` waits for a request
+/// before it starts anything, `keep` continues without a frontend, `own` has its own children
+/// beside the job, `tell` sends SIGUSR1 to the rest of the job's group, `fell` kills the tree on a
+/// request to end, `arrest` then stops and resumes its new processes, `dismiss` then dismisses the
+/// frontend, `panic` then panics, `scarce` cannot open files while it first watches, and `plain` is
+/// none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
@@ -66,23 +66,23 @@ fn front(words: &[OsString]) -> i32 {
     front.end_as(ending)
 }
 
-/// Tells whether a word is in the mode of a front's words.
+/// Returns whether a frontend's mode contains a word.
 fn plays(words: &[OsString], word: &str) -> bool {
     let mode = words.first().and_then(|mode| mode.to_str()).unwrap_or_default();
     mode.split(',').any(|mode| mode == word)
 }
 
-/// Lives as long as its standard input.
+/// Lives until its standard input closes.
 fn helper() -> i32 {
     let mut all = Vec::new();
     std::io::stdin().read_to_end(&mut all).expect("standard input can be read");
     0
 }
 
-/// Leads a process group, says who it is, and lives until it is ended.
+/// Leads a process group, reports its PID, and lives until it is ended.
 fn copy(words: &[OsString]) -> i32 {
     let [file] = words else { panic!("a file") };
-    // Who leads a session leads a group already, and may not have another.
+    // A session leader already leads a group, and may not have another.
     let _ = rustix::process::setpgid(None, None);
     std::fs::write(file, format!("{}\n", std::process::id())).expect("it can say who it is");
     pass_time(Duration::from_secs(600));
@@ -125,7 +125,7 @@ fn supervisor(words: &[OsString]) -> i32 {
             };
         }
     };
-    // As one that is started once more while the job runs.
+    // Like a program that is started again while the job runs.
     let late = is("fell").then(|| a_helper().spawn().expect("it can be started"));
     let spared: Vec<_> = late.iter().map(|late| gpu_core::Pid(late.id())).collect();
     let let_go = || {
@@ -155,13 +155,13 @@ fn supervisor(words: &[OsString]) -> i32 {
     end_as(ending)
 }
 
-/// Waits as one that stands in a queue does.
+/// Waits like a claim in a queue.
 fn queue(launcher: &LinuxLauncher) -> i32 {
     report("queues");
     loop {
         if let Some(signal) = launcher.asked() {
             report(&format!("asked {signal}"));
-            // An echo would come by now.
+            // An echo would have arrived by now.
             pass_time(Duration::from_millis(300));
             if let Some(signal) = launcher.asked() {
                 report(&format!("asked {signal}"));
@@ -176,7 +176,7 @@ fn queue(launcher: &LinuxLauncher) -> i32 {
     }
 }
 
-/// So often, for a tenth of a second each, no file can be opened.
+/// How often, for a tenth of a second each, no file can be opened.
 const SCARCE_LOOKS: u32 = 15;
 
 fn watch(
@@ -230,7 +230,7 @@ fn watch(
     }
 }
 
-/// Fells the tree, and reports the name of each that was killed.
+/// Kills the tree, and reports the name of each killed process.
 fn fell(job: &dyn Job, spared: &[gpu_core::Pid]) {
     let token = ActToken::user_confirmed();
     loop {
@@ -238,15 +238,15 @@ fn fell(job: &dyn Job, spared: &[gpu_core::Pid]) {
         for (killed, _) in &felled.killed {
             report(&format!("felled {}", killed.name));
         }
-        // One that was killed may need longer to end than it is waited for.
+        // A killed process may take longer to end than the wait for it.
         if felled.none_left {
             return report("none left");
         }
     }
 }
 
-/// Stops all but the shell at the top, reports their names, and resumes those that are no Python;
-/// the others are killed.
+/// Stops all but the top shell, reports their names, and resumes those that are not Python; the
+/// others are killed.
 fn arrest(job: &dyn Job) {
     let token = ActToken::user_confirmed();
     let members = || job.members().expect("members can be read");
@@ -284,7 +284,7 @@ fn arrest(job: &dyn Job) {
     report(&format!("resumed {}", resume.len()));
 }
 
-/// What a supervisor holds, in a word.
+/// What a supervisor holds, as a string.
 struct ToldWhenUnwound;
 
 impl Drop for ToldWhenUnwound {
@@ -310,7 +310,7 @@ fn end_members(job: &dyn Job) {
     }
 }
 
-/// A child that ends with a code, once in this process's group and once in its own, and a helper.
+/// A child that exits with a code, once in this process's group and once in its own, and a helper.
 fn own_children() -> Vec<Child> {
     let ends = |code: &str| {
         let mut command = Command::new("sh");
@@ -322,14 +322,14 @@ fn own_children() -> Vec<Child> {
     children.map(|command| command.spawn().expect("it can be started")).into()
 }
 
-/// A program that works for this one, in a group of its own.
+/// A program that works for this one, in its own group.
 fn a_helper() -> Command {
     let mut helper = Command::new(std::env::current_exe().expect("this program has a file"));
     helper.arg("helper").stdin(Stdio::piped()).process_group(0);
     helper
 }
 
-/// Checks that nobody has taken their statuses, and that the helper is no member.
+/// Checks that nobody has taken their exit statuses, and that the helper is no member.
 fn check(mut own: Vec<Child>, job: &dyn Job) {
     let members = job.members().expect("members can be read");
     let helper = own.pop().expect("there are three");

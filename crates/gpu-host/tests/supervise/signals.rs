@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("stopped_job_is_resumed", stopped_job_is_resumed),
 ];
 
-/// Counts a signal until it is told to end, and then says how often it came.
+/// Counts a signal until a request to end, then reports the count.
 const COUNTS: &str = "exec 2> /dev/null; n=0; trap 'n=$((n+1)); echo $n > counted' $SIGNAL; \
     trap 'echo $n > total; exit 6' USR2; echo ready > ready; while :; do sleep 0.02; done";
 
@@ -24,7 +24,7 @@ fn counts(signal: &str) -> String {
     COUNTS.replace("$SIGNAL", signal)
 }
 
-/// Waits until the job has counted one, lets an echo come, and ends it.
+/// Waits until the job has counted one, waits for an echo, and ends it.
 fn once(scene: &Scene, front: &mut std::process::Child) {
     scene.said("counted");
     a_while();
@@ -78,7 +78,7 @@ fn signal_in_queue_is_reported() {
         let mut front = command.process_group(0).spawn().unwrap();
         scene.expect("queues");
         kill_process_group(number(front.id()), signal).unwrap();
-        // A core is not written for somebody else's end.
+        // No core is written for another process's end.
         let end = if number_of_it == 3 { 128 + 3 } else { -number_of_it };
         assert_eq!(how(&mut front), end);
         assert_eq!(scene.count(&format!("asked {number_of_it}")), 1, "{:?}", scene.report());

@@ -1,4 +1,4 @@
-//! Job control: the terminal is the job's as long as it runs.
+//! Job control: the job has the terminal as long as it runs.
 
 use crate::Test;
 use crate::fixture::{Scene, Seen, a_while, all_end, below, eventually, everybody, number, send};
@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("frontend_killed_while_stopped_is_noticed", frontend_killed_while_stopped_is_noticed),
 ];
 
-/// Reads a line from the terminal and says it, once it may go on.
+/// Reads a line from the terminal and prints it, after a start signal.
 const READS: &str = "$S front plain sh -c 'echo $$ > ready; : < go; read line; \
     echo read:$line:; exit 5'";
 
@@ -85,7 +85,7 @@ fn ctrl_c_in_queue_is_reported_once() {
     shell.leave();
 }
 
-/// Waits until all fronts and jobs are stopped, or none of them is. A supervisor never is.
+/// Waits until all frontends and jobs are stopped, or none of them is. A supervisor never is.
 fn all_are_stopped(scene: &Scene, stopped: bool) {
     let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
     let supervises = |seen: &Seen| {
@@ -141,7 +141,7 @@ fn ctrl_z_works_with_exhausted_fd_limit() {
 fn ctrl_z_and_bg_continue_in_background() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    // No dash: one that waits for a child of vfork(2) does not stop before that child runs.
+    // No dash: a dash that waits for a child of vfork(2) does not stop before that child runs.
     let script = "trap 'echo term >> terms' TERM\necho $$ > ready\n\
         while [ ! -e done ]; do sleep 0.02; done; exit 4\n";
     fs::write(scene.folder().join("job"), script).unwrap();
@@ -198,7 +198,7 @@ fn running_background_job_is_foregrounded() {
 fn ctrl_z_is_ignored_in_orphaned_group() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    // The front takes the place of the session's first process, so that no shell watches it.
+    // The frontend replaces the session's first process, so that no shell watches it.
     enter(&scene, &shell, &format!("exec {READS}"));
     shell.press(CTRL_Z);
     a_while();
@@ -276,7 +276,7 @@ fn stdin_may_be_file_or_pipe() {
     shell.leave();
 }
 
-/// As `less` does it: it waits for keys at the terminal, and Ctrl-C is not for it.
+/// Like `less`: it reads keys from the terminal, and Ctrl-C is not for it.
 const PAGER: &str = "trap '' INT\nread line; echo first:$line:\n\
     while read key < /dev/tty; do echo key:$key:; [ $key != q ] || exit 3; done\n";
 
@@ -292,7 +292,7 @@ fn pager_keeps_terminal_while_job_runs() {
     shell.press(CTRL_Z);
     shell.expect("Stopped");
     all_are_stopped(&scene, true);
-    // The supervisor's own word to the group may still be on its way, and nobody types as fast.
+    // The supervisor's own signal to the group may still be in flight, and nobody types that fast.
     a_while();
     shell.enter("fg");
     all_are_stopped(&scene, false);
@@ -313,7 +313,7 @@ fn pager_keeps_terminal_while_job_runs() {
 fn terminal_settings_are_restored() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    // A script, since an interactive shell would set the terminal itself.
+    // A script, because an interactive shell would set the terminal itself.
     let script = "stty -a | grep -q ' echo ' && echo before-$((1+1))\n\
         $S front plain sh -c 'stty -echo -icanon; kill -9 $$'\n\
         stty -a | grep -q ' echo ' && stty -a | grep -q ' icanon' && echo after-$((1+1))\n";

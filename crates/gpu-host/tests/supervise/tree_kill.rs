@@ -1,4 +1,4 @@
-//! The end of a whole tree from its top.
+//! Killing a whole tree from its top.
 
 use crate::Test;
 use crate::fixture::{Scene, all_end, below, eventually, how, number, send};
@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("endlessly_forking_process_is_stopped", endlessly_forking_process_is_stopped),
 ];
 
-/// Returns what was reported of those that fell, in order of their names.
+/// Returns the reports about killed processes, sorted by name.
 fn felled(scene: &Scene) -> Vec<String> {
     let report = scene.report().into_iter();
     let mut names: Vec<_> =
@@ -22,7 +22,7 @@ fn felled(scene: &Scene) -> Vec<String> {
 
 fn whole_tree_is_killed_but_not_own_processes() {
     let scene = Scene::new();
-    // In its group and in sessions of their own, with a parent and without, and one that is stopped.
+    // In its group and in separate sessions, with and without a parent, and one that is stopped.
     let script = "trap '' TERM; up='echo up >> up; exec sleep 1000'\n\
         sh -c \"$up\" & setsid sh -c \"$up\" & (setsid sh -c \"$up\" &)\n\
         sh -c \"$up\" & last=$!\n\
@@ -32,7 +32,7 @@ fn whole_tree_is_killed_but_not_own_processes() {
     let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
     scene.said("ready");
     send(number(front.id()), Signal::TERM);
-    // The job's own end is told, though it fell with the others.
+    // The job's own end is reported, although it was killed with the others.
     assert_eq!(how(&mut front), 137);
     assert!(felled(&scene).len() >= 5, "{:?}", scene.report());
     for line in ["none left", "ended Signal(9)", "spared Some(0)", "own [Some(7), Some(8)]"] {
@@ -42,7 +42,7 @@ fn whole_tree_is_killed_but_not_own_processes() {
     all_end();
 }
 
-/// Forks, ends the parent, and leaves group and session; in the end it says so.
+/// Forks, ends the parent, and leaves group and session; finally reports so.
 const CHAIN: &str = "import os, sys, time
 end, pause = time.monotonic() + 60, float(sys.argv[1])
 open('ready', 'w').write('ready\\n')
@@ -73,13 +73,13 @@ fn endlessly_forking_process_is_killed() {
 
 fn new_processes_are_stopped_and_resumed() {
     let scene = Scene::new();
-    // Below the shell, and in sessions of their own with a parent and without.
+    // Below the shell, and in separate sessions with and without a parent.
     let script = "sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &)\n\
         echo ready > ready; read line";
     let mut front = scene.front("arrest", &["sh", "-c", script]);
     let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
     scene.said("ready");
-    // Each is a sleep by now, and no shell that is about to be one.
+    // Each is a sleep by now, and no longer a shell about to exec.
     eventually("three of them", || {
         below(front.id()).iter().filter(|seen| seen.name == "sleep").count() == 3
     });

@@ -1,4 +1,4 @@
-//! Who is of the tree, whatever it does to leave it.
+//! The members of the tree, whatever they do to leave it.
 
 use crate::Test;
 use crate::fixture::{Scene, below, eventually, how, number, send};
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 fn processes_outliving_job_are_members() {
     let scene = Scene::new();
-    // In its group, in a session of its own, two generations down, and a zombie, which is none.
+    // In its group, in a separate session, two generations down, and a zombie, which is no member.
     let script = "sleep 1001 & setsid sleep 1002 & (setsid sh -c 'sleep 1003 & exec sleep 1004' &) \
         ; sh -c 'sh -c : & exec sleep 1005' & \
         while [ $(ps -e -o args | grep -c '^sleep 100[1-5]$') -lt 5 ]; do sleep 0.02; done; exit 2";
@@ -22,14 +22,14 @@ fn processes_outliving_job_are_members() {
     let left: Vec<_> = scene.report().into_iter().filter(|line| line.starts_with("left")).collect();
     assert_eq!(left.len(), 5, "{left:?}");
     assert!(left.iter().all(|line| line.contains(" sleep ")), "{left:?}");
-    // All but one have lost their parent.
+    // All but one are orphans.
     assert_eq!(left.iter().filter(|line| line.ends_with("true")).count(), 4, "{left:?}");
     assert_eq!(scene.count("empty"), 1);
 }
 
 fn process_group_outlives_its_leader() {
     let scene = Scene::new();
-    // After the job's end the supervisor passes SIGUSR1 to whoever is left of the group.
+    // After the job's end the supervisor forwards SIGUSR1 to the rest of the group.
     let script = "(trap 'echo told > told' USR1; echo ready > ready; while :; do sleep 0.02; done) \
         2> /dev/null & while [ ! -e ready ]; do sleep 0.02; done; kill -9 $$";
     assert_eq!(how(&mut scene.shell("tell", script)), 137);
@@ -55,8 +55,8 @@ fn orphans_leave_no_zombies() {
 
 fn copy_of_supervisor_program_is_a_member() {
     let scene = Scene::new();
-    // One leads a session, one a process group in the supervisor's own, as its helper does; of a
-    // third like that a zombie would be left.
+    // One leads a session, one a process group in the supervisor's own, as its helper does; a third
+    // one like that would leave a zombie.
     let script = "(setsid \"$0\" copy a &); (\"$0\" copy b &); (\"$0\" copy c &); \
         while [ ! -s a ] || [ ! -s b ] || [ ! -s c ]; do sleep 0.02; done; \
         kill -9 $(cat c); echo ready > ready; read line; exit 3";
@@ -81,7 +81,7 @@ fn copy_of_supervisor_program_is_a_member() {
 
 fn own_children_keep_their_status() {
     let scene = Scene::new();
-    // The ends of others, meanwhile, make the supervisor look who has ended.
+    // Meanwhile, other ends make the supervisor check which processes have ended.
     let script = "for i in 1 2 3; do (setsid sh -c 'sleep 0.05' &); sleep 0.1; done; echo $$ > ready; \
         read line";
     let mut front = scene.front("own", &["sh", "-c", script]);

@@ -80,7 +80,7 @@ impl SessionHost {
         &self.folder
     }
 
-    /// Tells whether its processes are real ones: only those can be ended.
+    /// Returns whether its processes are real ones: only those can be ended.
     pub fn has_real_processes(&self) -> bool {
         matches!(self.processes, Processes::Real(_))
     }

@@ -137,7 +137,7 @@ fn name(file: &Stat) -> String {
     format!("{} {}\n", file.st_dev, file.st_ino)
 }
 
-/// Tells whether a file has its own name in it, and is not a copy.
+/// Returns whether a file has its own name in it, and is not a copy.
 fn is_itself(file: &OwnedFd) -> rustix::io::Result<bool> {
     let mut text = [0; NAME];
     let filled = rustix::io::pread(file, &mut text, 0)?;

@@ -13,7 +13,7 @@ const ELF: &[u8] = b"\x7fELF";
 /// So much is read at once, in bytes.
 const PIECE: u64 = 1 << 16;
 
-/// Tells whether a library has the function by which a simulated NVML is known. The file is only
+/// Returns whether a library has the function by which a simulated NVML is known. The file is only
 /// read: loading it would run it.
 ///
 /// # Errors

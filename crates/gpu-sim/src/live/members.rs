@@ -9,7 +9,7 @@ use std::path::Path;
 /// No process has more ancestors; a made-up /proc could have a circle of them.
 const ANCESTORS: usize = 1 << 16;
 
-/// Tells whether an opened process belongs to the session in a folder: it stands for a simulated
+/// Returns whether an opened process belongs to the session in a folder: it stands for a simulated
 /// process, or it walked on and has the session's device files, or it descends from this program.
 ///
 /// # Errors
@@ -37,7 +37,7 @@ pub(super) fn belongs(
     descends(host, ProcessKey { pid, start })
 }
 
-/// Tells whether a process descends from this one.
+/// Returns whether a process descends from this one.
 fn descends(host: &dyn Host, key: ProcessKey) -> Result<bool> {
     let own = host.own_ancestry()?.first().copied();
     let Some(mut child) = found(host.process(key.pid))?.filter(|child| child.key == key) else {

@@ -89,7 +89,7 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// Tells whether a simulated process is one that a look at the devices could show.
+/// Returns whether a simulated process is one that a look at the devices could show.
 fn has_a_part(process: &Process) -> bool {
     let exists = process.hidden.is_none() && !process.info.kernel_thread;
     exists && !(process.files.is_empty() && process.holdings.is_empty())

@@ -1,4 +1,4 @@
-//! Machines of any size are made from their name.
+//! Machines of any size are created from their name.
 
 use gpu_core::{Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Host, Pid, observe_in_detail};
 use gpu_sim::{Event, Machine, Simulation};

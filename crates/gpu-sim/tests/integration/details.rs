@@ -1,4 +1,4 @@
-//! What a device tells beyond a sample: from its product, its own entry, and what follows.
+//! Values beyond a sample: from the product, the device's own entry, and derived.
 
 use gpu_core::{
     Absent, ComputeMode, DeviceDetails, DeviceId, GpuBackend, Groups, Link, PeerAccess, Pid,
@@ -16,7 +16,7 @@ fn start(text: &str) -> Simulation {
     Simulation::from_dir(folder.path()).unwrap()
 }
 
-/// What a table of nvidia-smi prints of each device: fan, performance state, ECC, compute mode.
+/// What nvidia-smi's table prints of each device: fan, performance state, ECC, compute mode.
 fn printed(table: &str) -> Vec<[String; 4]> {
     let cells = |line: &str, nth: usize| -> Vec<String> {
         let cell = line.split('|').nth(nth).unwrap_or_default();
@@ -55,12 +55,12 @@ fn recorded_machine_matches_its_recording() {
             assert_eq!(health.uncorrected, errors.ok_or(Absent::NotSupported), "{}", machine.name);
             assert_eq!(modes.ecc, errors.map(|_| true).ok_or(Absent::NotSupported));
 
-            // What NVML tells in one answer with something that is printed is told with it.
+            // Values that NVML returns in one answer with a printed value are present with it.
             assert_eq!(modes.ecc_pending, modes.ecc, "{}", machine.name);
             assert!(activity.memory.is_ok(), "{}", machine.name);
             modes.ecc_pending = Err(Absent::NotSupported);
             activity.memory = Err(Absent::NotSupported);
-            // Nothing else is told.
+            // All others are absent.
             modes.compute_mode = Err(Absent::NotSupported);
             modes.ecc = Err(Absent::NotSupported);
             thermal.fan_speed = Err(Absent::NotSupported);

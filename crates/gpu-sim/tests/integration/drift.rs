@@ -1,4 +1,4 @@
-//! Values of devices at work move with time, the same for everybody who looks.
+//! Values of busy devices drift with time, equally for every reader.
 
 use gpu_core::{DeviceState, GpuBackend, Groups, Inventory};
 use gpu_sim::{Event, Machine, Seed, Simulation};
@@ -15,7 +15,7 @@ fn look_at(simulation: &Simulation, millis: u64) -> Inventory {
     simulation.look(Groups::all())
 }
 
-/// What moves of one device: utilisation, temperature, power, clock, fan, traffic.
+/// The drifting values of one device: utilisation, temperature, power, clock, fan, traffic.
 fn moving(device: &DeviceState) -> [Option<u64>; 6] {
     let sample = device.sample.as_ref().unwrap();
     let details = device.details.as_ref().unwrap();

@@ -1,4 +1,4 @@
-//! A running machine answers as a driver does: with a value, or with a reason that a driver has.
+//! A running machine answers as a driver does: with a value, or with a reason of a driver.
 
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, ErrorKind, GpuBackend, Group,
@@ -26,7 +26,7 @@ fn process(pid: u32, memory: &str) -> String {
     format!("[[process]]\npid = {pid}\nname = 'p{pid}'\nmemory = [{memory}]\n")
 }
 
-/// What the driver tells, as text.
+/// The driver's answers, as text.
 fn told(simulation: &Simulation) -> String {
     let look = simulation.look(Groups::all());
     let topology = simulation.topology().map_err(|error| error.fault());

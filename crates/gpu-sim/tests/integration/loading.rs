@@ -1,4 +1,4 @@
-//! What a machine's folder may hold, and what bad input gets.
+//! What a machine's directory may contain, and the errors for bad input.
 
 use gpu_core::ErrorKind;
 use gpu_sim::Machine;
@@ -216,7 +216,7 @@ fn contradictory_details_are_rejected() {
     ] {
         let message = format!("machine.toml line 4: GPU 0: {message}");
         refused(&format!("{HEAD}{gpu}{details}\n"), &message);
-        // Nor by way of the product, but for what is no detail.
+        // Nor through the product, except for values that are no details.
         if details.starts_with("details") && !details.contains("busy") {
             let product = format!("[product.G]\n{details}\n");
             refused(&format!("{HEAD}{gpu}{product}"), &message);

@@ -1,4 +1,4 @@
-//! The machines that are part of the program tell their stories.
+//! The embedded machines show their cases.
 
 use gpu_core::{
     Absent, ActToken, Bytes, Clock, DeviceFileKind, GpuBackend, Host, Pid, Signal, Snapshot,

@@ -1,4 +1,4 @@
-//! The ports over one state: what each viewer sees, what is refused, and how calls are made fail.
+//! The ports over one state: what each viewer sees, what is refused, and how faults are injected.
 
 use gpu_core::{
     Absent, ActToken, Bytes, Clock, DeviceFault, DeviceId, DeviceMemory, DeviceUuid, ErrorKind,

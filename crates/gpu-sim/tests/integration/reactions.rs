@@ -1,4 +1,4 @@
-//! What a signal does to each kind of process, and what comes back when.
+//! The reaction of each kind of process to a signal, and when its memory comes back.
 
 use gpu_core::{
     ActToken, Bytes, Clock, DeviceEventKind, DeviceId, ErrorKind, GpuBackend, Host, Pid,

@@ -1,4 +1,4 @@
-//! The form in which a recording keeps a value or the reason of its absence.
+//! The form in which a recording stores a value or the reason of its absence.
 
 use gpu_core::{Absent, Reading};
 

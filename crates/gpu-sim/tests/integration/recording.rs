@@ -11,7 +11,7 @@ fn look(simulation: &Simulation) -> Snapshot {
     observe(simulation, simulation, simulation)
 }
 
-/// Records a machine in looks a second apart.
+/// Records snapshots of a machine a second apart.
 fn record(simulation: &Simulation, looks: u64) -> Vec<u8> {
     let mut writer = RecordingWriter::new(
         Vec::new(),
@@ -170,7 +170,7 @@ fn snapshots_must_be_in_time_order() {
     assert_eq!(refused(swapped.as_bytes()), "line 3: snapshot is older than the previous one");
 }
 
-/// Gives `left` bytes and counts how many were taken.
+/// Provides `left` bytes and counts how many were read.
 struct Noise {
     byte: u8,
     left: u64,

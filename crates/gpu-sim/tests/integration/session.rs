@@ -1,4 +1,5 @@
-//! A session is a folder that several processes open; each sees the same machine at the same time.
+//! A session is a directory that several processes open; each sees the same machine at the same
+//! time.
 
 use gpu_core::{ErrorKind, GpuBackend, Groups, Host, Pid, Snapshot, observe_in_detail};
 use gpu_sim::{CallEffect, CallFault, Event, Machine, Placeholder, Session, Simulation};
@@ -113,7 +114,7 @@ fn session_writable_by_others_is_rejected_with_remedy() {
         assert!(told.ends_with(&why), "{told}");
         allow(path, right);
     }
-    // Only root can give a file away.
+    // Only root can change the owner of a file.
     if owner == 0 {
         for path in [&file, folder.path()] {
             if std::os::unix::fs::chown(path, Some(54_321), None).is_err() {
@@ -169,7 +170,7 @@ fn placeholder_pid_replaces_simulated_pid_everywhere() {
     let mut session = session("respawning-worker");
     session.placeholders = vec![
         Placeholder { simulated: 900, pid: 30_900, start_ticks: 1 },
-        // The number of the process that has it on the simulated machine.
+        // The PID of the process that has it on the simulated machine.
         Placeholder { simulated: 4711, pid: 900, start_ticks: 1 },
     ];
     let simulation = session.open().unwrap();
@@ -257,7 +258,8 @@ fn scheduled_events_apply_to_placeholders_except_exit() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Who opens a session early and looks often sees what another sees that opens it late.
+    /// A process that opens a session early and reads often sees the same as one that opens it
+    /// late.
     #[test]
     fn session_state_depends_only_on_time(seed: u64, times in prop::collection::vec(0u64..90_000, 1..6)) {
         let end = Duration::from_millis(times.iter().copied().max().unwrap());

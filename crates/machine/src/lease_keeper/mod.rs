@@ -148,7 +148,7 @@ pub fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
     Launch { program, arguments, ..Launch::default() }
 }
 
-/// Tells whether a process is a placeholder of the run whose supervisor has this number. One of the
+/// Returns whether a process is a placeholder of the run whose supervisor has this number. One of the
 /// job's processes that takes the name deceives nobody but its own job.
 pub fn is_placeholder(process: &ProcessInfo, supervisor: Pid) -> bool {
     process.name == PLACEHOLDER && process.parent == Ok(supervisor)

@@ -1,12 +1,12 @@
-//! The choice beside one that tries all divisions, written on its own.
+//! Compares the choice with an independent search that tries all divisions.
 
 use crate::fixture::{GIB, offers, uuid};
 use gpu_core::{Bytes, Celsius, Claim, Link, Timestamp, Topology};
 use gpu_placement::{Offer, choose};
 use proptest::prelude::*;
 
-/// Puts one device after the other into every group that it can be in, and calls `all` with each
-/// division: groups of `size`, and one of what is left over.
+/// Puts each device into every group in turn, and calls `all` with each division: groups of `size`,
+/// and one of the rest.
 fn divide(
     device: usize,
     count: usize,
@@ -47,7 +47,7 @@ fn points(link: Link) -> u32 {
     }
 }
 
-/// What a machine is worth to a set.
+/// The value of a set on a machine.
 struct Judge<'a> {
     topology: &'a Topology,
     offers: &'a [Offer],
@@ -65,7 +65,7 @@ impl Judge<'_> {
         pairs.filter(|(from, to)| from < to).map(|(from, to)| self.pair(from, to)).sum()
     }
 
-    /// What comes after the links, the lower the better.
+    /// The criteria after the links; lower is better.
     fn burden(&self, set: &[usize]) -> (u64, i64, usize, i32, u64, Vec<usize>) {
         let count = self.offers.len();
         let rest: Vec<usize> = (0..count).filter(|device| !set.contains(device)).collect();
@@ -115,7 +115,7 @@ prop_compose! {
         recent in proptest::collection::vec(proptest::option::of(1_u64..=3), count),
         count in Just(count),
     ) -> (Topology, Vec<Offer>) {
-        // Few kinds of links make many sets that are alike.
+        // Few kinds of links produce many equal sets.
         let cell = |cells: &[Link], from: usize, to: usize| cells[(from * count + to) % (kinds * count).min(cells.len())];
         let path = |from: usize, to: usize| cell(&paths, from, to);
         let topology = crate::fixture::topology(count, |from, to| cell(&links, from, to), Some(&path));

@@ -1,4 +1,4 @@
-//! What is chosen on machines of which it is known how they are connected.
+//! Choices on machines with a known topology.
 
 use crate::fixture::{dgx1_p100, dgx1_v100, gtx1080ti, nvswitch, offers, rtx8000, uuid};
 use gpu_core::{Claim, Link, Topology};
@@ -9,12 +9,12 @@ fn chosen(topology: &Topology, free: &[usize], count: u32, required: &[usize]) -
     claim.required = required.iter().copied().map(uuid).collect();
     let offers = offers(free.iter().copied());
     let mut choice = choose(&claim, &offers, Some(topology)).expect("there are enough");
-    // The indexes of the devices, not their places.
+    // The indexes of the devices, not their positions.
     choice.devices.iter_mut().for_each(|place| *place = free[*place]);
     choice
 }
 
-/// A machine, what is free, how many are asked for and with which, and what is chosen.
+/// A machine, its free devices, the number requested, the required devices, and the choice.
 type Case<'a> = (&'a str, Topology, &'a [usize], u32, &'a [usize], &'a [usize]);
 
 #[test]
@@ -47,7 +47,7 @@ fn well_known_machines_get_expected_devices() {
         ("v100", dgx1_v100(), &[0, 1, 3], 2, &[], &[0, 3]),
         ("v100", dgx1_v100(), &[0, 1, 4], 2, &[], &[0, 4]),
         ("v100", dgx1_v100(), eight, 2, &[4], &[4, 7]),
-        // One alone does not part a pair: 3 has lost its partner.
+        // A single device does not split a pair: 3 has lost its partner.
         ("v100", dgx1_v100(), &[1, 2, 3], 1, &[], &[1]),
         ("v100", dgx1_v100(), &[3, 4, 7], 1, &[], &[3]),
         ("hgx a100", nvswitch(8, 12), eight, 1, &[], &[0]),
@@ -83,10 +83,10 @@ fn totals_match_scores() {
     // 0-2 and 4-5: (100 + 30) and (100 + 50).
     let pairs = chosen(&dgx1_v100(), &[0, 2, 4, 5], 2, &[]);
     assert_eq!((pairs.total, pairs.score), (280, 150));
-    // Three of four: what is left over is one device, and no pair.
+    // Three of four: one device remains, and no pair.
     let three = chosen(&nvswitch(4, 12), &[0, 1, 2, 3], 3, &[]);
     assert_eq!((three.total, three.score), (3600, 3600));
-    // Three of five: the two that are left over count as a pair.
+    // Three of five: the two that remain count as a pair.
     let three = chosen(&nvswitch(5, 12), &[0, 1, 2, 3, 4], 3, &[]);
     assert_eq!((three.total, three.score), (4800, 3600));
 }
@@ -112,7 +112,7 @@ fn reason_names_links() {
 
 #[test]
 fn large_machines_get_good_partitions() {
-    // Quads, numbered so that no aligned block is one.
+    // Quads, numbered so that none is an aligned block.
     let quads = |count: usize| {
         let of = move |device: usize| device % (count / 4);
         let link = move |from, to| if of(from) == of(to) { Link::NvLink(4) } else { Link::Sys };

@@ -1,4 +1,4 @@
-//! Which devices can be had at all, and what tells those apart that are connected alike.
+//! Which devices are eligible, and which rule decides between equally connected ones.
 
 use crate::fixture::{GIB, nvswitch, offers, uuid};
 use gpu_core::{Absent, Bytes, Celsius, Claim, DeviceFault, Fault, LeaseId, Pid, Share, Timestamp};
@@ -12,7 +12,7 @@ fn faulty() -> Bar {
     Bar::Faulty(Fault { kind: DeviceFault::Lost.into(), text: "ask GPU 0".into() })
 }
 
-/// Two devices of which the first is changed, and what becomes of it under a claim on one.
+/// Two devices, the first of which is changed, and its result under a claim on one.
 fn first(change: impl Fn(&mut Offer), claim: &Claim) -> Option<Passed> {
     let mut offers = offers(0..2);
     change(&mut offers[0]);
@@ -51,7 +51,7 @@ fn each_device_is_rejected_for_its_first_reason() {
             Passed::CapabilityUnknown(Absent::TooOld),
         ),
         (&share, |o| o.capacity = Ok(Bytes(4 * GIB)), lacks(4)),
-        // What lasts goes before what passes.
+        // Permanent reasons come before temporary ones.
         (
             &share,
             |o| {
@@ -76,7 +76,7 @@ fn each_device_is_rejected_for_its_first_reason() {
     for (claim, change, reason) in cases {
         assert_eq!(first(change, claim).as_ref(), Some(reason));
     }
-    // What a claim does not depend on need not be known.
+    // Values that a claim does not depend on may be unknown.
     let silent = |o: &mut Offer| {
         o.capacity = Err(Absent::NotSupported);
         o.room = Err(Absent::NotSupported);
@@ -134,7 +134,7 @@ fn only_temporary_obstacles_are_waited_for() {
     assert_eq!(ask(2, &[]), Err(later(vec![3])));
     assert_eq!(ask(3, &[]), Err(later(vec![3])));
     assert_eq!(ask(4, &[]), Err(never.clone()));
-    // One that is required: leased, faulty, not there at all, or too many of them.
+    // A required device: leased, faulty, missing, or too many of them.
     assert_eq!(ask(1, &[0]), Err(later(vec![3])));
     assert_eq!(ask(1, &[2]), Err(never));
     assert_eq!(ask(1, &[9]), Err(Refusal::Missing(uuid(9))));
@@ -170,11 +170,11 @@ fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
         o[2].temperature = Ok(Celsius(34));
     });
     assert_eq!(cool, (vec![2], Why::Coolest));
-    // A degree or two are none: 30 and 34 are of one step.
+    // A degree or two make no difference: 30 and 34 are in one step.
     assert_eq!(ask(&one, |o| o[0].temperature = Ok(Celsius(34))), (vec![0], Why::First));
     let small = ask(&one, |o| o[3].capacity = Ok(Bytes(8 * GIB)));
     assert_eq!(small, (vec![3], Why::Fits));
-    // A share goes where the least is left.
+    // A share goes to the device with the least room left.
     let share = Claim { share: Share::Memory(Bytes(2 * GIB)), ..Claim::whole(1) };
     let tight = ask(&share, |o| {
         o[1].room = Ok(Bytes(GIB));

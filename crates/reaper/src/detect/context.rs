@@ -1,4 +1,4 @@
-//! What every detector asks of the looks.
+//! Data that all detectors use.
 
 use crate::finding::{Advice, Finding, FindingKind, Suspect};
 use crate::role::Role;
@@ -9,9 +9,9 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The looks, with the last one at hand and indexed: there can be many holders and many devices.
+/// The snapshots, with the last one indexed: there can be many holders and many devices.
 pub(crate) struct DetectContext<'a> {
-    /// All looks, oldest first.
+    /// All snapshots, oldest first.
     pub(crate) looks: &'a [Snapshot],
     /// The last one.
     pub(crate) now: &'a Snapshot,
@@ -31,13 +31,13 @@ impl<'a> DetectContext<'a> {
             });
             for minor in minors {
                 let holders = by_minor.entry(minor).or_default();
-                // It may have a device by two of its nodes.
+                // It may have a device through two of its nodes.
                 if !holders.last().is_some_and(|last| std::ptr::eq(*last, holder)) {
                     holders.push(holder);
                 }
             }
         }
-        // In a PID namespace of our own NVML's numbers name nobody, or a stranger.
+        // In a separate PID namespace, NVML's PIDs name no process, or an unrelated one.
         let ours = now.sees_host_pids != Ok(false);
         let list = |device: &'a DeviceState| {
             let processes = device.processes.iter().flatten().filter(|_| ours);
@@ -58,8 +58,8 @@ impl<'a> DetectContext<'a> {
         holders.into_iter().flatten().copied()
     }
 
-    /// The processes that NVML lists on a device, by numbers that mean the same here: in a PID
-    /// namespace of our own there are none.
+    /// The processes that NVML lists on a device, by PIDs that are valid here: in a separate PID
+    /// namespace there are none.
     pub(crate) fn listed_on(
         &self,
         device: &DeviceState,
@@ -72,7 +72,7 @@ impl<'a> DetectContext<'a> {
         self.lists.get(&device.id().index)?.get(&pid).copied()
     }
 
-    /// Tells whether NVML lists a process on any device.
+    /// Returns whether NVML lists a process on any device.
     pub(crate) fn is_listed(&self, pid: Pid) -> bool {
         self.lists.values().any(|list| list.contains_key(&pid))
     }
@@ -85,7 +85,7 @@ impl<'a> DetectContext<'a> {
         self.now.process(pid).ok()
     }
 
-    /// Tells whether a process that something names surely does not exist.
+    /// Returns whether a process that is named somewhere surely does not exist.
     pub(crate) fn is_gone(&self, pid: Pid) -> bool {
         self.now.process(pid).err() == Some(Absent::NotFound)
     }
@@ -99,33 +99,34 @@ impl<'a> DetectContext<'a> {
         Role::of(self.info(pid), self.holder(pid), self.listed(device, pid), minor)
     }
 
-    /// Tells whether a process surely has memory of a device: NVML lists it there, or it has the
-    /// device mapped. An open file alone can be handed to anybody (SCM_RIGHTS).
+    /// Returns whether a process surely has memory of a device: NVML lists it there, or it has the
+    /// device mapped. An open file alone proves nothing, because any process can receive it
+    /// (SCM_RIGHTS).
     pub(crate) fn surely_uses(&self, pid: Pid, device: &DeviceState) -> bool {
         let mapped = self.now.minor_of(device).zip(self.holder(pid));
         self.listed(device, pid).is_some()
             || mapped.is_some_and(|(minor, holder)| holder.has_mapped(minor))
     }
 
-    /// The processes of the last look of which something is known.
+    /// The known processes of the last snapshot.
     pub(crate) fn infos(&self) -> impl Iterator<Item = &'a ProcessInfo> {
         self.now.processes.values().filter_map(|process| process.0.as_deref().ok())
     }
 
-    /// The devices of which a process uses memory, or which list it.
+    /// The devices whose memory a process uses, or which list it.
     pub(crate) fn used_by(&self, pid: Pid) -> Vec<&'a DeviceState> {
         let uses = |device: &&DeviceState| self.role(pid, device) == Role::MemoryUser;
         self.now.devices.iter().filter(uses).collect()
     }
 
-    /// The memory that NVML lists for a process on these devices; `None` when it lists none of it.
+    /// The memory that NVML lists for a process on these devices; `None` if it lists none.
     pub(crate) fn listed_memory(&self, pid: Pid, devices: &[&DeviceState]) -> Option<Bytes> {
         let memory: Vec<Bytes> =
             devices.iter().filter_map(|device| self.listed(device, pid)?.memory.ok()).collect();
         (!memory.is_empty()).then(|| memory.into_iter().sum())
     }
 
-    /// Returns the finding that a process is by itself, on these devices.
+    /// Returns the finding for a single process on these devices.
     pub(crate) fn about(
         &self,
         suspect: Suspect,
@@ -144,8 +145,8 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// Processor time that a process used between the first look that saw it and now, and the
-    /// time that passed; `None` with one look.
+    /// CPU time that a process used between the first snapshot with it and now, and the elapsed
+    /// time; `None` with one snapshot.
     pub(crate) fn cpu_time_advance(&self, process: ProcessKey) -> Option<(Duration, Duration)> {
         let seen = |look: &Snapshot| {
             let info = look.process(process.pid).ok()?;
@@ -171,17 +172,17 @@ pub(crate) struct Unexplained {
     pub(crate) used: Bytes,
     pub(crate) total: Bytes,
     pub(crate) listed: Bytes,
-    /// What the driver may use for itself.
+    /// The driver's own overhead at most.
     pub(crate) reserve: Bytes,
     /// `used − listed`.
     pub(crate) bytes: Bytes,
 }
 
 impl Unexplained {
-    /// Returns the account of a device; `None` where a part of it is not known.
+    /// Returns the account of a device; `None` if a part of it is unknown.
     pub(crate) fn of(case: &DetectContext<'_>, device: &DeviceState) -> Option<Self> {
         let (used, total) = (device.memory_used().ok()?, device.memory_total().ok()?);
-        // In a PID namespace of our own the list accounts for nobody who can be seen here.
+        // In a separate PID namespace, the list accounts for no visible process.
         let listed = match case.now.sees_host_pids {
             Ok(false) => Bytes(0),
             _ => device.memory_listed()?,
@@ -203,7 +204,7 @@ impl Unexplained {
         })
     }
 
-    /// Words the account.
+    /// Describes the account.
     pub(crate) fn describe(&self, device: &DeviceState) -> String {
         let used = self.used.to_string();
         let list = match device.processes.as_ref().map_or(0, Vec::len) {
@@ -219,18 +220,18 @@ impl Unexplained {
         )
     }
 
-    /// Tells whether it is more than the driver needs for itself.
+    /// Returns whether it exceeds the driver's overhead.
     pub(crate) fn is_ghost(&self) -> bool {
         self.bytes > self.reserve
     }
 }
 
-/// Returns what `used` may hold beyond the listed processes without anything being wrong.
+/// Returns how far `used` may normally exceed the memory of the listed processes.
 ///
-/// An idle P100 of driver 418 shows 25 MiB, a K80 11 MiB above its processes, drivers from 510 on
-/// nothing (they report their share apart). 64 MiB and 0.5 % of the memory covers these, and is
-/// well below the smallest CUDA context (about 100 MiB). Where a display is drawn, frame buffers
-/// that no list shows come on top: 512 MiB more.
+/// An idle P100 with driver 418 shows 25 MiB, a K80 11 MiB above its processes, drivers from 510 on
+/// nothing (they report their share separately). 64 MiB and 0.5 % of the memory covers these, and
+/// is well below the smallest CUDA context (about 100 MiB). If a display is drawn, there are also
+/// frame buffers that no list shows: 512 MiB more.
 pub fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
     let display = if graphics { Bytes::from_mib(512) } else { Bytes(0) };
     Bytes::from_mib(64) + Bytes(total.0 / 200) + display

@@ -1,11 +1,11 @@
-//! Looking from inside a PID namespace of our own, as in a container.
+//! A separate PID namespace, as in a container.
 
 use super::context::{DetectContext, Unexplained};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::DeviceState;
 
-/// The driver knows only the host's process numbers. Inside a container they name nobody, or a
-/// stranger, and nvidia-smi lists no one at all; so here every other account of memory is void.
+/// The driver knows only the host's PIDs. Inside a container they name no process, or an unrelated
+/// one, and nvidia-smi lists none at all; so the other accounts of memory do not apply here.
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     if case.now.sees_host_pids != Ok(false) {
         return Vec::new();

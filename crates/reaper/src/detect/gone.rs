@@ -36,7 +36,8 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     })
 }
 
-/// Who may have inherited the memory: who surely has some, and that no list accounts for.
+/// The processes that may have inherited the memory: they surely have some, and no list accounts
+/// for it.
 fn heirs(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
     let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
     let mut heirs = suspects(case, device);

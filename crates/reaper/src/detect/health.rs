@@ -1,4 +1,4 @@
-//! Devices that answer with an error or not at all, and who blocks their reset.
+//! Devices that return errors or do not answer, and processes that block a reset.
 
 use super::context::{DetectContext, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
@@ -20,8 +20,8 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The devices at which the driver did not answer. One that shares the fault of another before it
-/// was not asked any more, and nothing is said against it.
+/// The devices at which the driver did not answer. A device with the same fault as one before it
+/// was not queried any more, and is not reported.
 fn silent(case: &DetectContext<'_>) -> Option<Finding> {
     let mut asked: Vec<(&DeviceState, &Fault)> = Vec::new();
     let mut behind = Vec::new();
@@ -47,7 +47,7 @@ fn silent(case: &DetectContext<'_>) -> Option<Finding> {
         suspects: Vec::new(),
         evidence,
         advice: match first.kind {
-            // A driver that is slow looks the same as one that hangs.
+            // A slow driver looks the same as a hung one.
             ErrorKind::TimedOut => vec![Advice::AllowMoreTime, Advice::WaitOrReboot],
             ErrorKind::Machine(MachineFault::Blocked) => vec![Advice::LookOnHost],
             ErrorKind::Machine(MachineFault::DriverNotLoaded | MachineFault::VersionMismatch) => {
@@ -58,8 +58,8 @@ fn silent(case: &DetectContext<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns why a device did not answer where the fault is the driver's and not its own: a call
-/// that hung, or a failure of the whole machine.
+/// Returns why a device did not answer if the fault is the driver's and not its own: a call that
+/// hung, or a failure of the whole machine.
 pub fn silence(device: &DeviceState) -> Option<&Fault> {
     let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
     faults
@@ -103,7 +103,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
     })
 }
 
-/// The values that a device gives an error for (`ERR!`), as one does that is about to be lost.
+/// The values for which a device returns an error (`ERR!`), which often precedes its loss.
 fn failing(sample: &DeviceSample) -> Vec<&'static str> {
     [
         ("memory", sample.memory.used.err()),
@@ -117,7 +117,7 @@ fn failing(sample: &DeviceSample) -> Vec<&'static str> {
     .collect()
 }
 
-/// Memory that nobody uses and that only a reset gives back.
+/// Memory that no process uses and that only a reset frees.
 fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
     Unexplained::of(case, device).is_some_and(|account| account.is_ghost())
         && case.now.sees_host_pids != Ok(false)
@@ -128,7 +128,7 @@ fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
         })
 }
 
-/// A reset needs a device that nobody has open, monitors included.
+/// A reset requires that no process has the device open, monitors included.
 fn blocked(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let suspects: Vec<Suspect> = case
         .holders_of(device)

@@ -7,12 +7,12 @@ use gpu_core::{Bytes, DeviceId, DeviceState, Pid, Snapshot};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Below this a process keeps nobody away: a twentieth of the device, at least 1 GiB.
+/// Below this, a process blocks no other: a twentieth of the device, at least 1 GiB.
 fn is_much(memory: Bytes, total: Bytes) -> bool {
     memory >= Bytes::from_mib(1024) && memory.0 >= total.0 / 20
 }
 
-/// Looks that span less than this tell no more than one look does.
+/// Snapshots that span less than this are no better than one.
 const MIN_OBSERVATION: Duration = Duration::from_secs(5);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
@@ -31,7 +31,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     idle.into_iter().map(|(pid, held)| finding(case, pid, &held)).collect()
 }
 
-/// Tells whether a look saw a process on a device, and saw it not compute there.
+/// Returns whether a snapshot has a process on a device that did not compute there.
 fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
     let Some(device) = look.device(device) else { return false };
     let mut listed = device.processes.iter().flatten();

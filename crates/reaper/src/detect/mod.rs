@@ -1,4 +1,4 @@
-//! Detectors: from looks to findings, each with its evidence. A detector per file.
+//! Detectors: from snapshots to findings, each with its evidence. One detector per file.
 
 mod context;
 mod foreign;
@@ -17,10 +17,10 @@ use gpu_core::{Pid, Snapshot};
 pub use health::silence;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns what `looks` tell, oldest first; the last one is 'now'.
+/// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.
 ///
-/// One look is enough for all but two questions: whether a process computes, and whether a
-/// process' processor time advances. Without any look there is nothing to say.
+/// One snapshot is enough except for two questions: whether a process computes, and whether its CPU
+/// time advances. Without any snapshot there are no findings.
 pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     let Some(case) = DetectContext::new(looks) else { return Diagnosis::default() };
     let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 7] = [
@@ -34,7 +34,7 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     ];
     let mut findings: Vec<Finding> =
         detectors.iter().flat_map(|detector| detector(&case)).collect();
-    // Why a process keeps memory idle is told once, by the finding that says more.
+    // Report once why a process keeps memory idle, in the more specific finding.
     let explained: BTreeSet<_> = findings
         .iter()
         .filter(|finding| finding.kind != FindingKind::Hoarder)
@@ -44,7 +44,7 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
         finding.kind != FindingKind::Hoarder
             || !finding.suspects.iter().any(|suspect| explained.contains(&suspect.process))
     });
-    // Before a blocked reset comes what unblocks it.
+    // The finding that unblocks a reset comes before the blocked reset.
     let unblocking: Vec<(Advice, Advice)> = findings
         .iter()
         .filter(|finding| finding.kind == FindingKind::BlockedReset)
@@ -65,8 +65,7 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     Diagnosis { findings, cleared }
 }
 
-/// Names every holder that is not behind a finding and has no listed memory: monitors, displays,
-/// daemons.
+/// Names every holder without a finding and without listed memory: monitors, displays, daemons.
 fn cleared(case: &DetectContext<'_>, findings: &[Finding]) -> Vec<Cleared> {
     let suspects = findings.iter().flat_map(|finding| &finding.suspects);
     let suspected: BTreeSet<Pid> = suspects.map(|suspect| suspect.process.pid).collect();

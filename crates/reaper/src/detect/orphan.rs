@@ -10,7 +10,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 
 /// A process is an orphan when its parent is gone *and* the leader of its process group is.
 ///
-/// The first alone is no trouble: a program started with nohup or as a service has pid 1 for a
+/// The first alone is harmless: a program started with nohup or as a service has PID 1 as its
 /// parent and leads its own group. A worker whose launcher died is in the launcher's group.
 fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
@@ -31,9 +31,9 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
         process.or(device).is_none_or(|utilization| utilization.get() > 0)
     });
     let works = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
-    // A daemon that forked twice, or a program that was left in the background of a shell that has
-    // ended, looks the same from outside. What surely cannot go on without its parent is a worker
-    // of Python's multiprocessing: it lives on what comes through the parent's pipe.
+    // A daemon that forked twice, or a background program whose shell has ended, looks the same
+    // from outside. A worker of Python's multiprocessing surely cannot continue without its parent:
+    // it gets its work through the parent's pipe.
     let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
     let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
     let confidence = if computes || works {
@@ -58,7 +58,7 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
 }
 
-/// Tells whether a process was started by Python's multiprocessing as a worker: by the code that
+/// Returns whether a process was started by Python's multiprocessing as a worker: by the code that
 /// `multiprocessing.spawn` and `multiprocessing.forkserver` pass to the interpreter.
 fn is_worker(info: &ProcessInfo) -> bool {
     info.command_line.as_ref().is_ok_and(|line| {
@@ -71,8 +71,8 @@ fn is_worker(info: &ProcessInfo) -> bool {
     })
 }
 
-/// Tells whether `parent` is one of those that adopt processes whose parent died: init, or the
-/// manager of a user's services.
+/// Returns whether `parent` adopts processes whose parent died: init, or the service manager of a
+/// user.
 fn adopts(case: &DetectContext<'_>, parent: Pid) -> bool {
     parent == Pid(1) || case.info(parent).is_some_and(|info| info.name == "systemd")
 }

@@ -1,4 +1,4 @@
-//! Holders that are half dead: zombies whose threads live, and uninterruptible waits.
+//! Half-dead holders: zombies with live threads, and uninterruptible sleep.
 
 use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};

@@ -1,4 +1,4 @@
-//! Memory that no listed process accounts for: ghosts, driver leaks, and what may not be looked at.
+//! Memory that no listed process accounts for: ghosts, driver leaks, and unreadable processes.
 
 use super::context::{DetectContext, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
@@ -30,11 +30,11 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     })
 }
 
-/// What seems to be the cause.
+/// The apparent cause.
 struct Cause {
     kind: FindingKind,
     confidence: Confidence,
-    /// What speaks for it beside the account.
+    /// The evidence for it besides the account.
     evidence: Option<String>,
     advice: Option<Advice>,
 }
@@ -51,7 +51,7 @@ fn unknown_holders(case: &DetectContext<'_>, fault: &Fault) -> Cause {
     }
 }
 
-/// Somebody is suspect.
+/// There is a suspect.
 fn suspected(
     case: &DetectContext<'_>,
     device: &DeviceState,
@@ -75,7 +75,7 @@ fn suspected(
     Some(Cause { kind: FindingKind::Ghost, confidence, evidence, advice: Some(advice) })
 }
 
-/// Nobody who can be seen is suspect.
+/// No visible process is suspect.
 fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
     let unreadable = case.now.unreadable.total();
     let mapped = || {
@@ -104,7 +104,7 @@ fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
     Cause { kind, confidence, evidence: Some(evidence), advice }
 }
 
-/// Holders that use memory of the device and are not listed on it, the strongest evidence first.
+/// Holders that use memory of the device without being listed on it, the strongest evidence first.
 pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
     let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
     let unlisted =
@@ -113,15 +113,15 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
         .filter(|holder| case.role(holder.process.pid, device) == Role::MemoryUser)
         .filter_map(|holder| {
             let listed_elsewhere = case.is_listed(holder.process.pid);
-            // Without privileges NVML does not list what runs in MIG instances; and what no signal
-            // ends is not to be signalled unasked.
+            // Without privileges NVML does not list the processes in MIG instances; and a process
+            // that no signal ends should not be signalled without a request.
             let stuck = is_stuck(case, holder.process.pid);
             let certain = device.info.mig_enabled != Ok(true) && !stuck;
             let confidence = match (holder.has_mapped(minor), listed_elsewhere) {
                 (true, false) if certain => Confidence::High,
                 (true, false) => Confidence::Likely,
                 (true, true) | (false, false) => Confidence::Likely,
-                // A CUDA program opens every device; it uses the one it is listed on.
+                // A CUDA program opens every device; it uses the one that lists it.
                 (false, true) => return None,
             };
             Some(Suspect {

@@ -1,4 +1,4 @@
-//! Who comes into question.
+//! The candidates of a plan.
 
 use super::Request;
 use crate::detect::diagnose;
@@ -6,11 +6,11 @@ use crate::finding::{Confidence, Diagnosis, FindingKind};
 use gpu_core::{Pid, ProcessKey, Snapshot};
 use std::collections::BTreeMap;
 
-/// Returns who comes into question, and why.
+/// Returns the candidates, with the reason for each.
 ///
-/// One look is not one moment: memory, list and holders are asked one after another, and between
-/// them a process may end and another begin. So a suspect that was not asked for by its number
-/// must be one in every look, as the same process.
+/// A snapshot is not one moment: memory, list and holders are read one after another, and in
+/// between a process may end and another start. So a suspect that was not requested by PID must be
+/// a suspect in every snapshot, as the same process.
 pub(super) fn candidates(
     looks: &[Snapshot],
     diagnosis: &Diagnosis,
@@ -31,8 +31,8 @@ pub(super) fn candidates(
         .collect()
 }
 
-/// The suspects that a diagnosis names with high confidence, of the kinds that may be ended
-/// without being asked for by number.
+/// The suspects of findings with high confidence, of the kinds that may be ended without a request
+/// by PID.
 fn certain(diagnosis: &Diagnosis) -> BTreeMap<ProcessKey, &'static str> {
     let mut certain = BTreeMap::new();
     for finding in &diagnosis.findings {

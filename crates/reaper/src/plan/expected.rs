@@ -1,4 +1,4 @@
-//! What should come back.
+//! The memory that should be freed.
 
 use super::{Membership, Target};
 use crate::detect::DetectContext;
@@ -6,15 +6,15 @@ use crate::finding::{Diagnosis, FindingKind, Suspect};
 use gpu_core::{Bytes, DeviceId, DeviceState, Pid};
 use serde::Serialize;
 
-/// What is to come back on a device.
+/// The memory that a plan should free on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
     /// The device.
     pub device: DeviceId,
-    /// At most this much; `None` where others share the unexplained memory.
+    /// At most this much; `None` if others share the unexplained memory.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<Bytes>,
-    /// How much of it no list accounts for: some of that may be the driver's own.
+    /// How much of it is unexplained: some of that may be the driver's own.
     #[serde(rename = "unexplained_bytes")]
     pub unexplained: Bytes,
     /// The targets that hold the device.
@@ -22,8 +22,8 @@ pub struct Expected {
     pub targets: Vec<Pid>,
 }
 
-/// What the targets hold: what is listed for them, and all that is unexplained where every
-/// suspect is a target.
+/// The memory of the targets: what is listed for them, and all unexplained memory if every suspect
+/// is a target.
 pub(super) fn expected(
     case: &DetectContext<'_>,
     diagnosis: &Diagnosis,
@@ -54,7 +54,7 @@ fn expected_on(
         let concerns = |id: &DeviceId| id.same_device(device.id());
         diagnosis.findings.iter().filter(move |finding| finding.devices.iter().any(concerns))
     };
-    // A CUDA program opens every device that it sees; what comes back is on those it uses.
+    // A CUDA program opens every device that it sees; memory is freed on those it uses.
     let is_suspected = |pid: Pid| {
         findings().flat_map(|finding| &finding.suspects).any(|suspect| suspect.process.pid == pid)
     };
@@ -66,7 +66,7 @@ fn expected_on(
     let is_target =
         |suspect: &Suspect| targets.iter().any(|target| target.key.pid == suspect.process.pid);
     let (memory, unexplained) = match findings().find(|f| f.kind == FindingKind::Ghost) {
-        // Who could not be looked into may share what no list accounts for.
+        // An unreadable process may share the unexplained memory.
         Some(ghost) if ghost.suspects.iter().all(is_target) && case.now.unreadable.total() == 0 => {
             let unexplained = ghost.memory.unwrap_or_default();
             (on_list.map(|listed| listed + unexplained), unexplained)

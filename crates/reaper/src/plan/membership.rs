@@ -1,12 +1,12 @@
-//! What makes a process a target.
+//! The condition that makes a process a target.
 
 use gpu_core::{Pid, ProcessInfo, ProcessKey};
 use serde::Serialize;
 
 /// How far the end of one process reaches.
 ///
-/// A scope wider than a process carries every process of the machine: without that list it would
-/// be as narrow as one process, and what keeps a scope from being ended would not be seen.
+/// A scope wider than a process carries every process of the machine: without that list it would be
+/// as narrow as one process, and members that protect a scope would be missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// The process alone.
@@ -19,7 +19,7 @@ pub enum Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Every process of the machine, where the scope is wider than a process.
+    /// Every process of the machine, if the scope is wider than a process.
     pub(super) fn everyone(self) -> &'a [ProcessInfo] {
         match self {
             Scope::Process => &[],
@@ -28,7 +28,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// What makes a process a rightful target, looked at again before each signal.
+/// The condition that makes a process a valid target, checked again before each signal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Membership {
@@ -51,7 +51,7 @@ impl Membership {
         }
     }
 
-    /// The cgroup of a container, pod or job that is to be ended.
+    /// The cgroup of a container, pod or job to be ended.
     pub(crate) fn cgroup(&self) -> Option<&str> {
         match self {
             Membership::Cgroup(cgroup) => Some(cgroup),
@@ -59,8 +59,8 @@ impl Membership {
         }
     }
 
-    /// Tells whether a process is in a scope by its group or cgroup; what it holds is asked of the
-    /// opened process, and whom it descends from of its ancestors.
+    /// Returns whether a process is in a scope by its group or cgroup. Its files are checked on the
+    /// opened process, and its descent through its ancestors.
     pub(crate) fn covers(&self, process: &ProcessInfo) -> bool {
         match self {
             Membership::Holds(_) | Membership::Descends(_) => true,

@@ -1,4 +1,4 @@
-//! From a diagnosis to a plan: whom to signal, why, and what should come back.
+//! From a diagnosis to a plan: the targets, the reasons, and the memory that should be freed.
 
 mod candidates;
 mod expected;
@@ -17,24 +17,24 @@ use serde::Serialize;
 use std::time::Duration;
 use targets::Choice;
 
-/// What the user asks for.
+/// The request of the user.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// Exactly these processes. With none, those that a ghost, orphan, zombie or gone finding
-    /// names with high confidence.
+    /// Exactly these processes. If empty, those that a ghost, orphan, zombie or gone finding names
+    /// with high confidence.
     pub pids: Vec<Pid>,
-    /// Only on these devices; on all of them when empty.
+    /// Only on these devices; on all of them if empty.
     pub devices: Vec<DeviceId>,
-    /// Only of these users, by name or number, in a wider scope too; of all when empty.
+    /// Only of these users, by name or UID, in a wider scope too; of all if empty.
     pub users: Vec<String>,
-    /// How far to reach.
+    /// How far the plan reaches.
     pub scope: Scope<'a>,
-    /// How long SIGTERM is given before SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
 }
 
 impl Request<'_> {
-    /// The time from SIGTERM to SIGKILL unless told otherwise: earlyoom's ten seconds.
+    /// The default time from SIGTERM to SIGKILL: earlyoom's ten seconds.
     pub const GRACE: Duration = Duration::from_secs(10);
 }
 
@@ -50,52 +50,52 @@ impl Default for Request<'_> {
     }
 }
 
-/// A process to be ended.
+/// A process to end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
     /// The process as it was when the plan was made.
     #[serde(skip)]
     pub process: ProcessInfo,
-    /// Number and start time.
+    /// PID and start time.
     pub key: ProcessKey,
     /// What must still hold before each signal.
     pub membership: Membership,
-    /// The process whose scope it is in; itself for the one that the plan is about.
+    /// The process whose scope it is in; itself for the process that the plan is about.
     #[serde(rename = "on_account_of_pid")]
     pub on_account_of: Pid,
-    /// Why, a fragment.
+    /// The reason, a fragment.
     pub why: String,
-    /// What the user should know before saying yes.
+    /// What the user should know before confirming.
     pub warnings: Vec<String>,
 }
 
-/// A process that was asked for, or is suspect, and is not to be signalled.
+/// A requested or suspect process that must not be signalled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refused {
     /// The process.
     pub pid: Pid,
-    /// Its name, where known.
+    /// Its name, if known.
     pub name: Option<String>,
-    /// Why not.
+    /// The reason.
     pub why: Refusal,
 }
 
 /// Everything that would be done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plan {
-    /// The machine it is for; it can be carried out on no other.
+    /// The machine it is for; it can be carried out only there.
     #[serde(skip)]
     pub origin: Option<Origin>,
-    /// Whom to signal, in order.
+    /// The processes to signal, in order.
     pub targets: Vec<Target>,
-    /// Whom not, and why.
+    /// The processes to spare, with the reasons.
     pub refused: Vec<Refused>,
-    /// Whom findings name, or who is in a scope, and the choice of devices or users left out.
+    /// Processes from findings or scopes that the choice of devices or users excludes.
     pub left_out: Vec<Refused>,
-    /// The users that the plan is confined to; all when empty.
+    /// The users that the plan is restricted to; all if empty.
     #[serde(skip)]
     pub users: Vec<String>,
-    /// What should come back.
+    /// The memory that should be freed.
     pub expected: Vec<Expected>,
     /// Time from SIGTERM to SIGKILL, in milliseconds.
     #[serde(rename = "grace_ms", serialize_with = "millis")]
@@ -106,10 +106,10 @@ pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, s: S) -> Result<
     s.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Returns what to do about `diagnosis`, as `request` narrows it.
+/// Returns the plan for `diagnosis`, narrowed by `request`.
 ///
-/// A process that is asked for by its number and neither holds a device nor is listed is refused
-/// as one that cannot be seen, unless the last look knows of it
+/// A process that is requested by PID and neither holds a device nor is listed is refused as not
+/// visible, unless the last snapshot contains it
 /// ([`look_up_processes`](gpu_core::look_up_processes)).
 pub fn plan(
     looks: &[Snapshot],
@@ -140,7 +140,7 @@ pub fn plan(
                 }
             }
             Err(why) => {
-                // Without a number the user asked for whatever fits: what does not was left out.
+                // Without a PID the user requested whatever matches; the rest was left out.
                 let narrowed = matches!(why, Refusal::HoldsNothing | Refusal::OtherUser);
                 let list = match narrowed && request.pids.is_empty() {
                     true => &mut plan.left_out,

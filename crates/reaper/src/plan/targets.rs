@@ -1,4 +1,4 @@
-//! Whom the end of a process takes, or why it may not be ended.
+//! The targets of a plan, and refusals.
 
 use super::{Membership, Refused, Request, Scope, Target};
 use crate::detect::DetectContext;
@@ -7,17 +7,17 @@ use crate::login::{is_login, is_no_login_parent};
 use crate::role::Role;
 use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
 
-/// What decides about each process that comes into question.
+/// The criteria for each candidate.
 pub(super) struct Choice<'a> {
     pub(super) case: &'a DetectContext<'a>,
     pub(super) guard: &'a Guard,
     pub(super) request: &'a Request<'a>,
 }
 
-/// Whom the end of a process takes.
+/// The processes that end with a target.
 pub(super) struct Chosen {
     pub(super) targets: Vec<Target>,
-    /// Members of its scope that belong to none of the users that were asked for.
+    /// Members of its scope that belong to none of the requested users.
     pub(super) left_out: Vec<Refused>,
 }
 
@@ -60,7 +60,7 @@ impl Choice<'_> {
                 Membership::Cgroup(workload.cgroup.clone())
             }
         };
-        // A list that lacks the process itself is not of this machine, or of another moment.
+        // A list that lacks the process itself is from another machine or another moment.
         if !find(pid).is_some_and(|listed| listed.key.definitely_same(&info.key)) {
             return Err(Refusal::ScopeNotSeen);
         }
@@ -87,7 +87,7 @@ impl Choice<'_> {
         Ok(chosen)
     }
 
-    /// Tells whether a process belongs to one of the users that were asked for.
+    /// Returns whether a process belongs to one of the requested users.
     fn is_asked_for(&self, process: &ProcessInfo) -> bool {
         let users = &self.request.users;
         users.is_empty() || users.iter().any(|user| is_user(process, user))
@@ -101,10 +101,10 @@ impl Choice<'_> {
         self.case.now.devices.iter().filter(holds).collect()
     }
 
-    /// The device files that a process has of the devices that were asked for, by minor number.
+    /// The device files that a process has of the requested devices, by minor number.
     fn minors(&self, pid: Pid, held: &[&DeviceState]) -> Vec<u32> {
         let asked = &self.request.devices;
-        // Without a driver there is no list of devices; the device files are there all the same.
+        // Without a driver there is no list of devices, but the device files still exist.
         if self.case.now.devices.is_empty() && asked.is_empty() {
             return held_minors(self.case, pid);
         }
@@ -114,8 +114,8 @@ impl Choice<'_> {
         held.iter().filter(is_asked).filter_map(|device| self.case.now.minor_of(device)).collect()
     }
 
-    /// Returns the role for which a process is not ended. It counts on every device that the
-    /// process holds, not only on those asked for.
+    /// Returns the role that protects a process. It takes every device into account that the
+    /// process holds, not only the requested ones.
     fn forbidding_role(
         &self,
         info: &ProcessInfo,
@@ -138,8 +138,7 @@ impl Choice<'_> {
     }
 }
 
-/// A member that may not be signalled keeps its whole scope from being ended: half a job is worse
-/// than a job.
+/// If one member may not be signalled, the whole scope is spared: half a job is worse than a job.
 fn scope_forbids(
     guard: &Guard,
     target: &ProcessInfo,
@@ -156,7 +155,7 @@ fn scope_forbids(
     if is_login(member, parent, membership.cgroup()) {
         return Some(Refusal::LoginSession);
     }
-    // The leader of a session, other than the target: a login shell or what stands for one.
+    // The leader of a session, other than the target: a login shell or its equivalent.
     let leads_session = member.session == Ok(member.key.pid);
     (leads_session && target.workload.is_none()).then_some(Refusal::LeadsSession)
 }

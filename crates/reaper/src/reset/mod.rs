@@ -36,7 +36,7 @@ pub struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Tells whether the driver may be asked for the reset: surely nobody is in the way.
+    /// Returns whether the driver may be asked for the reset: surely nobody is in the way.
     ///
     /// A simulated machine that is asked directly may be when somebody has the very file of the
     /// device open, too: it then surely refuses, with the words that were recorded. Behind its NVML
@@ -93,13 +93,13 @@ impl Blockers {
         Blockers { users: users.collect(), unknown: Unknown::first(snapshot, &devices, linked) }
     }
 
-    /// Tells whether surely nobody is in the way.
+    /// Returns whether surely nobody is in the way.
     pub fn is_clear(&self) -> bool {
         self.users.is_empty() && self.unknown.is_none()
     }
 }
 
-/// Tells whether a process is the child through which this program asks NVML.
+/// Returns whether a process is the child through which this program asks NVML.
 ///
 /// That it is a child is not enough: a shell that ran `exec gpuws` leaves its jobs to it as children.
 /// The one that this program made is this program too, and so has its name.
@@ -113,7 +113,7 @@ fn listed(device: &DeviceState) -> impl Iterator<Item = Pid> {
     device.processes.iter().flatten().map(|process| process.pid)
 }
 
-/// Tells whether a holder has the device: its file, or as a display a file that names no device.
+/// Returns whether a holder has the device: its file, or as a display a file that names no device.
 fn reaches(snapshot: &Snapshot, device: &DeviceState, holder: &Holder) -> bool {
     let own_file =
         snapshot.minor_of(device).is_some_and(|minor| holder.has(DeviceFileKind::Gpu(minor)));

@@ -1,4 +1,4 @@
-//! Each detector: what it finds, and what it must not find.
+//! Each detector: what it must find, and what it must not.
 
 use crate::fixture::*;
 use gpu_core::*;
@@ -43,7 +43,7 @@ fn small_unlisted_memory_is_driver_overhead() {
 
 #[test]
 fn process_that_only_opened_device_is_uncertain_suspect() {
-    // It computes on GPU 1, where it is listed, and has GPU 0 open as every CUDA program has.
+    // It computes on GPU 1, which lists it, and has GPU 0 open as every CUDA program has.
     let neighbour = process(7, "python");
     let both = holder(
         &neighbour,
@@ -230,15 +230,15 @@ fn orphan_lost_parent_and_group() {
         Some(Confidence::Likely)
     );
     assert_eq!(with(&worker, &device, true, held.clone()), None, "its launcher lives");
-    // A daemon that forked twice looks the same, but for what it runs.
+    // A daemon that forked twice looks the same, except for its program.
     let daemon = ProcessInfo { command_line: Ok(["serve".to_owned()].into()), ..worker.clone() };
     assert_eq!(with(&daemon, &device, false, held.clone()), Some(Confidence::Likely));
-    // One that was only handed open files, and has no memory.
+    // A process that only received open files, and has no memory.
     let mut unlisted = device.clone();
     unlisted.processes = Ok(vec![]);
     let handed = holder(&worker, &[("/dev/nvidia0", "F...."), ("/dev/nvidia-uvm", "F....")]);
     assert_eq!(with(&worker, &unlisted, false, handed), Some(Confidence::Likely));
-    // nohup: parent 1, but it leads its own group.
+    // nohup: PPID 1, but it leads its own group.
     let own_group = ProcessInfo { group: Ok(Pid(30)), ..worker };
     assert_eq!(with(&own_group, &device, false, held), None);
 }
@@ -304,7 +304,7 @@ fn inherited_memory_follows_ghost_rules() {
 
 #[test]
 fn host_pid_is_not_a_process_in_this_namespace() {
-    // NVML's 23 is somebody on the host; our 23 is a monitor.
+    // NVML's 23 is a process on the host; our 23 is a monitor.
     let monitor = process(23, "argusagent");
     let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
     let device = busy(listing(device(0, 40_970, 81_920), 23, 40_960), 77);

@@ -1,4 +1,4 @@
-//! The end of a tree: whom the plan names, and that nobody outside of the tree is signalled.
+//! The end of a tree: the targets of the plan, and that no process outside the tree is signalled.
 
 use crate::fixture::ports::*;
 use crate::fixture::*;
@@ -14,7 +14,7 @@ fn child(pid: u32, parent: u32) -> ProcessInfo {
     ProcessInfo { parent: Ok(Pid(parent)), ..process(pid, &format!("p{pid}")) }
 }
 
-/// A machine with these processes, of which each ends by its first signal.
+/// A machine with these processes, each of which ends on its first signal.
 fn host(processes: Vec<ProcessInfo>, signalled: &Arc<Mutex<Vec<u32>>>) -> MockHost {
     let all: BTreeMap<Pid, ProcessInfo> =
         processes.into_iter().map(|info| (info.key.pid, info)).collect();
@@ -44,7 +44,7 @@ fn host(processes: Vec<ProcessInfo>, signalled: &Arc<Mutex<Vec<u32>>>) -> MockHo
     host
 }
 
-/// Ends these members of the tree of process 50, and returns who was signalled.
+/// Ends these members of the tree of process 50, and returns the signalled ones.
 fn end(members: &[ProcessInfo], seen: Vec<ProcessInfo>) -> (Report, Vec<u32>, Duration) {
     let signalled = Arc::new(Mutex::new(Vec::new()));
     let host = host(seen, &signalled);
@@ -108,8 +108,8 @@ fn root_and_its_ancestors_are_refused() {
     assert_eq!((report.actions.len(), signalled.len()), (0, 0));
 }
 
-/// A tree of which each look shows the next of these; nobody after them. Its top can be felled
-/// where that is said.
+/// A tree whose scans return these lists in turn, and then none. Its top can be killed if so
+/// configured.
 #[derive(Default)]
 struct Falls {
     looks: Mutex<std::vec::IntoIter<Vec<ProcessInfo>>>,
@@ -128,7 +128,7 @@ impl ProcessTree for Falls {
     }
 }
 
-/// Sweeps the tree of process 50, of which each look shows the next of these; nobody after them.
+/// Sweeps the tree of process 50, whose scans return these lists in turn, and then none.
 fn swept(
     looks: Vec<Vec<ProcessInfo>>,
     seen: Vec<ProcessInfo>,
@@ -160,7 +160,7 @@ fn full() -> MockJournal {
 fn sweep_repeats_until_several_empty_scans() {
     let chain: Vec<_> = (60..70).map(|pid| child(pid, 50)).collect();
     let mut looks: Vec<Vec<_>> = chain.iter().map(|info| vec![info.clone()]).collect();
-    // Between two of them nobody is seen.
+    // Between two of them a scan sees none.
     looks.insert(4, Vec::new());
     looks.insert(5, Vec::new());
     let seen = [&chain[..], &[process(50, "gpuws")]].concat();

@@ -150,7 +150,7 @@ impl Query {
     }
 }
 
-/// Tells whether a process is in NVML's list of those that compute.
+/// Returns whether a process is in NVML's list of those that compute.
 fn computes(process: &DeviceProcess) -> bool {
     process.kind != DeviceProcessKind::Graphics
 }

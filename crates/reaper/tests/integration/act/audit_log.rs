@@ -1,4 +1,4 @@
-//! What is sent is written down first.
+//! Every signal is logged before it is sent.
 
 use crate::act::setup::*;
 use gpu_core::*;

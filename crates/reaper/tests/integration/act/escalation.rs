@@ -1,4 +1,4 @@
-//! The rungs of the ladder, and the proof after the last.
+//! The steps of an execution, and the verification after the last.
 
 use crate::act::setup::*;
 use gpu_core::*;

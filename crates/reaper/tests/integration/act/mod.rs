@@ -1,4 +1,4 @@
-//! What is sent, and above all what is not: mocks fail on any call that is not expected.
+//! Which signals are sent, and above all which are not: mocks fail on any unexpected call.
 
 mod audit_log;
 mod escalation;

@@ -1,11 +1,11 @@
-//! Who takes the device after somebody was ended.
+//! Processes that take the device after a target ended.
 
 use crate::act::setup::*;
 use gpu_core::*;
 use gpu_reaper::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends a process; `holders` are those of the first look and, where that is said, of a later one.
+/// Ends a process; `holders` are those of the first snapshot and, if given, of a later one.
 fn report(holders: impl Fn(bool) -> Vec<Holder> + Send + Sync + 'static) -> Report {
     let mut host = bare_host();
     let later = AtomicBool::new(false);

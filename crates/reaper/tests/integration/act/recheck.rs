@@ -1,5 +1,5 @@
-//! A target is judged again before each signal: SIGTERM is sent to what the plan means, and what
-//! it becomes on SIGTERM decides about SIGKILL.
+//! Each target is checked again before each signal: SIGTERM goes to the planned process, and its
+//! state after SIGTERM decides about SIGKILL.
 
 use crate::act::setup::*;
 use gpu_core::*;
@@ -7,7 +7,7 @@ use gpu_reaper::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A process that runs a program of root's, by inode.
+/// A process that runs an executable of root, by inode.
 fn running(path: &str, ino: u64) -> ProcessInfo {
     let program = Executable {
         path: path.into(),
@@ -27,12 +27,12 @@ fn using() -> Vec<HeldFile> {
     context(&process(100, ""), &[0]).held
 }
 
-/// The device is open, and nothing more.
+/// The device is only open.
 fn monitoring() -> Vec<HeldFile> {
     holder(&process(100, ""), &[("/dev/nvidia0", "F....")]).held
 }
 
-/// Ends `planned`, which is `then` with these files once it got SIGTERM.
+/// Ends `planned`, which becomes `then` with these files after SIGTERM.
 fn ended_by(
     backend: &MockGpuBackend,
     planned: ProcessInfo,

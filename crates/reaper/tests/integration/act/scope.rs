@@ -1,4 +1,4 @@
-//! A whole scope, and the process that it is ended for.
+//! A whole scope, and the holder for which it is ended.
 
 use crate::act::setup::*;
 use gpu_core::*;
@@ -11,7 +11,7 @@ fn member(pid: u32) -> ProcessInfo {
     ProcessInfo { group: Ok(Pid(100)), ..process(pid, "worker") }
 }
 
-/// The plan for a group of two, of which the leader has the device.
+/// The plan for a group of two, whose leader has the device.
 fn group_plan(guard: &Guard) -> Plan {
     let leader = member(100);
     let holders = vec![context(&leader, &[0])];
@@ -30,13 +30,13 @@ fn end_group(host: &MockHost, backend: &MockGpuBackend, journal: &MockJournal) -
     carry_out(&group_plan(&guard), &guard, host, backend, journal)
 }
 
-/// Ends the group of two on a host on which each is opened by its number.
+/// Ends the group of two on a host where each is opened by PID.
 fn group(primary_lets_go: bool) -> (Report, Vec<String>) {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
     host.expect_processes().returning(move || {
-        // Born after the plan was made.
+        // Started after the plan was made.
         Ok(ProcessList { processes: vec![member(102)], unreadable: Unreadable::default() })
     });
     host.expect_open().returning(move |pid| {
@@ -79,7 +79,7 @@ fn scope_is_spared_if_its_target_cannot_be_opened() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
-    // No handle expects a signal: one, and the test fails.
+    // No handle expects a signal: a single one fails the test.
     host.expect_open().returning(|pid| match pid.0 {
         100 => Err(Error::new(ProcessFault::Gone, "open process 100")),
         _ => Ok(Box::new(MockProcessHandle::new())),
@@ -105,7 +105,7 @@ fn member_outliving_its_leader_is_killed() {
             killed.fetch_add(u64::from(signal == Signal::Kill), Ordering::Relaxed);
             Ok(())
         });
-        // The leader obeys SIGTERM, the other nothing but SIGKILL.
+        // The leader exits on SIGTERM, the other only on SIGKILL.
         handle
             .expect_has_exited()
             .returning(move || Ok(pid == Pid(100) || dead.load(Ordering::Relaxed) > 0));
@@ -174,8 +174,8 @@ fn member_turned_login_or_display_is_spared() {
     }
 }
 
-/// Ends the group of two, in which the second member's parent is not shown; `adopted` is its parent
-/// from the second look on.
+/// Ends the group of two, where the second member's parent is hidden; `adopted` is its parent from
+/// the second snapshot on.
 fn end_beside_hidden_parent(fault: ProcessFault, adopted: u32) -> Report {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));

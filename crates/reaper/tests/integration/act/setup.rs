@@ -1,4 +1,4 @@
-//! A device, a process that holds it, and a plan to end that.
+//! A device, a process that holds it, and a plan to end that process.
 
 pub(crate) use crate::fixture::ports::*;
 pub(crate) use crate::fixture::*;
@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A device whose memory is 9,000 MiB until so many looks have passed, 25 MiB then. Each look
-/// samples it twice.
+/// A device whose memory is 9,000 MiB for this many reads, then 25 MiB. Each read samples it twice.
 pub(crate) fn backend(looks_until_freed: u64) -> MockGpuBackend {
     let looks_until_freed = looks_until_freed.min(u64::MAX / 2);
     let looks = AtomicU64::new(0);
@@ -40,7 +39,7 @@ pub(crate) fn ghost_plan() -> Plan {
     plan_for(process(100, "t2t-decoder"))
 }
 
-/// The plan to end a process that holds the device and that the driver does not list.
+/// The plan to end a process that holds the device without being listed.
 pub(crate) fn plan_for(decoder: ProcessInfo) -> Plan {
     let look = look(vec![device(0, 9000, 16_280)], vec![context(&decoder, &[0])], vec![decoder]);
     let looks = [look];
@@ -59,7 +58,7 @@ pub(crate) fn run(
     carry_out(&ghost_plan(), &Guard::new(host, protect).unwrap(), host, backend, journal)
 }
 
-/// Carries out a plan to its end.
+/// Carries out a plan completely.
 pub(crate) fn carry_out(
     plan: &Plan,
     guard: &Guard,
@@ -78,7 +77,7 @@ pub(crate) fn still_holding(handle: &mut MockProcessHandle) {
     handle.expect_held().returning(|_| Ok(context(&process(100, "t2t-decoder"), &[0]).held));
 }
 
-/// The same process, which ends by the first signal.
+/// The same process, which ends on the first signal.
 pub(crate) fn obedient(handle: &mut MockProcessHandle) {
     still_holding(handle);
     handle.expect_signal().times(1).returning(|_, _| Ok(()));

@@ -1,11 +1,11 @@
-//! Who is never signalled.
+//! Processes that are never signalled.
 
 use crate::act::setup::*;
 use gpu_core::*;
 use gpu_reaper::*;
 use mockall::predicate::always;
 
-/// The handle has no `signal` expectation: one signal and the test fails.
+/// The handle has no `signal` expectation: a single signal fails the test.
 fn spared(now: impl Fn() -> Result<ProcessInfo> + Send + 'static, holds: bool) -> Outcome {
     spared_holding(now, if holds { &[0] } else { &[] })
 }
@@ -68,7 +68,7 @@ fn newly_protected_process_is_never_signalled() {
 
 #[test]
 fn plan_is_not_executed_on_another_machine() {
-    // Neither host opens anything: a mock fails on a call that is not expected.
+    // Neither host opens anything: a mock fails on an unexpected call.
     for (devices, processes) in [
         (Origin::Simulated("scene".into()), Origin::Live),
         (Origin::Live, Origin::Live),

@@ -1,4 +1,4 @@
-//! 'Freed' is what the targets gave back, and nobody else.
+//! 'Freed' counts only what the targets gave back.
 
 use crate::act::setup::*;
 use gpu_core::*;
@@ -7,10 +7,10 @@ use mockall::predicate::eq;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a device shows: memory used, and the processes that the driver lists with theirs.
+/// The state of a device: used memory, and the listed processes with theirs.
 type Shown = (u64, &'static [(u32, u64)]);
 
-/// A device that shows `before` until the target got its signal, and then `after`.
+/// A device in the state `before` until the target gets its signal, and then `after`.
 fn showing(signalled: &Arc<AtomicBool>, before: Shown, after: Shown) -> MockGpuBackend {
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
@@ -31,7 +31,7 @@ fn showing(signalled: &Arc<AtomicBool>, before: Shown, after: Shown) -> MockGpuB
     backend
 }
 
-/// Ends process 100, which obeys; `scan` tells who holds the device, before and after that.
+/// Ends process 100, which exits on the signal; `scan` returns the holders, before and after that.
 fn end(
     plan: &Plan,
     before: Shown,
@@ -45,7 +45,7 @@ fn end(
     end_on(plan, host, &backend, &signalled, scan)
 }
 
-/// Ends process 100 on a device that knows by `signalled` when that obeyed.
+/// Ends process 100 on a device that learns of its exit through `signalled`.
 fn end_on(
     plan: &Plan,
     mut host: MockHost,
@@ -149,7 +149,7 @@ fn process_handing_over_during_listing_hides_nothing() {
 
 #[test]
 fn process_reusing_pid_of_ended_target_is_another() {
-    // Process 105 has ended before its turn, and another one has got its number and 6,000 MiB.
+    // Process 105 has ended before its turn, and another one has reused its PID and has 6,000 MiB.
     let mut plan = one_of_two();
     let key = ProcessKey { pid: Pid(105), start: Some(StartTime(1)) };
     plan.targets.push(Target { key, on_account_of: Pid(105), ..plan.targets[0].clone() });
@@ -166,7 +166,7 @@ fn process_reusing_pid_of_ended_target_is_another() {
     assert!(!report.is_complete(), "{report:?}");
 }
 
-/// Two ghosts, of which one is to be ended.
+/// Two ghosts, one of which is to be ended.
 fn one_of_two() -> Plan {
     let (first, second) = (process(100, "t2t-decoder"), process(105, "python"));
     let holders = vec![context(&first, &[0]), context(&second, &[0])];
@@ -213,7 +213,7 @@ fn memory_possibly_of_unreadable_process_is_not_reported_freed() {
 
 #[test]
 fn memory_retaken_by_unreadable_process_is_not_free() {
-    // What took it cannot be looked into, and the driver lists nobody.
+    // The process that took it is unreadable, and the driver lists none.
     let signalled = Arc::new(AtomicBool::new(false));
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
@@ -249,7 +249,7 @@ fn memory_is_not_reported_freed_without_per_process_figures() {
     host.expect_own_ancestry().returning(|| Ok(vec![]));
     host.expect_origin().returning(origin);
     host.expect_device_files().returning(|| Ok(vec![]));
-    // In a container the driver's numbers name nobody.
+    // In a container the driver's PIDs are meaningless.
     host.expect_sees_host_pids().returning(|| Ok(false));
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_open().returning(|_| {

@@ -1,4 +1,4 @@
-//! Whom a plan takes, whom it refuses, and what it expects.
+//! The targets of a plan, its refusals, and the memory that it expects.
 
 mod scopes;
 

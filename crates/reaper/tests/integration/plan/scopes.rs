@@ -135,7 +135,7 @@ fn scope_is_refused_if_parent_of_member_is_missing() {
     }
 }
 
-/// Makes a login of a process, or of its parent, which comes first.
+/// Turns a process, or its parent, which comes first, into a login.
 type Login = fn(&mut ProcessInfo, &mut ProcessInfo);
 
 /// A Slurm job with a holder, and a shell that pam_slurm_adopt put into it.

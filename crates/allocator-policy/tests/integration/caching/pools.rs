@@ -1,7 +1,7 @@
 //! Private pools of CUDA graphs.
 
-use crate::device::{Device, MIB, caching, out_of_memory};
-use crate::invariants::check;
+use crate::caching::device::{Device, MIB, caching, out_of_memory};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::caching::{PoolError, PoolId};
 use gpu_allocator_policy::{Policy, Stream};
 use gpu_core::Bytes;

@@ -1,6 +1,6 @@
 //! Recordings that PyTorch's policy made itself: with streams, retries and failures.
 
-use crate::recorder::Recorder;
+use crate::replay::recorder::Recorder;
 use gpu_allocator_policy::caching::Settings;
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::Stacks;

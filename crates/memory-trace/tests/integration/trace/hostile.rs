@@ -1,8 +1,8 @@
 //! Files that were made to do harm: each is refused, or read in time and memory that its size
 //! bounds.
 
-use crate::pickler::{Py, dict, pickle};
-use crate::real;
+use crate::trace::pickler::{Py, dict, pickle};
+use crate::trace::real;
 use gpu_memory_trace::trace::{Limits, Place, Problem, Recording, TraceError};
 
 fn refused(bytes: &[u8]) -> TraceError {

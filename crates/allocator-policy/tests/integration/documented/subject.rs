@@ -1,6 +1,6 @@
 //! What an example runs on.
 
-use crate::amount::bytes;
+use crate::documented::amount::bytes;
 use gpu_allocator_policy::caching::{self, Caching, Event, Events};
 use gpu_allocator_policy::{
     Allocation, Bfc, Direct, Failure, Logical, ModelMemory, Policy, Stream, StreamOrdered, bfc,

@@ -1,6 +1,6 @@
 //! A device that gives more than it is asked for, and holds some back.
 
-use crate::invariants::check;
+use crate::caching::invariants::check;
 use gpu_allocator_policy::caching::{Caching, Settings};
 use gpu_allocator_policy::{Failure, ModelMemory, Policy, Stream};
 use gpu_core::{Bytes, DeviceMemory, MemoryInfo, Region, Result};

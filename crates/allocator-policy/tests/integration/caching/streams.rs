@@ -1,7 +1,7 @@
 //! Memory that several streams use, and memory that its caller completes.
 
-use crate::device::{Device, MIB, Work};
-use crate::invariants::check;
+use crate::caching::device::{Device, MIB, Work};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::caching::{Caching, PoolId, Settings};
 use gpu_allocator_policy::{BlockState, Failure, Policy, Stream};
 use gpu_core::Bytes;

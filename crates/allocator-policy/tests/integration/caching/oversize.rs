@@ -1,7 +1,7 @@
 //! `max_split_size`.
 
-use crate::device::{Call, Device, MIB, caching, out_of_memory, set};
-use crate::invariants::check;
+use crate::caching::device::{Call, Device, MIB, caching, out_of_memory, set};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::{Policy, Stream};
 use gpu_core::Bytes;
 

@@ -3,7 +3,6 @@
 mod adoption;
 mod cases;
 mod faults;
-mod fixture;
 mod properties;
 mod report;
 mod retired;

@@ -1,6 +1,6 @@
 //! What is counted, and how it is printed.
 
-use crate::device::{Device, MIB, caching, set};
+use crate::caching::device::{Device, MIB, caching, set};
 use gpu_allocator_policy::caching::Stat;
 use gpu_allocator_policy::{Policy, Stream};
 use gpu_core::Bytes;

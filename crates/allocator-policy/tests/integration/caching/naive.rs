@@ -1,7 +1,7 @@
 //! The allocator against a model of it that searches lists.
 
-use crate::device::{MIB, out_of_memory};
-use crate::invariants::check;
+use crate::caching::device::{MIB, out_of_memory};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::caching::{Caching, Settings};
 use gpu_allocator_policy::{Allocation, BlockState, ModelMemory, Policy, Stream};
 use gpu_core::{Bytes, DeviceMemory, Region};

@@ -1,6 +1,6 @@
 //! What jobs need, against brute force.
 
-use crate::recorder::Recorder;
+use crate::replay::recorder::Recorder;
 use gpu_allocator_policy::Choice;
 use gpu_allocator_policy::caching::Settings;
 use gpu_core::Bytes;

@@ -1,7 +1,7 @@
 //! `garbage_collection_threshold`.
 
-use crate::device::{Call, Device, MIB, caching, set};
-use crate::invariants::check;
+use crate::caching::device::{Call, Device, MIB, caching, set};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::{Policy, Stream};
 use gpu_core::Bytes;
 

@@ -1,7 +1,7 @@
 //! Beginning in the middle of a job.
 
-use crate::device::{Device, MIB, caching};
-use crate::invariants::check;
+use crate::caching::device::{Device, MIB, caching};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::caching::{AdoptError, PoolId};
 use gpu_allocator_policy::{BlockState, Policy, Stream};
 use gpu_allocator_policy::{RecordedBlock, Segment, SegmentKind};

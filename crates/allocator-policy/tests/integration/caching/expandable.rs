@@ -1,7 +1,7 @@
 //! Expandable segments.
 
-use crate::device::{Call, Device, MIB, Work, caching, out_of_memory, set};
-use crate::invariants::check;
+use crate::caching::device::{Call, Device, MIB, Work, caching, out_of_memory, set};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::caching::{Caching, Settings};
 use gpu_allocator_policy::{Policy, Stream};
 use gpu_core::{Bytes, DeviceFault};

@@ -1,6 +1,6 @@
 //! The formats that are lines: RMM's log and the project's own.
 
-use crate::real;
+use crate::trace::real;
 use gpu_allocator_policy::BlockState;
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::{
@@ -110,7 +110,7 @@ const HEAD: &str =
 
 #[test]
 fn documented_example_round_trips() {
-    let document = include_str!("../../../../docs/memory-trace.md");
+    let document = include_str!("../../../../../docs/memory-trace.md");
     let example = document.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());
     let example = example.expect("the document has an example");
     let recording = read(example);

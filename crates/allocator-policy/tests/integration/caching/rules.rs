@@ -1,7 +1,7 @@
 //! The published rules, case by case.
 
-use crate::device::{Call, Device, MIB, caching, out_of_memory};
-use crate::invariants::check;
+use crate::caching::device::{Call, Device, MIB, caching, out_of_memory};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::{Failure, Policy, Stream};
 use gpu_core::{Bytes, DeviceFault};
 

@@ -1,6 +1,6 @@
 //! Snapshots as each version of PyTorch wrote them.
 
-use crate::pickler::{Py, dict, pickle};
+use crate::trace::pickler::{Py, dict, pickle};
 use gpu_allocator_policy::BlockState;
 use gpu_memory_trace::trace::{
     Action, Event, Frame, RecordedBlock, Recording, SegmentKind, TraceError,

@@ -1,7 +1,7 @@
 //! A device that fails at any call: nothing leaks, and the state stays sound.
 
-use crate::device::{Device, MIB, caching};
-use crate::invariants::check;
+use crate::caching::device::{Device, MIB, caching};
+use crate::caching::invariants::check;
 use gpu_allocator_policy::{Policy, Stream};
 use gpu_core::{Bytes, DeviceFault, ErrorKind};
 

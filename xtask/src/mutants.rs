@@ -1,0 +1,113 @@
+//! Mutants of the lines that a change touches: each must make a test of its crate fail.
+
+use crate::cargo;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Version of cargo-mutants that is installed where there is none.
+const VERSION: &str = "27.1.0";
+
+/// Mutants tested in one run, some seconds each; of a larger change an even sample is.
+const MOST: usize = 40;
+
+/// Exit codes of `cargo mutants` (its manual, "Exit codes"): every mutant was caught, or the tests
+/// of some did not end in time, which also shows that they are not the code.
+const CAUGHT: [Option<i32>; 2] = [Some(0), Some(3)];
+
+/// Tests the mutants of what changed since a revision and returns whether all were caught. The
+/// default revision is where the branch left `origin/HEAD`, or else the parent of the last commit.
+///
+/// # Errors
+/// When git or cargo fail, or a file cannot be written.
+pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
+    let since = match since {
+        Some(revision) => revision.to_owned(),
+        None => base(root)?,
+    };
+    let folder = cargo::target_folder(root).join("mutants");
+    fs::create_dir_all(&folder)?;
+    let change = folder.join("change.diff");
+    let diff = git(root, &["diff", &since, "--", "crates"])?;
+    if diff.is_empty() {
+        writeln!(out, "mutants: no crate has changed since {since}")?;
+        return Ok(true);
+    }
+    fs::write(&change, diff)?;
+
+    let program = installed(root, out)?;
+    let run = |more: &[&str]| {
+        let mut command = Command::new(&program);
+        command.current_dir(root).arg("mutants").arg("--in-diff").arg(&change).args(more);
+        command
+    };
+    let listed = checked(run(&["--list"]).stderr(Stdio::inherit()).output()?, "cargo mutants")?;
+    let count = String::from_utf8_lossy(&listed).lines().count();
+    let shards = count.div_ceil(MOST);
+    match shards {
+        0 => {
+            writeln!(out, "mutants: none in the lines changed since {since}")?;
+            return Ok(true);
+        }
+        1 => writeln!(out, "mutants: {count} in the lines changed since {since}")?,
+        _ => writeln!(out, "mutants: one in {shards} of the {count} since {since}")?,
+    }
+    let shard = format!("0/{shards}");
+    let status = run(&["--no-times", "--shard", &shard, "--sharding=round-robin", "--output"])
+        .arg(&folder)
+        .status()?;
+    Ok(CAUGHT.contains(&status.code()))
+}
+
+/// Returns the revision that the checked-out change is based on.
+fn base(root: &Path) -> io::Result<String> {
+    let revision = |arguments: &[&str]| {
+        git(root, arguments).map(|out| String::from_utf8_lossy(&out).trim().to_owned())
+    };
+    let head = revision(&["rev-parse", "HEAD"])?;
+    match revision(&["merge-base", "HEAD", "origin/HEAD"]) {
+        Ok(base) if base != head => Ok(base),
+        _ => revision(&["rev-parse", "HEAD~1"]),
+    }
+}
+
+fn git(root: &Path, arguments: &[&str]) -> io::Result<Vec<u8>> {
+    let output = Command::new("git").current_dir(root).args(arguments).output()?;
+    checked(output, "git")
+}
+
+fn checked(output: Output, program: &str) -> io::Result<Vec<u8>> {
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(Error::other(format!("failed to run {program}: {}", stderr.trim())))
+}
+
+/// Returns the path of cargo-mutants, which is installed into `tools` of the build folder unless
+/// it is on the PATH.
+fn installed(root: &Path, out: &mut dyn Write) -> io::Result<PathBuf> {
+    const NAME: &str = "cargo-mutants";
+    let runs = |program: &Path| {
+        let mut command = Command::new(program);
+        command.args(["mutants", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let tools = cargo::target_folder(root).join("tools");
+    let own = tools.join("bin").join(NAME);
+    if let Some(found) = [PathBuf::from(NAME), own.clone()].into_iter().find(|path| runs(path)) {
+        return Ok(found);
+    }
+    writeln!(out, "mutants: installing {NAME} {VERSION} into {}", tools.display())?;
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let status = Command::new(program)
+        .args(["install", NAME, "--locked", "--quiet", "--version", VERSION, "--root"])
+        .arg(&tools)
+        .status()?;
+    match status.success() {
+        true => Ok(own),
+        false => Err(Error::other(format!("failed to install {NAME} {VERSION}"))),
+    }
+}
