@@ -32,6 +32,7 @@ mod memory;
 mod observe;
 pub mod plausible;
 mod process;
+pub mod selector;
 mod service;
 mod snapshot;
 mod text;
@@ -62,7 +63,7 @@ pub use holder::{HeldFile, Holder, HolderScan, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
-pub use journal::Journal;
+pub use journal::{Journal, NoJournal};
 pub use launch::{
     Companion, Job, JobEvent, JobExit, KilledTree, Launch, Launcher, Sent, Supervised, Supervisors,
     SuspendedProcesses,
@@ -75,9 +76,10 @@ pub use locks::{
 pub use memory::{DeviceMemory, Region};
 pub use observe::{look_at_devices, look_up_processes, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
+pub use selector::{SelectError, Selector};
 pub use service::{SystemService, is_login_program, kernel_name};
 pub use snapshot::{DeviceState, Origin, Process, Snapshot};
-pub use text::acts;
+pub use text::{acts, clean};
 pub use token::ActToken;
 pub use topology::{Link, PeerAccess, Topology};
 pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};

@@ -178,6 +178,17 @@ impl Snapshot {
         process.0.as_deref().map_err(|absent| *absent)
     }
 
+    /// Returns the nearest NUMA node of the first `count` devices by index; `None` where it is
+    /// unknown.
+    pub fn numa_nodes(&self, count: usize) -> Vec<Option<u32>> {
+        let node = |index: usize| {
+            let named = |device: &&DeviceState| device.id().index as usize == index;
+            let details = self.devices.iter().find(named)?.details.as_ref().ok()?;
+            details.product.as_ref()?.numa_node.ok()
+        };
+        (0..count).map(node).collect()
+    }
+
     /// Returns the holders, none if they are unknown.
     pub fn holders(&self) -> &[Holder] {
         self.holders.as_deref().unwrap_or_default()

@@ -30,6 +30,8 @@ mod file;
 mod host;
 mod import;
 mod journal;
+#[cfg(feature = "live")]
+pub mod live;
 mod load;
 mod machine;
 mod memory;

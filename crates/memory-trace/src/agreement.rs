@@ -34,7 +34,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Tells whether every decision was foretold.
+    /// Returns whether every decision was foretold.
     pub fn is_complete(&self) -> bool {
         let tallies = [self.addresses, self.segments, self.segments_freed];
         self.first.is_none()

@@ -23,7 +23,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Tells whether all were foretold.
+    /// Returns whether all were foretold.
     pub fn is_complete(self) -> bool {
         self.predicted == self.of
     }

@@ -51,7 +51,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Tells whether the job came to the end of its recording.
+    /// Returns whether the job came to the end of its recording.
     pub fn survived(&self) -> bool {
         self.stop.is_none()
     }

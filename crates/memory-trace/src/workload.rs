@@ -341,7 +341,7 @@ fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (us
     (after, found_waiting)
 }
 
-/// Tells whether the event is the first of a row in which the program had the cache emptied.
+/// Returns whether the event is the first of a row in which the program had the cache emptied.
 ///
 /// The stack of the event tells it. Where none was recorded: an allocator that gives regions back
 /// because the device refuses then asks the device again, and gets memory or fails; a row of which

@@ -22,6 +22,7 @@ mod login;
 mod non_targets;
 mod plan;
 mod report;
+pub mod reset;
 mod role;
 mod sweep;
 mod tree;

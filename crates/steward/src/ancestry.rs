@@ -17,17 +17,17 @@ pub(crate) fn line(snapshot: &Snapshot, pid: Pid) -> impl Iterator<Item = &Proce
     line_of(info(pid), info)
 }
 
-/// Tells whether the driver's numbers name processes here.
+/// Returns whether the driver's numbers name processes here.
 fn sees_all(snapshot: &Snapshot) -> bool {
     snapshot.sees_host_pids != Ok(false)
 }
 
-/// Tells whether a process is `root` or descends from it.
+/// Returns whether a process is `root` or descends from it.
 pub fn descends(snapshot: &Snapshot, pid: Pid, root: &ProcessKey) -> bool {
     line(snapshot, pid).any(|info| info.key.definitely_same(root))
 }
 
-/// Tells whether a process is the root of an entry, and rightly so.
+/// Returns whether a process is the root of an entry, and rightly so.
 pub(crate) fn is_root_of(info: &ProcessInfo, entry: &Entry) -> bool {
     // From the first process everybody descends.
     let is_first = info.key.pid.0 == 1;

@@ -112,7 +112,7 @@ impl<'a> Handoff<'a> {
         }
     }
 
-    /// Tells whether the next look should come soon: somebody waits for it, or the job is about to
+    /// Returns whether the next look should come soon: somebody waits for it, or the job is about to
     /// use a device beside a placeholder.
     pub(crate) fn is_urgent(&self) -> bool {
         let covers = self.devices.iter().any(|device| device.placeholder.is_some());
@@ -296,7 +296,7 @@ impl<'a> Handoff<'a> {
         Ok(())
     }
 
-    /// Tells whether each placeholder shows on its device.
+    /// Returns whether each placeholder shows on its device.
     ///
     /// # Errors
     /// When one has ended, or does not show for too long.
@@ -382,7 +382,7 @@ fn ended(said: String) -> String {
     if said.is_empty() { "it ended".to_owned() } else { said }
 }
 
-/// Tells whether a process is `root` or descends from it, as the kernel tells it now.
+/// Returns whether a process is `root` or descends from it, as the kernel tells it now.
 fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
     current_ancestry(host, host.process(pid).ok()).any(|info| info.key.definitely_same(root))
 }

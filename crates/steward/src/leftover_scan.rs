@@ -91,7 +91,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Tells whether a process has one of the devices open. One that has ended has none.
+    /// Returns whether a process has one of the devices open. One that has ended has none.
     fn has_open(&self, member: &ProcessInfo, files: &[DeviceFile]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -113,7 +113,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Tells whether the driver lists a process on one of the devices.
+    /// Returns whether the driver lists a process on one of the devices.
     fn is_listed(&self, look: &Snapshot, pid: Pid) -> bool {
         let lists = |id| {
             let device = look.device(id);
@@ -123,7 +123,7 @@ impl Tree<'_> {
         look.sees_host_pids != Ok(false) && self.devices.iter().any(lists)
     }
 
-    /// Tells whether the driver's lists name everybody who uses one of the devices. In another PID
+    /// Returns whether the driver's lists name everybody who uses one of the devices. In another PID
     /// namespace its numbers name nobody, and it may list an MPS server in place of the clients.
     fn lists_users(&self, look: &Snapshot) -> bool {
         let is_server = |pid| {
@@ -137,12 +137,12 @@ impl Tree<'_> {
         look.sees_host_pids == Ok(true) && self.devices.iter().all(lists)
     }
 
-    /// Tells whether one of these processes lives and is in a state that SIGKILL does not end.
+    /// Returns whether one of these processes lives and is in a state that SIGKILL does not end.
     pub(crate) fn has_stuck(&self, keys: &HashSet<ProcessKey>) -> bool {
         keys.iter().any(|key| self.are_stuck([key]))
     }
 
-    /// Tells whether those of these processes that live are all in a state that SIGKILL does not
+    /// Returns whether those of these processes that live are all in a state that SIGKILL does not
     /// end, and there are any.
     pub(crate) fn are_stuck<'k>(&self, keys: impl IntoIterator<Item = &'k ProcessKey>) -> bool {
         let state = |key: &ProcessKey| {

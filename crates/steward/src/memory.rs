@@ -81,14 +81,14 @@ impl Tally {
         }
     }
 
-    /// Tells whether a process of the job computes on the device, where safe-gpu sees it.
+    /// Returns whether a process of the job computes on the device, where safe-gpu sees it.
     pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> bool {
         self.computes(look, |pid| {
             !others.pids.contains(&pid) && ancestry::descends(look, pid, root)
         })
     }
 
-    /// Tells whether a process computes on the device, where safe-gpu sees it.
+    /// Returns whether a process computes on the device, where safe-gpu sees it.
     pub(crate) fn lists(&self, look: &Snapshot, pid: Pid) -> bool {
         self.computes(look, |listed| listed == pid)
     }
@@ -102,7 +102,7 @@ impl Tally {
         computing.any(|process| is_one(process.pid))
     }
 
-    /// Tells whether nobody of the tree is listed any more, and no more memory than before is
+    /// Returns whether nobody of the tree is listed any more, and no more memory than before is
     /// used that nobody is listed with, the driver's own share aside.
     pub(crate) fn is_back(&self, look: &Snapshot, root: &ProcessKey) -> Reading<bool> {
         let device = &*find(look, &self.uuid)?;

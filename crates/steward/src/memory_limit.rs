@@ -47,7 +47,7 @@ impl MemoryLimit {
     }
 }
 
-/// Tells whether an MPS server is among those that are listed with the device.
+/// Returns whether an MPS server is among those that are listed with the device.
 pub fn serves(look: &Snapshot, device: &DeviceState) -> bool {
     let listed = device.processes.iter().flatten();
     let mut listed = listed.filter_map(|process| look.process(process.pid).ok());

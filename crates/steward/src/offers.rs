@@ -108,7 +108,7 @@ fn bar(
     }
 }
 
-/// Tells whether MIG divides a device.
+/// Returns whether MIG divides a device.
 ///
 /// # Errors
 /// Where the device does not say: then it does not say either who has its parts.
@@ -125,12 +125,12 @@ fn is_divided(device: &DeviceState) -> Result<bool, Fault> {
     }
 }
 
-/// Tells whether a device can be divided by MIG: a driver that does not know it divides nothing.
+/// Returns whether a device can be divided by MIG: a driver that does not know it divides nothing.
 fn may_have_mig(device: &DeviceState) -> bool {
     !matches!(device.info.mig_enabled, Err(Absent::NotSupported | Absent::TooOld))
 }
 
-/// Tells whether a lease may be on a part of a whole device that is not seen: the driver did not
+/// Returns whether a lease may be on a part of a whole device that is not seen: the driver did not
 /// tell of it, or MIG was switched off meanwhile.
 fn has_hidden_part(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, entry: &Entry) -> bool {
     let is_hidden = |part: &DeviceUuid| part.is_mig() && scene.find(part).is_none();
@@ -169,7 +169,7 @@ fn others(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entr
     scene.usage.unexplained(device.id()).map(Bar::Unexplained)
 }
 
-/// Tells whether a listed process uses the device for itself: displays, monitors and daemons serve
+/// Returns whether a listed process uses the device for itself: displays, monitors and daemons serve
 /// others, unless one that a user may have forged has more memory than a servant needs. In a PID namespace of our own nothing can be told of it, and it does.
 fn is_user(scene: &Scene, device: &DeviceState, process: &DeviceProcess) -> bool {
     let users = scene.usage.on(device.id());

@@ -204,12 +204,12 @@ impl Bound<'_> {
         advice
     }
 
-    /// Tells whether no allocator could take anything.
+    /// Returns whether no allocator could take anything.
     pub fn leaves_nothing(&self) -> bool {
         self.limit <= self.context || self.share() == Some(0)
     }
 
-    /// Tells whether it is no limit: the whole of each device.
+    /// Returns whether it is no limit: the whole of each device.
     pub fn is_whole(&self) -> bool {
         self.total().is_some_and(|total| self.limit >= total)
     }

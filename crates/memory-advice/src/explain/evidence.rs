@@ -35,7 +35,7 @@ pub enum MessageSource {
 }
 
 impl MessageSource {
-    /// Tells whether it is PyTorch about a device's memory.
+    /// Returns whether it is PyTorch about a device's memory.
     pub const fn is_torch(self) -> bool {
         matches!(
             self,
@@ -95,7 +95,7 @@ pub struct OomFigures {
 }
 
 impl OomFigures {
-    /// Tells whether the device may be NVIDIA's; of others, nothing but the message tells anything.
+    /// Returns whether the device may be NVIDIA's; of others, nothing but the message tells anything.
     pub fn may_be_nvidia(&self) -> bool {
         const OTHERS: [&str; 8] = ["hip", "xpu", "mps", "npu", "mlu", "musa", "hpu", "tpu"];
         self.backend.as_deref().is_none_or(|backend| !OTHERS.contains(&backend))
@@ -128,7 +128,7 @@ impl OomFigures {
         }
     }
 
-    /// Tells whether `more` is more than `less`, whatever was rounded away of them.
+    /// Returns whether `more` is more than `less`, whatever was rounded away of them.
     pub(super) fn surely_more(&self, more: Bytes, less: Bytes) -> bool {
         // A sum of a few printed figures is off by at most so many halves of a last digit.
         more > less + Bytes(self.slack.0.saturating_mul(3))

@@ -134,7 +134,7 @@ fn call(frame: &Frame) -> String {
     escape(&format!("{function}{place}"), LONGEST_CALL)
 }
 
-/// Tells whether a call is of PyTorch's recorder, of its allocator, or of what makes a tensor.
+/// Returns whether a call is of PyTorch's recorder, of its allocator, or of what makes a tensor.
 fn is_usual(call: &Frame) -> bool {
     const USUAL: [&str; 5] = [
         "torch::unwind::",

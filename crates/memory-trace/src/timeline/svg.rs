@@ -26,7 +26,7 @@ pub(super) fn escape(text: &str, most: usize) -> String {
     safe
 }
 
-/// Tells whether a character must not be in a picture: it acts instead of being shown, or is none.
+/// Returns whether a character must not be in a picture: it acts instead of being shown, or is none.
 fn is_harmful(character: char) -> bool {
     gpu_core::acts(character)
         || matches!(character, '\u{fdd0}'..='\u{fdef}' | '\u{fff9}'..='\u{ffff}')

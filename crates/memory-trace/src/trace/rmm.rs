@@ -15,7 +15,7 @@ const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// Tells whether a file is such a log.
+/// Returns whether a file is such a log.
 pub(super) fn is_log(input: &[u8]) -> bool {
     let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default();
     line.trim_ascii_end() == HEADER || matches!(row(line), Ok(Some(_)))

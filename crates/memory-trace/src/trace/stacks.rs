@@ -44,7 +44,7 @@ impl Stacks {
         self.stacks.len()
     }
 
-    /// Tells whether the recording has none.
+    /// Returns whether the recording has none.
     pub fn is_empty(&self) -> bool {
         self.stacks.is_empty()
     }

@@ -39,7 +39,7 @@ pub struct IsolatedUse {
 }
 
 impl IsolatedReport {
-    /// Tells whether nobody of the tree is left and all its memory was seen to be free again.
+    /// Returns whether nobody of the tree is left and all its memory was seen to be free again.
     pub fn is_clean(&self) -> bool {
         self.left_pids.is_empty() && self.stopped.is_none() && self.memory_back == Ok(true)
     }
