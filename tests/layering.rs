@@ -46,6 +46,9 @@ fn forbidden_dependency_is_detected() {
         ("gpu-reaper", "gpu-claim"),
         ("gpu-reaper", "rustix"),
         ("gpu-reaper", "gpuws"),
+        ("gpu-sim", "gpuws-examples"),
+        ("gpuws-examples", "gpuws"),
+        ("gpuws-examples", "rustix"),
         ("gpu-steward", "gpu-allocator-policy"),
         ("gpu-allocator-policy", "gpu-memory-trace"),
         ("gpu-memory-trace", "gpu-memory-advice"),
@@ -86,10 +89,13 @@ fn steward_depends_on_policies_of_jobs_but_no_adapter() {
 }
 
 #[test]
-fn only_program_tests_and_benches_choose_adapters() {
+fn only_program_tests_benches_and_examples_choose_adapters() {
     for package in packages() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
-        let chooses = matches!(package.name.as_str(), "gpuws" | "gpuws-tests" | "gpuws-benches");
+        let chooses = matches!(
+            package.name.as_str(),
+            "gpuws" | "gpuws-tests" | "gpuws-benches" | "gpuws-examples"
+        );
         // Two serve what another one reads or runs.
         let exception = matches!(package.name.as_str(), "gpu-sim" | "gpu-nvml-sim");
         assert!(chooses || exception || chosen.count() == 0, "{} chooses an adapter", package.name);
